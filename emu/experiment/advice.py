@@ -100,9 +100,8 @@ class Advice:
         if best.cost is not None:
             line += f", {format_money(best.cost)}"
 
-        ready, schedule = best.answer.first
-        makespan = format_duration(schedule.makespan, 10)
-        return f"{line}; {makespan} for {ready.scenario.job.length}"
+        makespan = format_duration(best.answer.simulated.makespan, 10)
+        return f"{line}; {makespan} for {best.answer.experiment.scenario.job.length}"
 
     def _file_line(self) -> str:
         if isinstance(self.stated, EmulatorError):

@@ -20,6 +20,7 @@ from emu.experiment.learning_rates import KEY, Learning, Rates, find_rate, nearn
 from emu.experiment.prospects import Choice, Prospect, Terms
 from emu.experiment.question import Question, answer
 from emu.experiment.row_figures import weight_causes, weights_of
+from emu.experiment.row_machines import Machines
 from emu.experiment.systems import list_variants, variant_named
 from emu.graph_data import open_for
 from emu.prediction.placement.machine_sets import machine_sets
@@ -34,8 +35,7 @@ from emu.systems.whole_graph_section import WholeGraphSection
 from emu.training.looks import HELD
 from emu.units import SIZE
 
-#: Names of machines; neighbours sampled per hop.
-Machines: TypeAlias = tuple[str, ...]
+#: Neighbours sampled per hop.
 Fanouts: TypeAlias = tuple[int, ...]
 #: Sets of machines that are tried; those on which batches and fan-outs are.
 _SETS = 16
@@ -589,8 +589,7 @@ def list_knobs(prospect: Prospect) -> dict[str, Sequence[object]]:
 
 def list_caches(prospect: Prospect) -> Iterator[Edit]:
     """Yield caches that hold shares of all features."""
-    ready, _ = prospect.timed.first
-    dataset = open_for(ready.problem.job.settings)
+    dataset = open_for(prospect.timed.experiment.problem.job.settings)
     features = 4 * dataset.vertices * dataset.feature_length
     for share in _CACHES:
         size = SIZE.exact(round(features * share))

@@ -21,6 +21,7 @@ from emu.experiment.systems import Target
 from emu.prediction.analysis import throughput
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.scenario import Scenario, load, prepare
+from emu.systems import Edit
 from emu.training.looks import epoch_of
 from emu.units import format_duration
 
@@ -180,8 +181,7 @@ def count_epochs(found: Answer) -> float:
     """Return the passes of a job, by which its time is divided; 1 to a target."""
     if found.question.target:
         return 1.0
-    _, schedule = found.first
-    job = schedule.problem.job
+    job = found.simulated.problem.job
     steps = job.iterations - throughput.pipeline_depth(job)
     epoch = epoch_of(job.settings)
     if epoch is None:
@@ -237,22 +237,21 @@ class _Divider:
             if alone.refused is not None:
                 refusals.append(alone.refused)
             elif set(alone.machines) <= set(names):  # else the file states others
-                _, schedule = alone.first
-                times[counts] = schedule.makespan / count_epochs(alone)
+                times[counts] = alone.simulated.makespan / count_epochs(alone)
         if not times and refusals:
             raise refusals[0]
         return times
 
     def run_together(self, answers: Sequence[Answer], *, apart: bool) -> Division:
         """Return all jobs at once; ``apart``: on machines that are theirs alone."""
-        edit: dict[str, object] = {}
+        edit: Edit = {}
         keys = ["job"]
         if apart:
             edit = {"place_jobs": "sequential", "joint_cost": None, "placement": None}
             keys += ["placement", "weight"]
         # Each job as it was alone, with the machines that were chosen for it.
         for number, alone in enumerate(answers):
-            ready, _ = alone.first
+            ready = alone.experiment
             content = ready.scenario.to_json()
             for key in keys:
                 edit[f"jobs[{number}].{key}"] = content.get(key)

@@ -36,6 +36,7 @@ from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Experiment, ProfileFile, Scenario, build_job, load
 from emu.scenario.realize import open_data, realize
+from emu.systems import Edit
 from emu.systems.job_section import RatesSection
 from emu.systems.training_section import TrainingSection
 from emu.systems.whole_graph_section import WholeGraphSection
@@ -103,7 +104,7 @@ def profile_from_trace(
         raise DataError(problem, path=str(trace)) from None
 
     iterations = min(map(len, seconds.values()))
-    edit: dict[str, object] = {"job.iterations": iterations, "job.epochs": None}
+    edit: Edit = {"job.iterations": iterations, "job.epochs": None}
     for kind, row in seconds.items():
         edit[f"job.times.{kind}"] = f"{float(row.mean())!r} s"
     of_counts = load(scenario, {**edit, "profile": None})
@@ -215,7 +216,7 @@ def of_length(scenario: Scenario, iterations: int) -> Scenario:
     """Return the scenario with so many iterations, or epochs where it counts these."""
     if scenario.jobs:
         return scenario  # which `prepare_profile` refuses
-    edit: dict[str, object] = {"job.epochs": iterations}
+    edit: Edit = {"job.epochs": iterations}
     if "iterations" in type(scenario.job).model_fields:
         edit = {"job.iterations": iterations, "job.epochs": None}
     return load(scenario, edit, timed=False)

@@ -12,6 +12,7 @@ from typing import Any
 
 from emu.experiment.learning_rates import KEY, Learning, count_steps, rate_of
 from emu.experiment.question import Answer, Question, answer
+from emu.experiment.row_machines import Machines
 from emu.experiment.systems import Target
 from emu.graph_data import open_for
 from emu.scenario import Scenario
@@ -104,8 +105,7 @@ class Choice:
         dollars = self.answer.cost
         if dollars is None:
             return None
-        _, schedule = self.answer.first
-        share = self.seconds / (schedule.makespan or 1.0)
+        share = self.seconds / (self.answer.simulated.makespan or 1.0)
         return float(dollars["total"]) * share
 
     @property
@@ -156,7 +156,6 @@ class Choice:
 
     def to_json(self) -> dict[str, object]:
         """Return the documented form; seconds and dollars."""
-        _, schedule = self.answer.first
         return {
             "system": self.row,
             "machines": [*self.answer.machines],
@@ -164,7 +163,7 @@ class Choice:
             "seconds": self.seconds,
             "cost": self.cost,
             "limit": self.answer.limit,
-            "makespan": schedule.makespan,
+            "makespan": self.answer.simulated.makespan,
         }
 
 
@@ -190,7 +189,7 @@ class Prospect:
         return self.timed.question.row
 
     @property
-    def machines(self) -> tuple[str, ...]:
+    def machines(self) -> Machines:
         """Machines that were asked for."""
         return self.timed.question.machines or ()
 
@@ -219,8 +218,7 @@ class Prospect:
 
         Edges of a whole graph are aggregated at once, in an eighth of the CPU.
         """
-        ready, _ = self.timed.first
-        settings = ready.problem.job.settings
+        settings = self.timed.experiment.problem.job.settings
         edges = len(open_for(settings).structure.indices)
         if self.timed.whole_graph:
             return _CPU_PER_STEP + _CPU_PER_EDGE / 8 * edges
@@ -237,8 +235,7 @@ class Prospect:
         dollars = self.timed.cost
         if dollars is None:
             return None
-        _, schedule = self.timed.first
-        rate = float(dollars["total"]) / (schedule.makespan or 1.0)
+        rate = float(dollars["total"]) / (self.timed.simulated.makespan or 1.0)
         return rate * self.timed.epoch_seconds
 
     @property

@@ -22,7 +22,7 @@ from emu.experiment.machine_memory import (
 )
 from emu.experiment.premises import Premises
 from emu.experiment.row_figures import busy_of, limits_of, weights_of
-from emu.experiment.row_machines import Row
+from emu.experiment.row_machines import Machines, Row
 from emu.experiment.systems import Target, edits
 from emu.graph_data import open_for
 from emu.names import printable
@@ -61,7 +61,7 @@ class Question:
     """Row of a table of systems (`list_variants`); empty: the file as it stands."""
     settings: Edit = field(default_factory=dict)
     """Keys in place of those of the file, such as ``job.optimizer.lr``."""
-    machines: tuple[str, ...] | None = None
+    machines: Machines | None = None
     """Machines that are held; None: those that the file states, or the fastest."""
     target: Target | None = None
     """Accuracy to train to; None: as long as the file says."""
@@ -176,12 +176,23 @@ class Answer:
         assert self.rounding is not None  # noqa: S101
 
     @property
-    def first(self) -> tuple[Experiment, Schedule]:
-        """Experiment and schedule of the first seed; raises as `checked`."""
+    def experiment(self) -> Experiment:
+        """Experiment of the first seed; raises as `checked`."""
         self.checked()
-        assert self.ready is not None  # noqa: S101 - what is not refused has both
+        assert self.ready is not None  # noqa: S101 - what is not refused has one
+        return self.ready
+
+    @property
+    def simulated(self) -> Schedule:
+        """Schedule of the first seed, with its deaths; raises as `checked`."""
+        self.checked()
         assert self.schedule is not None  # noqa: S101
-        return self.ready, self.schedule
+        return self.schedule
+
+    @property
+    def first(self) -> tuple[Experiment, Schedule]:
+        """Both; raises as `checked`."""
+        return self.experiment, self.simulated
 
     @property
     def deaths(self) -> Attempts:
@@ -237,8 +248,7 @@ class Answer:
     @property
     def seeds_seen(self) -> int | None:
         """Training vertices that all steps see; None of a job that trains none."""
-        ready, _ = self.first
-        return seeds_seen(ready.problem.job)
+        return seeds_seen(self.experiment.problem.job)
 
     @property
     def rate(self) -> float | None:
@@ -265,8 +275,7 @@ class Answer:
 
     @property
     def _settings(self) -> Mapping[str, Any]:
-        ready, _ = self.first
-        return ready.problem.job.settings
+        return self.experiment.problem.job.settings
 
     @property
     def whole_graph(self) -> bool:
@@ -315,27 +324,25 @@ class Answer:
         return {} if self.ready is None else self.ready.placing
 
     @property
-    def machines(self) -> tuple[str, ...]:
+    def machines(self) -> Machines:
         """Machines on which it has tasks; none where it was refused."""
         return tuple(self.placing.get("machines", ()))
 
     @cached_property
     def cost(self) -> Result | None:
         """Dollars by what they are for; None where nothing has a price."""
-        ready, schedule = self.first
-        cost = cost_of(ready.scenario, schedule)
+        cost = cost_of(self.experiment.scenario, self.simulated)
         return cost.to_json() if cost else None
 
     @cached_property
     def figures(self) -> dict[str, float | None]:
         """``makespan``, ``gap`` and ``bytes`` between machines, of the first seed."""
-        ready, schedule = self.first
-        return figures_of_simulation(schedule, ready.realization)
+        return figures_of_simulation(self.simulated, self.experiment.realization)
 
     @cached_property
     def share_between(self) -> float:
         """Share of the bytes that cross between machines."""
-        ready, _ = self.first
+        ready = self.experiment
         volumes = ready.realization.volumes
         crosses = [bool(hops) for hops in ready.problem.hops]
         total = volumes.sum()
@@ -344,7 +351,7 @@ class Answer:
     @cached_property
     def rounding(self) -> float:
         """Seconds by which the last digits of times and volumes move the makespan."""
-        ready, _ = self.first
+        ready = self.experiment
         rule = ready.policy
         expected = ready.expected
         return sensitivity(ready.problem, ready.realization, rule, profile=expected)
@@ -352,14 +359,13 @@ class Answer:
     @cached_property
     def coflows(self) -> Result | None:
         """Times of its named coflows, as `CoflowTimes.to_json`; None without any."""
-        _, schedule = self.first
-        times = coflow_times(schedule)
+        times = coflow_times(self.simulated)
         return times.to_json() if times else None
 
     @cached_property
     def limits(self) -> dict[str, float]:
         """Share of the critical path by what it is spent on, the most first."""
-        return limits_of(*self.first)
+        return limits_of(self.experiment, self.simulated)
 
     @property
     def limit(self) -> str:
@@ -373,14 +379,13 @@ class Answer:
 
         The makespan by first principles where the network is the limit.
         """
-        ready, _ = self.first
+        ready = self.experiment
         return bounds(ready.problem, ready.realization).nic_load
 
     @cached_property
     def busiest(self) -> tuple[str, float]:
         """That link or the busiest by then, and the share of the time it was used."""
-        _, schedule = self.first
-        rows = port_rows(schedule)
+        rows = port_rows(self.simulated)
         if not rows:
             return "", 0.0
         busiest = max(rows, key=lambda row: row["used"])
@@ -389,33 +394,30 @@ class Answer:
     @cached_property
     def setup(self) -> Result:
         """Bytes and seconds before time 0, see docs/results.md."""
-        ready, _ = self.first
-        return setup_rows(ready)
+        return setup_rows(self.experiment)
 
     @cached_property
     def memory(self) -> dict[str, float]:
         """Bytes at most, by machine that takes part; none where nothing is trained."""
-        ready, schedule = self.first
+        ready = self.experiment
         if not ready.scenario.job.trains:
             return {}
-        return memory_by_machine(ready, schedule)
+        return memory_by_machine(ready, self.simulated)
 
     @cached_property
     def gpu_memory(self) -> dict[str, float]:
         """Likewise of their GPUs, where machines state that."""
-        ready, _ = self.first
-        return gpu_memory_by_machine(ready)
+        return gpu_memory_by_machine(self.experiment)
 
     @cached_property
     def busy(self) -> float | None:
         """Share of the makespan that what trains computes; None where nothing does."""
-        _, schedule = self.first
-        return busy_of(schedule)
+        return busy_of(self.simulated)
 
     @cached_property
     def weights(self) -> str:
         """Text that is equal where trained weights are; empty where none are."""
-        ready, _ = self.first
+        ready = self.experiment
         return weights_of(ready.scenario) if ready.scenario.job.trains else ""
 
     @cached_property
@@ -428,7 +430,7 @@ class Answer:
     def premises(self) -> Premises:
         """Premises of the answer; raises as `checked`."""
         question = self.question
-        ready, _ = self.first
+        ready = self.experiment
         length = (ready.stated or ready.scenario).job.length
         target = question.target or ready.until
         if target:
@@ -451,8 +453,7 @@ class Answer:
     @property
     def _walk(self) -> str:
         """Walk of its seeds, and whether that is the file's; empty without any."""
-        ready, _ = self.first
-        walk = getattr(ready.scenario.job, "epoch", None)
+        walk = getattr(self.experiment.scenario.job, "epoch", None)
         if not (walk and self.trains):
             return ""
         stated = getattr(self.question.scenario.job, "epoch", None)
@@ -535,7 +536,7 @@ def ask(what: Scenario | Experiment) -> Answer:
 
 def row_of(question: Question, seed: int | None = None) -> Row:
     """Return the row that a question asks for, with another seed if one is given."""
-    settings: dict[str, object] = {**question.settings}
+    settings: Edit = {**question.settings}
     if seed not in (None, question.scenario.seed):
         settings["seed"] = seed
     return Row(question.scenario, question.row, settings, question.per_machine)
@@ -550,7 +551,7 @@ def scenario_of(question: Question, seed: int) -> Scenario:
     row = row_of(question, seed)
     if question.row:
         return row.on(question.machines)
-    edit: dict[str, object] = {**row.settings}
+    edit: Edit = {**row.settings}
     if question.machines is not None:
         edit["job.machines"] = [*question.machines]
     if not edit:

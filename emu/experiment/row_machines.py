@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
+from typing import TypeAlias
 
 from emu.errors import DataError, EmulatorError, PlacementError, ScenarioError
 from emu.experiment.machine_memory import check_memory
@@ -30,6 +31,9 @@ from emu.systems.replica_section import ReplicaSection
 from emu.systems.training_section import TrainingSection
 from emu.systems.whole_graph_section import WholeGraphSection
 
+#: Names of machines.
+Machines: TypeAlias = tuple[str, ...]
+
 #: Sets of machines that are tried of a system with a worker per machine; of one that
 #: is placed by a search on each.
 _MOST_SETS = 16
@@ -40,7 +44,7 @@ _FEW_SETS = 6
 class Trial:
     """A row on one set of machines."""
 
-    machines: tuple[str, ...]
+    machines: Machines
     seconds: float = inf
     """Seconds per seed that is trained on: those of a step are rounded to whole ones
     per worker, so that steps differ."""
@@ -81,7 +85,7 @@ class Row:
         """The file with those settings that it knows itself."""
         return source_of(self.scenario, self.name, self.settings)
 
-    def machine_sets(self) -> list[tuple[str, ...]]:
+    def machine_sets(self) -> list[Machines]:
         """Return the sets of machines to try; none where they are no choice.
 
         They are none where the file states them, or times of a fixed number of parts;
@@ -123,7 +127,7 @@ class Row:
         seeds = seeds_seen(ready.problem.job) or 1
         return Trial(names, schedule.makespan / seeds)
 
-    def choose(self, trials: Sequence[Trial]) -> tuple[str, ...] | None:
+    def choose(self, trials: Sequence[Trial]) -> Machines | None:
         """Return the machines of the fastest trial; None where there is none.
 
         A later one has to be worthwhile. Raises the error of the last where no machine
@@ -221,13 +225,13 @@ def _has_part_per_machine(job: JobSection) -> bool:
     return isinstance(job, ReplicaSection)
 
 
-def _list_roomy(scenario: Scenario) -> tuple[str, ...]:
+def _list_roomy(scenario: Scenario) -> Machines:
     """Return the machines with room for a worker that samples as well."""
     job = scenario.job
     if "workers" in type(job).model_fields:  # as many as there are machines
         workers = len(scenario.cluster.names_and_positions())
         job = job.model_copy(update={"workers": workers})
-    names: tuple[str, ...] = read_job(job, scenario.cluster)["machines"]
+    names: Machines = read_job(job, scenario.cluster)["machines"]
     return names
 
 

@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.question import Answer, Question, answer, row_of, scenario_of
 from emu.experiment.row_figures import weights_of
-from emu.experiment.row_machines import Trial
+from emu.experiment.row_machines import Machines, Trial
 from emu.experiment.row_rates import Planned, choose_rates
 from emu.experiment.spread import spread
 from emu.experiment.systems import (
@@ -30,6 +30,9 @@ from emu.scenario.virtual_training import NotReached
 from emu.systems import Edit
 from emu.units import format_duration
 
+#: Is told what is done, and how much of it.
+Watch: TypeAlias = Callable[[str], None]
+
 R = TypeVar("R")
 
 
@@ -38,7 +41,7 @@ class Workers:
     """Processes that share pieces of work, and who is told of what is done."""
 
     cores: int = 1
-    watch: Callable[[str], None] = lambda _: None
+    watch: Watch = lambda _: None
 
     def share(
         self, what: str, function: Callable[..., R], items: Sequence[tuple[Any, ...]]
@@ -104,7 +107,7 @@ def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Pla
     One that leaves none open is as it was; where there is none it is the reason.
     """
     planned: list[Planned] = []
-    pieces: list[tuple[int, tuple[str, ...]]] = []
+    pieces: list[tuple[int, Machines]] = []
     for number, question in enumerate(questions):
         try:
             row = row_of(question)
@@ -114,7 +117,7 @@ def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Pla
         except EmulatorError as error:
             planned.append(error)
 
-    def try_on(number: int, names: tuple[str, ...]) -> Trial:
+    def try_on(number: int, names: Machines) -> Trial:
         return row_of(questions[number]).try_on(names)
 
     trials_of = defaultdict[int, list[Trial]](list)
@@ -191,7 +194,7 @@ def compare_systems(
     same_machines: bool = False,
     target: Target | None = None,
     keep_rate: bool = False,
-    watch: Callable[[str], None] = lambda _: None,
+    watch: Watch = lambda _: None,
     warn: Callable[[str, EmulatorError], None] = lambda *_: None,
     cores: int = 1,
 ) -> list[Answer]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -24,12 +24,15 @@ from emu.problem.workloads.operations import count_layers
 from emu.scenario import Scenario, build_job, load
 from emu.scenario.scenario_file import write_scenario
 from emu.scenario.workload_file import read_profile
-from emu.systems import Keys
+from emu.systems import Edit, Keys
 from emu.systems.job_section import JobSection
 from emu.systems.system import Variant, systems
 from emu.systems.training_section import PHASES, TrainingSection
 from emu.systems.translation import SAME_KEYS, CommonJob, Translation
 from emu.units import DURATION, RATIO
+
+#: Keys of a section with their values, as JSON has them.
+Settings: TypeAlias = Mapping[str, Any]
 
 #: Passes over the training set in which a target has to be reached.
 WITHIN = 100
@@ -78,7 +81,7 @@ class Target:
         """
         settings = _settings_of(scenario)
         accuracy = RATIO.exact(self.accuracy)
-        edit: dict[str, object] = {
+        edit: Edit = {
             "until": {"accuracy": accuracy, "split": self.split},
             "job.epochs": self.within,
         }
@@ -89,12 +92,12 @@ class Target:
         return load(scenario, edit)
 
 
-def _settings_of(scenario: Scenario) -> Mapping[str, Any]:
+def _settings_of(scenario: Scenario) -> Settings:
     """Return the settings of a scenario's job, whose data set need not be there."""
     return scenario.to_job(train_vertices=1, pins=False).settings
 
 
-def _steps_of_pass(settings: Mapping[str, Any], seeds: int) -> int:
+def _steps_of_pass(settings: Settings, seeds: int) -> int:
     """Return the steps of so many seeds that see every training vertex."""
     return -(-open_for(settings).train_count // seeds)
 
@@ -179,11 +182,11 @@ def source_of(
 
 def _split(
     scenario: Scenario, system: str, overrides: Mapping[str, object]
-) -> tuple[dict[str, object], dict[str, object]]:
+) -> tuple[Edit, Edit]:
     """Return what is changed before a translation, and keys of ``system`` alone."""
     fields = systems()[system].section().model_fields
-    before = dict[str, object]()
-    after = dict[str, object]()
+    before: Edit = {}
+    after: Edit = {}
     for key, value in overrides.items():
         section, *parts = key.split(".")
         if section != "job" or _knows(scenario.job, parts) or parts[0] not in fields:
@@ -207,7 +210,7 @@ def _knows(section: object, parts: Sequence[str]) -> bool:
 MOST_SETTINGS = 32
 
 
-def list_settings(scenario: Scenario, name: str) -> list[dict[str, object]]:
+def list_settings(scenario: Scenario, name: str) -> list[Edit]:
     """Return every combination of what ``systems`` of a file states for a row.
 
     They are overrides as for `as_variant`; a row has those of its system too. A list is
@@ -314,7 +317,7 @@ def as_system(
     is missing, or the profile is, or is of another job.
     """
     origin = scenario.origin  # with the lines of the file, which changes lose
-    changes: dict[str, object] = {"expect": None, "systems": None}
+    changes: Edit = {"expect": None, "systems": None}
     scenario = load(scenario, {**(overrides or {}), **changes})
     if scenario.jobs:
         problem = "several jobs cannot be compared as systems, write one: job"
@@ -333,7 +336,7 @@ def as_system(
 
     target = translation_of(system)
     job = target.write(common_job(scenario, target))
-    edit: dict[str, object] = {"job": {"system": system, **job}}
+    edit: Edit = {"job": {"system": system, **job}}
     if scenario.placement.tasks:  # by names that the other system's tasks do not have
         edit["placement"] = None
     return load(scenario, edit)
@@ -418,9 +421,9 @@ def common_job(scenario: Scenario, target: Translation) -> CommonJob:
 
 def _share_to_split(
     target: Translation,
-    settings: Mapping[str, Any],
-    model: Mapping[str, Any],
-    times: Mapping[str, Any],
+    settings: Settings,
+    model: Settings,
+    times: Settings,
 ) -> float:
     """Return the share of layer 1 where a worker's time has to be split, else 0."""
     by_phase = all(phase in times for phase in PHASES)
@@ -429,7 +432,7 @@ def _share_to_split(
     return _first_layer_share(settings) if splits and not by_phase else 0.0
 
 
-def _first_layer_share(settings: Mapping[str, Any]) -> float:
+def _first_layer_share(settings: Settings) -> float:
     """Return the share of layer 1 in a forward pass, of one sampled mini-batch."""
     dataset = open_for(settings)
     plan = replace(BatchPlan.from_settings(settings), samplers=1)
@@ -491,7 +494,7 @@ def _list_parameters(scenario: Scenario) -> list[str]:
     return [*PARTS.get(kind, ())]
 
 
-def _flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(found: Settings, prefix: str = "") -> dict[str, Any]:
     """Return nested values by the keys that lead to them, with dots between these."""
     flat: dict[str, Any] = {}
     for key, value in found.items():
