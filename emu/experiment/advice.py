@@ -187,13 +187,13 @@ def advise(
     if not finalists:
         raise _contradiction(search, search.best)
     best = min(finalists, key=lambda choice: choice.mean_aim)
-    others = _best_of_rows(search.choices, finalists)
-    others = [choice for choice in others if choice.row != best.row]
-    levers = _Levers(search, [best, *others[:_RIVALS]])
+    rivals = _best_of_rows(search.choices, finalists)
+    rivals = [choice for choice in rivals if choice.row != best.row]
+    levers = _Levers(search, [best, *rivals[:_RIVALS]])
     return Advice(
         terms=terms,
         best=best,
-        others=others,
+        others=rivals,
         stated=stated,
         rate=levers.find_rate(),
         changes=levers.find_changes(),
@@ -281,6 +281,7 @@ class _Levers:
             answer(replace(question, machines=machines))
             for machines in self.search.near_sets(choice)
         ]
+
         prospects = [Prospect(found) for found in answers if found.refused is None]
         # The first are its own machines, whose error says why it can be on none.
         if not prospects:
@@ -304,6 +305,7 @@ class _Levers:
         best = self.choices[0]
         if self.find_winner({}) is not best:  # a tie, of which no figure is the cause
             return []
+
         priced = terms.saves and best.cost is not None
         changes: list[str] = []
         for lever in list_levers(self.search.scenario, priced=priced):

@@ -516,6 +516,7 @@ class Search:
                 refusal = ScenarioError(problem)
             self.refused.setdefault(prospect.row, refusal)
             return None
+
         choice = Choice(found, self.terms)
         self.choices.append(choice)
         return choice

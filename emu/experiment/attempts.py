@@ -117,6 +117,7 @@ def foreseen(
         if not attempt.killed:
             death = attempt.began + attempt.ran
             kills.append(Kill(death, attempt.error, ()))
+
     whole = replace(experiment, kills=tuple(kills))
     if ended:
         first = ended[0]
@@ -186,8 +187,8 @@ class Progress(Observer):
     def task_started(self, message: RunTask) -> None:
         iteration = message.iteration
         if message.task in self._of_cuts:
-            before = self._started.get(iteration, 0.0)
-            self._started[iteration] = max(before, message.start)
+            latest = self._started.get(iteration, 0.0)
+            self._started[iteration] = max(latest, message.start)
         if message.task in self._copies:
             misses = updates_missed(self._experiment.problem.job)
             if iteration == misses:
@@ -232,11 +233,11 @@ class Progress(Observer):
 
     def after(self, ended: Ended, error: RunError) -> Experiment:
         """Return what is left to do after the attempt."""
-        up = ended.began + ended.ran + ended.recovery
-        rest = self._experiment.beginning_at(ended.next_iteration, up)
+        restart = ended.began + ended.ran + ended.recovery
+        rest = self._experiment.beginning_at(ended.next_iteration, restart)
         _, kills = self.fallen(error)
         over = {*kills, *self.due.idle}
-        return replace(rest, kills=attempts.kills_after(rest.kills, over, up))
+        return replace(rest, kills=attempts.kills_after(rest.kills, over, restart))
 
 
 def run_attempts(
@@ -272,8 +273,8 @@ def run_attempts(
             if len(ends) == limit:
                 if not limit:
                     raise
-                before = f"there were {limit} restarts before (max_restarts: {limit})"
-                raise NodeLost(f"{error}; {before}") from error
+                note = f"there were {limit} restarts before (max_restarts: {limit})"
+                raise NodeLost(f"{error}; {note}") from error
 
             newest = read_last_cut(experiment, run, observer.on_notice)
             _, kills = progress.fallen(error)
@@ -402,8 +403,8 @@ def _as_long(now: Scenario, noted: Scenario, until: Any) -> Scenario:
             length[key] = getattr(noted.job, key)
     job = now.job.model_copy(update=length)
     target = now.until.model_dump(mode="json", exclude_none=True)
-    other = None if target == until else now.until
-    return now.model_copy(update={"until": other, "job": job})
+    kept = None if target == until else now.until
+    return now.model_copy(update={"until": kept, "job": job})
 
 
 def with_until(experiment: Experiment, manifest: Row) -> Experiment:

@@ -122,7 +122,7 @@ def _trials(
 ) -> list[ScaleTrial]:
     """Return trials until one is found, or the time for them is over."""
     budget = experiment.scenario.emulation.trial_budget
-    until = math.inf  # what is slow but once, compilation say, is in the first trial
+    end = math.inf  # what is slow but once, compilation say, is in the first trial
     iteration = search.makespan / experiment.problem.job.iterations
     trials: list[ScaleTrial] = []
     scale: float | None = first
@@ -130,10 +130,10 @@ def _trials(
         wall = iteration * scale
         count = max(math.ceil(_LENGTH / wall), _USUAL)
         if trials:
-            until = min(until, time.monotonic() + budget)
+            end = min(end, time.monotonic() + budget)
             # As long as the start before: processes, connections, and the graph.
             start = trials[-1].cost - trials[-1].wall
-            rest = until - time.monotonic() - start
+            rest = end - time.monotonic() - start
             count = min(count, math.floor(rest / wall))
             if count < 1:
                 break

@@ -153,10 +153,12 @@ def copies_line(experiment: Experiment, makespan: float) -> list[str]:
         return []
     count = experiment.problem.job.iterations
     free = _with_interval(experiment, count).simulate().makespan
-    each = format_size(size / cuts)
+    mean_size = format_size(size / cuts)
     longer = format_duration(makespan - free)
     share = f"{100 * (makespan / free - 1):.3g} %"
-    return [f"{cuts} checkpoints to peers of {each}: {longer}, {share}, beside none"]
+    return [
+        f"{cuts} checkpoints to peers of {mean_size}: {longer}, {share}, beside none"
+    ]
 
 
 def not_sought(scenario: Scenario) -> list[str]:
@@ -185,16 +187,16 @@ def _with_interval(experiment: Experiment, interval: int) -> Experiment:
 
 def _mean(experiment: Experiment, interval: int, gaps: NDArray[np.float64]) -> float:
     """Return the mean makespan over draws of the seconds from death to death."""
-    other = _with_interval(experiment, interval)
-    rules = replace(other.rules, restarts=_RESTARTS)
+    varied = _with_interval(experiment, interval)
+    rules = replace(varied.rules, restarts=_RESTARTS)
 
     @cache
     def part(first: int) -> Schedule:
-        return other.beginning_at(first).simulate()
+        return varied.beginning_at(first).simulate()
 
     ends = np.nan_to_num(part(0).task_end).max(axis=1)
     last = int(ends.argmax())  # what has ended cannot die
-    process = other.problem.job.tasks[last].process_name
+    process = varied.problem.job.tasks[last].process_name
     lengths = []
     for gap in gaps:
         deaths = np.cumsum(gap).tolist()

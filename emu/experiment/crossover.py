@@ -59,6 +59,7 @@ class Values:
         end = float(last[1])
         if first[2].strip() != unit:
             start = _in_unit(low, unit)
+
         if not 0 < start < end:
             raise ValueError(f"{low} must be more than 0 and less than {high}")
         whole = not unit and first[1].isdigit() and last[1].isdigit()
@@ -78,6 +79,7 @@ class Values:
             if match is not None and match[2]:
                 number = float(match[1])
                 return cls(number / WIDE, number * WIDE, match[2].strip())
+
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{value!r} is no number")  # noqa: TRY004 - of input
         if isinstance(value, int):

@@ -112,8 +112,8 @@ def dry_run(experiment: Experiment) -> DryRun:
     is_explicit = emulation.time_scale != AUTO
     waiting = most_waiting(schedule, realization.volumes) * byte_scale
     if setup := setup_to_run(experiment):  # whose processes have ended by then
-        before = most_waiting(setup.simulate(), setup.realization.volumes)
-        waiting = max(waiting, before * byte_scale)
+        of_setup = most_waiting(setup.simulate(), setup.realization.volumes)
+        waiting = max(waiting, of_setup * byte_scale)
 
     tcp = None
     by_tcp = emulation.network == "kernel" and emulation.sharing == "tcp"
@@ -188,6 +188,7 @@ def strain(known: DryRun, cores: int, loopback: float | None) -> str:
     wall = known.wall_seconds
     if scale is None or not wall or known.peak_traffic is None:
         return ""
+
     busy = known.ends * _END / cores / wall
     warnings = []
     if busy > 1:

@@ -328,7 +328,7 @@ def share_machines(
         problem = "there are too few machines for all jobs, each on its own"
         raise scenario.origin.error(("cluster", "machines"), problem)
 
-    best, *others = sorted(divisions, key=lambda division: division.aim)
+    best, *rivals = sorted(divisions, key=lambda division: division.aim)
     part = "in the weighted sum" if sums else "of the longest"
     length = f"to {target.accuracy:g}" if target else "per epoch"
-    return JobAdvice(best, others, stated=stated, unit=f"{part}, {length}")
+    return JobAdvice(best, rivals, stated=stated, unit=f"{part}, {length}")

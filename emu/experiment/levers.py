@@ -108,6 +108,7 @@ def _list_widths(scenario: Scenario) -> Iterator[Lever]:
         most=max(length, _MOST_COLUMNS),
         whole=True,
     )
+
     model = getattr(scenario.job, "model", None)
     hidden = getattr(model, "hidden", None)
     if hidden is not None:

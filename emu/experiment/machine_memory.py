@@ -128,9 +128,9 @@ def _add_features(
     homes = dict(zip(cache.get("homes", ()), samplers, strict=False))
     for home, sampler in homes.items():
         local = counts[home] if home < len(counts) else 0
-        others = (dataset.vertices - local) * feature_bytes
+        remote_bytes = (dataset.vertices - local) * feature_bytes
         machine = experiment.tasks[sampler]
-        real[machine] += min(cache["size"], others)
+        real[machine] += min(cache["size"], remote_bytes)
 
 
 def _add_weights(
@@ -154,6 +154,7 @@ def _add_weights(
                 weights.add((source, machine, size))
         elif cause == COLUMNS or (cause == GHOSTS and machine_of[source] != machine):
             real[machine] += size
+
     for _, machine, size in weights:
         real[machine] += size
 
@@ -187,6 +188,7 @@ def check_memory(experiment: Experiment, schedule: Schedule) -> None:
             size = format_size(need)
             lack = format_size(need - room)
             lacks.append(f"{name} needs {size}, {lack} more than it has")
+
     if lacks:
         problem = f"does not fit into memory: {'; '.join(lacks)}"
         raise ScenarioError(problem, key="cluster.machines")

@@ -108,8 +108,8 @@ def _line_of_machines(premises: Sequence[Premises]) -> str:
     machines = _distinct(premises, "machines")
     choices = _distinct(premises, "choice")
     if len(machines) > 1:
-        some = ", some held" if "held" in choices else ""
-        return f"each on its own machines{some}"
+        note = ", some held" if "held" in choices else ""
+        return f"each on its own machines{note}"
     words: str = machines[0]
     if choices in (["held"], ["chosen"]):
         return f"{choices[0]}: {words}"

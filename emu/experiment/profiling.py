@@ -266,12 +266,12 @@ def times_by_kind(
     for group in groups:
         names = {name for name in left if kinds[name] in group}
         rows = [name in names for name in kinds]
-        before = stated[rows].sum(axis=0)
-        after = measured[rows].sum(axis=0)
-        if not before.any():
+        stated_seconds = stated[rows].sum(axis=0)
+        measured_seconds = measured[rows].sum(axis=0)
+        if not stated_seconds.any():
             continue
-        has_time = before > 0
-        ratios = after[has_time] / before[has_time]
+        has_time = stated_seconds > 0
+        ratios = measured_seconds[has_time] / stated_seconds[has_time]
         ratio = float(np.median(ratios))
         scale = partial(_scale, ratio)
         edit, keys = scenario.job.scale_times(kinds, names, scale)

@@ -507,6 +507,7 @@ def _first_draw(question: Question) -> Answer:
     # The seeds that follow hold these machines.
     if question.row and question.machines is None:
         question = replace(question, machines=tuple(ready.placing["machines"]))
+
     figures = figures_of_simulation(drawn.schedule, ready.realization)
     misses = list_misses(question.scenario.expect, figures, exact=question.exact)
     return Answer(

@@ -266,8 +266,8 @@ def _counts(run: EmulatedRun) -> Findings:
             {edge_names[edge]: int(of_frames[edge]) for edge in counted}
         )
     compared, faults = agreement("counts", counts, expectations, "frames.npz")
-    of_totals, others = agreement("counts", totals, sums, "what it received")
-    return compared + of_totals, [*faults, *others]
+    of_totals, more_faults = agreement("counts", totals, sums, "what it received")
+    return compared + of_totals, [*faults, *more_faults]
 
 
 def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:

@@ -59,8 +59,8 @@ def _covered(starts: NDArray[np.float64], ends: NDArray[np.float64]) -> float:
     starts = starts[order]
     latest = np.maximum.accumulate(ends[order])
     # A span adds what is beyond the latest end of those that began before it.
-    before = np.concatenate([[0.0], latest[:-1]])
-    added = latest - np.maximum(starts, before)
+    latest_before = np.concatenate([[0.0], latest[:-1]])
+    added = latest - np.maximum(starts, latest_before)
     return float(np.nansum(added))
 
 

@@ -292,6 +292,7 @@ def setup_figures(experiment: Experiment, path: Path) -> Result:
     rows = setup_rows(experiment)
     if not rows:
         return {}
+
     file = path / SETUP / "result.json"
     if file.exists():
         run = read_json(file)
@@ -397,8 +398,9 @@ def result_of(
     nics: dict[str, float] = {}
     for host in run.hosts:
         if "tcp" in host:  # others name theirs
-            for way, share in host["nic"].items():
-                nics[f"{host['name']} {way}"] = share
+            for direction, share in host["nic"].items():
+                nics[f"{host['name']} {direction}"] = share
+
     prediction = judge_prediction(
         run.schedule,
         predicted,
@@ -503,6 +505,7 @@ def reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:
     arrays["reads"] = np.empty((0, 0), np.int64) if reads is None else reads
     arrays["late"] = run.late
     arrays["cpu"] = run.cpu
+
     logs = b"".join(counts["flows"] for counts in run.statistics.values())
     arrays["sends"] = np.frombuffer(logs, "<f8")
     return arrays

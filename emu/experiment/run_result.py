@@ -195,15 +195,15 @@ class RunResult(PreparedRun):
         for number in newest:
             reader = job.edges[number].destination
             count += job.rounds[reader]
-        other = int((reads[newest] != predictions[newest]).sum())
-        apart: Result = {"count": count, "other": other}
+        differing = int((reads[newest] != predictions[newest]).sum())
+        content: Result = {"count": count, "other": differing}
 
         until = self.experiment.until
         look = self.experiment.reached
         accuracy = self.training.get("accuracy", {})
         if until is not None and look is not None and until.split in accuracy:
-            apart["accuracy"] = accuracy[until.split] - look.accuracy
-        return {"reads_apart": apart}
+            content["accuracy"] = accuracy[until.split] - look.accuracy
+        return {"reads_apart": content}
 
     def _tables(self) -> Result:
         run = self.run
@@ -220,6 +220,7 @@ class RunResult(PreparedRun):
             "memory": memory_figures(run),
             "transport": self._transport,
         }
+
         # Other hosts report the name of theirs.
         shares = {host["name"]: host["nic"] for host in run.hosts if "tcp" in host}
         if shares:
@@ -247,6 +248,7 @@ class RunResult(PreparedRun):
         else:
             length = self.replayed.length
             actual["delay"] = before_first_bytes(self.error_budget, length)
+
         figures = self.choice.beside(expected, actual)
         return {"auto_scale": self.choice.to_json() | figures}
 

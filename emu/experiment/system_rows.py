@@ -84,6 +84,7 @@ def list_questions(
         values = dict.fromkeys(str(settings[key]) for settings in tried)
         if len(values) > 1:
             grid[key] = (*values,)
+
     is_of_file = row == scenario.job.system and not overrides
     return [
         Question(

@@ -112,8 +112,8 @@ def variant_named(name: str) -> Variant:
     if name in rows or name in plain:
         return rows.get(name, Variant(name))
     problem = f"{name!r} is not among the systems that can be compared: "
-    others = sorted({*plain} - rows.keys())
-    raise ScenarioError(f"{problem}all, {', '.join([*rows, *others])}")
+    systems_alone = sorted({*plain} - rows.keys())
+    raise ScenarioError(f"{problem}all, {', '.join([*rows, *systems_alone])}")
 
 
 def _variants() -> dict[str, Variant]:

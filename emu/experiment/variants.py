@@ -112,6 +112,7 @@ def compare_variants(
         if not is_first:
             seed = base.scenario.seed + number
             ready = prepare(load(source, {"seed": seed}))
+
         near = [*_near(ready.problem, moves, swaps, again=not is_first)]
         variants = _Variants(
             ready,
@@ -180,14 +181,14 @@ class _Variants:
     ) -> Iterator[Candidate]:
         """Yield the rows of moves and swaps."""
         standing = ScenarioEdits(self._source).standing
-        for near in neighbours:
-            if isinstance(near, ScenarioError):
-                refusal = Answer(Question(self._source), refused=near)
-                yield Candidate(str(near.file), self.base.policy, refusal)
+        for neighbour in neighbours:
+            if isinstance(neighbour, ScenarioError):
+                refusal = Answer(Question(self._source), refused=neighbour)
+                yield Candidate(str(neighbour.file), self.base.policy, refusal)
                 continue
-            edit = standing(replace(self.base.problem, placement=near.placement))
-            row = self._row(str(near), self.base.policy, self._source, edit)
-            yield replace(row, moves=near.moves, placing=None)
+            edit = standing(replace(self.base.problem, placement=neighbour.placement))
+            row = self._row(str(neighbour), self.base.policy, self._source, edit)
+            yield replace(row, moves=neighbour.moves, placing=None)
 
     def others(
         self, placements: Sequence[str], rules: Mapping[str, str]
@@ -200,15 +201,15 @@ class _Variants:
         stated = base.scenario.placed_by
         for placement in placements or [stated]:
             edit: Edit = {}
-            others = {**rules}
+            chosen = {**rules}
             if placement == stated:
-                others = {p: rule for p, rule in rules.items() if rule != base.policy}
+                chosen = {p: rule for p, rule in rules.items() if rule != base.policy}
             else:
                 edit = placement_edit(source, placement)
             if self.keeps:
-                yield from self._kept(placement, source, edit, others)
+                yield from self._kept(placement, source, edit, chosen)
                 continue
-            for policy, rule in others.items():
+            for policy, rule in chosen.items():
                 edits = self._rule_edit(policy, rule) | edit
                 yield self._row(placement, rule, source, edits)
 
@@ -225,6 +226,7 @@ class _Variants:
                 for rule in rules.values():
                     yield Candidate(placement, rule, refusal)
                 return
+
         standing = ScenarioEdits(source).standing(base.problem)
         for policy, rule in rules.items():
             edits = self._rule_edit(policy, rule) | standing
@@ -303,13 +305,13 @@ def _move_tasks(
     problem: Problem, machines: dict[str, str], option: str, *, again: bool
 ) -> Neighbour | ScenarioError:
     try:
-        near = move(problem, machines)
+        neighbour = move(problem, machines)
     except PlacementError as error:
-        when = " with a later seed" if again else ""
-        problem_of_move = ScenarioError(f"cannot be{when}: {error}", file=option)
+        note = " with a later seed" if again else ""
+        problem_of_move = ScenarioError(f"cannot be{note}: {error}", file=option)
         if again:
             return problem_of_move
         raise problem_of_move from error
-    if not near.moves and not again:
+    if not neighbour.moves and not again:
         raise ScenarioError("moves nothing, it stands there already", file=option)
-    return near
+    return neighbour

@@ -185,6 +185,7 @@ def read_samples(run: Path) -> Arrays:
     arrays = read_arrays(path, SAMPLED, inflation=1)
     time = arrays["time"]
     samples = len(time) if time.ndim else 0
+
     for name, array in arrays.items():
         fits = bool(samples) and array.shape[:1] == (samples,)
         fits = fits and array.ndim == _SAMPLED_AXES[name]
@@ -233,6 +234,7 @@ def read_traffic(run: Path) -> Traffic:
         is_lab = (run / "lab.json").exists()
         _require(is_lab, "is no run of a lab: `emu lab FILE` writes one", run)
         raise DataError(f"has no {FILE}: the lab ran with capture: false", path=run)
+
     with one_error(path):
         arrays = read_arrays(path, _TRAFFIC, inflation=1)
         traffic = Traffic(
@@ -252,6 +254,7 @@ def _check(traffic: Traffic) -> None:
     packets = traffic.packets
     owners = traffic.owners
     machines = len(traffic.machines)
+
     is_distinct = len(set(traffic.machines)) == machines
     if nics.shape != (2, machines) or not is_distinct:
         raise ValueError(f"it holds NICs of shape {nics.shape}")
@@ -280,6 +283,7 @@ def write_weights(run: Path, parts: Mapping[str, NDArray[Any]]) -> None:
     for row, array in zip(shapes, arrays, strict=True):
         row[: array.ndim] = array.shape
     ends = np.cumsum([array.size for array in arrays])
+
     RunDirectory(run).write_arrays(
         NAME,
         parameters=np.concatenate([array.ravel() for array in arrays]),

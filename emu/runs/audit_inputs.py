@@ -248,6 +248,7 @@ def _evidence(
     edges = len(run.problem.job.edges)
     if any(edge >= edges for edge, _ in count_kinds(statistics)):
         raise DataError("counts payloads of an edge that is not there", path=path)
+
     frames: dict[str, Any] = read_frames(run.problem.job, run.path / "frames.npz")
     late: Floats | float = np.inf
     if (run.path / REPORTS).exists():
@@ -334,6 +335,7 @@ def _realize_scenario(
         realization = realize(scenario, job)
     except (DataError, ScenarioError) as error:
         return None, [f"times and volumes are not compared: {error}"]
+
     try:
         realization = realization.beginning_at(first, job)
         job = job.beginning_at(first)

@@ -57,8 +57,8 @@ def pair(values: Mapping[Draw, float], beside: Mapping[Draw, float]) -> Interval
 
     Makespans are by draw (a seed), not negative. None when no draw is known of both.
     """
-    apart = []
+    errors = []
     for draw, value in values.items():
         if draw in beside:
-            apart.append(relative_error(value, beside[draw]))
-    return interval(apart) if apart else None
+            errors.append(relative_error(value, beside[draw]))
+    return interval(errors) if errors else None

@@ -165,6 +165,7 @@ def manifest_shape() -> Any:
     names = EmulationSettings().to_json()
     emulation = {name: _in_file(hints[name]) | None for name in names}
     emulation |= {"time_scale": _Scale, "byte_scale": _Scale, "burst": PAIR}
+
     rule = shape("Rule", {"policy": str, "source": str})
     scenario = {"name": str, "schedule": rule, "placement": rule}
     return shape(
@@ -229,6 +230,7 @@ def problem_to_json(problem: Problem) -> Content:
         "tasks": job.tasks,
         "edges": job.edges,
     }
+
     content: Content = {"version": VERSION, "iterations": job.iterations}
     for key, kind in _ROWS.items():
         names = _fields_of(kind)
@@ -254,6 +256,7 @@ def problem_from_json(data: Any, path: str) -> Problem:
     if version != VERSION:
         raise DataError(f"version {version!r}, this emu reads {VERSION}", path=path)
     check_shape(data, _problem_shape(), Path(path))
+
     try:
         parts = {key: _read(data.get(key, []), kind) for key, kind in _ROWS.items()}
         tasks = parts.pop("tasks")
@@ -412,9 +415,11 @@ def _fill(
         # ``isinstance`` would take True for 1.
         if type(iteration) is not int or not 0 <= iteration < iterations:
             raise ValueError(f"iteration {iteration!r} of {row} is none of the job's")
+
         if place in places:
             raise ValueError(f"a row occurs twice: {row}")
         places.add(place)
+
         for array, key in zip(arrays, keys, strict=True):
             value = row[key]
             if type(value) not in (int, float) or not abs(value) < MOST:

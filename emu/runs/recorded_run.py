@@ -163,6 +163,7 @@ class RecordedRun:
             notes += (
                 "bytes of handoffs within a machine are not known: those of like flows",
             )
+
         scenario = self.scenario if helpful else None
         prediction = self.best if self.simulated is None else self.simulated
         return explain(
@@ -227,6 +228,7 @@ class RecordedRun:
         assigned = sum_rates(schedule)
         machines = [machine.name for machine in problem.cluster.machines]
         rates_of = zip(problem.links, assigned or mean_rates(schedule), strict=True)
+
         frames = [
             pandas.DataFrame(
                 {
@@ -242,8 +244,8 @@ class RecordedRun:
             for port, (link, (times, rates)) in enumerate(rates_of)
         ]
         columns = ("port", "machine", "direction", "capacity", "time", "rate", "source")
-        none = [pandas.DataFrame(columns=columns)]  # where no machine has a NIC
-        return pandas.concat(frames or none, ignore_index=True)
+        empty = [pandas.DataFrame(columns=columns)]  # where no machine has a NIC
+        return pandas.concat(frames or empty, ignore_index=True)
 
     @property
     def training(self) -> pd.DataFrame:
@@ -287,6 +289,7 @@ def _flows(schedule: Schedule) -> pd.DataFrame:
     readers = np.array([edge.destination for edge in job.edges], dtype=np.int64)
     source = sources[edges]
     reader = readers[edges]
+
     return _import_pandas().DataFrame(
         {
             "edge": np.array(job.edge_names)[edges],
@@ -366,13 +369,13 @@ def with_simulated_rates(run: RecordedRun) -> Schedule:
     problem = run.problem.following(schedule)
     realization = realization_of(schedule)
     try:
-        again = simulate(problem, realization, run.policy, record_rates=True)
+        replayed = simulate(problem, realization, run.policy, record_rates=True)
     except CodeWithheld:
         return schedule
-    alike = np.isclose(again.makespan, schedule.length, rtol=1e-9, atol=0.0)
-    if again.rates is None or not alike:
+    alike = np.isclose(replayed.makespan, schedule.length, rtol=1e-9, atol=0.0)
+    if replayed.rates is None or not alike:
         return schedule
-    return replace(schedule, rates=again.rates)
+    return replace(schedule, rates=replayed.rates)
 
 
 def realization_of(schedule: Schedule) -> Realization:

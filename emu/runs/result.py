@@ -145,10 +145,10 @@ def port_rows(schedule: Schedule) -> list[Result]:
 def flow_error(emulated: Schedule, simulated: Schedule) -> dict[str, float]:
     """Return the distances of flow ends in the two, seconds: median, 95th, greatest."""
     places = tuple(emulated.flows().T)
-    apart = np.abs(emulated.flow_end[places] - simulated.flow_end[places])
+    distances = np.abs(emulated.flow_end[places] - simulated.flow_end[places])
     percentiles = [0.0, 0.0, 0.0]
-    if len(apart):
-        percentiles = np.percentile(apart, [50, 95, 100]).tolist()
+    if len(distances):
+        percentiles = np.percentile(distances, [50, 95, 100]).tolist()
     median, high, most = percentiles
     return {
         "median_seconds": median,
@@ -196,6 +196,7 @@ def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
     file = Path(path)
     if file.is_dir():
         file /= "result.json"
+
     try:
         content = read_json(file)
         scenario = Scenario.model_validate(content["scenario"])

@@ -119,8 +119,8 @@ def _first_wrong(
         # Hundreds of steps carry last digits on: at step 572 of p3_amazon to 1e-4.
         exact = {**settings, "precision": "float64"}
         exact_weights, exact_curve = _alone(exact, batches, missed)
-        apart = np.abs(curve - exact_curve)[rows]
-        highest = np.maximum.accumulate(apart)
+        drifts = np.abs(curve - exact_curve)[rows]
+        highest = np.maximum.accumulate(drifts)
         drift = norm(weights_alone - exact_weights)
         limit += _ROUNDING * np.append(highest, drift)
 
@@ -160,6 +160,7 @@ def progress_of(
         scenario = Scenario.model_validate(run.manifest["scenario"])
         section = run.manifest.get("until")
         until = UntilSection.model_validate(section) if section else None
+
         schedule = partial(getattr, run, "best")
         progress = progress_along(scenario, schedule, watch, until)
         curves.append(progress)

@@ -239,6 +239,7 @@ def read_scenario(run: Path, manifest: Content) -> Scenario:
     if not isinstance(fields, dict):
         problem = "names no scenario text: nothing but itself says what was to be run"
         raise DataError(problem, path=run / "manifest.json")
+
     with one_error(path):
         try:
             text = read_text(path, limit(_MOST_BYTES))

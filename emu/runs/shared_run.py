@@ -70,6 +70,7 @@ def _read_records(run: Path) -> dict[str, bytes]:
             room -= len(contents[name])
     if "result.json" not in contents or "processes.json" not in contents:
         raise DataError("holds no emulated run that has ended", path=run)
+
     result = parse_json(contents["result.json"].decode())
     if result.get("records") != RunDirectory(run).digests():
         raise DataError("is not what the run has written: it was edited", path=run)

@@ -52,13 +52,14 @@ class SweepRecord:
             if self.path.exists():
                 with open_input(self.path, MOST_TEXT) as file:
                     content = file.read()
-            whole = content.rfind(b"\n") + 1
-            if whole < len(content):
-                os.truncate(self.path, whole)
+            end = content.rfind(b"\n") + 1
+            if end < len(content):
+                os.truncate(self.path, end)
         except OSError as error:
             problem = f"cannot be used: {error.strerror}"
             raise DataError(problem, path=self.path) from error
-        for number, line in enumerate(content[:whole].splitlines(), start=1):
+
+        for number, line in enumerate(content[:end].splitlines(), start=1):
             row = self._read_line(number, line)
             self.rows[row["key"]] = row
 
@@ -75,6 +76,7 @@ class SweepRecord:
                 f"{VERSION}; choose another --out"
             )
             raise DataError(problem, path=self.path)
+
         check_shape(row, _row_shape(), self.path, f"line {number}: ")
         content: Content = row
         return content
@@ -105,6 +107,7 @@ class SweepRecord:
             "figures": dict(figures),
         }
         line = json.dumps(row, allow_nan=False) + "\n"
+
         try:
             with self.path.open("ab", buffering=0) as file:
                 file.write(line.encode())
