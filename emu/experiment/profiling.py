@@ -130,9 +130,11 @@ def _seconds_by_kind(
     seconds = {}
     for kind in kinds:
         if kind in ranges or kind in occurrences:
-            rows = [occurrences[name] for name in ranges.get(kind, (kind,))]
+            names = ranges.get(kind, (kind,))
+            rows = [occurrences[name] for name in names]
             count = min(map(len, rows))
-            seconds[kind] = np.sum([row[:count] for row in rows], axis=0)
+            whole_rows = [row[:count] for row in rows]
+            seconds[kind] = np.sum(whole_rows, axis=0)
     if not seconds:
         raise KeyError(next(iter(kinds)))
     return seconds
@@ -161,16 +163,18 @@ def _occurrences(trace: Path) -> dict[str, Floats]:
 
     rank = {category: place for place, category in enumerate(_CATEGORIES)}
     last = len(rank)
+    by_category = sorted(spans, key=lambda key: rank.get(key[1], last))
     rows: dict[str, Floats] = {}
     order: dict[str, tuple[bool, float]] = {}
-    for name, category in sorted(spans, key=lambda key: rank.get(key[1], last)):
+    for name, category in by_category:
         if name in rows:
             continue
         found = sorted(spans[name, category])
         row = np.array([seconds for _, seconds in found])
         rows[name] = row
         order[name] = (category not in rank, -row.sum())
-    return {name: rows[name] for name in sorted(rows, key=order.__getitem__)}
+    names = sorted(rows, key=order.__getitem__)
+    return {name: rows[name] for name in names}
 
 
 def _without(found: Occurrences, name: str) -> str:
@@ -279,12 +283,14 @@ def times_by_kind(
         left -= keys
 
     rest: dict[str, list[float]] = defaultdict(list)
-    for (name, kind), row in zip(kinds.items(), measured, strict=True):
-        if name in left:
+    for task, row in zip(job.tasks, measured, strict=True):
+        if task.name in left:
             mean = float(row.mean())
-            rest[kind].append(mean)
+            rest[task.kind].append(mean)
     times = scenario.job.times.model_dump(mode="json", exclude_none=True)
-    means = {kind: float(np.mean(row)) for kind, row in rest.items()}
+    means: dict[str, float] = {}
+    for kind, row in rest.items():
+        means[kind] = float(np.mean(row))
     return times, means
 
 
@@ -334,7 +340,10 @@ def list_sizes(scenario: Scenario) -> list[Scenario]:
         size = job.model.hidden
         step = 1
 
-    sizes = {max(step, round(size * part / step) * step) for part in SIZES}
+    sizes: set[int] = set()
+    for part in SIZES:
+        steps = round(size * part / step)
+        sizes.add(max(step, steps * step))
     return [load(plain, {key: value}, timed=False) for value in sorted(sizes)]
 
 
@@ -378,7 +387,8 @@ def fit_rates(samples: Sequence[Sample]) -> FittedRates:
         furthest = max(residuals.get(kind, 0.0), error, key=abs)
         residuals[kind] = float(furthest)
     rates: dict[str, float] = {}
-    for column in np.flatnonzero(rows.max(axis=0)).tolist():
+    columns = np.flatnonzero(rows.max(axis=0))
+    for column in columns.tolist():
         operation = OPERATIONS[column]
         rates[operation] = float(fitted[column])
     return FittedRates(rates, residuals)

@@ -261,10 +261,14 @@ def _counts(run: EmulatedRun) -> Findings:
     for frames, counted in ((run.sent, sent), (run.received, received)):
         edges = frames["edge"].astype(np.int64)
         of_frames = np.bincount(edges, frames["bytes"], minlength=len(edge_names))
-        counts.append({edge_names[edge]: size for edge, size in counted.items()})
-        expectations.append(
-            {edge_names[edge]: int(of_frames[edge]) for edge in counted}
-        )
+        sizes = {}
+        expected = {}
+        for edge, size in counted.items():
+            name = edge_names[edge]
+            sizes[name] = size
+            expected[name] = int(of_frames[edge])
+        counts.append(sizes)
+        expectations.append(expected)
     compared, faults = agreement("counts", counts, expectations, "frames.npz")
     of_totals, more_faults = agreement("counts", totals, sums, "what it received")
     return compared + of_totals, [*faults, *more_faults]

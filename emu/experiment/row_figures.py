@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,13 @@ from emu.problem import Schedule
 from emu.problem.fields.quantities import DEFAULT_DEVICE
 from emu.problem.workloads.operations import OPERATIONS
 from emu.scenario import Experiment, Scenario
+from emu.systems import Keys
 from emu.systems.system import system_of
 from emu.training.kept import weight_settings
+
+Floats: TypeAlias = NDArray[np.float64]
+#: Name of a cause -> its share.
+Shares: TypeAlias = dict[str, float]
 
 
 def busy_of(schedule: Schedule) -> float | None:
@@ -53,13 +58,14 @@ def busy_of(schedule: Schedule) -> float | None:
     return total / len(rows_of) / schedule.length
 
 
-def _covered(starts: NDArray[np.float64], ends: NDArray[np.float64]) -> float:
+def _covered(starts: Floats, ends: Floats) -> float:
     """Return the seconds that spans cover together."""
     order = np.argsort(starts)
     starts = starts[order]
     latest = np.maximum.accumulate(ends[order])
     # A span adds what is beyond the latest end of those that began before it.
-    latest_before = np.concatenate([[0.0], latest[:-1]])
+    latest_before = np.zeros_like(latest)
+    latest_before[1:] = latest[:-1]
     added = latest - np.maximum(starts, latest_before)
     return float(np.nansum(added))
 
@@ -70,11 +76,11 @@ def weights_of(scenario: Scenario) -> str:
     return json.dumps(causes, sort_keys=True, default=str)
 
 
-def weight_causes(scenario: Scenario) -> dict[str, Any]:
+def weight_causes(scenario: Scenario) -> Keys:
     """Return what decides the weights of a training, but its length, by name."""
     settings = scenario.to_job(train_vertices=1, pins=False).settings
     system = system_of(settings)
-    causes: dict[str, Any] = weight_settings(settings, opens=False)
+    causes: Keys = weight_settings(settings, opens=False)
     if system is not None:
         causes["missed"] = system.updates_missed(settings)
         if system.asynchronous(settings):  # by what was read when
@@ -82,7 +88,7 @@ def weight_causes(scenario: Scenario) -> dict[str, Any]:
     return causes
 
 
-def limits_of(experiment: Experiment, schedule: Schedule) -> dict[str, float]:
+def limits_of(experiment: Experiment, schedule: Schedule) -> Shares:
     """Return what the critical path is spent on, as shares of it, the most first.
 
     A ``link``, the ``latency`` of messages, a ``slot`` that others held, a ``rate`` of
@@ -110,14 +116,14 @@ class _Operations:
         self._cluster = scenario.cluster
         self._section = scenario.job
         self._tasks = job.tasks
-        self._counts: NDArray[np.float64] | None = None
+        self._counts: Floats | None = None
         if self._section.operation_rates is not None:
             context = scenario.build_context()
             volumes = experiment.realization.volumes * context.byte_scale
             counted = self._section.count_operations(job, context, volumes)
             self._counts = counted.counts
 
-    def name_causes(self, link: ChainLink, schedule: Schedule) -> dict[str, float]:
+    def name_causes(self, link: ChainLink, schedule: Schedule) -> Shares:
         """Return the share of a link by its causes."""
         problem = schedule.problem
         if link.cause in MOVING or link.task < 0:

@@ -18,7 +18,8 @@ from emu.problem import Job, Problem, RateHistory, Realization
 from emu.runs.problem_json import MOST
 from emu.runs.run_directory import RunDirectory
 
-Arrays: TypeAlias = dict[str, NDArray[Any]]
+Array: TypeAlias = NDArray[Any]
+Arrays: TypeAlias = dict[str, Array]
 
 #: Measured times and volumes, handoffs included: the schedule files hold no bytes of
 #: what stayed within a machine, and placing the job anew needs them.
@@ -137,7 +138,7 @@ def read_reports(problem: Problem, path: Path) -> Arrays:
     if tuners:
         quotas = arrays["quotas"]
         fits = quotas.dtype == np.int64 and quotas.shape[1:] == (tuners,)
-        fits = fits and bool((quotas >= 0).all())
+        fits = fits and bool((quotas >= 0).all())  # what is no number compares to none
         _require(fits, f"holds no quotas of {tuners} tuners", path)
     return arrays
 
@@ -198,7 +199,7 @@ def read_samples(run: Path) -> Arrays:
     return arrays
 
 
-def write_lines(run: Path, times: Sequence[NDArray[np.float64]]) -> None:
+def write_lines(run: Path, times: Sequence[Array]) -> None:
     """Write lines.npz: ``program`` and ``time`` of every line that was printed.
 
     ``times``: seconds by line, of every program in the order of lab.json.
@@ -220,9 +221,9 @@ def read_lines(run: Path) -> Arrays:
     time = arrays["time"]
     fits = program.shape == time.shape and time.ndim == 1
     _require(fits, "is damaged: holds no times of lines", path)
-    is_time = time.dtype.kind == "f" and bool((time >= 0).all())
     is_number = program.dtype.kind == "u"
-    _require(is_time and is_number, "is damaged: a line has no time", path)
+    is_time = time.dtype.kind == "f" and bool((time >= 0).all())
+    _require(is_number and is_time, "is damaged: a line has no time", path)
     return arrays
 
 
@@ -275,21 +276,21 @@ def _check(traffic: Traffic) -> None:
         raise ValueError("it names a program that it does not list")
 
 
-def write_weights(run: Path, parts: Mapping[str, NDArray[Any]]) -> None:
+def write_weights(run: Path, parts: Mapping[str, Array]) -> None:
     """Write weights.npz: ``parameters``, and name, shape and offset of each part."""
     arrays = [*parts.values()]
     most = max(array.ndim for array in arrays)
     shapes = np.full((len(arrays), most), _NONE, np.int64)
     for row, array in zip(shapes, arrays, strict=True):
         row[: array.ndim] = array.shape
-    ends = np.cumsum([array.size for array in arrays])
-
+    sizes = [array.size for array in arrays]
+    offsets = np.cumsum([0, *sizes[:-1]], dtype=np.int64)
     RunDirectory(run).write_arrays(
         NAME,
         parameters=np.concatenate([array.ravel() for array in arrays]),
         names=np.array([*parts], dtype=np.str_),
         shapes=shapes,
-        offsets=np.array([0, *ends[:-1]], dtype=np.int64),
+        offsets=offsets,
     )
 
 
@@ -306,8 +307,11 @@ def read_weights(run: Path) -> Arrays:
         and shapes.ndim == 2
         and flat.dtype.kind == "f"
         and names.dtype.kind == "U"
-        and shapes.dtype == offsets.dtype == np.int64
-        and len(names) == len(shapes) == len(offsets) == len({*names})
+        and shapes.dtype == np.int64
+        and offsets.dtype == np.int64
+        and len(shapes) == len(names)
+        and len(offsets) == len(names)
+        and len({*names}) == len(names)
     )
     _require(is_whole, "is damaged: holds no named parts", path)
 
@@ -317,7 +321,8 @@ def read_weights(run: Path) -> Arrays:
     for name, extents, offset in rows:
         shape = tuple(extent for extent in extents if extent != _NONE)
         size = prod(shape)
-        if min(shape, default=0) < 0 or offset != end or end + size > len(flat):
+        is_within = min(shape, default=0) >= 0 and end + size <= len(flat)
+        if offset != end or not is_within:
             problem = f"is damaged: {name!r:.60} is not within its parameters"
             raise DataError(problem, path=path)
         # A view: copies of all weights would take their memory twice.

@@ -50,8 +50,9 @@ def training_audit(run: Path, job: Job) -> Findings:
     violations = []
     frame = training_frame(run / "training.csv")
     for prefix, settings in list_training(job):
-        is_of_job = (frame.figure == "loss") & frame.task.str.startswith(prefix)
-        losses = frame[is_of_job].groupby("iteration").value.mean()  # of all tasks
+        is_loss = frame.figure == "loss"
+        rows = frame[is_loss & frame.task.str.startswith(prefix)]
+        losses = rows.groupby("iteration").value.mean()  # of all tasks
         if losses.empty:
             raise DataError("holds no losses", path=run / "training.csv")
         system = system_of(settings)
@@ -99,23 +100,27 @@ def _first_wrong(
     count = len(weights_alone)
     if len(weights) != count:
         return 1.0, "weights", f"are {len(weights)} numbers, {count} alone"
-    if not (np.isfinite(curve).all() and np.isfinite(weights_alone).all()):
+    is_finite = np.isfinite(curve).all()
+    if not (is_finite and np.isfinite(weights_alone).all()):
         # Numbers run off before they are none, so that only where they end is compared.
         for name, expected, values in (
             ("loss", losses_alone, losses),
             ("weights", weights_alone, weights),
         ):
-            if np.isfinite(expected).all() != np.isfinite(values).all():
+            ends_well = np.isfinite(expected).all()
+            if ends_well != np.isfinite(values).all():
                 return 1.0, name, "diverged in one of the run and one process alone"
         return None
 
     # Losses one by one, then the weights as one number, by their norm.
     norm = np.linalg.norm
     size = norm(weights_alone)
-    off = np.append(np.abs(losses - losses_alone), norm(weights - weights_alone))
+    loss_errors = np.abs(losses - losses_alone)
+    off = np.append(loss_errors, norm(weights - weights_alone))
     limit = np.append(np.abs(losses_alone), size)
     limit *= _EXACTNESS[settings["precision"]]
-    if not (off <= limit).all() and settings["precision"] == "float32":
+    is_close = (off <= limit).all()
+    if not is_close and settings["precision"] == "float32":
         # Hundreds of steps carry last digits on: at step 572 of p3_amazon to 1e-4.
         exact = {**settings, "precision": "float64"}
         exact_weights, exact_curve = _alone(exact, batches, missed)
