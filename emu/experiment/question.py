@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from emu.errors import EmulatorError
 from emu.experiment.expectations import figures_of_simulation, list_misses
@@ -104,17 +104,6 @@ class Confirmation:
     trust: str
     outcome: str
     """Verdict on this host, and whether prediction and run agree."""
-
-
-class _Drawn(NamedTuple):
-    """Outcome of one seed: its figures, and what they are of."""
-
-    plain: Scenario
-    """Scenario of the row, whatever it is trained to."""
-    draw: Draw
-    ready: Experiment
-    schedule: Schedule
-    recovery: Attempts
 
 
 @dataclass(frozen=True, eq=False)
@@ -487,38 +476,33 @@ def answer(question: Question) -> Answer:
 
 def _answer(question: Question) -> Answer:
     seed = question.scenario.seed
-    first = _first_draw(question)
+    first = _answer_first(question)
     draws = {**first.draws}
     for later in range(seed + 1, seed + question.seeds):
-        drawn = _draw(first.question, later)
-        draws[later] = drawn.draw
+        draws |= _answer_seed(first.question, later).draws
     return replace(first, draws=draws)
 
 
-def _first_draw(question: Question) -> Answer:
+def _answer_first(question: Question) -> Answer:
     held = question.machines is not None
     if question.row and not held:
         row = row_of(question)
         machines = row.choose([row.try_on(names) for names in row.machine_sets()])
         question = replace(question, machines=machines)
-    drawn = _draw(question, question.scenario.seed)
-    ready = drawn.ready
+    found = _answer_seed(question, question.scenario.seed)
+    ready = found.experiment
     is_among_several = question.machines is not None or ready.unchosen is not None
     # The seeds that follow hold these machines.
     if question.row and question.machines is None:
         question = replace(question, machines=tuple(ready.placing["machines"]))
 
-    figures = figures_of_simulation(drawn.schedule, ready.realization)
+    figures = figures_of_simulation(found.simulated, ready.realization)
     misses = list_misses(question.scenario.expect, figures, exact=question.exact)
-    return Answer(
-        question,
+    return replace(
+        found,
+        question=question,
         chosen=is_among_several and not held,
         held=held,
-        draws={question.scenario.seed: drawn.draw},
-        plain=drawn.plain,
-        ready=ready,
-        schedule=drawn.schedule,
-        recovery=drawn.recovery,
         missed=tuple(misses),
     )
 
@@ -560,8 +544,8 @@ def scenario_of(question: Question, seed: int) -> Scenario:
     return load(scenario, {**edit, "expect": None})
 
 
-def _draw(question: Question, seed: int) -> _Drawn:
-    """Return what a question finds with a seed."""
+def _answer_seed(question: Question, seed: int) -> Answer:
+    """Return the answer of one seed, on machines that are chosen by now."""
     ready = question.prepared
     if ready is not None and seed == question.scenario.seed:
         plain = question.scenario
@@ -587,4 +571,11 @@ def _draw(question: Question, seed: int) -> _Drawn:
         reached=ready.reached,
         curve=curve,
     )
-    return _Drawn(plain, draw, ready, schedule, recovery)
+    return Answer(
+        question,
+        draws={seed: draw},
+        plain=plain,
+        ready=ready,
+        schedule=schedule,
+        recovery=recovery,
+    )

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from emu.errors import DataError, ScenarioError
+from emu.errors import ScenarioError
 from emu.graph_data import BatchPlan, count_samples, open_for
 from emu.names import file_part
 from emu.prediction.analysis.throughput import seeds_per_iteration
@@ -21,6 +21,7 @@ from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import PARTS
 from emu.problem.workloads.operations import count_layers
+from emu.runs.run_directory import disk_errors
 from emu.scenario import Scenario, build_job, load
 from emu.scenario.scenario_file import write_scenario
 from emu.scenario.workload_file import read_profile
@@ -515,11 +516,8 @@ def write_rows(
     seed. Returns the files of every row: those of further seeds end in ``-seedN``.
     Raises DataError when they cannot be written.
     """
-    try:
+    with disk_errors("cannot be made", folder):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        problem = f"cannot be made: {error.strerror}"
-        raise DataError(problem, path=str(folder)) from error
 
     files: list[list[str]] = []
     stems = Counter[str]()

@@ -84,12 +84,19 @@ def npz_content(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     return content.getvalue()
 
 
-def _digest(path: Path) -> str:
+@contextlib.contextmanager
+def disk_errors(problem: str, path: Path) -> Iterator[None]:
+    """Raise DataError with a problem of a file where the disk refuses a block."""
     try:
-        with open_input(path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        yield
     except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}", path=path) from error
+        cause = error.strerror or error
+        raise DataError(f"{problem}: {cause}", path=path) from error
+
+
+def _digest(path: Path) -> str:
+    with disk_errors("cannot be read", path), open_input(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class RunDirectory:
@@ -141,12 +148,9 @@ class RunDirectory:
 
         The directory is made where it is missing.
         """
-        try:
+        with disk_errors("cannot be opened", self.path):
             self.path.mkdir(exist_ok=True)
             handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            problem = f"cannot be opened: {error.strerror}"
-            raise DataError(problem, path=self.path) from error
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -314,12 +318,9 @@ def write_cut(run: Path, job: str, cut: Cut) -> None:
     ``job``: as `digest_of` returns it.
     """
     folder = run / FOLDER / f"{cut.iteration:08d}"
-    try:
+    with disk_errors("cannot be written", folder):
         _remove(folder)
         folder.mkdir(parents=True)
-    except OSError as error:
-        problem = f"cannot be written: {error.strerror or error}"
-        raise DataError(problem, path=folder) from error
 
     parts: dict[str, _Part] = {}
     for name, arrays in cut.states.items():
@@ -355,12 +356,9 @@ def _list_cuts(run: Path) -> list[Path]:
 
 def drop_cuts(run: Path) -> None:
     """Remove all cuts of a run: what emulated machines held of them is lost."""
-    try:
+    with disk_errors("cannot be removed", run / FOLDER):
         for folder in _list_cuts(run):
             _remove(folder)
-    except OSError as error:
-        problem = f"cannot be removed: {error.strerror or error}"
-        raise DataError(problem, path=run / FOLDER) from error
 
 
 def newest_cut(

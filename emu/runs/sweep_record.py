@@ -21,7 +21,7 @@ from pydantic import Field
 from emu.errors import DataError
 from emu.host.input_file import MOST_TEXT, check_shape, open_input, parse_json
 from emu.runs.problem_json import Content, shape
-from emu.runs.run_directory import RunDirectory
+from emu.runs.run_directory import RunDirectory, disk_errors
 
 #: Version of the lines.
 VERSION = 1
@@ -46,7 +46,7 @@ class SweepRecord:
         self.directory = directory
         self.path = directory / "points.jsonl"
         self.rows: dict[str, Content] = {}
-        try:
+        with disk_errors("cannot be used", self.path):
             directory.mkdir(parents=True, exist_ok=True)
             content = b""
             if self.path.exists():
@@ -55,9 +55,6 @@ class SweepRecord:
             end = content.rfind(b"\n") + 1
             if end < len(content):
                 os.truncate(self.path, end)
-        except OSError as error:
-            problem = f"cannot be used: {error.strerror}"
-            raise DataError(problem, path=self.path) from error
 
         for number, line in enumerate(content[:end].splitlines(), start=1):
             row = self._read_line(number, line)
@@ -108,13 +105,10 @@ class SweepRecord:
         }
         line = json.dumps(row, allow_nan=False) + "\n"
 
-        try:
-            with self.path.open("ab", buffering=0) as file:
-                file.write(line.encode())
-                os.fsync(file.fileno())
-        except OSError as error:
-            problem = f"cannot be written: {error.strerror}"
-            raise DataError(problem, path=self.path) from error
+        refusals = disk_errors("cannot be written", self.path)
+        with refusals, self.path.open("ab", buffering=0) as file:
+            file.write(line.encode())
+            os.fsync(file.fileno())
         self.rows[key] = row
 
     def write_table(self, keys: Iterable[str]) -> Path:
