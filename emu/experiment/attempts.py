@@ -277,13 +277,9 @@ def run_attempts(
                 raise NodeLost(f"{error}; {note}") from error
 
             newest = read_last_cut(experiment, run, observer.on_notice)
-            _, kills = progress.fallen(error)
-            first = experiment.first
-            rest = holders.left_of(newest.iteration, first, kills, progress.came)
-            # The beginning, where nobody is left who holds a state of the newest.
-            start = newest if rest == newest.iteration else Cut(rest, {})
+            start = _cut_left(newest, experiment, holders, progress, error)
             # Nobody holds those cuts any more: all that ran was in vain.
-            if rest < newest.iteration:
+            if start.iteration < newest.iteration:
                 run_directory.drop_cuts(run)
                 ends = [replace(attempt, again=attempt.ran) for attempt in ends]
             ends.append(progress.end_attempt(error, start))
@@ -294,6 +290,20 @@ def run_attempts(
             if ends:
                 ends[-1] = replace(ends[-1], took=progress.zero - death)
             return experiment, outcome, ends
+
+
+def _cut_left(
+    newest: Cut,
+    experiment: Experiment,
+    holders: attempts.Holders,
+    progress: Progress,
+    error: RunError,
+) -> Cut:
+    """Return the newest cut, or the beginning where nobody is left who holds it."""
+    _, kills = progress.fallen(error)
+    first = experiment.first
+    rest = holders.left_of(newest.iteration, first, kills, progress.came)
+    return newest if rest == newest.iteration else Cut(rest, {})
 
 
 def cut_plan(

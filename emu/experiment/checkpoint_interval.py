@@ -95,13 +95,8 @@ def intervals(experiment: Experiment) -> Intervals | None:
     if not section.takes and section.to == "disk":
         return None
 
-    job = experiment.problem.job
-    count = job.iterations
-    machines: set[str] = set()
-    for tasks in job.processes.values():
-        names = [job.tasks[number].name for number in tasks]
-        machines.update(experiment.tasks[name] for name in names)
-    between = failures.mortal / len(machines)
+    count = experiment.problem.job.iterations
+    between = failures.mortal / len(_list_machines(experiment))
     free = _with_interval(experiment, count).simulate().makespan / count
     takes = section.takes or 0.0
     # Copies take no time of their own: what they cost is how they delay the job.
@@ -129,6 +124,16 @@ def intervals(experiment: Experiment) -> Intervals | None:
         takes=takes,
         stated=section.every,
     )
+
+
+def _list_machines(experiment: Experiment) -> set[str]:
+    """Return the machines on which there is a process: the job dies with any."""
+    job = experiment.problem.job
+    machines: set[str] = set()
+    for tasks in job.processes.values():
+        names = [job.tasks[number].name for number in tasks]
+        machines.update(experiment.tasks[name] for name in names)
+    return machines
 
 
 def _count_copies(experiment: Experiment) -> tuple[int, float]:

@@ -16,6 +16,7 @@ from emu.host.foreign_code import INSTALL_TORCH, is_installed
 from emu.host.this_host import memory
 from emu.prediction.analysis.link_load import FullQueues, full_queues, peak_rate
 from emu.prediction.simulation import simulate
+from emu.problem import Schedule
 from emu.scenario import Experiment, Scenario
 from emu.scenario.run_sections import AUTO
 from emu.scenario.setup import setup_to_run
@@ -115,15 +116,6 @@ def dry_run(experiment: Experiment) -> DryRun:
         of_setup = most_waiting(setup.simulate(), setup.realization.volumes)
         waiting = max(waiting, of_setup * byte_scale)
 
-    tcp = None
-    by_tcp = emulation.network == "kernel" and emulation.sharing == "tcp"
-    if is_explicit and by_tcp:
-        tcp = full_queues(
-            schedule,
-            time_scale=scale,
-            byte_scale=byte_scale,
-            older_first=simulate(problem, realization, "fifo").makespan,
-        )
     processes = len(problem.job.processes)
     flows = len(schedule.flows())
     memory = waiting + _COMMAND + processes * _PROCESS
@@ -141,7 +133,22 @@ def dry_run(experiment: Experiment) -> DryRun:
         wall_seconds=schedule.makespan * scale if is_explicit else None,
         peak_traffic=peak_rate(schedule) * byte_scale / scale if is_explicit else None,
         sensitivity=sensitivity(realization, policy, profile, schedule),
-        tcp=tcp,
+        tcp=_full_queues(experiment, schedule),
+    )
+
+
+def _full_queues(experiment: Experiment, schedule: Schedule) -> FullQueues | None:
+    """Return the queues that TCP fills; None where it does not share kernel NICs."""
+    emulation = experiment.scenario.emulation
+    by_tcp = emulation.network == "kernel" and emulation.sharing == "tcp"
+    if emulation.time_scale == AUTO or not by_tcp:
+        return None
+    older = simulate(experiment.problem, experiment.realization, "fifo")
+    return full_queues(
+        schedule,
+        time_scale=emulation.stated_time_scale,
+        byte_scale=emulation.stated_byte_scale,
+        older_first=older.makespan,
     )
 
 

@@ -27,7 +27,7 @@ from emu.experiment.witness import recompute_witness
 from emu.host.foreign_code import code_runs
 from emu.host.input_file import one_error, parse_json, read_json, read_text
 from emu.prediction.simulation.attempts import Attempts
-from emu.problem import Realization, Schedule
+from emu.problem import Problem, Realization, Schedule
 from emu.runs import array_files
 from emu.runs.audit_inputs import ToAudit, has_other_windows
 from emu.runs.problem_json import problem_to_json
@@ -105,18 +105,11 @@ def recompute(
         silent.append(f"problem and results are not computed again: {error}")
         return checks, silent
 
-    with one_error(run.path / "manifest.json"):
-        attempts = run.manifest.get("attempts", ())
-        ends = [Ended(**attempt) for attempt in attempts]
-        first = run.manifest.get("first_iteration", 0)
-        began = run.manifest.get("began", 0)
-        experiment = with_until(experiment, run.manifest).beginning_at(first, began)
-        before = foreseen(experiment, ends)
+    experiment, ends, before = _attempts_of(run, experiment)
     problem = _plain(problem_to_json(experiment.problem))
     noted = read_json(run.path / "problem.json")
     checks["problem"] = agreement("problem", noted, problem, "the scenario")
-    _, faults = checks["problem"]
-    if faults:
+    if checks["problem"][1]:
         silent.append("results are not computed again: they are of another problem")
         return checks, silent
 
@@ -132,6 +125,18 @@ def recompute(
         prepared = PreparedRun.of(experiment, settings, choice)
         checks |= _results(run, prepared, silent, ends, before)
     return checks, silent
+
+
+def _attempts_of(
+    run: RecordedRun, experiment: Experiment
+) -> tuple[Experiment, list[Ended], Attempts | None]:
+    """Return what the run had to do, the attempts before its last, and all foreseen."""
+    with one_error(run.path / "manifest.json"):
+        ends = [Ended(**attempt) for attempt in run.manifest.get("attempts", ())]
+        first = run.manifest.get("first_iteration", 0)
+        began = run.manifest.get("began", 0)
+        rest = with_until(experiment, run.manifest).beginning_at(first, began)
+        return rest, ends, foreseen(rest, ends)
 
 
 def _scenario(
@@ -294,15 +299,7 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     first, *_ = statistics
     statistics[first]["flows"] = arrays["sends"].tobytes()
 
-    columns: Any = {name: arrays.get(name) for name in array_files.SCHEDULED}
-    unsent = np.isnan(arrays["flow_ready"])
-    schedule = Schedule(
-        problem,
-        **columns,
-        flow_bytes=np.where(unsent, np.nan, realization.volumes),
-        rates=None if run.emulated is None else run.emulated.rates,
-        reads=arrays["reads"] if arrays["reads"].size else None,
-    )
+    schedule = _schedule_of(run, problem, arrays)
     with_lateness = realization
     # On kernel NICs no sender keeps to rates, so that none is late.
     if experiment.scenario.emulation.network != "kernel":
@@ -324,6 +321,22 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
         tuning=processes["tuning"],
         startup=processes["startup"],
         wall=processes["wall_seconds"],
+    )
+
+
+def _schedule_of(
+    run: RecordedRun, problem: Problem, arrays: array_files.Arrays
+) -> Schedule:
+    """Return the schedule that the processes of a run reported."""
+    columns: Any = {name: arrays.get(name) for name in array_files.SCHEDULED}
+    unsent = np.isnan(arrays["flow_ready"])
+    reads = arrays["reads"]
+    return Schedule(
+        problem,
+        **columns,
+        flow_bytes=np.where(unsent, np.nan, run.realization.volumes),
+        rates=None if run.emulated is None else run.emulated.rates,
+        reads=reads if reads.size else None,
     )
 
 

@@ -69,39 +69,25 @@ def judgement(
     prepared: PreparedRun, run: EmulatedRun, replayed: Schedule
 ) -> tuple[Verdict, dict[str, float]]:
     """Return the verdict on a run, and the seconds by cause that it parted by."""
-    experiment = prepared.experiment
     settings = prepared.settings
     schedule = run.schedule
     chain = critical_path.critical_path(schedule)
     figures = host_figures(run.statistics)
-    length = max(replayed.length, 1e-12)
-    off = abs(schedule.length - replayed.length) / length
+    off = abs(schedule.length - replayed.length) / max(replayed.length, 1e-12)
     subject = schedule
     first = dict[tuple[int, int], float]()
     held_up = 0.0
     if prepared.by_kernel:  # no sender was to keep to rates
         subject = replace(schedule, rates=None)
         figures = replace(figures, late_sends=0, max_behind=0.0)
-        for edge, iteration, time in run.sent[["edge", "iteration", "first"]].tolist():
-            first[edge, iteration] = time
+        first = _first_bytes(run)
         # By waits for a core, at most what it is off: who agrees was not held up. Nor
         # by delays of its own: behind a full queue they cost nothing, 4.5 % of an
         # incast that was off by 0.2 %.
-        seconds = lateness.seconds_of_waits(
-            schedule,
-            {
-                process: counts["host_metrics"]["waited"]
-                for process, counts in run.statistics.items()
-            },
-            settings.time_scale,
-            chain,
-            works=settings.compute != "timed",
-        )
-        held_up = min(seconds / length, off)
+        held_up = min(_share_of_waits(prepared, run, replayed, chain), off)
 
-    sends = critical_path.send_rows(
-        counts["flows"] for counts in run.statistics.values()
-    )
+    logs = (counts["flows"] for counts in run.statistics.values())
+    sends = critical_path.send_rows(logs)
     budget = critical_path.error_budget(subject, replayed, sends, first)
     if dead_seconds := schedule.outages.seconds - replayed.outages.seconds:
         budget["attempts that ended"] = dead_seconds
@@ -112,10 +98,10 @@ def judgement(
         figures,
         time_scale=settings.time_scale,
         max_error=prepared.emulation.max_error,
-        processes=len(experiment.problem.job.processes),
+        processes=len(prepared.experiment.problem.job.processes),
         compute=settings.compute,
         sensitivity=lateness.sensitivity(
-            run.realization, prepared.policy, experiment.expected, replayed
+            run.realization, prepared.policy, prepared.experiment.expected, replayed
         ),
         findings=examine(evidence(prepared, run), system_guards()),
         by_kernel=prepared.by_kernel,
@@ -123,6 +109,33 @@ def judgement(
         held_up=held_up,
     )
     return verdict, budget
+
+
+def _first_bytes(run: EmulatedRun) -> dict[tuple[int, int], float]:
+    """Return when the first byte of each frame left, by edge and iteration."""
+    rows = run.sent[["edge", "iteration", "first"]].tolist()
+    return {(edge, iteration): instant for edge, iteration, instant in rows}
+
+
+def _share_of_waits(
+    prepared: PreparedRun,
+    run: EmulatedRun,
+    replayed: Schedule,
+    chain: critical_path.CriticalPath,
+) -> float:
+    """Return the share of the makespan in which what decides it waited for a core."""
+    settings = prepared.settings
+    waits = {}
+    for process, counts in run.statistics.items():
+        waits[process] = counts["host_metrics"]["waited"]
+    seconds = lateness.seconds_of_waits(
+        run.schedule,
+        waits,
+        settings.time_scale,
+        chain,
+        works=settings.compute != "timed",
+    )
+    return seconds / max(replayed.length, 1e-12)
 
 
 def _effect_of(

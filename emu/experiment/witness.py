@@ -9,9 +9,15 @@ from emu.errors import DataError
 from emu.experiment.run_result import RunResult
 from emu.lab.kernel_network import burst_of
 from emu.lab.machines.nic import Sharing
-from emu.prediction.packets import Control, Shares, check_packets, simulate_packets
+from emu.prediction.packets import (
+    Control,
+    PacketRun,
+    Shares,
+    check_packets,
+    simulate_packets,
+)
 from emu.prediction.simulation import simulate
-from emu.problem import Outages
+from emu.problem import Outages, Realization
 from emu.runs.recorded_run import read_manifest
 from emu.runs.result import Result, Row
 from emu.runs.run_directory import RunDirectory
@@ -84,11 +90,8 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> Result:
     """
     experiment = outcome.experiment
     emulation = experiment.scenario.emulation
-    problem = experiment.problem
-    fluid = outcome.predicted
     realization = experiment.realization
     if emulation.compute == "real":
-        fluid = outcome.replayed
         realization = outcome.run.realization
     byte_scale = emulation.stated_byte_scale
     time_scale = 1.0
@@ -96,7 +99,7 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> Result:
         time_scale = emulation.stated_time_scale
 
     packets = simulate_packets(
-        problem,
+        experiment.problem,
         realization,
         sharing=network.sharing,
         control=network.control,
@@ -104,16 +107,8 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> Result:
         time_scale=time_scale,
     )
     seconds, size = burst_of(experiment.scenario)
-    no_deaths = Outages()  # packets know none
-    witnesses = Witnesses(
-        dataclasses.replace(fluid, outages=no_deaths),
-        simulate(problem, realization, "maxmin"),
-        packets.schedule,
-        packets.dropped,
-        dataclasses.replace(outcome.run.schedule, outages=no_deaths),
-        outcome.policy,
-        (seconds / time_scale, size / byte_scale),
-    )
+    burst = (seconds / time_scale, size / byte_scale)
+    witnesses = _witnesses_of(outcome, realization, packets, burst)
     pairs = witnesses.pairs(
         outcome.prediction,
         outcome.verdict,
@@ -129,6 +124,29 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> Result:
         "makespans": witnesses.makespans,
         "pairs": [pair.to_json() for pair in pairs],
     }
+
+
+def _witnesses_of(
+    outcome: RunResult,
+    realization: Realization,
+    packets: PacketRun,
+    burst: tuple[float, float],
+) -> Witnesses:
+    """Return the schedules that are held against each other, without deaths."""
+    experiment = outcome.experiment
+    fluid = outcome.predicted
+    if experiment.scenario.emulation.compute == "real":
+        fluid = outcome.replayed
+    no_deaths = Outages()  # packets know none
+    return Witnesses(
+        dataclasses.replace(fluid, outages=no_deaths),
+        simulate(experiment.problem, realization, "maxmin"),
+        packets.schedule,
+        packets.dropped,
+        dataclasses.replace(outcome.run.schedule, outages=no_deaths),
+        outcome.policy,
+        burst,
+    )
 
 
 def recompute_witness(

@@ -175,12 +175,11 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         policy = scenario.schedule.rule
 
     least = None
-    volumes = None
+    volumes = run.measured.volumes if run.measured is not None else None
     if realization is not None and scenario is not None:
         least = None if emulation.compute == "real" else realization.times
-        volumes = real_volumes(scenario, realization, emulation.byte_scale)
-    if volumes is None and run.measured is not None:
-        volumes = run.measured.volumes
+        stated_volumes = real_volumes(scenario, realization, emulation.byte_scale)
+        volumes = volumes if stated_volumes is None else stated_volumes
     evidence = _evidence(run, schedule, emulation, least, volumes, scenario)
     if schedule.rates is None:
         silent.append("there are no rates: flows are judged by their ends alone")

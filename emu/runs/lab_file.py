@@ -28,58 +28,66 @@ def _lab_shape() -> Any:
     number: Any = NUMBER
     scale = Annotated[float, Field(ge=1, lt=MOST)]
     share = Annotated[float, Field(gt=0, lt=MOST)]
-
-    def each(kind: Any, names: str) -> dict[str, Any]:
-        return dict.fromkeys(names.split(), kind)
-
-    prediction = shape(
-        "Prediction",
-        outcome=str,
-        threshold=number,
-        **each(number | None, "error since"),
-        **each(list[str], "links reasons"),
-    )
-    crossed = shape(
-        "Crossed",
-        **each(int, "packets messages shared_queues"),
-        bytes=dict[str, dict[str, int]],
-    )
+    ways = by_name(shape("Ways", out=float, **{"in": number}))
     program = shape(
         "Program",
-        **each(str, "program machine"),
+        **_each(str, "program machine"),
         start=number,
         end=number | None,
         stopped=bool,
         code=int | None,
     )
-    change = shape("Change", machine=str, **each(number, "time nic_out nic_in"))
-    traffic = shape("Traffic", **each(int, "out_bytes out_packets in_bytes in_packets"))
-    tcp = shape("Tcp", **each(int, "segments retransmitted timeouts"))
-    ways = by_name(shape("Ways", out=float, **{"in": number}))
+    change = shape("Change", machine=str, **_each(number, "time nic_out nic_in"))
+    traffic = _each(int, "out_bytes out_packets in_bytes in_packets")
+    tcp = _each(int, "segments retransmitted timeouts")
     may_lack = {
         "early_seconds": number,
         "early_share": number,
         "time_scale": scale,
         "cpu": by_name(share),
-        "prediction": prediction,
+        "prediction": _prediction_shape(),
         "measured": shape("Measured", seconds=number, shares=ways),
         "capture": shape("Capture", lost=int) | None,
-        "crossed": crossed,
+        "crossed": _crossed_shape(),
     }
     return shape(
         "Lab",
         may_lack,
-        **each(number, "wall_seconds startup_seconds computed_seconds waited_seconds"),
+        **_each(number, "wall_seconds startup_seconds computed_seconds waited_seconds"),
         waited_share=number,
         sharing=str,
         trust=str,
         nics=ways,
         programs=list_of(program),
-        failed=shape("Failed", **each(str, "program machine"), code=int) | None,
-        dropped=by_name(shape("Dropped", **each(int, "out in"))),
+        failed=shape("Failed", **_each(str, "program machine"), code=int) | None,
+        dropped=by_name(shape("Dropped", **_each(int, "out in"))),
         events=list_of(change),
-        traffic=by_name(traffic),
-        tcp=by_name(tcp),
+        traffic=by_name(shape("Traffic", **traffic)),
+        tcp=by_name(shape("Tcp", **tcp)),
+    )
+
+
+def _each(kind: Any, names: str) -> dict[str, Any]:
+    """Return one type for every name of a line."""
+    return dict.fromkeys(names.split(), kind)
+
+
+def _prediction_shape() -> Any:
+    number: Any = NUMBER
+    return shape(
+        "Prediction",
+        outcome=str,
+        threshold=number,
+        **_each(number | None, "error since"),
+        **_each(list[str], "links reasons"),
+    )
+
+
+def _crossed_shape() -> Any:
+    return shape(
+        "Crossed",
+        **_each(int, "packets messages shared_queues"),
+        bytes=dict[str, dict[str, int]],
     )
 
 

@@ -321,11 +321,7 @@ def schedule_of(problem: Problem, data: Content) -> Schedule:
     twice, or holds what is no number.
     """
     job = problem.job
-    count = len(data["tasks"])
-    iterations = job.iterations
-    if iterations > max(count, _MANY):  # before memory is taken for them
-        text = f"the job has {iterations} iterations, and {count} of all tasks"
-        raise ValueError(text)
+    _check_count(job.iterations, len(data["tasks"]))
 
     def task_of(row: Content) -> int:
         return job.index(row["task"])
@@ -336,8 +332,8 @@ def schedule_of(problem: Problem, data: Content) -> Schedule:
             raise ValueError(f"flow {row['edge']} stays on one machine")
         return edge
 
-    of_tasks = (len(job.tasks), iterations)
-    of_edges = (len(job.edges), iterations)
+    of_tasks = (len(job.tasks), job.iterations)
+    of_edges = (len(job.edges), job.iterations)
     start, end = _fill(of_tasks, data["tasks"], task_of, ("start", "end"))
     flow_columns = ("ready", "start", "end", "bytes")
     ready, began, over, size = _fill(of_edges, data["flows"], remote_edge, flow_columns)
@@ -365,6 +361,13 @@ def schedule_of(problem: Problem, data: Content) -> Schedule:
         flow_bytes=size,
         outages=_outages_of(data),
     )
+
+
+def _check_count(iterations: int, count: int) -> None:
+    """Raise ValueError for far more iterations than rows, before they take memory."""
+    if iterations > max(count, _MANY):
+        text = f"the job has {iterations} iterations, and {count} of all tasks"
+        raise ValueError(text)
 
 
 def _outages_of(data: Content) -> Outages:

@@ -332,9 +332,7 @@ def load_run(path: str | Path) -> RecordedRun:
     manifest = try_read("manifest.json", read_manifest)
     result = try_read("result.json", _read_result) or {}
     emulated = try_read("result.json", read_schedule) if result else None
-    # Where TCP has shared kernel NICs no rate was assigned.
-    by_tcp = result.get("network") == "kernel" and result.get("sharing") != "assigned"
-    if not by_tcp or (path / "rates.npz").exists():
+    if not _is_by_tcp(result) or (path / "rates.npz").exists():
         rates = try_read("rates.npz", partial(read_rates, problem.job))
         if emulated is not None and rates is not None:
             emulated = replace(emulated, rates=rates)
@@ -346,15 +344,21 @@ def load_run(path: str | Path) -> RecordedRun:
     if not (path / "training.csv").exists():
         missing.append("training.csv is missing")
     return RecordedRun(
-        path=path,
-        manifest=manifest or {},
-        problem=problem,
-        result=result,
+        path,
+        manifest or {},
+        problem,
+        result,
         emulated=emulated,
         simulated=simulated,
         measured=measured,
         missing=tuple(missing),
     )
+
+
+def _is_by_tcp(result: Content) -> bool:
+    """Return True where TCP has shared kernel NICs, so that no rate was assigned."""
+    is_kernel = result.get("network") == "kernel"
+    return is_kernel and result.get("sharing") != "assigned"
 
 
 def with_simulated_rates(run: RecordedRun) -> Schedule:

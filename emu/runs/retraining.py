@@ -100,18 +100,16 @@ def _first_wrong(
     count = len(weights_alone)
     if len(weights) != count:
         return 1.0, "weights", f"are {len(weights)} numbers, {count} alone"
-    is_finite = np.isfinite(curve).all()
-    if not (is_finite and np.isfinite(weights_alone).all()):
+    if _diverges(curve) or _diverges(weights_alone):
         # Numbers run off before they are none, so that only where they end is compared.
-        for name, expected, values in (
-            ("loss", losses_alone, losses),
-            ("weights", weights_alone, weights),
+        words = "diverged in one of the run and one process alone"
+        for name, numbers, alone in (
+            ("loss", losses, losses_alone),
+            ("weights", weights, weights_alone),
         ):
-            ends_well = np.isfinite(expected).all()
-            if ends_well != np.isfinite(values).all():
-                return 1.0, name, "diverged in one of the run and one process alone"
+            if _diverges(numbers) != _diverges(alone):
+                return 1.0, name, words
         return None
-
     # Losses one by one, then the weights as one number, by their norm.
     norm = np.linalg.norm
     size = norm(weights_alone)
@@ -128,16 +126,20 @@ def _first_wrong(
         highest = np.maximum.accumulate(drifts)
         drift = norm(weights_alone - exact_weights)
         limit += _ROUNDING * np.append(highest, drift)
-
     wrong = ~(off <= limit)  # NaN is wrong
     if not wrong.any():
         return None
+
     first = int(np.argmax(wrong))
     if first == len(found):
         share = off[first] / max(float(size), 1e-300)
         return off[first], "weights", f"are {share:.2g} of them off those alone"
     words = f"is {losses[first]:.6g}, {losses_alone[first]:.6g} alone"
     return off[first], f"loss[{rows[first]}]", words
+
+
+def _diverges(numbers: Floats) -> bool:
+    return not np.isfinite(numbers).all()
 
 
 def _alone(
