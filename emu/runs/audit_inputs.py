@@ -162,11 +162,7 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     """
     schedule, unknown = _read_emulated(run)
     emulation = EmulationSettings.from_json(run.manifest.get("emulation", {}))
-    scenario = stated
-    content = run.manifest.get("scenario")
-    if scenario is None and content is not None:
-        with one_error(run.path / "manifest.json"):
-            scenario = Scenario.model_validate(content)
+    scenario = stated or _scenario_of(run)
     first = run.manifest.get("first_iteration", 0)
     realization, silent = _realize_scenario(scenario, schedule, str(run.path), first)
     silent += unknown
@@ -201,6 +197,14 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         run=run,
         silent=tuple(silent),
     )
+
+
+def _scenario_of(run: RecordedRun) -> Scenario | None:
+    content = run.manifest.get("scenario")
+    if content is None:
+        return None
+    with one_error(run.path / "manifest.json"):
+        return Scenario.model_validate(content)
 
 
 def _read_emulated(run: RecordedRun) -> tuple[Schedule, list[str]]:

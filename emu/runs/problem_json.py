@@ -209,6 +209,7 @@ def result_shape() -> Any:
     return shape("Result", keys)
 
 
+_FLOW_KEYS = ("ready", "start", "end", "bytes")
 #: Iterations of a job that may lack rows: which, is named.
 _MANY = 1000
 
@@ -335,21 +336,18 @@ def schedule_of(problem: Problem, data: Content) -> Schedule:
     of_tasks = (len(job.tasks), job.iterations)
     of_edges = (len(job.edges), job.iterations)
     start, end = _fill(of_tasks, data["tasks"], task_of, ("start", "end"))
-    flow_columns = ("ready", "start", "end", "bytes")
-    ready, began, over, size = _fill(of_edges, data["flows"], remote_edge, flow_columns)
+    flows = data["flows"]
+    ready, began, over, size = _fill(of_edges, flows, remote_edge, _FLOW_KEYS)
     for task, rounds in enumerate(job.rounds):
-        _hold_all(f"task {job.tasks[task].name}", end[task, :rounds])
+        _hold_all(f"task {job.tasks[task].name}", end[task, :rounds], rounds)
     for number, edge in enumerate(job.edges):
-        flows = job.flow_counts[number]
+        count = job.flow_counts[number]
         if problem.hops[number]:
-            name = f"flow {job.edge_names[number]}"
-            _hold_all(name, over[number, :flows])
-            if not np.isnan(over[number, flows:]).all():
-                raise ValueError(f"{name} has too many iterations")
+            _hold_all(f"flow {job.edge_names[number]}", over[number], count)
         else:
             for times in (ready, began, over):  # handed over at once
-                times[number, :flows] = end[edge.source, :flows]
-            size[number, :flows] = 0.0
+                times[number, :count] = end[edge.source, :count]
+            size[number, :count] = 0.0
 
     return Schedule(
         problem,
@@ -377,12 +375,14 @@ def _outages_of(data: Content) -> Outages:
     return Outages(float(spans["seconds"]), float(spans["recovery"]))
 
 
-def _hold_all(name: str, ends: NDArray[np.float64]) -> None:
-    """Raise ValueError where an iteration has no end."""
+def _hold_all(name: str, ends: NDArray[np.float64], count: int) -> None:
+    """Raise ValueError where one of the first iterations has no end, or a later one."""
     is_missing = np.isnan(ends)
-    if is_missing.any():
-        first = int(is_missing.argmax())
+    if is_missing[:count].any():
+        first = int(is_missing[:count].argmax())
         raise ValueError(f"{name} lacks iteration {first}")
+    if not is_missing[count:].all():
+        raise ValueError(f"{name} has too many iterations")
 
 
 def _quotas(problem: Problem, rows: dict[str, list[int]]) -> NDArray[np.int64] | None:

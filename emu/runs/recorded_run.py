@@ -311,11 +311,7 @@ def _flows(schedule: Schedule) -> pd.DataFrame:
 def load_run(path: str | Path) -> RecordedRun:
     """Return the readable content of a run directory, and the parts missing of it."""
     path = Path(path)
-    if not path.is_dir():
-        raise DataError("is not a run directory", path=path)
-    file = path / "problem.json"
-    with one_error(file):
-        problem = problem_from_json(read_json(file), str(file))
+    problem = _read_problem(path)
     missing: list[str] = []
 
     def try_read(name: str, read: Callable[[Path], Part]) -> Part | None:
@@ -353,6 +349,14 @@ def load_run(path: str | Path) -> RecordedRun:
         measured=measured,
         missing=tuple(missing),
     )
+
+
+def _read_problem(run: Path) -> Problem:
+    if not run.is_dir():
+        raise DataError("is not a run directory", path=run)
+    file = run / "problem.json"
+    with one_error(file):
+        return problem_from_json(read_json(file), str(file))
 
 
 def _is_by_tcp(result: Content) -> bool:
