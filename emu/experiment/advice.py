@@ -339,7 +339,7 @@ class _Levers:
         job = best.answer.scenario.job
         section = "rates" if job.operation_rates else "times"
         (_, aim), _ = self.judge(best, {})
-        saved: dict[str, float] = {}
+        saved = {}
         for name, stated in getattr(job, section, ()):
             if not stated or not isinstance(stated, float | dict):
                 continue

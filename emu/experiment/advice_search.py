@@ -157,7 +157,7 @@ class Search:
         Whole graphs first: their trainings are short, and bound those of the others.
         """
         names = list_variants(["all"])
-        fastest: list[Prospect] = []
+        fastest = []
         for number, row in enumerate(names):
             self.note(f"rows timed: {number} of {len(names)}")
             if variant_named(row).alone:  # which data_parallel is on one machine
@@ -482,7 +482,7 @@ class Search:
         for _ in range(_FURTHER):
             batch = prospect.batch
             size, fanouts = batch
-            further: list[tuple[int, Fanouts]] = []
+            further = []
             if size == min(sizes):
                 further.append((_scaled(size, 0.5), fanouts))
             elif size == max(sizes):

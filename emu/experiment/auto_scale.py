@@ -52,7 +52,7 @@ def with_byte_scale(scenario: Scenario) -> Experiment:
     Raises EmulatorError: what `emu.scenario.prepare` raises.
     """
     if scenario.emulation.byte_scale == AUTO:
-        volumes: list[float] = []  # of real payloads, which have their size
+        volumes = []  # of real payloads, which have their size
         if not (scenario.jobs or scenario.job.trains):
             realization = realize(scenario, build_job(scenario))
             volumes = np.unique(realization.volumes).tolist()

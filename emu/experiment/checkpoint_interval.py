@@ -50,7 +50,7 @@ class Intervals:
 
     def to_json(self) -> dict[str, Any]:
         """Return ``checkpoints`` of an explanation."""
-        means: dict[str, float | None] = {}
+        means = {}
         for interval, mean in self.means.items():
             means[str(interval)] = mean if mean < math.inf else None
         return {**vars(self), "means": means}

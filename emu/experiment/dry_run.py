@@ -169,7 +169,7 @@ def training_memory(experiment: Experiment, byte_scale: float) -> float:
 
     largest = experiment.realization.volumes.max(axis=1, initial=0.0) * byte_scale
     for numbers in job.processes.values():
-        learners: set[int] = set()
+        learners = set()
         for number in numbers:
             task = job.tasks[number]
             if trains[task.job_name] and task.phase != "sampling":

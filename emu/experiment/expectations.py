@@ -116,7 +116,7 @@ def list_misses(
     at. Single values of ``makespan`` and ``bytes`` hold where ``exact``: for the
     scenario as it is stated, not for variants.
     """
-    misses: list[str] = []
+    misses = []
     for key, check in _CHECKS.items():
         # ``makespan`` holds for a run as well as for its prediction.
         aim = getattr(expect, "makespan" if key == "emulated" else key)

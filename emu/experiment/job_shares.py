@@ -244,7 +244,7 @@ class _Divider:
 
     def run_together(self, answers: Sequence[Answer], *, apart: bool) -> Division:
         """Return all jobs at once; ``apart``: on machines that are theirs alone."""
-        edit: Edit = {}
+        edit = {}
         keys = ["job"]
         if apart:
             edit = {"place_jobs": "sequential", "joint_cost": None, "placement": None}
@@ -261,8 +261,8 @@ class _Divider:
             ready.simulate(), ready.realization, ready.choose_policy(), epoch_of
         )
         names = ready.scenario.stated_cluster.names
-        seconds: dict[str, float] = {}
-        machines: dict[str, list[str]] = {}
+        seconds = {}
+        machines = {}
         for time, alone in zip(times, answers, strict=True):
             job = time.job
             seconds[job] = time.seconds / count_epochs(alone)

@@ -77,7 +77,7 @@ def list_levers(scenario: Scenario, *, priced: bool) -> Iterator[Lever]:
     if rates is not None:
 
         def collect(factor: float) -> Edit:
-            edit: Edit = {}
+            edit = {}
             for name in ("collect", "collect_device"):
                 if name in rates.stated:  # collect_device may follow collect
                     rate = rates.stated[name]
@@ -131,14 +131,14 @@ def _list_network(cluster: ClusterSection) -> Iterator[Lever]:
     def delay(seconds: float) -> Edit:
         text = DURATION.exact(seconds)
         latency = Latency.model_validate({"in": text, "out": text})
-        edit: Edit = {}
+        edit = {}
         for place, nic in nics.items():
             stated = write_nic(nic.inward, nic.outward, latency)
             edit[f"cluster.machines[{place}].nic"] = stated
         return edit
 
     def speed_up(factor: float) -> Edit:
-        edit: Edit = {}
+        edit = {}
         for place, nic in nics.items():
             stated = write_nic(nic.inward * factor, nic.outward * factor, nic.latency)
             edit[f"cluster.machines[{place}].nic"] = stated

@@ -140,7 +140,7 @@ def _add_weights(
     job = experiment.problem.job
     machine_of = experiment.tasks
     kinds = {task.name: task.kind for task in job.tasks}
-    states: Sizes = {}
+    states = {}
     for name, sizes in state_bytes(job).items():
         states[name] = float(sizes.max())
     # A set: those who read the same weights on one machine share them.

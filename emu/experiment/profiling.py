@@ -164,8 +164,8 @@ def _occurrences(trace: Path) -> dict[str, Floats]:
     rank = {category: place for place, category in enumerate(_CATEGORIES)}
     last = len(rank)
     by_category = sorted(spans, key=lambda key: rank.get(key[1], last))
-    rows: dict[str, Floats] = {}
-    order: dict[str, tuple[bool, float]] = {}
+    rows = {}
+    order = {}
     for name, category in by_category:
         if name in rows:
             continue
@@ -288,7 +288,7 @@ def times_by_kind(
             mean = float(row.mean())
             rest[task.kind].append(mean)
     times = scenario.job.times.model_dump(mode="json", exclude_none=True)
-    means: dict[str, float] = {}
+    means = {}
     for kind, row in rest.items():
         means[kind] = float(np.mean(row))
     return times, means
@@ -340,7 +340,7 @@ def list_sizes(scenario: Scenario) -> list[Scenario]:
         size = job.model.hidden
         step = 1
 
-    sizes: set[int] = set()
+    sizes = set()
     for part in SIZES:
         steps = round(size * part / step)
         sizes.add(max(step, steps * step))
@@ -423,7 +423,7 @@ def measure_rates(
     ``measure`` runs a scenario and returns it with CPU times and volumes. Raises
     ScenarioError as `list_sizes`; ValueError as `fit_rates`.
     """
-    samples: list[Sample] = []
+    samples = []
     for size in list_sizes(scenario):
         experiment, profile = measure(size)
         samples += sample_tasks(experiment, profile)

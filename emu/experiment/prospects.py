@@ -85,7 +85,7 @@ class Choice:
         """Seconds by seed: to the target; without one those of an epoch."""
         if self.terms.target:
             return self.answer.makespans
-        seconds: dict[int, float] = {}
+        seconds = {}
         for seed, draw in self.answer.draws.items():
             rate = draw.speed.samples_per_second
             if rate is None:

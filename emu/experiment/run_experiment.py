@@ -408,7 +408,7 @@ def result_of(
     simulated = (prepared.predicted, replayed)
     run, (predicted, replayed) = with_outages(run, simulated, ended, before)
     verdict, budget = judgement(prepared, run, replayed)
-    nics: dict[str, float] = {}
+    nics = {}
     for host in run.hosts:
         if "tcp" in host:  # others name theirs
             for direction, share in host["nic"].items():
@@ -509,7 +509,7 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
 def reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:
     """Return the arrays of reports.npz: what result.json is computed again from."""
     schedule = run.schedule
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays = {}
     for name in SCHEDULED:
         column = getattr(schedule, name)
         if column is not None:

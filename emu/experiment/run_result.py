@@ -347,8 +347,8 @@ def learnt(
         figures, parts = _figures(job, run, "", weights)
         return models | figures, parts
 
-    jobs: list[Result] = []
-    arrays: Parts = {}
+    jobs = []
+    arrays = {}
     for time in times:
         figures, parts = _figures(job, run, time.job, weights)
         jobs.append(time.to_json() | figures)
@@ -405,8 +405,8 @@ def _figures(
     """Return the figures of a job, which has no name where it is alone, and parts."""
     prefix = f"{name}/" if name else ""
     # One of several jobs is judged as if it had run alone, by its own names.
-    plain_names: dict[str, str] = {}
-    tasks: list[Task] = []
+    plain_names = {}
+    tasks = []
     for task in job.tasks:
         if task.job_name == name:
             plain = task.name.removeprefix(prefix)

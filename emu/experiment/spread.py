@@ -40,7 +40,7 @@ def spread(
         return
     fork = multiprocessing.get_context("fork")
     rest = iter(range(count))
-    busy: dict[Connection, int] = {}
+    busy = {}
     children = []
     try:
         for _ in range(jobs):

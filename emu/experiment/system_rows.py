@@ -48,7 +48,7 @@ class Workers:
     ) -> list[R]:
         """Return what a function returns of every item, in order; see `spread`."""
         count = len(items)
-        results: dict[int, R] = {}
+        results = {}
         self.watch(f"{what}: 0 of {count}")
         pieces = spread(lambda number: function(*items[number]), count, self.cores)
         with closing(pieces):
@@ -76,7 +76,7 @@ def list_questions(
     """
     overrides = overrides or {}
     tried = list_settings(scenario, row)
-    grid: dict[str, Sequence[object]] = {}
+    grid = {}
     if twice := tried[0].keys() & overrides.keys():
         problem = "is stated for this row already: remove it here or there"
         raise scenario.origin.error(("systems", row), f"{min(twice)} {problem}")
@@ -151,7 +151,7 @@ def best_of(answers: Sequence[Answer]) -> Answer:
             return row.makespan
         return -row.samples_per_second
 
-    tried: list[tuple[Edit, float | None]] = []
+    tried = []
     for row in answers:
         seconds = None if row.refused else row.makespan
         tried.append(({**row.question.settings}, seconds))
@@ -218,7 +218,7 @@ def compare_systems(
     machines = None
     if same_machines:
         machines = _first_of(scenario, names, target).machines
-    questions: list[Question] = []
+    questions = []
     for name in names:
         questions += list_questions(
             scenario,
@@ -270,7 +270,7 @@ def _refuse_early(planned: Sequence[Planned], workers: Workers) -> list[Planned]
 
     items = [(question,) for question in planned]
     answers = workers.share("rows checked", check, items)
-    outcomes: list[Planned] = []
+    outcomes = []
     for question, found in zip(planned, answers, strict=True):
         if isinstance(question, EmulatorError) or found is None:
             outcomes.append(question)
@@ -288,7 +288,7 @@ def _warn_of(
     warn: Callable[[str, EmulatorError], None],
 ) -> None:
     """Tell of rows of which every setting is refused, unless all rows are."""
-    wrong: dict[str, EmulatorError] = {}
+    wrong = {}
     right = set[str]()
     for question, outcome in zip(questions, planned, strict=True):
         if isinstance(outcome, EmulatorError):
@@ -320,7 +320,7 @@ def _first_of(
     scenario: Scenario, names: Sequence[str], target: Target | None
 ) -> Answer:
     """Return the first row that can be, whose machines the others are to have."""
-    refusals: list[EmulatorError] = []
+    refusals = []
     for name in names:
         questions = list_questions(scenario, name, target=target)
         answers = [answer(replace(question, target=None)) for question in questions]

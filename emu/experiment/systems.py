@@ -55,7 +55,7 @@ class Target:
         Raises ScenarioError when it is not written so.
         """
         option = f"--to {text}"
-        words: dict[str, str] = {}
+        words = {}
         for part in text.split(","):
             key, _, value = part.partition("=")
             words[key.strip()] = value.strip()
@@ -186,8 +186,8 @@ def _split(
 ) -> tuple[Edit, Edit]:
     """Return what is changed before a translation, and keys of ``system`` alone."""
     fields = systems()[system].section().model_fields
-    before: Edit = {}
-    after: Edit = {}
+    before = {}
+    after = {}
     for key, value in overrides.items():
         section, *parts = key.split(".")
         if section != "job" or _knows(scenario.job, parts) or parts[0] not in fields:
@@ -220,7 +220,7 @@ def list_settings(scenario: Scenario, name: str) -> list[Edit]:
     the row is changed, or there are more than `MOST_SETTINGS`.
     """
     variant = variant_named(name)
-    choices: dict[str, Sequence[object]] = {}
+    choices = {}
     for row in dict.fromkeys((variant.system, name)):
         stated = _flat(scenario.systems.get(row, {}), "job.")
         for key, value in stated.items():
@@ -460,7 +460,7 @@ def edits(scenario: Scenario, translated: Scenario) -> dict[str, tuple[Any, Any]
     after = _keys_of(translated)
     stated_before = _keys_of(scenario, exclude_defaults=True)
     stated_after = _keys_of(translated, exclude_defaults=True)
-    changes: dict[str, tuple[Any, Any]] = {}
+    changes = {}
     for key in dict.fromkeys([*stated_before, *stated_after]):
         # A key is there where it is stated, or both have it and one states it.
         is_shared = key in before and key in after

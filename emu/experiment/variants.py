@@ -200,7 +200,7 @@ class _Variants:
             source = base.unchosen  # and may choose other machines
         stated = base.scenario.placed_by
         for placement in placements or [stated]:
-            edit: Edit = {}
+            edit = {}
             chosen = {**rules}
             if placement == stated:
                 chosen = {p: rule for p, rule in rules.items() if rule != base.policy}

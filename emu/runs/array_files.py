@@ -315,7 +315,7 @@ def read_weights(run: Path) -> Arrays:
     )
     _require(is_whole, "is damaged: holds no named parts", path)
 
-    parts: Arrays = {}
+    parts = {}
     end = 0
     rows = zip(names.tolist(), shapes.tolist(), offsets.tolist(), strict=True)
     for name, extents, offset in rows:

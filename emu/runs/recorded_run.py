@@ -312,7 +312,7 @@ def load_run(path: str | Path) -> RecordedRun:
     """Return the readable content of a run directory, and the parts missing of it."""
     path = Path(path)
     problem = _read_problem(path)
-    missing: list[str] = []
+    missing = []
 
     def try_read(name: str, read: Callable[[Path], Part]) -> Part | None:
         try:

@@ -56,7 +56,7 @@ def task_rows(
     begun = first[:, None] <= cycle
     has_batch = begun & (cycle < last[:, None])
 
-    table: dict[str, dict[str, float]] = {}
+    table = {}
     kinds = np.array([task.kind for task in job.tasks])
     for kind in dict.fromkeys(kinds):
         is_kind = kinds == kind

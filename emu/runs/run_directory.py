@@ -322,7 +322,7 @@ def write_cut(run: Path, job: str, cut: Cut) -> None:
         _remove(folder)
         folder.mkdir(parents=True)
 
-    parts: dict[str, _Part] = {}
+    parts = {}
     for name, arrays in cut.states.items():
         file = f"{file_part(name)}.npz"
         content = npz_content(arrays)
@@ -369,7 +369,7 @@ def newest_cut(
     One that is damaged is passed over if there is an older one. ``owners``: tasks whose
     state must be there. ``notify``: called with a sentence on every one passed over.
     """
-    wrong: list[DataError] = []
+    wrong = []
     for folder in reversed(_list_cuts(run)):
         try:
             return _read(folder, job, owners)
@@ -390,7 +390,7 @@ def _read(folder: Path, job: str, owners: Collection[str]) -> Cut:
     if folder.name != f"{record.iteration:08d}":
         raise DataError(f"is of iteration {record.iteration}", path=path)
 
-    states: dict[str, Arrays] = {}
+    states = {}
     for name, part in record.parts.items():
         # A record of others may name any file: the name alone keeps it in the folder.
         path = folder / file_part(part.file)
