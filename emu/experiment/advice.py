@@ -130,7 +130,7 @@ class Advice:
 
     def remarks(self) -> Iterator[str]:
         """Yield what cannot be, and why."""
-        names_of = defaultdict[str, list[str]](list)
+        names_of = defaultdict(list)
         for name, error in self.refused.items():
             names_of[reason(error)].append(name)
         for cause, names in names_of.items():

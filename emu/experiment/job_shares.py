@@ -21,7 +21,6 @@ from emu.experiment.systems import Target
 from emu.prediction.analysis import throughput
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.scenario import Scenario, load, prepare
-from emu.systems import Edit
 from emu.training.looks import epoch_of
 from emu.units import format_duration
 

@@ -87,11 +87,11 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> Sizes:
 
     needs = Sizes()
     for machine in experiment.placing["machines"]:
-        tasks = set[int]()
+        tasks = set()
         for number, task in enumerate(job.tasks):
             if experiment.tasks[task.name] == machine:
                 tasks.add(number)
-        flows = set[int]()
+        flows = set()
         for number, edge in enumerate(job.edges):
             if edge.source in tasks or edge.destination in tasks:
                 flows.add(number)

@@ -148,7 +148,7 @@ def _occurrences(trace: Path) -> dict[str, Floats]:
     with one_error(trace):
         content = read_json(trace)
         events = content["traceEvents"] if isinstance(content, dict) else content
-        spans: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+        spans = defaultdict(list)
         for event in events:
             if event.get("ph") != "X":
                 continue
@@ -282,7 +282,7 @@ def times_by_kind(
         scenario = load(scenario, edit)
         left -= keys
 
-    rest: dict[str, list[float]] = defaultdict(list)
+    rest = defaultdict(list)
     for task, row in zip(job.tasks, measured, strict=True):
         if task.name in left:
             mean = float(row.mean())
@@ -356,7 +356,7 @@ def sample_tasks(experiment: Experiment, profile: Profile) -> list[Sample]:
     job = experiment.problem.job
     context = experiment.scenario.build_context()
     counts = section.count_operations(job, context, profile.volumes).counts
-    rows_of = defaultdict[str, list[int]](list)
+    rows_of = defaultdict(list)
     for row, task in enumerate(job.tasks):
         rows_of[task.kind].append(row)
 

@@ -42,7 +42,7 @@ def busy_of(schedule: Schedule) -> float | None:
     if busy is not None or system is None:
         return busy
 
-    rows_of = defaultdict[int, list[int]](list)
+    rows_of = defaultdict(list)
     for row, task in enumerate(job.tasks):
         if "layer" in task.settings and task.kind not in system.parameter_kinds:
             machine = problem.placement.machine_of[row]

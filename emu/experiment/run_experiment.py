@@ -75,7 +75,7 @@ def judgement(
     figures = host_figures(run.statistics)
     off = abs(schedule.length - replayed.length) / max(replayed.length, 1e-12)
     subject = schedule
-    first = dict[tuple[int, int], float]()
+    first = {}
     held_up = 0.0
     if prepared.by_kernel:  # no sender was to keep to rates
         subject = replace(schedule, rates=None)

@@ -25,7 +25,7 @@ from emu.prediction.analysis.link_load import fluid_ends
 from emu.prediction.analysis.throughput import job_times, pace, pipeline_depth
 from emu.prediction.analysis.traffic import kinds_between_machines
 from emu.prediction.simulation.attempts import Attempts
-from emu.problem import Job, Schedule, Task
+from emu.problem import Job, Schedule
 from emu.runs import result
 from emu.runs.array_files import NAME as WEIGHTS
 from emu.runs.array_files import read_weights

@@ -27,7 +27,6 @@ from emu.experiment.systems import (
 )
 from emu.scenario import Scenario, prepare
 from emu.scenario.virtual_training import NotReached
-from emu.systems import Edit
 from emu.units import format_duration
 
 #: Is told what is done, and how much of it.
@@ -121,7 +120,7 @@ def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Pla
     def try_on(number: int, names: Machines) -> Trial:
         return row_of(questions[number]).try_on(names)
 
-    trials_of = defaultdict[int, list[Trial]](list)
+    trials_of = defaultdict(list)
     trials = workers.share("machines tried", try_on, pieces)
     for (number, _), trial in zip(pieces, trials, strict=True):
         trials_of[number].append(trial)
@@ -238,7 +237,7 @@ def compare_systems(
         workers.share("trainings, one per class of weights", _train, classes)
 
     pairs = [*zip(questions, planned, strict=True)]
-    answers = defaultdict[str, list[Answer]](list)
+    answers = defaultdict(list)
     for found in workers.share("rows", _answer_planned, pairs):
         answers[found.question.row].append(found)
     rows = [best_of(answers[name]) for name in names]
@@ -289,7 +288,7 @@ def _warn_of(
 ) -> None:
     """Tell of rows of which every setting is refused, unless all rows are."""
     wrong = {}
-    right = set[str]()
+    right = set()
     for question, outcome in zip(questions, planned, strict=True):
         if isinstance(outcome, EmulatorError):
             wrong[question.row] = outcome

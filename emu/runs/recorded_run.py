@@ -396,7 +396,7 @@ def realization_of(schedule: Schedule) -> Realization:
     tasks = schedule.problem.job.tasks
     volumes = np.maximum(np.nan_to_num(schedule.flow_bytes), 0.0)
     remote = np.array([bool(path) for path in schedule.problem.hops], dtype=bool)
-    rows_of = defaultdict[tuple[str, str, bool], list[int]](list)
+    rows_of = defaultdict(list)
     for number, edge in enumerate(schedule.problem.job.edges):
         kinds = (tasks[edge.source].kind, tasks[edge.destination].kind, edge.credit)
         rows_of[kinds].append(number)

@@ -82,7 +82,7 @@ def flow_rows(schedule: Schedule, simulated: Schedule | None = None) -> list[Res
     ``simulated``: the simulation that stands beside a run.
     """
     job = schedule.problem.job
-    groups = defaultdict[tuple[str, str], list[tuple[int, int]]](list)
+    groups = defaultdict(list)
     for number, iteration in schedule.flows().tolist():
         # Iterations without a checkpoint, say, send nothing on that edge.
         if schedule.flow_bytes[number, iteration] != 0:
@@ -161,7 +161,7 @@ def training_curve(
     reports: list[tuple[float, str, int, dict[str, float]]],
 ) -> list[dict[str, float]]:
     """Return per iteration the run time of its last report and the mean loss."""
-    rows = defaultdict[int, list[tuple[float, float]]](list)
+    rows = defaultdict(list)
     for time, _, iteration, figures in reports:
         if "loss" in figures:
             rows[iteration].append((time, figures["loss"]))

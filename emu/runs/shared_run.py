@@ -61,7 +61,7 @@ def share_run(run: Path, out: Path) -> None:
 
 def _read_records(run: Path) -> dict[str, bytes]:
     """Return the files of a run by name; raises DataError where one was edited."""
-    contents = dict[str, bytes]()
+    contents = {}
     room = MOST
     for name in _NAMES:
         if (run / name).exists():
