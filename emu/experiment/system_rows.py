@@ -166,8 +166,6 @@ def measure(
     scenario: Scenario,
     system: str,
     overrides: Mapping[str, object] | None = None,
-    seeds: int = 1,
-    machines: Sequence[str] | None = None,
     target: Target | None = None,
 ) -> Answer:
     """Return the answer of a row, with the best of the settings that the file states.
@@ -175,14 +173,7 @@ def measure(
     Raises ScenarioError, PlacementError, DataError as `list_questions`, or with which
     it is refused.
     """
-    questions = list_questions(
-        scenario,
-        system,
-        overrides=overrides,
-        machines=machines,
-        target=target,
-        seeds=seeds,
-    )
+    questions = list_questions(scenario, system, overrides=overrides, target=target)
     return best_of([*map(answer, questions)]).checked()
 
 

@@ -114,10 +114,10 @@ def shape_of(kind: Any, number: Any = _Amount) -> Any:
     return create_model(kind.__name__, **keys)
 
 
-def read_shape(content: Any, kind: type[T], path: Path, at: str = "") -> T:
+def read_shape(content: Any, kind: type[T], path: Path) -> T:
     """Return the instance of a dataclass that a JSON object stands for."""
     of_class: Any = kind
-    check_shape(content, shape_of(of_class), path, at)
+    check_shape(content, shape_of(of_class), path)
     instance: T = TypeAdapter(kind).validate_python(content)
     return instance
 
