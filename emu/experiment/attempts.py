@@ -131,8 +131,8 @@ def foreseen(
 
 def outages_of(ended: Sequence[Ended]) -> Outages:
     """Return what deaths have added to a run."""
+    recovery = sum_losses(ended)["recovery"]
     ran = math.fsum(attempt.ran for attempt in ended)
-    recovery = math.fsum(attempt.recovery for attempt in ended)
     return Outages(ran + recovery, recovery)
 
 
@@ -203,10 +203,11 @@ class Progress(Observer):
     def fallen(self, error: RunError) -> tuple[float, tuple[Kill, ...]]:
         """Return how long the job is down, and all kills of the scenario until then."""
         experiment = self._experiment
-        coming = [kill for kill in experiment.kills if kill not in self.due.idle]
+        idle = self.due.idle
+        coming = [kill for kill in experiment.kills if kill not in idle]
         death = experiment.began + self.ran(error)
-        otherwise = experiment.scenario.recovery_time
-        return attempts.time_down(coming, self.due.now, death, otherwise)
+        recovery = experiment.scenario.recovery_time
+        return attempts.time_down(coming, self.due.now, death, recovery)
 
     def end_attempt(self, error: RunError, cut: Cut) -> Ended:
         """Return the attempt that an error has ended before the next begins at ``cut``.
@@ -391,13 +392,14 @@ def resume_run(
         began = manifest.get("began", 0)
         before = whole.beginning_at(first, began)
 
-    now_began = before.time_of_cut(start.iteration)
+    cut_time = before.time_of_cut(start.iteration)
     # Those have come, and are not to come again.
     killed = {*manifest.get("killed", ())}
     coming = [kill for number, kill in enumerate(whole.kills) if number not in killed]
-    rest = whole.beginning_at(start.iteration, now_began)
-    rest = replace(rest, kills=attempts.later(coming, rest.first, now_began))
-    return Beginning(rest, choice, run_directory.RunDirectory(run), start)
+    rest = whole.beginning_at(start.iteration, cut_time)
+    kills = attempts.later(coming, rest.first, cut_time)
+    directory = run_directory.RunDirectory(run)
+    return Beginning(replace(rest, kills=kills), choice, directory, start)
 
 
 def _as_long(now: Scenario, noted: Scenario, until: Any) -> Scenario:
