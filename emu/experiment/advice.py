@@ -59,16 +59,18 @@ class Advice:
     @property
     def ties(self) -> list[Choice]:
         """Others that differ from the best within the 95 % interval of the seeds."""
-        draws = self.best.draws
-        margins = {rival: pair(rival.draws, draws) for rival in self.others}
-        return [rival for rival, margin in margins.items() if margin and margin.tie]
+        found = []
+        for rival in self.others:
+            margin = pair(rival.draws, self.best.draws)
+            if margin and margin.tie:
+                found.append(rival)
+        return found
 
     @property
     def premises(self) -> str:
         """Premises of the best choice, and the rates that were tried, in one line."""
-        parts = [self.best.answer.premises.line()]
-        parts += rates_words(self.tried)
-        return "; ".join(parts)
+        line = self.best.answer.premises.line()
+        return "; ".join([line, *rates_words(self.tried)])
 
     def lines(self) -> Iterator[str]:
         """Yield the premises, then five lines.
@@ -98,9 +100,8 @@ class Advice:
         if best.cost is not None:
             line += f", {format_money(best.cost)}"
 
-        ready, schedule = best.answer.first
-        makespan = format_duration(schedule.makespan, 10)
-        return f"{line}; {makespan} for {ready.scenario.job.length}"
+        makespan = format_duration(best.answer.simulated.makespan, 10)
+        return f"{line}; {makespan} for {best.answer.experiment.scenario.job.length}"
 
     def _file_line(self) -> str:
         if isinstance(self.stated, EmulatorError):
@@ -124,15 +125,16 @@ class Advice:
         if excess > 1 or not aim:
             return "which fits, unlike"
         is_cost = self.terms.saves and self.best.cost is not None
-        return f"{aim_of_rival / aim:.2f} x as {'cheap' if is_cost else 'fast'} as"
+        kind = "cheap" if is_cost else "fast"
+        return f"{aim_of_rival / aim:.2f} x as {kind} as"
 
     def remarks(self) -> Iterator[str]:
         """Yield what cannot be, and why."""
-        names = defaultdict[str, list[str]](list)
+        names_of = defaultdict(list)
         for name, error in self.refused.items():
-            names[reason(error)].append(name)
-        for cause, refused in names.items():
-            yield f"not {', '.join(refused)}: {cause}"
+            names_of[reason(error)].append(name)
+        for cause, names in names_of.items():
+            yield f"not {', '.join(names)}: {cause}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the documented form; seconds and dollars."""
@@ -141,8 +143,8 @@ class Advice:
             stated = self.stated.to_json()
         rate = None
         if self.rate is not None:
-            name, share = self.rate
-            rate = {"key": name, "saves": share}
+            key, share = self.rate
+            rate = {"key": key, "saves": share}
         return {
             "premises": self.premises,
             "best": self.best.to_json() | {"seeds": self.best.draws},
@@ -166,8 +168,9 @@ def advise(
     budget and deadline, a budget is stated without prices, or no system reaches the
     target; where no system can be, the error of the first.
     """
-    prices = [machine.price for machine in scenario.stated_cluster.machines]
-    if terms.budget < inf and not any(price is not None for price in prices):
+    # Before anything is trained, which may take minutes.
+    machines = scenario.stated_cluster.machines
+    if terms.budget < inf and all(machine.price is None for machine in machines):
         problem = "no machine has a price, write for example price: 0.34 $/h"
         raise scenario.origin.error(("cluster", "machines"), problem)
     variant_named(scenario.job.system)
@@ -178,16 +181,19 @@ def advise(
     if search.best is None:
         raise search.describe_failure()
 
-    finalists = [choice.drawn() for choice in _list_finalists(search, stated)]
+    # By the first seed, since every further one is a simulation of each choice.
+    rows = _best_of_rows(_no_worse(search, stated))
+    finalists = [choice.drawn() for choice in rows[:_FINALISTS]]
     if not finalists:
         raise _contradiction(search, search.best)
     best = min(finalists, key=lambda choice: choice.mean_aim)
-    others = _list_others(search, finalists, best)
-    levers = _Levers(search, [best, *others[:_RIVALS]])
+    rivals = _best_of_rows(search.choices, finalists)
+    rivals = [choice for choice in rivals if choice.row != best.row]
+    levers = _Levers(search, [best, *rivals[:_RIVALS]])
     return Advice(
         terms=terms,
         best=best,
-        others=others,
+        others=rivals,
         stated=stated,
         rate=levers.find_rate(),
         changes=levers.find_changes(),
@@ -203,8 +209,9 @@ def find_target(scenario: Scenario, within: int = WITHIN) -> Target:
     and of a job that is too short for these what it ends with; rounded down to 0.1 %.
     Raises ScenarioError where nothing is trained or learnt, or the training diverges.
     """
-    if scenario.until is not None:
-        return Target(scenario.until.accuracy, scenario.until.split, within)
+    until = scenario.until
+    if until is not None:
+        return Target(until.accuracy, until.split, within)
     if not trains(build_job(scenario)):
         problem = "trains no model that has an accuracy: write --per-epoch"
         raise scenario.origin.error(("job",), problem)
@@ -215,42 +222,39 @@ def find_target(scenario: Scenario, within: int = WITHIN) -> Target:
         raise scenario.origin.error(("job", "optimizer"), problem)
 
     accuracy = progress.accuracy["valid"]
-    if isnan(accuracy[-1]):
+    level = accuracy[-1]
+    if isnan(level):
         problem = "has no valid vertices: write --to accuracy=0.8,split=train, say"
         raise scenario.origin.error(("job", "dataset"), problem)
+    # A single high look is chance: so many in a row are not.
     levels = hold(accuracy[: progress.spaced])
-    level = float(levels.max() if len(levels) else accuracy[-1])
+    if len(levels):
+        level = levels.max()
     if level < 1 / _STEPS:
         problem = "learns nothing in its own length: write --to accuracy=0.8, say"
         raise scenario.origin.error(("job",), problem)
-    own_passes = progress.spaced
-    accuracy_held = floor(level * _STEPS) / _STEPS
-    return Target(accuracy_held, within=max(within, own_passes))
+    held = floor(float(level) * _STEPS) / _STEPS
+    return Target(held, within=max(within, progress.spaced))
 
 
-def _list_finalists(search: Search, stated: Choice | EmulatorError) -> list[Choice]:
-    """Return the best choices of different rows that keep to the terms.
+def _no_worse(search: Search, stated: Choice | EmulatorError) -> list[Choice]:
+    """Return the choices that keep to the terms.
 
     None is worse than the file with the file's own seed, which is the one printed.
     """
     worst = (1.0, inf)
     if isinstance(stated, Choice):
         worst = min(worst, stated.judged)
-    fitting = [choice for choice in search.choices if choice.judged <= worst]
-    rows: dict[str, Choice] = {}
-    for choice in sorted(fitting, key=lambda choice: choice.judged):
-        rows.setdefault(choice.row, choice)
-    return [*rows.values()][:_FINALISTS]
+    return [choice for choice in search.choices if choice.judged <= worst]
 
 
-def _list_others(
-    search: Search, finalists: Sequence[Choice], best: Choice
+def _best_of_rows(
+    choices: Sequence[Choice], drawn: Sequence[Choice] = ()
 ) -> list[Choice]:
-    """Return the best choice of every other row, in order."""
-    rows = {choice.row: choice for choice in finalists}
-    for choice in sorted(search.choices, key=lambda choice: choice.judged):
+    """Return the best choice of every row, in order; of some rows those ``drawn``."""
+    rows = {choice.row: choice for choice in drawn}
+    for choice in sorted(choices, key=lambda choice: choice.judged):
         rows.setdefault(choice.row, choice)
-    del rows[best.row]
     return sorted(rows.values(), key=lambda choice: choice.judged)
 
 
@@ -268,23 +272,32 @@ class _Levers:
         can be on none.
         """
         scenario = load(self.search.short, edit)
-        question = replace(choice.answer.question, target=None, seeds=1)
-        timed = [
-            answer(replace(question, scenario=scenario, machines=machines))
-            for machines in self.search.near_sets(choice)
-        ]
-        prospects = [Prospect(found) for found in timed if found.refused is None]
-        if not prospects:
-            timed[0].checked()
+        question = replace(
+            choice.answer.question, scenario=scenario, target=None, seeds=1
+        )
         terms = self.search.terms
         passes = choice.passes
+        answers = [
+            answer(replace(question, machines=machines))
+            for machines in self.search.near_sets(choice)
+        ]
+
+        prospects = [Prospect(found) for found in answers if found.refused is None]
+        # The first are its own machines, whose error says why it can be on none.
+        if not prospects:
+            answers[0].checked()
         best = min(prospects, key=lambda prospect: prospect.judge(terms, passes))
         words = f"{choice.row} {machines_words(best.timed.placing)}"
         return best.judge(terms, passes), words
 
     def find_winner(self, edit: Edit) -> Choice:
         """Return the best choice with an edit; of equal ones the present one."""
-        return min(self.choices, key=lambda choice: self.judge(choice, edit)[0])
+
+        def judge(choice: Choice) -> tuple[float, float]:
+            judged, _ = self.judge(choice, edit)
+            return judged
+
+        return min(self.choices, key=judge)
 
     def find_changes(self) -> list[str]:
         """Return from which figures of the file on another choice is better."""
@@ -292,6 +305,7 @@ class _Levers:
         best = self.choices[0]
         if self.find_winner({}) is not best:  # a tie, of which no figure is the cause
             return []
+
         priced = terms.saves and best.cost is not None
         changes: list[str] = []
         for lever in list_levers(self.search.scenario, priced=priced):
@@ -312,7 +326,8 @@ class _Levers:
 
         def wins(edit: Edit) -> bool:
             judged, _ = self.judge(winner, edit)
-            return judged < self.judge(best, edit)[0]
+            least, _ = self.judge(best, edit)
+            return judged < least
 
         value = lever.find_value(end, wins)
         _, words = self.judge(winner, lever.edit(value))
@@ -323,14 +338,16 @@ class _Levers:
         best = self.choices[0]
         job = best.answer.scenario.job
         section = "rates" if job.operation_rates else "times"
-        (_, now), _ = self.judge(best, {})
-        saved: dict[str, float] = {}
-        for name, value in getattr(job, section, ()):
-            if value and isinstance(value, float | dict):
-                half = write_times(combine(lambda seconds: seconds / 2, value))
-                with suppress(EmulatorError):  # a key that the file's system lacks
-                    (_, aim), _ = self.judge(best, {f"job.{section}.{name}": half})
-                    saved[name] = 1 - aim / (now or 1.0)
+        (_, aim), _ = self.judge(best, {})
+        saved = {}
+        for name, stated in getattr(job, section, ()):
+            if not stated or not isinstance(stated, float | dict):
+                continue
+            half = combine(lambda seconds: seconds / 2, stated)
+            edit: Edit = {f"job.{section}.{name}": write_times(half)}
+            with suppress(EmulatorError):  # a key that the file's system lacks
+                (_, with_half), _ = self.judge(best, edit)
+                saved[name] = 1 - with_half / (aim or 1.0)
         return max(saved.items(), key=lambda item: item[1], default=None)
 
 

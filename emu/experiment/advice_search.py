@@ -20,6 +20,7 @@ from emu.experiment.learning_rates import KEY, Learning, Rates, find_rate, nearn
 from emu.experiment.prospects import Choice, Prospect, Terms
 from emu.experiment.question import Question, answer
 from emu.experiment.row_figures import weight_causes, weights_of
+from emu.experiment.row_machines import Machines
 from emu.experiment.systems import list_variants, variant_named
 from emu.graph_data import open_for
 from emu.prediction.placement.machine_sets import machine_sets
@@ -34,8 +35,7 @@ from emu.systems.whole_graph_section import WholeGraphSection
 from emu.training.looks import HELD
 from emu.units import SIZE
 
-#: Names of machines; neighbours sampled per hop.
-Machines: TypeAlias = tuple[str, ...]
+#: Neighbours sampled per hop.
 Fanouts: TypeAlias = tuple[int, ...]
 #: Sets of machines that are tried; those on which batches and fan-outs are.
 _SETS = 16
@@ -102,16 +102,17 @@ class Search:
             edit = placement_edit(self.scenario, "best")
             self.free = load(self.scenario, edit)
 
-        stated = getattr(self.scenario.job, "machines", None)
-        cluster = self.scenario.stated_cluster.build()
-        names = stated or [machine.name for machine in cluster.machines]
         job = build_job(self.scenario)
+        cluster = self.scenario.stated_cluster.build()
+        names = getattr(self.scenario.job, "machines", None)
+        if not names:
+            names = [machine.name for machine in cluster.machines]
         self.sets = machine_sets(job, cluster.only(names), _SETS)
 
         self.short = self.free
         if self.terms.target is not None and job.iterations > _STEPS:
-            short_job = self.free.job.of_steps(_STEPS)
-            self.short = self.free.model_copy(update={"job": short_job})
+            steps = self.free.job.of_steps(_STEPS)
+            self.short = self.free.model_copy(update={"job": steps})
 
     def note(self, stage: str) -> None:
         """Say what is tried from now on."""
@@ -156,16 +157,18 @@ class Search:
         Whole graphs first: their trainings are short, and bound those of the others.
         """
         names = list_variants(["all"])
+        fastest = []
         for number, row in enumerate(names):
             self.note(f"rows timed: {number} of {len(names)}")
-            if not variant_named(row).alone:  # which data_parallel is on one machine
-                self.rows[row] = self.time_sets(row, self.sets, {})
+            if variant_named(row).alone:  # which data_parallel is on one machine
+                continue
+            self.rows[row] = self.time_sets(row, self.sets, {})
+            fastest += self.rows[row][:1]
 
-        fastest = [prospects[0] for prospects in self.rows.values() if prospects]
         if self.terms.target is None:
             fastest = [first for first in fastest if self.is_of_class(first)]
         fastest.sort(key=self.judge)
-        fastest.sort(key=lambda first: first.timed.whole_graph, reverse=True)
+        fastest.sort(key=lambda first: not first.timed.whole_graph)
         leaders = []
         for number, first in enumerate(fastest):
             self.note(f"rows trained: {number} of {len(fastest)}")
@@ -208,11 +211,16 @@ class Search:
         self, row: str, sets: Sequence[Machines], settings: Edit
     ) -> list[Prospect]:
         """Return a row on every set of machines on which it can be, the best first."""
-        timed = [self.time(row, machines, settings) for machines in sets]
-        return sorted(filter(None, timed), key=self.judge)
+        prospects = []
+        for machines in sets:
+            prospect = self.time(row, machines, settings)
+            if prospect is not None:
+                prospects.append(prospect)
+        return sorted(prospects, key=self.judge)
 
     def time(self, row: str, machines: Machines, settings: Edit) -> Prospect | None:
         """Return a row on some machines, timed once; None where it cannot be."""
+        # Lists and sections in settings are no keys of a dict: their text is.
         key = json.dumps([row, machines, settings], sort_keys=True, default=str)
         if key not in self.timed:
             question = Question(
@@ -275,6 +283,7 @@ class Search:
         family = family_of(prospect)
         if family in self.rates:
             rates, tried = self.rates[family]
+            # Trained as far as is of use: going on could not make it the best.
             if rates.best.passes < inf or tried >= useful:
                 return rates.best
 
@@ -289,14 +298,14 @@ class Search:
         at first: all rates with each batch would take minutes for nothing.
         """
         nearest = self.nearest.get(prospect.timed.whole_graph)
-        is_new = family_of(prospect) not in self.rates
         is_hopeless = self.best is None and self.hope == inf
+        is_new = family_of(prospect) not in self.rates
         if nearest is not None and is_new and is_hopeless:
             plain = load(prospect.plain, {KEY: nearest.rate})
             useful = self.useful_passes(prospect, slack=1.0)
-            probed = self.find_rates(plain, prospect, useful, keep=True)
-            if probed.best.passes == inf:
-                return probed.best
+            probed = self.find_rates(plain, prospect, useful, keep=True).best
+            if probed.passes == inf:
+                return probed
         return self.learn(prospect)
 
     def find_rates(
@@ -345,9 +354,9 @@ class Search:
         bound = (1.0, aim * (1 - WORTHWHILE))
         if excess > 1:
             bound = (excess * (1 - WORTHWHILE), inf)
-        if self.judge(trial) >= bound:
-            return prospect
         excess, aim = self.judge(trial)
+        if (excess, aim) >= bound:
+            return prospect
         if excess == 1:
             self.hope = min(self.hope, aim)
         return trial
@@ -360,19 +369,19 @@ class Search:
         """
         if self.terms.target:
             prospect = self.tune_batches(prospect)
-
         if prospect.passes == inf:
             return
-        row = prospect.row
+
+        learning = prospect.learning
         for key, values in list_knobs(prospect).items():
             for value in values:
                 settings = {**prospect.settings, key: value}
-                trials = self.time_sets(row, [prospect.machines], settings)
-                prospect = self.prefer(prospect, trials, prospect.learning)
+                trials = self.time_sets(prospect.row, [prospect.machines], settings)
+                prospect = self.prefer(prospect, trials, learning)
 
         # Others may be better with these settings, or fast enough for a deadline.
-        trials = self.time_sets(row, self.sets, prospect.settings)
-        prospect = self.prefer(prospect, trials, prospect.learning)
+        trials = self.time_sets(prospect.row, self.sets, prospect.settings)
+        prospect = self.prefer(prospect, trials, learning)
         self.settle(self.drop_idle(prospect), slack=_RIVAL)
 
     def describe_failure(self) -> EmulatorError:
@@ -453,8 +462,7 @@ class Search:
         first = trials[0]
         if self.cpu > _CPU and family_of(first) not in self.rates:
             return prospect
-        learning = self.probe(first)
-        return self.prefer(prospect, trials, learning)
+        return self.prefer(prospect, trials, self.probe(first))
 
     def tune_batches(self, prospect: Prospect) -> Prospect:
         """Return a prospect with the best batch and fan-outs.
@@ -474,14 +482,13 @@ class Search:
         for _ in range(_FURTHER):
             batch = prospect.batch
             size, fanouts = batch
-            further: list[tuple[int, Fanouts]] = []
+            further = []
             if size == min(sizes):
                 further.append((_scaled(size, 0.5), fanouts))
             elif size == max(sizes):
                 further.append((_scaled(size, 2.0), fanouts))
             if fanouts == min(samples):
-                fewer = _scaled_fanouts(fanouts, 0.5)
-                further.append((size, fewer))
+                further.append((size, _scaled_fanouts(fanouts, 0.5)))
             for next_size, next_fanouts in further:
                 sizes.add(next_size)
                 samples.add(next_fanouts)
@@ -509,6 +516,7 @@ class Search:
                 refusal = ScenarioError(problem)
             self.refused.setdefault(prospect.row, refusal)
             return None
+
         choice = Choice(found, self.terms)
         self.choices.append(choice)
         return choice
@@ -528,7 +536,7 @@ class Search:
 
             # Settings that change nothing leave both as they are.
             rate = prospect.learning.rate if prospect.learning else None
-            twin = weights_of(prospect.plain), rate, prospect.timed.makespan
+            twin = (weights_of(prospect.plain), rate, prospect.timed.makespan)
             if twin not in settled:
                 settled.add(twin)
                 self.note(f"the best settled: {len(settled)}")
@@ -550,40 +558,40 @@ def _scaled_fanouts(fanouts: Sequence[int], factor: float) -> Fanouts:
 def family_of(prospect: Prospect) -> str:
     """Return what decides how fast a prospect learns, but for chance, as text."""
     causes = weight_causes(prospect.plain)
-    if "job" in causes:  # of an asynchronous one, all
-        return json.dumps(causes, sort_keys=True, default=str)
-    family = {key: causes[key] for key in causes if key not in _WHO_HOLDS}
-    optimizer = causes["optimizer"]
-    family["optimizer"] = {**optimizer, "lr": None}
-    family["seeds"] = prospect.timed.seeds_per_step
-    return json.dumps(family, sort_keys=True, default=str)
+    if "job" not in causes:  # of an asynchronous one all decides
+        optimizer = causes["optimizer"]
+        causes["optimizer"] = {**optimizer, "lr": None}
+        causes["seeds"] = prospect.timed.seeds_per_step
+        for key in _WHO_HOLDS:
+            causes.pop(key, None)
+    return json.dumps(causes, sort_keys=True, default=str)
 
 
 def list_knobs(prospect: Prospect) -> dict[str, Sequence[object]]:
     """Return settings that change the speed of a prospect, with values to try."""
     job = prospect.plain.job
     fields = type(job).model_fields
-    knobs: dict[str, Sequence[object]] = {}
-    system = systems()[job.system]
-    for key, values in system.knobs.items():
-        knobs[f"job.{key}"] = values
-    if "samplers_per_worker" in fields:
-        knobs["job.samplers_per_worker"] = (1, 2, 4)
-    if "features" in fields:
-        knobs["job.features"] = ("host", "device")
-    if "epoch" in fields:
-        knobs["job.epoch"] = ("replicate", "local")
+    choices: dict[str, Sequence[object]] = {
+        "samplers_per_worker": (1, 2, 4),
+        "features": ("host", "device"),
+        "epoch": ("replicate", "local"),
+    }
     if "cache" in fields:
-        knobs["job.cache"] = (None, *list_caches(prospect))
+        choices["cache"] = (None, *list_caches(prospect))
+    knobs: dict[str, Sequence[object]] = {}
+    for key, tried in systems()[job.system].knobs.items():
+        knobs[f"job.{key}"] = tried
+    for key, values in choices.items():
+        if key in fields:
+            knobs[f"job.{key}"] = values
     knobs["schedule.policy"] = ("oes", "maxmin")
     return knobs
 
 
 def list_caches(prospect: Prospect) -> Iterator[Edit]:
     """Yield caches that hold shares of all features."""
-    ready, _ = prospect.timed.first
-    dataset = open_for(ready.problem.job.settings)
+    dataset = open_for(prospect.timed.experiment.problem.job.settings)
     features = 4 * dataset.vertices * dataset.feature_length
     for share in _CACHES:
-        size = round(features * share)
-        yield {"policy": "degree", "size": SIZE.exact(size)}
+        size = SIZE.exact(round(features * share))
+        yield {"policy": "degree", "size": size}

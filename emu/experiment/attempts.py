@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from emu.problem.job import Cut
 from emu.problem.workloads import copies_of
 from emu.runs import run_directory
 from emu.runs.recorded_run import read_manifest
+from emu.runs.result import Result, Row
 from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.realize import with_figures
 from emu.scenario.run_sections import UntilSection
@@ -71,8 +72,10 @@ class Ended:
 
 def sum_losses(ended: Sequence[Ended]) -> dict[str, float]:
     """Return the seconds that attempts have lost, by what they were lost to."""
-    kinds = ("recovery", "again")
-    return {kind: math.fsum(getattr(one, kind) for one in ended) for kind in kinds}
+    return {
+        "recovery": math.fsum(attempt.recovery for attempt in ended),
+        "again": math.fsum(attempt.again for attempt in ended),
+    }
 
 
 def recovery_of(
@@ -80,19 +83,22 @@ def recovery_of(
     makespan: float,
     predicted: float,
     foreseen: attempts.Attempts | None = None,
-) -> dict[str, Any]:
+) -> Result:
     """Return ``recovery`` of result.json; nothing where no attempt has ended early.
 
     Makespans are of all attempts; ``foreseen`` is None where they cannot be simulated.
     """
     if not ended:
         return {}
-    content: dict[str, Any] = {"makespan": makespan, "predicted_makespan": predicted}
-    content["lost"] = sum_losses(ended)
-    content["attempts"] = [asdict(one) for one in ended]
+    content: Result = {
+        "makespan": makespan,
+        "predicted_makespan": predicted,
+        "lost": sum_losses(ended),
+        "attempts": [*map(asdict, ended)],
+    }
     if foreseen is not None:
         content["predicted_lost"] = foreseen.lost
-        content["predicted_attempts"] = [asdict(one) for one in foreseen.killed]
+        content["predicted_attempts"] = [*map(asdict, foreseen.killed)]
     return {"recovery": content}
 
 
@@ -106,11 +112,16 @@ def foreseen(
     """
     if not ended and not experiment.kills:
         return None
-    others = (e for e in ended if not e.killed)
-    kills = (Kill(one.began + one.ran, one.error, ()) for one in others)
-    whole = replace(experiment, kills=(*experiment.kills, *kills))
+    kills = [*experiment.kills]
+    for attempt in ended:
+        if not attempt.killed:
+            death = attempt.began + attempt.ran
+            kills.append(Kill(death, attempt.error, ()))
+
+    whole = replace(experiment, kills=tuple(kills))
     if ended:
-        whole = whole.beginning_at(ended[0].first_iteration, ended[0].began)
+        first = ended[0]
+        whole = whole.beginning_at(first.first_iteration, first.began)
     try:
         return whole.attempts()
     except (NodeLost, ScenarioError):
@@ -121,10 +132,11 @@ def foreseen(
 def outages_of(ended: Sequence[Ended]) -> Outages:
     """Return what deaths have added to a run."""
     recovery = sum_losses(ended)["recovery"]
-    return Outages(math.fsum(one.ran for one in ended) + recovery, recovery)
+    ran = math.fsum(attempt.ran for attempt in ended)
+    return Outages(ran + recovery, recovery)
 
 
-def with_deaths(
+def with_outages(
     run: EmulatedRun,
     simulated: tuple[Schedule, Schedule],
     ended: Sequence[Ended],
@@ -134,27 +146,32 @@ def with_deaths(
 
     ``simulated`` is by what was expected, and by the run's own times and volumes.
     """
-    mine = outages_of(ended)
-    theirs = mine if foreseen is None else foreseen.outages(simulated[0].length)
-    prediction, replay_run = (replace(one, outages=theirs) for one in simulated)
-    whole = replace(run, schedule=replace(run.schedule, outages=mine))
-    return whole, (prediction, replay_run)
+    prediction, replayed = simulated
+    outages = outages_of(ended)
+    predicted = outages
+    if foreseen is not None:
+        predicted = foreseen.outages(prediction.length)
+    schedule = replace(run.schedule, outages=outages)
+    return replace(run, schedule=schedule), (
+        replace(prediction, outages=predicted),
+        replace(replayed, outages=predicted),
+    )
 
 
 class Progress(Observer):
     """Progress of an attempt, for what its end has lost."""
 
     def __init__(self, experiment: Experiment) -> None:
-        self._experiment = experiment
-        self.due = Due()
-        """Kills of the scenario that have come in it."""
         job = experiment.problem.job
+        self._experiment = experiment
+        self._scale = experiment.scenario.emulation.stated_time_scale
         self._of_cuts = {job.index(name) for name in tasks_with_state_of(job)}
         self._copies = {*copies_of(job).values()}
+        self._started: dict[int, float] = {}
+        self.due = Due()
+        """Kills of the scenario that have come in it."""
         self.came: set[int] = set()
         """Copies to which the state has come that the attempt began with."""
-        self._scale = experiment.scenario.emulation.stated_time_scale
-        self._started: dict[int, float] = {}
         self.zero = math.nan
         """Run time 0 on this host's clock; NaN before."""
 
@@ -168,12 +185,14 @@ class Progress(Observer):
 
     @override
     def task_started(self, message: RunTask) -> None:
+        iteration = message.iteration
         if message.task in self._of_cuts:
-            before = self._started.get(message.iteration, 0.0)
-            self._started[message.iteration] = max(before, message.start)
-        misses = updates_missed(self._experiment.problem.job)
-        if message.task in self._copies and message.iteration == misses:
-            self.came.add(message.task)
+            latest = self._started.get(iteration, 0.0)
+            self._started[iteration] = max(latest, message.start)
+        if message.task in self._copies:
+            misses = updates_missed(self._experiment.problem.job)
+            if iteration == misses:
+                self.came.add(message.task)
 
     def ran(self, error: RunError) -> float:
         """Return the run seconds until the first sign of the death."""
@@ -183,33 +202,43 @@ class Progress(Observer):
 
     def fallen(self, error: RunError) -> tuple[float, tuple[Kill, ...]]:
         """Return how long the job is down, and all kills of the scenario until then."""
-        mine = self._experiment
-        coming = [kill for kill in mine.kills if kill not in self.due.idle]
-        death = mine.began + self.ran(error)
-        otherwise = mine.scenario.recovery_time
-        return attempts.time_down(coming, self.due.now, death, otherwise)
+        experiment = self._experiment
+        idle = self.due.idle
+        coming = [kill for kill in experiment.kills if kill not in idle]
+        death = experiment.began + self.ran(error)
+        recovery = experiment.scenario.recovery_time
+        return attempts.time_down(coming, self.due.now, death, recovery)
 
     def end_attempt(self, error: RunError, cut: Cut) -> Ended:
         """Return the attempt that an error has ended before the next begins at ``cut``.
 
         `Ended.took` is not known yet.
         """
-        mine = self._experiment
+        experiment = self._experiment
         ran = self.ran(error)
-        count = cut.iteration - mine.first
+        count = cut.iteration - experiment.first
+        # What ran beyond the cut has to be done again.
         start = self._started.get(count, 0.0) if count > 0 else 0.0
-        again = max(ran - start, 0.0)
-        detection = error.noticed - error.seen
-        facts = ran, again, detection, self.fallen(error)[0]
-        is_kill = bool(self.due.now)
-        return Ended(mine.first, cut.iteration, *facts, str(error), mine.began, is_kill)
+        recovery, _ = self.fallen(error)
+        return Ended(
+            first_iteration=experiment.first,
+            next_iteration=cut.iteration,
+            ran=ran,
+            again=max(ran - start, 0.0),
+            detection=error.noticed - error.seen,
+            recovery=recovery,
+            error=str(error),
+            began=experiment.began,
+            killed=bool(self.due.now),
+        )
 
     def after(self, ended: Ended, error: RunError) -> Experiment:
         """Return what is left to do after the attempt."""
-        up = ended.began + ended.ran + ended.recovery
-        rest = self._experiment.beginning_at(ended.next_iteration, up)
-        kills = {*self.fallen(error)[1], *self.due.idle}
-        return replace(rest, kills=attempts.kills_after(rest.kills, kills, up))
+        restart = ended.began + ended.ran + ended.recovery
+        rest = self._experiment.beginning_at(ended.next_iteration, restart)
+        _, kills = self.fallen(error)
+        over = {*kills, *self.due.idle}
+        return replace(rest, kills=attempts.kills_after(rest.kills, over, restart))
 
 
 def run_attempts(
@@ -235,9 +264,9 @@ def run_attempts(
             # until a collection that 60 restarts did not bring, 24 MB of each.
             gc.collect()
         progress = Progress(experiment)
-        both = Observers([observer, progress])
+        observers = Observers([observer, progress])
         try:
-            outcome = once(experiment, start, both, ends)
+            outcome = once(experiment, start, observers, ends)
         except (NodeLost, DeadlineExceeded) as error:
             if ends:
                 zero = error.noticed if math.isnan(progress.zero) else progress.zero
@@ -245,17 +274,15 @@ def run_attempts(
             if len(ends) == limit:
                 if not limit:
                     raise
-                before = f"there were {limit} restarts before (max_restarts: {limit})"
-                raise NodeLost(f"{error}; {before}") from error
+                note = f"there were {limit} restarts before (max_restarts: {limit})"
+                raise NodeLost(f"{error}; {note}") from error
+
             newest = read_last_cut(experiment, run, observer.on_notice)
-            fallen = progress.fallen(error)[1]
-            arrivals = progress.came
-            rest = holders.left_of(newest.iteration, experiment.first, fallen, arrivals)
-            # The beginning, where nobody is left who holds a state of the newest.
-            start = newest if rest == newest.iteration else Cut(rest, {})
-            if rest < newest.iteration:
+            start = _cut_left(newest, experiment, holders, progress, error)
+            # Nobody holds those cuts any more: all that ran was in vain.
+            if start.iteration < newest.iteration:
                 run_directory.drop_cuts(run)
-                ends = [replace(one, again=one.ran) for one in ends]
+                ends = [replace(attempt, again=attempt.ran) for attempt in ends]
             ends.append(progress.end_attempt(error, start))
             death = error.seen
             experiment = progress.after(ends[-1], error)
@@ -264,6 +291,20 @@ def run_attempts(
             if ends:
                 ends[-1] = replace(ends[-1], took=progress.zero - death)
             return experiment, outcome, ends
+
+
+def _cut_left(
+    newest: Cut,
+    experiment: Experiment,
+    holders: attempts.Holders,
+    progress: Progress,
+    error: RunError,
+) -> Cut:
+    """Return the newest cut, or the beginning where nobody is left who holds it."""
+    _, kills = progress.fallen(error)
+    first = experiment.first
+    rest = holders.left_of(newest.iteration, first, kills, progress.came)
+    return newest if rest == newest.iteration else Cut(rest, {})
 
 
 def cut_plan(
@@ -285,9 +326,10 @@ def read_last_cut(
     experiment: Experiment, run: Path, notify: Callable[[str], object]
 ) -> Cut:
     """Return the last cut of an experiment in a run directory, as `newest_cut`."""
-    owners = tasks_with_state_of(experiment.problem.job)
-    holders = (name for names in owners.values() for name in names)
-    return run_directory.newest_cut(run, _digest(experiment), {*holders}, notify)
+    holders: set[str] = set()
+    for names in tasks_with_state_of(experiment.problem.job).values():
+        holders.update(names)
+    return run_directory.newest_cut(run, _digest(experiment), holders, notify)
 
 
 def _digest(experiment: Experiment) -> str:
@@ -322,36 +364,42 @@ def resume_run(
     if (run / "result.json").exists():
         problem = "holds a result.json: this run has ended, nothing is left to do"
         raise DataError(problem, path=str(run))
-    path = str(run / "manifest.json")
-    manifest = read_manifest(run / "manifest.json")
-    with one_error(path):
-        scenario = Scenario.model_validate(manifest["scenario"])
+    path = run / "manifest.json"
+    manifest = read_manifest(path)
+    with one_error(str(path)):
+        noted = Scenario.model_validate(manifest["scenario"])
         scale = manifest.get("auto_scale")
         choice = None if scale is None else ScaleChoice.from_json(scale)
+
     now = run_directory.read_scenario(run, manifest) if stated is None else stated()
-    now = _as_long(now, scenario, manifest.get("until"))
+    # An accuracy may have decided the length, which the text does not state.
+    now = _as_long(now, noted, manifest.get("until"))
     if different := run_directory.apart(now, manifest["scenario"]):
         problem = f"cannot go on with another scenario: {different[0]}"
         raise ScenarioError(problem, file=f"--resume {run}")
-    if scenario.checkpoint is None:
+    if noted.checkpoint is None:
         problem = "its scenario states no checkpoint, so nothing was kept: run it anew"
-        raise DataError(problem, path=path)
-    experiment = with_until(prepare(scenario), manifest)
-    start = read_last_cut(experiment, run, notify)
-    last = experiment.problem.job.iterations
-    place = f"goes on at iteration {start.iteration} of {last}"
-    if start.iteration >= last:
+        raise DataError(problem, path=str(path))
+
+    whole = with_until(prepare(noted), manifest)
+    start = read_last_cut(whole, run, notify)
+    place = f"goes on at iteration {start.iteration} of {whole.problem.job.iterations}"
+    if start.iteration >= whole.problem.job.iterations:
         raise DataError(place, path=str(run))
     notify(place)
-    with one_error(path):
-        first, began = (manifest.get(key, 0) for key in ("first_iteration", "began"))
-        before = experiment.beginning_at(first, began)
-    began = before.time_of_cut(start.iteration)
-    kills = {*manifest.get("killed", ())}
-    coming = [kill for n, kill in enumerate(experiment.kills) if n not in kills]
-    rest = experiment.beginning_at(start.iteration, began)
-    rest = replace(rest, kills=attempts.later(coming, rest.first, began))
-    return Beginning(rest, choice, run_directory.RunDirectory(run), start)
+    with one_error(str(path)):
+        first = manifest.get("first_iteration", 0)
+        began = manifest.get("began", 0)
+        before = whole.beginning_at(first, began)
+
+    cut_time = before.time_of_cut(start.iteration)
+    # Those have come, and are not to come again.
+    killed = {*manifest.get("killed", ())}
+    coming = [kill for number, kill in enumerate(whole.kills) if number not in killed]
+    rest = whole.beginning_at(start.iteration, cut_time)
+    kills = attempts.later(coming, rest.first, cut_time)
+    directory = run_directory.RunDirectory(run)
+    return Beginning(replace(rest, kills=kills), choice, directory, start)
 
 
 def _as_long(now: Scenario, noted: Scenario, until: Any) -> Scenario:
@@ -361,22 +409,25 @@ def _as_long(now: Scenario, noted: Scenario, until: Any) -> Scenario:
     """
     if now.until is None or until is None:
         return now
-    keys = type(noted.job).model_fields.keys() & {"iterations", "epochs"}
-    length = {key: getattr(noted.job, key) for key in keys}
+    length: dict[str, int | None] = {}
+    for key in ("iterations", "epochs"):
+        if key in type(noted.job).model_fields:
+            length[key] = getattr(noted.job, key)
     job = now.job.model_copy(update=length)
     target = now.until.model_dump(mode="json", exclude_none=True)
-    other = None if target == until else now.until
-    return now.model_copy(update={"until": other, "job": job})
+    kept = None if target == until else now.until
+    return now.model_copy(update={"until": kept, "job": job})
 
 
-def with_until(experiment: Experiment, manifest: Mapping[str, Any]) -> Experiment:
+def with_until(experiment: Experiment, manifest: Row) -> Experiment:
     """Return an experiment with the accuracy that decided its length, if one did.
 
     ``manifest`` is that of its run: the scenario there has the length alone.
     """
-    if not (section := manifest.get("until")):
+    section = manifest.get("until")
+    if not section:
         return experiment
     until = UntilSection.model_validate(section)
     facts = manifest.get("reached")
-    look = Look(**facts) if isinstance(facts, dict) else None
-    return replace(experiment, until=until, looks=(look,) if look else ())
+    looks = (Look(**facts),) if isinstance(facts, dict) else ()
+    return replace(experiment, until=until, looks=looks)

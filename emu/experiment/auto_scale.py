@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -51,10 +52,12 @@ def with_byte_scale(scenario: Scenario) -> Experiment:
     Raises EmulatorError: what `emu.scenario.prepare` raises.
     """
     if scenario.emulation.byte_scale == AUTO:
-        volumes: list[float] = []  # of real payloads, which have their size
+        volumes = []  # of real payloads, which have their size
         if not (scenario.jobs or scenario.job.trains):
-            volumes = np.unique(realize(scenario, build_job(scenario)).volumes).tolist()
-        scenario = stating(scenario, byte_scale=choose_byte_scale(volumes))
+            realization = realize(scenario, build_job(scenario))
+            volumes = np.unique(realization.volumes).tolist()
+        byte_scale = choose_byte_scale(volumes)
+        scenario = stating(scenario, byte_scale=byte_scale)
     experiment = prepare(scenario)
     open_data(experiment.problem.job)
     return experiment
@@ -77,56 +80,66 @@ def with_scales(
     Raises ScenarioError when kernel NICs have no time scale, see `kernel_time_scale`;
     else as `emu.scenario.prepare` and `emu.emulation.coordinator.emulate`.
     """
-    check(experiment := with_byte_scale(scenario))
-    schedule = experiment.simulate()
-    scale = scenario.emulation.stated_time_scale
-    is_explicit = scenario.emulation.time_scale != AUTO
-    if schedule.makespan <= 0 or is_explicit:
-        return _at(experiment, scale), None
+    experiment = with_byte_scale(scenario)
+    check(experiment)
     emulation = experiment.scenario.emulation
-    cores = usable_cores()
+    schedule = experiment.simulate()
+    if schedule.makespan <= 0 or scenario.emulation.time_scale != AUTO:
+        return _at(experiment, scenario.emulation.stated_time_scale), None
+
     error = emulation.max_error
+    cores = usable_cores()
     if emulation.network == "kernel":
-        size = emulation.stated_byte_scale
-        sharing = Sharing(emulation.sharing)
-        costs = KernelCosts(schedule, byte_scale=size, cores=cores, sharing=sharing)
+        costs = KernelCosts(
+            schedule,
+            byte_scale=emulation.stated_byte_scale,
+            cores=cores,
+            sharing=Sharing(emulation.sharing),
+        )
         scale = kernel_time_scale(costs, error)
         choice = ScaleChoice((), scale, None, costs.forecast(scale))
         return _at(experiment, scale), choice
+
     policy = experiment.choose_policy()
-    expected = experiment.expected
-    if sensitivity(experiment.realization, policy, expected, schedule) > error:
+    spread = sensitivity(experiment.realization, policy, experiment.expected, schedule)
+    # Chance moves it by more than is asked for: no scale could meet that aim.
+    if spread > error:
         error = math.inf
     search = ScaleSearch(schedule.makespan, error, emulation.max_late_flows)
     ends = schedule.task_end.size + len(schedule.flows())
-    scale = search.first(ends, cores)
-    choice = search.choice(_trials(experiment, search, scale, notify, allow))
+    first = search.first(ends, cores)
+    trials = _trials(experiment, search, first, notify, allow)
+    choice = search.choice(trials)
     return _at(experiment, choice.time_scale), choice
 
 
 def _trials(
     experiment: Experiment,
     search: ScaleSearch,
-    scale: float | None,
+    first: float,
     notify: Callable[[ScaleTrial], None],
     allow: tuple[str, ...],
 ) -> list[ScaleTrial]:
     """Return trials until one is found, or the time for them is over."""
     budget = experiment.scenario.emulation.trial_budget
-    until = math.inf  # what is slow but once, compilation say, is in the first trial
+    end = math.inf  # what is slow but once, compilation say, is in the first trial
     iteration = search.makespan / experiment.problem.job.iterations
     trials: list[ScaleTrial] = []
+    scale: float | None = first
     while scale is not None:
-        count = max(math.ceil(_LENGTH / (iteration * scale)), _USUAL)
+        wall = iteration * scale
+        count = max(math.ceil(_LENGTH / wall), _USUAL)
         if trials:
-            until = min(until, time.monotonic() + budget)
+            end = min(end, time.monotonic() + budget)
+            # As long as the start before: processes, connections, and the graph.
             start = trials[-1].cost - trials[-1].wall
-            rest = until - time.monotonic() - start
-            count = min(count, math.floor(rest / (iteration * scale)))
+            rest = end - time.monotonic() - start
+            count = min(count, math.floor(rest / wall))
             if count < 1:
                 break
-        trials.append(try_out(shorten(_at(experiment, scale), count), allow))
-        notify(trials[-1])
+        trial = try_out(shorten(_at(experiment, scale), count), allow)
+        trials.append(trial)
+        notify(trial)
         scale = search.next(trials)
     return trials
 
@@ -136,32 +149,42 @@ def try_out(experiment: Experiment, allow: tuple[str, ...] = ()) -> ScaleTrial:
 
     Raises RunError when the run could not be finished.
     """
+    problem = experiment.problem
     settings = emulation_settings(experiment.scenario, allow=allow, host_of={})
     policy = experiment.choose_policy()
     began = time.monotonic()
     with scratch_folder("trial") as folder:
-        what = experiment.problem, policy, settings, experiment.realization
-        run = emulate(*what, log=folder / "agent.log")
+        run = emulate(
+            problem,
+            policy,
+            settings,
+            experiment.realization,
+            log=folder / "agent.log",
+        )
     cost = time.monotonic() - began
-    replay_run = replay(experiment, run, policy)
+
+    replayed = replay(experiment, run, policy)
     effect = host_effect(
-        experiment.problem.following(run.schedule),
+        problem.following(run.schedule),
         policy,
         experiment.expected,
         emulated=run.schedule.makespan,
-        simulated=replay_run.makespan,
+        simulated=replayed.makespan,
         measured=run.realization,
         perturbed=run.perturbed,
         late=run.late_work,
     )
     excess = flow_completion(run.schedule, settings.time_scale).excess
-    hosts = [figures["host_metrics"]["host"] for figures in run.statistics.values()]
+    busy = []
+    for figures in run.statistics.values():
+        host = figures["host_metrics"]["host"]
+        busy.append(host["busy"] / max(sum(host.values()), 1e-9))
     return ScaleTrial(
         time_scale=settings.time_scale,
-        iterations=experiment.problem.job.iterations,
+        iterations=problem.job.iterations,
         cost=cost,
         wall=run.wall,
-        cpu_busy=max(h["busy"] / max(sum(h.values()), 1e-9) for h in hosts),
+        cpu_busy=max(busy),
         error=max(effect.error, effect.uncertainty),
         late_flows=int((excess > 1).sum()),
         flows=len(excess),
@@ -173,16 +196,14 @@ def shorten(experiment: Experiment, iterations: int) -> Experiment:
     problem = experiment.problem
     realization = experiment.realization
     count = min(iterations, problem.job.iterations)
-    job = dataclasses.replace(problem.job, iterations=count)
-    times = realization.times[:, :count]
-    volumes = realization.volumes[:, :count]
-    shorter = dataclasses.replace(problem, job=job)
-    return Experiment(experiment.scenario, shorter, Realization(times, volumes))
+    job = replace(problem.job, iterations=count)
+    part = Realization(realization.times[:, :count], realization.volumes[:, :count])
+    return Experiment(experiment.scenario, replace(problem, job=job), part)
 
 
 def _at(experiment: Experiment, time_scale: float) -> Experiment:
     scenario = stating(experiment.scenario, time_scale=time_scale)
-    return dataclasses.replace(experiment, scenario=scenario)
+    return replace(experiment, scenario=scenario)
 
 
 def choose_byte_scale(volumes: list[float]) -> float:
@@ -194,7 +215,9 @@ def choose_byte_scale(volumes: list[float]) -> float:
     sizes = sorted(volume for volume in volumes if volume > 0)
     if not sizes:
         return 1.0
-    scale = min(1e6 / sizes[len(sizes) // 2], 32e6 / sizes[-1])
+    median = sizes[len(sizes) // 2]
+    largest = sizes[-1]
+    scale = min(1e6 / median, 32e6 / largest)
     return float(f"{scale:.2g}")
 
 
@@ -216,26 +239,28 @@ class KernelCosts:
     ) -> None:
         problem = schedule.problem
         flows = schedule.flows()
+        chain = critical_path(schedule).links
+        capacities = np.array(problem.capacities) * byte_scale
         self.makespan = schedule.makespan
+        self.hops = len({(p.edge, p.iteration) for p in chain if p.edge >= 0})
         self._cores = cores
         self._sharing = sharing
-        chain = critical_path(schedule).links
-        self.hops = len({(p.edge, p.iteration) for p in chain if p.edge >= 0})
         self._ends = schedule.task_end.size + len(flows)
-        nics = np.array(problem.capacities) * byte_scale
-        self._nics: list[float] = sorted({*nics.tolist()})
-        sizes: dict[float, float] = {}
-        for edge, n in flows.tolist():
-            narrowest = float(nics[list(problem.hops[edge])].min())
-            nbytes = byte_scale * float(schedule.flow_bytes[edge, n])
-            sizes[narrowest] = sizes.get(narrowest, 0.0) + nbytes
-        self._sent = sizes
+        self._nics: list[float] = sorted({*capacities.tolist()})
+        self._sent = defaultdict[float, float](float)
+        for edge, iteration in flows.tolist():
+            # Segments are as long as the narrowest NIC on the way makes them.
+            ports = [*problem.hops[edge]]
+            narrowest = float(capacities[ports].min())
+            size = byte_scale * float(schedule.flow_bytes[edge, iteration])
+            self._sent[narrowest] += size
 
     def least(self, max_error: float) -> float:
         """Return a scale that no rule lets a run go below, before the cores' one."""
         delay = self.hops * HOP / (MARGIN * max_error)
-        delay = max(delay, scale_search.SHORTEST) / self.makespan
-        return max(delay, self._nics[-1] / FASTEST)
+        shortest = max(delay, scale_search.SHORTEST)
+        fastest = self._nics[-1]
+        return max(shortest / self.makespan, fastest / FASTEST)
 
     @property
     def most(self) -> float:
@@ -250,9 +275,10 @@ class KernelCosts:
 
     def busy(self, scale: float) -> float:
         """Return the share of the cores that a run keeps busy."""
-        sizes = self._sent.items()
-        segments = math.fsum(size / self._segment(nic, scale) for nic, size in sizes)
-        work = self._ends * END + segments * SEGMENT
+        counts = []
+        for nic, size in self._sent.items():
+            counts.append(size / self._segment(nic, scale))
+        work = self._ends * END + math.fsum(counts) * SEGMENT
         return work / (self.makespan * scale * self._cores)
 
     def _segment(self, nic: float, scale: float) -> float:

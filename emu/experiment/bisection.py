@@ -18,9 +18,14 @@ def middle(low: float, high: float, *, whole: bool) -> float | None:
     other. Others are where they differ by less than `CLOSE`.
     """
     if whole:
-        between = math.isqrt(int(low) * int(high))
-        return max(between, low + 1) if high - low > 1 else None
-    return math.sqrt(low * high) if high / low > 1 + CLOSE else None
+        if high - low <= 1:
+            return None
+        # By ratios, as a figure is tried over two powers of ten.
+        root = math.isqrt(int(low) * int(high))
+        return max(root, low + 1)
+    if high / low <= 1 + CLOSE:
+        return None
+    return math.sqrt(low * high)
 
 
 def bisect(

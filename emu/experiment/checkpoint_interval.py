@@ -50,7 +50,9 @@ class Intervals:
 
     def to_json(self) -> dict[str, Any]:
         """Return ``checkpoints`` of an explanation."""
-        means = {str(k): v if v < math.inf else None for k, v in self.means.items()}
+        means = {}
+        for interval, mean in self.means.items():
+            means[str(interval)] = mean if mean < math.inf else None
         return {**vars(self), "means": means}
 
     def line(self) -> str:
@@ -74,50 +76,76 @@ def young_daly(takes: float, between: float) -> tuple[float, float]:
     ``takes``, ``between``: seconds of a checkpoint, and between two deaths of the job.
     """
     young = math.sqrt(2.0 * takes * between)
+    # Daly expands in a checkpoint over the time between deaths: beyond twice that he
+    # takes this time itself.
     if takes >= 2.0 * between:
         return young, between
     share = takes / (2.0 * between)
-    return young, young * (1.0 + math.sqrt(share) / 3.0 + share / 9.0) - takes
+    correction = 1.0 + math.sqrt(share) / 3.0 + share / 9.0
+    return young, young * correction - takes
 
 
 def intervals(experiment: Experiment) -> Intervals | None:
     """Return the intervals of a scenario; None where it states no rate or no cost."""
     scenario = experiment.scenario
-    section = experiment.scenario.checkpoint
+    section = scenario.checkpoint
     failures = scenario.failures
     if section is None or failures is None or not failures.mortal:
         return None
     if not section.takes and section.to == "disk":
         return None
-    job = experiment.problem.job
-    tasks = experiment.tasks
-    homes = {tasks[job.tasks[t].name] for own in job.processes.values() for t in own}
-    between = failures.mortal / len(homes)
-    count = job.iterations
+
+    count = experiment.problem.job.iterations
+    between = failures.mortal / len(_list_machines(experiment))
     free = _with_interval(experiment, count).simulate().makespan / count
     takes = section.takes or 0.0
+    # Copies take no time of their own: what they cost is how they delay the job.
     if section.to == "peer":
         longer = experiment.simulate().makespan - free * count
-        takes = max(longer, 0.0) / max(_count_copies(experiment)[0], 1)
+        checkpoints, _ = _count_copies(experiment)
+        takes = max(longer, 0.0) / max(checkpoints, 1)
+
     young, daly = young_daly(takes, between)
-    counts = {min(max(round(daly * share / free), 1), count) for share in _SHARES}
+    tries = {section.every}
+    for share in _SHARES:
+        interval = round(daly * share / free)
+        tries.add(min(max(interval, 1), count))
+    # The same deaths for all intervals: how these differ is no chance then.
     rng = np.random.default_rng([scenario.seed, *b"checkpoints"])
-    rates = rng.exponential(between, (_DRAWS, _RESTARTS))
-    tries = sorted({*counts, section.every})
-    means = {interval: _mean(experiment, interval, rates) for interval in tries}
-    costs = between, free, takes, section.every
-    best = min(means, key=means.__getitem__)
-    return Intervals(young / free, daly / free, best, means, *costs)
+    gaps = rng.exponential(between, (_DRAWS, _RESTARTS))
+    means = {interval: _mean(experiment, interval, gaps) for interval in sorted(tries)}
+    return Intervals(
+        young=young / free,
+        daly=daly / free,
+        best=min(means, key=means.__getitem__),
+        means=means,
+        between=between,
+        iteration=free,
+        takes=takes,
+        stated=section.every,
+    )
+
+
+def _list_machines(experiment: Experiment) -> set[str]:
+    """Return the machines on which there is a process: the job dies with any."""
+    job = experiment.problem.job
+    machines: set[str] = set()
+    for tasks in job.processes.values():
+        names = [job.tasks[number].name for number in tasks]
+        machines.update(experiment.tasks[name] for name in names)
+    return machines
 
 
 def _count_copies(experiment: Experiment) -> tuple[int, float]:
     """Return the number of checkpoints that go to peers, and the bytes of all."""
     job = experiment.problem.job
-    volumes = experiment.realization.volumes
-    ends = {*copies_of(job).values()}
-    rows = [e for e, edge in enumerate(job.edges) if edge.destination in ends]
-    cuts = int((volumes[rows] > 0).any(axis=0).sum()) if rows else 0
-    return cuts, float(volumes[rows].sum())
+    copies = {*copies_of(job).values()}
+    edges = [
+        number for number, edge in enumerate(job.edges) if edge.destination in copies
+    ]
+    volumes = experiment.realization.volumes[edges]
+    is_sent = (volumes > 0).any(axis=0)
+    return int(is_sent.sum()), float(volumes.sum())
 
 
 def copies_line(experiment: Experiment, makespan: float) -> list[str]:
@@ -130,10 +158,12 @@ def copies_line(experiment: Experiment, makespan: float) -> list[str]:
         return []
     count = experiment.problem.job.iterations
     free = _with_interval(experiment, count).simulate().makespan
-    each = format_size(size / cuts)
+    mean_size = format_size(size / cuts)
     longer = format_duration(makespan - free)
     share = f"{100 * (makespan / free - 1):.3g} %"
-    return [f"{cuts} checkpoints to peers of {each}: {longer}, {share}, beside none"]
+    return [
+        f"{cuts} checkpoints to peers of {mean_size}: {longer}, {share}, beside none"
+    ]
 
 
 def not_sought(scenario: Scenario) -> list[str]:
@@ -151,27 +181,31 @@ def _with_interval(experiment: Experiment, interval: int) -> Experiment:
     """Return the experiment with another interval of checkpoints, placed alike."""
     scenario = experiment.scenario
     section = cast("CheckpointSection", scenario.checkpoint)
-    checkpoint = section.model_copy(update={"every": interval})
-    edit = {"policy": "explicit", "tasks": experiment.tasks}
-    placement = scenario.placement.model_copy(update=edit)
-    changes = {"checkpoint": checkpoint, "placement": placement, "failures": None}
+    stands = {"policy": "explicit", "tasks": experiment.tasks}
+    changes = {
+        "checkpoint": section.model_copy(update={"every": interval}),
+        "placement": scenario.placement.model_copy(update=stands),
+        "failures": None,
+    }
     return prepare(scenario.model_copy(update=changes))
 
 
 def _mean(experiment: Experiment, interval: int, gaps: NDArray[np.float64]) -> float:
     """Return the mean makespan over draws of the seconds from death to death."""
-    other = _with_interval(experiment, interval)
-    rules = replace(other.rules, restarts=_RESTARTS)
+    varied = _with_interval(experiment, interval)
+    rules = replace(varied.rules, restarts=_RESTARTS)
 
     @cache
     def part(first: int) -> Schedule:
-        return other.beginning_at(first).simulate()
+        return varied.beginning_at(first).simulate()
 
-    last = int(np.nan_to_num(part(0).task_end).max(axis=1).argmax())
-    process = other.problem.job.tasks[last].process_name  # what has ended cannot die
+    ends = np.nan_to_num(part(0).task_end).max(axis=1)
+    last = int(ends.argmax())  # what has ended cannot die
+    process = varied.problem.job.tasks[last].process_name
     lengths = []
     for gap in gaps:
-        kills = [Kill(float(at), "a machine", (process,)) for at in np.cumsum(gap)]
+        deaths = np.cumsum(gap).tolist()
+        kills = [Kill(death, "a machine", (process,)) for death in deaths]
         try:
             run = attempts(lambda first, _: part(first), kills, rules)
         except NodeLost:

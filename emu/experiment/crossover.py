@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from emu.errors import ScenarioError
@@ -51,18 +50,20 @@ class Values:
         Raises ValueError when one is no number, they are not of one quantity, or not in
         order.
         """
-        matches = [_QUANTITY.fullmatch(text) for text in (low, high)]
-        if not all(matches):
+        first = _QUANTITY.fullmatch(low)
+        last = _QUANTITY.fullmatch(high)
+        if first is None or last is None:
             raise ValueError(f"{low} and {high} are not two numbers")
-        (first, before), (last, other) = (match.groups() for match in matches if match)
-        start = float(first)
-        end = float(last)
-        unit = other.strip()
-        if before.strip() != unit:
+        unit = last[2].strip()
+        start = float(first[1])
+        end = float(last[1])
+        if first[2].strip() != unit:
             start = _in_unit(low, unit)
+
         if not 0 < start < end:
             raise ValueError(f"{low} must be more than 0 and less than {high}")
-        return cls(start, end, unit, f"{first}{last}".isdigit() and not unit)
+        whole = not unit and first[1].isdigit() and last[1].isdigit()
+        return cls(start, end, unit, whole)
 
     @classmethod
     def around(cls, value: object) -> Values:
@@ -71,17 +72,20 @@ class Values:
         Raises ValueError when it is neither a bare number nor one with a unit, such as
         ``10 Gbit/s``.
         """
-        if isinstance(value, dict) and len({str(end) for end in value.values()}) == 1:
+        if isinstance(value, dict) and len({*map(str, value.values())}) == 1:
             value = next(iter(value.values()))  # a NIC, as fast in as out
-        match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
-        if match is not None and match[2]:
-            number = float(match[1])
-            return cls(number / WIDE, number * WIDE, match[2].strip())
+        if isinstance(value, str):
+            match = _QUANTITY.fullmatch(value)
+            if match is not None and match[2]:
+                number = float(match[1])
+                return cls(number / WIDE, number * WIDE, match[2].strip())
+
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{value!r} is no number")  # noqa: TRY004 - of input
-        whole = isinstance(value, int)
-        low = max(1, value // int(WIDE)) if whole else value / WIDE
-        return cls(low, value * WIDE, whole=whole)
+        if isinstance(value, int):
+            low = max(1, value // int(WIDE))
+            return cls(low, value * WIDE, whole=True)
+        return cls(value / WIDE, value * WIDE)
 
     def write(self, value: float) -> Any:
         """Return a value as a scenario has it."""
@@ -127,7 +131,8 @@ class Crossover:
     @property
     def found(self) -> bool:
         """True where the best changes."""
-        return self.below.best.system != self.above.best.system
+        below = self.below.best.system
+        return below != self.above.best.system
 
 
 @dataclass
@@ -144,8 +149,9 @@ class _Search:
         if value not in self.seen:
             text = self.values.write(value)
             self.watch(f"{self.key} {text}, value {len(self.seen) + 1}")
-            first, second = (self._ask(system, text) for system in self.between)
-            self.seen[value] = Side(text, (first, second))
+            first, second = self.between
+            answers = (self._ask(first, text), self._ask(second, text))
+            self.seen[value] = Side(text, answers)
         return self.seen[value]
 
     def _ask(self, system: str, text: Any) -> Answer:
@@ -157,16 +163,20 @@ class _Search:
             problem = f"{error.problem}; --range LOW,HIGH names the values to try"
             raise ScenarioError(problem, file=f"--key {self.key}") from error
 
+    @property
+    def ends(self) -> tuple[Side, Side]:
+        """Both systems at the least and at the largest value."""
+        return self.at(self.values.low), self.at(self.values.high)
+
     def change_of(self, condition: Callable[[Side], bool]) -> tuple[Side, Side] | None:
         """Return neighbours between which a condition changes, or None."""
-        low = self.values.low
-        high = self.values.high
-        holds = condition(self.at(low))
-        if condition(self.at(high)) == holds:
+        first, last = self.ends
+        holds = condition(first)
+        if condition(last) == holds:
             return None
         below, above = bisect(
-            low,
-            high,
+            self.values.low,
+            self.values.high,
             lambda value: condition(self.at(value)) == holds,
             whole=self.values.whole,
         )
@@ -174,10 +184,11 @@ class _Search:
 
     def check_key(self) -> None:
         """Refuse a key that changes nothing of a system."""
-        ends = [self.values.write(end) for end in (self.values.low, self.values.high)]
+        low = {self.key: self.values.write(self.values.low)}
+        high = {self.key: self.values.write(self.values.high)}
         for system in self.between:
-            low, high = (as_variant(self.scenario, system, {self.key: v}) for v in ends)
-            if low == high:
+            least = as_variant(self.scenario, system, low)
+            if least == as_variant(self.scenario, system, high):
                 problem = f"changes nothing of {system}: name a key that both have"
                 raise ScenarioError(problem, file=f"--key {self.key}")
 
@@ -196,24 +207,23 @@ def find_crossover(
     PlacementError, DataError as `measure`; among others where the key is unknown or
     changes nothing of a system, or a value is impossible.
     """
-    if between[0] == between[1]:
+    first, second = between
+    if first == second:
         raise ScenarioError("write two systems", file=f"--between {','.join(between)}")
     search = _Search(scenario, key, between, values, watch)
     search.check_key()
-    ends = search.at(values.low), search.at(values.high)
-    below, above = search.change_of(partial(_is_best, between[0])) or ends
+    ends = search.ends
+
+    change = search.change_of(lambda side: side.best.system == first)
+    below, above = change or ends
     estimate = search.change_of(_has_fewer_bytes)
     return Crossover(
-        key,
-        below,
-        above,
-        estimate[0].value if estimate else None,
-        2 * len(search.seen),
+        key=key,
+        below=below,
+        above=above,
+        estimate=estimate[0].value if estimate else None,
+        simulations=2 * len(search.seen),
     )
-
-
-def _is_best(system: str, side: Side) -> bool:
-    return side.best.system == system
 
 
 def _has_fewer_bytes(side: Side) -> bool:

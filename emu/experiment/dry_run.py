@@ -16,6 +16,7 @@ from emu.host.foreign_code import INSTALL_TORCH, is_installed
 from emu.host.this_host import memory
 from emu.prediction.analysis.link_load import FullQueues, full_queues, peak_rate
 from emu.prediction.simulation import simulate
+from emu.problem import Schedule
 from emu.scenario import Experiment, Scenario
 from emu.scenario.run_sections import AUTO
 from emu.scenario.setup import setup_to_run
@@ -72,9 +73,11 @@ class DryRun:
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the figures in words, a pair of label and text each."""
-        scale = self.time_scale
+        scale = "chosen by trials"
+        if self.time_scale is not None:
+            scale = f"{self.time_scale:g}"
         rows = [
-            ("time scale", "chosen by trials" if scale is None else f"{scale:g}"),
+            ("time scale", scale),
             ("byte scale", f"{self.byte_scale:g}"),
             ("simulated makespan", format_duration(self.makespan, 4)),
             ("processes", str(self.processes)),
@@ -87,9 +90,9 @@ class DryRun:
         if self.wall_seconds is not None and self.peak_traffic is not None:
             rows.append(("wall time", format_duration(self.wall_seconds, 3)))
             rows.append(("real traffic at its peak", format_rate(self.peak_traffic)))
-        if tcp := self.tcp:
-            risk = f"{tcp.at_risk:,}"
-            longer = format_ratio(tcp.older_first)
+        if self.tcp:
+            risk = f"{self.tcp.at_risk:,}"
+            longer = format_ratio(self.tcp.older_first)
             rows.append(("flows that begin where TCP fills a queue", risk))
             rows.append(("makespan moved by older connections first", longer))
         return rows
@@ -98,42 +101,54 @@ class DryRun:
 def dry_run(experiment: Experiment) -> DryRun:
     """Return the figures of an experiment's run that are known before its start."""
     problem = experiment.problem
-    policy = experiment.choose_policy()
     realization = experiment.realization
     profile = experiment.expected
-    what = (problem, realization, policy)
-    job = problem.job
-    schedule = simulate(*what, profile=profile, record_rates=True)
     emulation = experiment.scenario.emulation
+    policy = experiment.choose_policy()
+    schedule = simulate(
+        problem, realization, policy, profile=profile, record_rates=True
+    )
     scale = emulation.stated_time_scale
     byte_scale = emulation.stated_byte_scale
     is_explicit = emulation.time_scale != AUTO
-    by_tcp = emulation.network == "kernel" and emulation.sharing == "tcp"
-    sizes = np.nan_to_num(schedule.flow_bytes)
     waiting = most_waiting(schedule, realization.volumes) * byte_scale
     if setup := setup_to_run(experiment):  # whose processes have ended by then
-        before = most_waiting(setup.simulate(), setup.realization.volumes)
-        waiting = max(waiting, before * byte_scale)
-    tcp = None
-    if is_explicit and by_tcp:
-        older = simulate(problem, realization, "fifo").makespan
-        scales = {"time_scale": scale, "byte_scale": byte_scale}
-        tcp = full_queues(schedule, **scales, older_first=older)
-    memory = waiting + _COMMAND + len(job.processes) * _PROCESS
+        of_setup = most_waiting(setup.simulate(), setup.realization.volumes)
+        waiting = max(waiting, of_setup * byte_scale)
+
+    processes = len(problem.job.processes)
+    flows = len(schedule.flows())
+    memory = waiting + _COMMAND + processes * _PROCESS
+    payload = np.nan_to_num(schedule.flow_bytes).sum()
     return DryRun(
         time_scale=scale if is_explicit else None,
         byte_scale=byte_scale,
         makespan=schedule.makespan,
-        processes=len(job.processes),
-        flows=len(schedule.flows()),
-        ends=schedule.task_end.size + len(schedule.flows()),
-        payload=float(sizes.sum()) * byte_scale,
+        processes=processes,
+        flows=flows,
+        ends=schedule.task_end.size + flows,
+        payload=float(payload) * byte_scale,
         waiting=waiting,
         memory=memory + training_memory(experiment, byte_scale),
         wall_seconds=schedule.makespan * scale if is_explicit else None,
         peak_traffic=peak_rate(schedule) * byte_scale / scale if is_explicit else None,
         sensitivity=sensitivity(realization, policy, profile, schedule),
-        tcp=tcp,
+        tcp=_full_queues(experiment, schedule),
+    )
+
+
+def _full_queues(experiment: Experiment, schedule: Schedule) -> FullQueues | None:
+    """Return the queues that TCP fills; None where it does not share kernel NICs."""
+    emulation = experiment.scenario.emulation
+    by_tcp = emulation.network == "kernel" and emulation.sharing == "tcp"
+    if emulation.time_scale == AUTO or not by_tcp:
+        return None
+    older = simulate(experiment.problem, experiment.realization, "fifo")
+    return full_queues(
+        schedule,
+        time_scale=emulation.stated_time_scale,
+        byte_scale=emulation.stated_byte_scale,
+        older_first=older.makespan,
     )
 
 
@@ -145,19 +160,27 @@ def training_memory(experiment: Experiment, byte_scale: float) -> float:
     """
     scenario = experiment.scenario
     job = experiment.problem.job
-    parts = {item.name: alone.job.trains for item, alone in scenario.parts()}
-    parts = parts or {"": scenario.job.trains}
-    largest = experiment.realization.volumes.max(axis=1, initial=0.0) * byte_scale
-    total = _LEARNT if any(parts.values()) else 0.0
+    trains = {item.name: part.job.trains for item, part in scenario.parts()}
+    if not trains:
+        trains = {"": scenario.job.trains}
+    total = _LEARNT if any(trains.values()) else 0.0
     if scenario.emulation.compute == "timed":
         return total
-    for tasks in job.processes.values():
-        own = [(t, job.tasks[t]) for t in tasks]
-        learns = {t for t, o in own if parts[o.job_name] and o.phase != "sampling"}
-        ends = [{edge.source, edge.destination} & learns for edge in job.edges]
-        near = [size for size, end in zip(largest.tolist(), ends, strict=True) if end]
-        total += _TENSORS * max(near, default=0.0)
-        if any(job.tasks[t].phase == "training" for t in learns):
+
+    largest = experiment.realization.volumes.max(axis=1, initial=0.0) * byte_scale
+    for numbers in job.processes.values():
+        learners = set()
+        for number in numbers:
+            task = job.tasks[number]
+            if trains[task.job_name] and task.phase != "sampling":
+                learners.add(number)
+        # The largest payload of a process tells the size of what it keeps.
+        payload = 0.0
+        for edge, size in zip(job.edges, largest.tolist(), strict=True):
+            if edge.source in learners or edge.destination in learners:
+                payload = max(payload, size)
+        total += _TENSORS * payload
+        if any(job.tasks[number].phase == "training" for number in learners):
             total += _TORCH
     return total
 
@@ -172,6 +195,7 @@ def strain(known: DryRun, cores: int, loopback: float | None) -> str:
     wall = known.wall_seconds
     if scale is None or not wall or known.peak_traffic is None:
         return ""
+
     busy = known.ends * _END / cores / wall
     warnings = []
     if busy > 1:
@@ -214,19 +238,21 @@ def check_ready(scenario: Scenario, runs: Path, *, here: bool = True) -> None:
     this host carries processes of the run. Raises DataError when one of them is
     missing; says what to do.
     """
-    parts = [alone for _, alone in scenario.parts()] if scenario.jobs else [scenario]
-    for alone in parts:
-        if not alone.job.trains:
+    parts = [part for _, part in scenario.parts()] if scenario.jobs else [scenario]
+    for part in parts:
+        if not part.job.trains:
             continue
         if here and not is_installed("torch"):
             problem = "this job trains, and torch is not installed on this host"
             raise DataError(f"{problem}: {INSTALL_TORCH}")
-        dataset = alone.to_job(train_vertices=1).settings["dataset"]
-        source_of(dataset)
+        settings = part.to_job(train_vertices=1).settings
+        source_of(settings["dataset"])
+
     # A folder is made and removed: what permissions say does not hold for root.
-    there = next(path for path in (runs, *runs.absolute().parents) if path.exists())
+    folders = (runs, *runs.absolute().parents)
+    parent = next(path for path in folders if path.exists())
     try:
-        Path(tempfile.mkdtemp(prefix=".emu-", dir=there)).rmdir()
+        Path(tempfile.mkdtemp(prefix=".emu-", dir=parent)).rmdir()
     except OSError as error:
         problem = f"cannot make a run directory here: {error.strerror}; choose another "
         raise DataError(f"{problem}with --runs", path=str(runs)) from error

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import NamedTuple
 
 from emu.prediction.analysis.bounds import bounds
 from emu.problem import Realization, Schedule
 from emu.problem.fields.quantities import Expected
+from emu.runs.result import Result, Row
 from emu.scenario.run_sections import ExpectSection
 from emu.units import SIZE, format_duration, format_ratio
 
@@ -24,17 +25,22 @@ _OF_RUNS = ("makespan_error", "replay_error", "trust", "prediction", "accuracy",
 _EXACT = ("makespan", "bytes")
 
 
-def run_figures(result: Mapping[str, Any]) -> dict[str, float | None]:
+def run_figures(result: Row) -> dict[str, float | None]:
     """Return a run's figures for the expectations, from the content of result.json."""
-    curve = result["training"]
-    loss: float | None = curve[-1]["loss"] if curve else None
-    same = ("gap", "makespan_error", "replay_error")
-    return {key: result.get(key) for key in same} | {
+    loss: float | None = None
+    if result["training"]:
+        loss = result["training"][-1]["loss"]
+    if "diverged" in result:
+        loss = math.inf
+    return {
+        "gap": result.get("gap"),
+        "makespan_error": result.get("makespan_error"),
+        "replay_error": result.get("replay_error"),
         "makespan": result["predicted_makespan"],
         "emulated": result["makespan"],
         "bytes": sum(row["bytes"] for row in result["edges"]),
         "accuracy": result.get("accuracy", {}).get("test"),
-        "loss": math.inf if "diverged" in result else loss,
+        "loss": loss,
     }
 
 
@@ -43,41 +49,50 @@ def figures_of_simulation(
 ) -> dict[str, float | None]:
     """Return a simulation's figures for expectations, under these times and volumes."""
     least = bounds(schedule.problem, realization).combined
-    with_deaths = bool(schedule.outages.seconds)  # the bound is of a job that does not
+    gap = None
+    if least and not schedule.outages.seconds:  # it bounds a job without deaths
+        gap = schedule.length / least - 1
+    volumes = schedule.flow_bytes[*schedule.flows().T]
     return {
         "makespan": schedule.makespan,
-        "gap": schedule.length / least - 1 if least and not with_deaths else None,
-        "bytes": float(schedule.flow_bytes[*schedule.flows().T].sum()),
+        "gap": gap,
+        "bytes": float(volumes.sum()),
     }
 
 
-def punctual(result: dict[str, Any]) -> dict[str, Any]:
+def punctual(result: Result) -> Result:
     """Return ``result`` as it had been with nothing late, as the verdict has it.
 
-    What is missed even so, the host is not to blame for.
+    The host is not to blame for what is missed even so.
     """
-    makespan = result["verdict"]["on_time_makespan"]
-    down = result.get("outages", {}).get("recovery", 0.0)
+    makespan: float = result["verdict"]["on_time_makespan"]
+    recovery: float = result.get("outages", {}).get("recovery", 0.0)
 
     def beyond(least: float | None) -> float | None:
-        return (makespan - down) / (least - down) - 1 if least else None
+        if not least:
+            return None
+        return (makespan - recovery) / (least - recovery) - 1
 
-    figures = {"makespan": makespan, "replay_error": 0.0, "makespan_error": 0.0}
-    if error := beyond(result["predicted_makespan"]):
-        figures["makespan_error"] = error
-    return {**result, **figures, "gap": beyond(result.get("bound"))}
+    return {
+        **result,
+        "makespan": makespan,
+        "replay_error": 0.0,
+        "makespan_error": beyond(result["predicted_makespan"]) or 0.0,
+        "gap": beyond(result.get("bound")),
+    }
 
 
-def find_misses(expect: ExpectSection, result: Mapping[str, Any]) -> list[str]:
+def find_misses(expect: ExpectSection, result: Row) -> list[str]:
     """Return one sentence per line of ``expect`` that a run did not meet."""
     misses = list_misses(expect, run_figures(result))
-    for section, key, least in (
+    verdicts = [
         ("verdict", "trust", expect.trust),
         ("prediction", "outcome", expect.prediction),
-    ):
+    ]
+    for section, key, expected in verdicts:
         value = result.get(section, {}).get(key)
-        if least is not None and value != least:
-            misses.append(f"{section} is {value}, expected {least}")
+        if expected is not None and value != expected:
+            misses.append(f"{section} is {value}, expected {expected}")
     return misses
 
 
@@ -87,8 +102,9 @@ def list_unchecked(expect: ExpectSection) -> str:
     Empty where there is none.
     """
     keys = [f"expect.{key}" for key in _OF_RUNS if getattr(expect, key) is not None]
-    words = f"not checked in a simulation, emu run does: {', '.join(keys)}"
-    return words if keys else ""
+    if not keys:
+        return ""
+    return f"not checked in a simulation, emu run does: {', '.join(keys)}"
 
 
 def list_misses(
@@ -100,27 +116,38 @@ def list_misses(
     at. Single values of ``makespan`` and ``bytes`` hold where ``exact``: for the
     scenario as it is stated, not for variants.
     """
-    misses: list[str] = []
-    for key, (what, kind, write) in _CHECKS.items():
+    misses = []
+    for key, check in _CHECKS.items():
+        # ``makespan`` holds for a run as well as for its prediction.
         aim = getattr(expect, "makespan" if key == "emulated" else key)
         if aim is None or key not in figures:
             continue
         figure = figures[key]
         value = math.nan if figure is None else figure
-        text = f"{what} is {'not reported' if math.isnan(value) else write(value)}"
+        shown = "not reported" if math.isnan(value) else check.write(value)
+        text = f"{check.words} is {shown}"
+        # A plain value is to be met, a range to be kept.
         if key in _EXACT and isinstance(aim, float):
             if exact and not math.isclose(value, aim, rel_tol=expect.tolerance):
-                misses.append(f"{text}, expected {write(aim)}")
-        elif range_ := _limits(kind, aim):
-            low, high = range_
-            if low <= value <= high:
-                continue
-            words = zip(("at least", "at most"), range_, strict=True)
-            limits = [f"{word} {write(e)}" for word, e in words if math.isfinite(e)]
-            if low == -high:
-                limits = [f"at most {_percent(high)} either way"]
-            misses.append(f"{text}, expected {' and '.join(limits)}")
+                misses.append(f"{text}, expected {check.write(aim)}")
+            continue
+
+        limits = _limits(check.kind, aim)
+        if limits is not None and not limits[0] <= value <= limits[1]:
+            misses.append(f"{text}, expected {_words_of(*limits, check.write)}")
     return misses
+
+
+def _words_of(low: float, high: float, write: Callable[[float], str]) -> str:
+    """Return the words of a range of which an end may be infinite."""
+    if low == -high:
+        return f"at most {_percent(high)} either way"
+    words = []
+    if math.isfinite(low):
+        words.append(f"at least {write(low)}")
+    if math.isfinite(high):
+        words.append(f"at most {write(high)}")
+    return " and ".join(words)
 
 
 def _limits(kind: str, wanted: Expected) -> tuple[float, float] | None:
@@ -130,8 +157,11 @@ def _limits(kind: str, wanted: Expected) -> tuple[float, float] | None:
     """
     if isinstance(wanted, tuple):
         return wanted
-    least = {"most": -math.inf, "least": wanted, "off": -wanted}.get(kind)
-    return None if least is None else (least, math.inf if kind == "least" else wanted)
+    if kind == "least":
+        return wanted, math.inf
+    if kind == "most":
+        return -math.inf, wanted
+    return (-wanted, wanted) if kind == "off" else None
 
 
 def _seconds(value: float) -> str:
@@ -142,13 +172,21 @@ def _percent(value: float) -> str:
     return f"{100 * value:.4g} %"
 
 
-_CHECKS: dict[str, tuple[str, str, Callable[[float], str]]] = {
-    "makespan": ("simulated makespan", "range", _seconds),
-    "emulated": ("the makespan of the run", "range", _seconds),
-    "gap": ("the gap", "most", _percent),
-    "bytes": ("bytes between machines", "range", SIZE.exact),
-    "makespan_error": ("the makespan error", "off", format_ratio),
-    "replay_error": ("the replay error", "off", format_ratio),
-    "accuracy": ("test accuracy", "least", "{:.4f}".format),
-    "loss": ("training loss", "most", "{:.4f}".format),
+class _Check(NamedTuple):
+    """Words of a figure, what a single value bounds, and how a value is written."""
+
+    words: str
+    kind: str
+    write: Callable[[float], str]
+
+
+_CHECKS = {
+    "makespan": _Check("simulated makespan", "range", _seconds),
+    "emulated": _Check("the makespan of the run", "range", _seconds),
+    "gap": _Check("the gap", "most", _percent),
+    "bytes": _Check("bytes between machines", "range", SIZE.exact),
+    "makespan_error": _Check("the makespan error", "off", format_ratio),
+    "replay_error": _Check("the replay error", "off", format_ratio),
+    "accuracy": _Check("test accuracy", "least", "{:.4f}".format),
+    "loss": _Check("training loss", "most", "{:.4f}".format),
 }

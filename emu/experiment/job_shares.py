@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import islice, product
 from math import prod
+from operator import sub
 from typing import Any
 
 from typing_extensions import override
@@ -51,7 +52,11 @@ class Division:
 
     def to_json(self) -> dict[str, Any]:
         """Return the documented form; seconds."""
-        return {k: v for k, v in vars(self).items() if k != "scenario"}
+        return {
+            "machines": self.machines,
+            "seconds": self.seconds,
+            "aim": self.aim,
+        }
 
 
 @dataclass(frozen=True)
@@ -77,7 +82,9 @@ class JobAdvice:
             yield f"{self._margin(rival)} the next, {rival}"
 
     def _margin(self, other: Division) -> str:
-        ratio = other.aim / self.best.aim if self.best.aim else 1.0
+        ratio = 1.0
+        if self.best.aim:
+            ratio = other.aim / self.best.aim
         return f"{ratio:.2f} x as fast as"
 
     def remarks(self) -> Iterator[str]:
@@ -100,12 +107,14 @@ class JobAdvice:
 
 def list_kinds(cluster: ClusterSection) -> list[list[str]]:
     """Return names of equal machines of one rack, those of the fastest NIC first."""
-    rack_of = {name: rack.name for rack in cluster.racks for name in rack.machines}
+    rack_of: dict[str, str] = {}
+    for rack in cluster.racks:
+        rack_of.update(dict.fromkeys(rack.machines, rack.name))
     kinds: dict[tuple[float, str, str], list[str]] = {}
     for name, position in cluster.names_and_positions():
-        section = cluster.machines[position]
-        alike = str(section.model_copy(update={"name": None, "count": 1}))
-        kind = (-section.nic.outward, alike, rack_of.get(name, ""))
+        machine = cluster.machines[position]
+        alike = machine.model_copy(update={"name": None, "count": 1})
+        kind = (-machine.nic.outward, str(alike), rack_of.get(name, ""))
         kinds.setdefault(kind, []).append(name)
     return [kinds[kind] for kind in sorted(kinds)]
 
@@ -121,14 +130,16 @@ def list_counts(kinds: Sequence[Sequence[str]]) -> list[Counts]:
         return [counts for counts in product(*ranges) if any(counts)]
 
     order = [number for number, kind in enumerate(kinds) for _ in kind]
-    counts: list[Counts] = []
+    found: dict[Counts, None] = {}
     length = len(order)
     while length:
-        for first in range(0, len(order) - length + 1, max(length // 2, 1)):
+        step = max(length // 2, 1)
+        for first in range(0, len(order) - length + 1, step):
             run = order[first : first + length]
-            counts.append(tuple(run.count(number) for number in range(len(kinds))))
+            counts = [run.count(number) for number in range(len(kinds))]
+            found[tuple(counts)] = None
         length //= 2
-    return [*dict.fromkeys(counts)]
+    return [*found]
 
 
 def combine_counts(
@@ -143,9 +154,10 @@ def combine_counts(
     """
     best: list[tuple[float, tuple[Counts, ...]]] = []
 
-    def extend(chosen: tuple[Counts, ...], times: list[float]) -> None:
+    def extend(chosen: tuple[Counts, ...], times: list[float], left: Counts) -> None:
         idle = [0.0] * (len(seconds) - len(times))
         least = aim([*times, *idle])
+        # The aim never falls: whatever is added, it will not be among the best.
         if len(best) == most and least >= best[-1][0]:
             return
         if len(chosen) == len(seconds):
@@ -156,13 +168,11 @@ def combine_counts(
 
         options = seconds[len(chosen)]
         for counts in sorted(options, key=options.__getitem__):
-            choice = (*chosen, counts)
-            taken = [sum(numbers) for numbers in zip(*choice, strict=True)]
-            fits = [number <= limit for number, limit in zip(taken, free, strict=True)]
-            if all(fits):
-                extend(choice, [*times, options[counts]])
+            rest = tuple(map(sub, left, counts))
+            if min(rest, default=0) >= 0:
+                extend((*chosen, counts), [*times, options[counts]], rest)
 
-    extend((), [])
+    extend((), [], free)
     return [counts for _, counts in best]
 
 
@@ -170,8 +180,7 @@ def count_epochs(found: Answer) -> float:
     """Return the passes of a job, by which its time is divided; 1 to a target."""
     if found.question.target:
         return 1.0
-    _, schedule = found.first
-    job = schedule.problem.job
+    job = found.simulated.problem.job
     steps = job.iterations - throughput.pipeline_depth(job)
     epoch = epoch_of(job.settings)
     if epoch is None:
@@ -227,40 +236,38 @@ class _Divider:
             if alone.refused is not None:
                 refusals.append(alone.refused)
             elif set(alone.machines) <= set(names):  # else the file states others
-                _, schedule = alone.first
-                times[counts] = schedule.makespan / count_epochs(alone)
+                times[counts] = alone.simulated.makespan / count_epochs(alone)
         if not times and refusals:
             raise refusals[0]
         return times
 
     def run_together(self, answers: Sequence[Answer], *, apart: bool) -> Division:
         """Return all jobs at once; ``apart``: on machines that are theirs alone."""
-        edit: dict[str, object] = {}
+        edit = {}
+        keys = ["job"]
         if apart:
             edit = {"place_jobs": "sequential", "joint_cost": None, "placement": None}
-        keys = ("job", "placement", "weight") if apart else ("job",)
+            keys += ["placement", "weight"]
+        # Each job as it was alone, with the machines that were chosen for it.
         for number, alone in enumerate(answers):
-            ready, _ = alone.first
+            ready = alone.experiment
             content = ready.scenario.to_json()
             for key in keys:
                 edit[f"jobs[{number}].{key}"] = content.get(key)
 
         ready = prepare(load(self.scenario, edit))
-        policy = ready.choose_policy()
-        run = ready.realization
-        times = throughput.job_times(ready.simulate(), run, policy, epoch_of)
-        seconds: dict[str, float] = {}
-        machines: dict[str, list[str]] = {}
+        times = throughput.job_times(
+            ready.simulate(), ready.realization, ready.choose_policy(), epoch_of
+        )
+        names = ready.scenario.stated_cluster.names
+        seconds = {}
+        machines = {}
         for time, alone in zip(times, answers, strict=True):
-            seconds[time.job] = time.seconds / count_epochs(alone)
-            prefix = f"{time.job}/"
-            used = {
-                machine
-                for task, machine in ready.tasks.items()
-                if task.startswith(prefix)
-            }
-            names = ready.scenario.stated_cluster.names
-            machines[time.job] = [name for name in names if name in used]
+            job = time.job
+            seconds[job] = time.seconds / count_epochs(alone)
+            tasks = [task for task in ready.tasks if task.startswith(f"{job}/")]
+            used = {ready.tasks[task] for task in tasks}
+            machines[job] = [name for name in names if name in used]
         return Division(
             machines=machines,
             seconds=seconds,
@@ -270,21 +277,21 @@ class _Divider:
 
     def divide(self, watch: Callable[[str], None]) -> Iterator[Division]:
         """Yield the best combinations of machines, simulated together."""
+        jobs = self.scenario.jobs
         kinds = list_kinds(self.scenario.stated_cluster)
         seconds = []
-        for position, item in enumerate(self.scenario.jobs):
-            watch(f"{item.name} alone, {position + 1} of {len(self.scenario.jobs)}")
+        for position, item in enumerate(jobs):
+            watch(f"{item.name} alone, {position + 1} of {len(jobs)}")
             seconds.append(self.time_alone(position, kinds))
 
         free = tuple(map(len, kinds))
         for combination in combine_counts(seconds, free, self.aim, _TOGETHER):
-            left = [[*kind] for kind in kinds]
+            left = [iter(kind) for kind in kinds]
             answers = []
             for position, counts in enumerate(combination):
                 names: list[str] = []
-                for number, count in enumerate(counts):
-                    names += left[number][:count]
-                    del left[number][:count]
+                for kind, count in zip(left, counts, strict=True):
+                    names += islice(kind, count)
                 answers.append(self.place_alone(position, names))
             yield self.run_together(answers, apart=True)
 
@@ -320,7 +327,7 @@ def share_machines(
         problem = "there are too few machines for all jobs, each on its own"
         raise scenario.origin.error(("cluster", "machines"), problem)
 
-    best, *others = sorted(divisions, key=lambda division: division.aim)
+    best, *rivals = sorted(divisions, key=lambda division: division.aim)
     part = "in the weighted sum" if sums else "of the longest"
     length = f"to {target.accuracy:g}" if target else "per epoch"
-    return JobAdvice(best, others, stated=stated, unit=f"{part}, {length}")
+    return JobAdvice(best, rivals, stated=stated, unit=f"{part}, {length}")

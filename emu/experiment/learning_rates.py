@@ -56,7 +56,8 @@ class Learning:
     def is_slow(self, leader: Learning) -> bool:
         """Return True for a rate that is several times as slow as another one."""
         early = max(ceil(len(leader.levels) / _SLOWER), 1)
-        return self.level < float(leader.levels[:early].max(initial=0.0))
+        level = leader.levels[:early].max(initial=0.0)
+        return self.level < float(level)
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ def find_rate(
         beyond = next_rate(best.rate, sorted(race.tried))
         if beyond is None:
             break
+        # One pass fewer than the best: later it would not be the better one.
         passes = int(min(passes, best.passes + HELD - 2))
         race.train(beyond, passes)
     return Rates(race.tried)
@@ -142,7 +144,8 @@ class _Race:
         passes_before = 0
         for passes in (*rungs, most):
             self._train_all(alive, passes)
-            stands_still = self._stands_still(levels)
+            level_before = max(levels.values(), default=-inf)
+            stands_still = self.leader.level < level_before + _GAIN
             if stands_still:
                 left_out = [rate for rate in grid if rate not in alive]
                 self._train_all(left_out, passes)
@@ -161,11 +164,6 @@ class _Race:
                 alive = [rate for rate in alive if not self.tried[rate].is_slow(leader)]
         return most
 
-    def _stands_still(self, levels: Mapping[float, float]) -> bool:
-        """Return True where the leader has not gained on what was held before."""
-        level_before = max(levels.values(), default=-inf)
-        return self.leader.level < level_before + _GAIN
-
     def _all_stand_still(self, levels: Mapping[float, float]) -> bool:
         """Return True where no rate has gained on what it held itself."""
         return all(
@@ -176,14 +174,15 @@ class _Race:
         """Train some rates, each no further than it may still be the best."""
         for rate in rates:
             learning = self.train(rate, passes)
-            passes_of_use = learning.passes + HELD - 1
-            passes = max(int(min(passes, passes_of_use)), HELD)
+            useful = learning.passes + HELD - 1
+            passes = max(int(min(passes, useful)), HELD)
 
     def train(self, rate: float, passes: int) -> Learning:
         """Return one rate, trained for so many passes, or until it is there."""
         self.watch(rate)
-        self.tried[rate] = _train(self.plain, self.target, rate, passes)
-        return self.tried[rate]
+        learning = _train(self.plain, self.target, rate, passes)
+        self.tried[rate] = learning
+        return learning
 
 
 def _train(plain: Scenario, target: Target, rate: float, passes: int) -> Learning:
@@ -226,9 +225,8 @@ def list_rates(stated: float) -> list[float]:
     place = _place_of(stated)
     grid = [_nth_rate(place + number) for number in range(-1, 3)]
     if stated not in grid:
-        grid = grid[1:]
-    others = [rate for rate in grid if rate != stated]
-    return [stated, *others]
+        del grid[0]
+    return [stated, *(rate for rate in grid if rate != stated)]
 
 
 def next_rate(best: float, tried: Sequence[float]) -> float | None:

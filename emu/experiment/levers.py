@@ -39,10 +39,10 @@ class Lever:
         """Values at which the search begins, on either side of the present one."""
         low = self.now / WIDE
         high = min(self.now * WIDE, self.most)
-        ends = [low, high]
         if self.whole:
-            ends = [max(round(low), 1), int(high)]
-        return [end for end in ends if end != self.now]
+            low = max(round(low), 1)
+            high = int(high)
+        return [end for end in (low, high) if end != self.now]
 
     def find_value(self, end: float, wins: Callable[[Edit], bool]) -> float:
         """Return the value nearest to the present one with which a condition holds.
@@ -54,9 +54,8 @@ class Lever:
         def is_low(value: float) -> bool:
             return wins(self.edit(value)) != grows
 
-        low = min(self.now, end)
-        high = max(self.now, end)
-        low, high = bisect(low, high, is_low, whole=self.whole)
+        ends = (self.now, end)
+        low, high = bisect(min(ends), max(ends), is_low, whole=self.whole)
         return high if grows else low
 
     def words(self, value: float) -> str:
@@ -71,12 +70,14 @@ def list_levers(scenario: Scenario, *, priced: bool) -> Iterator[Lever]:
     Latency and rates of its network, features, hidden width, what collecting takes;
     where ``priced``, the price of its dearest machines.
     """
-    yield from _list_network(scenario.stated_cluster)
+    cluster = scenario.stated_cluster
+    yield from _list_network(cluster)
     yield from _list_widths(scenario)
-    if (rates := scenario.job.operation_rates) is not None:
+    rates = scenario.job.operation_rates
+    if rates is not None:
 
         def collect(factor: float) -> Edit:
-            edit: Edit = {}
+            edit = {}
             for name in ("collect", "collect_device"):
                 if name in rates.stated:  # collect_device may follow collect
                     rate = rates.stated[name]
@@ -86,36 +87,38 @@ def list_levers(scenario: Scenario, *, priced: bool) -> Iterator[Lever]:
 
         yield Lever("collecting", collect, "{:.2g} x as fast".format)
     if priced:
-        prices = [machine.price or 0.0 for machine in scenario.stated_cluster.machines]
-        place = prices.index(max(prices))
+        prices = [machine.price or 0.0 for machine in cluster.machines]
+        dearest = max(prices)
+        key = f"cluster.machines[{prices.index(dearest)}].price"
 
         def price(factor: float) -> Edit:
-            dollars = PRICE.exact(prices[place] * factor)
-            return {f"cluster.machines[{place}].price": dollars}
+            return {key: PRICE.exact(dearest * factor)}
 
         yield Lever("the dearest machines", price, "{:.2g} x their price".format)
 
 
 def _list_widths(scenario: Scenario) -> Iterator[Lever]:
-    def columns(value: float) -> Edit:
-        return {"job.dataset.feature_length": int(value)}
-
-    def width(value: float) -> Edit:
-        return {"job.model.hidden": int(value)}
-
     settings = scenario.to_job(train_vertices=1, pins=False).settings
     length = open_for(settings).feature_length
     yield Lever(
         name="features",
-        edit=columns,
+        edit=lambda value: {"job.dataset.feature_length": int(value)},
         write="{:.0f}".format,
         now=length,
         most=max(length, _MOST_COLUMNS),
         whole=True,
     )
-    hidden = getattr(getattr(scenario.job, "model", None), "hidden", None)
+
+    model = getattr(scenario.job, "model", None)
+    hidden = getattr(model, "hidden", None)
     if hidden is not None:
-        yield Lever("hidden width", width, "{:.0f}".format, hidden, whole=True)
+        yield Lever(
+            name="hidden width",
+            edit=lambda value: {"job.model.hidden": int(value)},
+            write="{:.0f}".format,
+            now=hidden,
+            whole=True,
+        )
 
 
 def _list_network(cluster: ClusterSection) -> Iterator[Lever]:
@@ -128,30 +131,29 @@ def _list_network(cluster: ClusterSection) -> Iterator[Lever]:
     def delay(seconds: float) -> Edit:
         text = DURATION.exact(seconds)
         latency = Latency.model_validate({"in": text, "out": text})
-        edit: Edit = {}
+        edit = {}
         for place, nic in nics.items():
-            text_of_nic = write_nic(nic.inward, nic.outward, latency)
-            edit[f"cluster.machines[{place}].nic"] = text_of_nic
+            stated = write_nic(nic.inward, nic.outward, latency)
+            edit[f"cluster.machines[{place}].nic"] = stated
         return edit
 
     def speed_up(factor: float) -> Edit:
-        edit: Edit = {}
+        edit = {}
         for place, nic in nics.items():
-            text = write_nic(nic.inward * factor, nic.outward * factor, nic.latency)
-            edit[f"cluster.machines[{place}].nic"] = text
+            stated = write_nic(nic.inward * factor, nic.outward * factor, nic.latency)
+            edit[f"cluster.machines[{place}].nic"] = stated
         for place, link in enumerate(cluster.links):
-            text = RATE.exact(link.bandwidth * factor)
-            edit[f"cluster.links[{place}].bandwidth"] = text
+            rate = RATE.exact(link.bandwidth * factor)
+            edit[f"cluster.links[{place}].bandwidth"] = rate
         for place, rack in enumerate(cluster.racks):
-            uplink = rack.uplink
-            text = write_nic(uplink.inward * factor, uplink.outward * factor, Latency())
-            edit[f"cluster.racks[{place}].uplink"] = text
+            inward = rack.uplink.inward * factor
+            stated = write_nic(inward, rack.uplink.outward * factor, Latency())
+            edit[f"cluster.racks[{place}].uplink"] = stated
         return edit
 
     if nics:
-        longest = max(
-            max(nic.latency.inward, nic.latency.outward) for nic in nics.values()
-        )
+        latencies = [nic.latency for nic in nics.values()]
+        longest = max(max(stated.inward, stated.outward) for stated in latencies)
         yield Lever("latency of NICs", delay, format_duration, longest or _LATENCY)
     if nics or cluster.links:
         yield Lever("network", speed_up, "{:.2g} x as fast".format)

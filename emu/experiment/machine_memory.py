@@ -7,7 +7,8 @@ of the whole graph, and messages at a time. Not the code, nor the graph's struct
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,12 @@ from emu.graph_data import open_for
 from emu.problem import Schedule
 from emu.scenario import Experiment
 from emu.systems.device_memory import RESOURCE
-from emu.systems.setup import COLUMNS, GHOSTS, WEIGHTS
+from emu.systems.setup import COLUMNS, GHOSTS, WEIGHTS, Transfer
 from emu.systems.system import list_transfers, state_bytes
 from emu.units import format_size
+
+#: Bytes by machine.
+Sizes: TypeAlias = dict[str, float]
 
 #: Buffers have four sizes per power of two, and one more is filled meanwhile.
 _ROUNDING = 1.25
@@ -42,87 +46,127 @@ def most_waiting(
     ends = []
     sizes = []
     twice = 0.0
-    for e, edge in enumerate(job.edges):
-        count = job.flow_counts[e]
-        beside = edges is not None and e not in edges
-        if job.control[e] or edge.credit or not count or beside:
+    for number, edge in enumerate(job.edges):
+        count = job.flow_counts[number]
+        is_asked = edges is None or number in edges
+        if job.control[number] or edge.credit or not count or not is_asked:
             continue
         reads = np.arange(count) + edge.lag
         end = np.full(count, schedule.makespan)
         if not edge.latest:  # it may be read at any time
             end = schedule.task_end[edge.destination, reads]
+        size = volumes[number, :count]
         starts.append(schedule.task_start[edge.source, :count])
         ends.append(end)
-        sizes.append(volumes[e, :count])
-        twice += float(volumes[e, :count].max())
+        sizes.append(size)
+        twice += float(size.max())
     if not sizes:
         return 0.0
+
     size = np.concatenate(sizes)
     times = np.concatenate([*starts, *ends])
-    # What ends as something begins is still there: the new comes before the old goes.
     change = np.concatenate([size, -size])
+    # What ends as something begins is still there: the new comes before the old goes.
     order = np.lexsort((change < 0, times))
-    return float(np.cumsum(change[order]).max() + twice) * _ROUNDING
+    most = np.cumsum(change[order]).max()
+    return float(most + twice) * _ROUNDING
 
 
-def memory_by_machine(experiment: Experiment, schedule: Schedule) -> dict[str, float]:
+def memory_by_machine(experiment: Experiment, schedule: Schedule) -> Sizes:
     """Return the bytes that a training needs at most, by machine that takes part.
 
     Raises DataError when the data set is missing or damaged.
     """
     job = experiment.problem.job
-    machine_of = experiment.tasks
+    volumes = experiment.realization.volumes
     scale = experiment.scenario.emulation.stated_byte_scale
     real = defaultdict[str, float](float)
     transfers = list_transfers(job)
-    owners = experiment.scenario.job.owners(experiment.scenario.cluster.names)
-    dataset = open_for(job.settings)
+    _add_features(real, experiment, transfers)
+    _add_weights(real, experiment, transfers)
+
+    needs = Sizes()
+    for machine in experiment.placing["machines"]:
+        tasks = set()
+        for number, task in enumerate(job.tasks):
+            if experiment.tasks[task.name] == machine:
+                tasks.add(number)
+        flows = set()
+        for number, edge in enumerate(job.edges):
+            if edge.source in tasks or edge.destination in tasks:
+                flows.add(number)
+        waiting = most_waiting(schedule, volumes, flows)
+        needs[machine] = real[machine] / scale + waiting
+    return needs
+
+
+def _add_features(
+    real: Sizes, experiment: Experiment, transfers: Sequence[Transfer]
+) -> None:
+    """Add features, rows of every layer that stay, and caches: bytes by machine."""
+    job = experiment.problem.job
     settings = job.settings
+    dataset = open_for(settings)
+    scenario = experiment.scenario
+    owners = scenario.job.owners(scenario.cluster.names)
     itemsize = np.dtype(settings["precision"]).itemsize
-    width = 0
+    feature_bytes = dataset.feature_length * itemsize
+    row_bytes = 0
     if "batch_size" not in settings:  # rows of every layer stay for its gradients
         model = settings["model"]
-        width = model["hidden"] * (model["layers"] - 1) + dataset.classes
-    if not any(one.cause == COLUMNS for one in transfers):
-        width += dataset.feature_length
+        hidden = model["hidden"] * (model["layers"] - 1)
+        row_bytes = (hidden + dataset.classes) * itemsize
+    # Whoever gets columns of all vertices holds no rows of its own.
+    if all(transfer.cause != COLUMNS for transfer in transfers):
+        row_bytes += feature_bytes
     counts = np.bincount(dataset.owner, minlength=len(owners)).tolist()
-    for name, count in zip(owners, counts, strict=True):
-        real[name] += count * width * itemsize
+    for machine, count in zip(owners, counts, strict=True):
+        real[machine] += count * row_bytes
+
     cache = settings.get("cache", {})
     samplers = [task.name for task in job.tasks if task.kind == "sampler"]
     homes = dict(zip(cache.get("homes", ()), samplers, strict=False))
     for home, sampler in homes.items():
-        own = counts[home] if home < len(counts) else 0
-        others = (dataset.vertices - own) * dataset.feature_length * itemsize
-        real[machine_of[sampler]] += min(cache["size"], others)
-    states = {name: float(sizes.max()) for name, sizes in state_bytes(job).items()}
-    weights = {(name, machine_of[name], size) for name, size in states.items()}
+        local = counts[home] if home < len(counts) else 0
+        remote_bytes = (dataset.vertices - local) * feature_bytes
+        machine = experiment.tasks[sampler]
+        real[machine] += min(cache["size"], remote_bytes)
+
+
+def _add_weights(
+    real: Sizes, experiment: Experiment, transfers: Sequence[Transfer]
+) -> None:
+    """Add weights with the state of their optimizer, and rows of others: bytes."""
+    job = experiment.problem.job
+    machine_of = experiment.tasks
     kinds = {task.name: task.kind for task in job.tasks}
+    states = {}
+    for name, sizes in state_bytes(job).items():
+        states[name] = float(sizes.max())
+    # A set: those who read the same weights on one machine share them.
+    weights = {(name, machine_of[name], size) for name, size in states.items()}
     for cause, source, to, size in transfers:
-        here = machine_of[to]
-        if cause == WEIGHTS and to not in states:  # who only reads shares a machine's
-            steps = kinds[source] == kinds[to]
-            weights.add((to, here, states[source]) if steps else (source, here, size))
-        elif cause == COLUMNS or (cause == GHOSTS and machine_of[source] != here):
-            real[here] += size
-    for _, here, size in weights:
-        real[here] += size
-    volumes = experiment.realization.volumes
-    needs = dict[str, float]()
-    edges = [(n, {edge.source, edge.destination}) for n, edge in enumerate(job.edges)]
-    for name in experiment.placing["machines"]:
-        tasks = {t for t, one in enumerate(job.tasks) if machine_of[one.name] == name}
-        flows = {n for n, ends in edges if ends & tasks}
-        needs[name] = real[name] / scale + most_waiting(schedule, volumes, flows)
-    return needs
+        machine = machine_of[to]
+        if cause == WEIGHTS and to not in states:
+            if kinds[source] == kinds[to]:
+                weights.add((to, machine, states[source]))
+            else:
+                weights.add((source, machine, size))
+        elif cause == COLUMNS or (cause == GHOSTS and machine_of[source] != machine):
+            real[machine] += size
+
+    for _, machine, size in weights:
+        real[machine] += size
 
 
-def gpu_memory_by_machine(experiment: Experiment) -> dict[str, float]:
+def gpu_memory_by_machine(experiment: Experiment) -> Sizes:
     """Return the bytes of ``gpu_memory`` that tasks demand, by machine with any."""
     needs = defaultdict[str, float](float)
     for task in experiment.problem.job.tasks:
-        if size := task.demands.get(RESOURCE):
-            needs[experiment.tasks[task.name]] += size
+        size = task.demands.get(RESOURCE)
+        if size:
+            machine = experiment.tasks[task.name]
+            needs[machine] += size
     return dict(needs)
 
 
@@ -137,11 +181,14 @@ def check_memory(experiment: Experiment, schedule: Schedule) -> None:
     if not (rooms and experiment.scenario.job.trains):
         return
     needs = memory_by_machine(experiment, schedule)
-    lack = "; ".join(
-        f"{name} needs {format_size(needs[name])}, {format_size(needs[name] - room)} "
-        "more than it has"
-        for name, room in rooms.items()
-        if needs.get(name, 0.0) > room
-    )
-    if lack:
-        raise ScenarioError(f"does not fit into memory: {lack}", key="cluster.machines")
+    lacks = []
+    for name, room in rooms.items():
+        need = needs.get(name, 0.0)
+        if need > room:
+            size = format_size(need)
+            lack = format_size(need - room)
+            lacks.append(f"{name} needs {size}, {lack} more than it has")
+
+    if lacks:
+        problem = f"does not fit into memory: {'; '.join(lacks)}"
+        raise ScenarioError(problem, key="cluster.machines")

@@ -70,38 +70,52 @@ def premise_line(premises: Sequence[Premises]) -> str:
     What all share is named; what differs is said to, and the rows show in what.
     """
     parts = [_line_of_machines(premises)]
-    if any(one.per_machine for one in premises):
+    if any(premise.per_machine for premise in premises):
         parts.append("a worker per machine")
-    walks = _distinct(one.walk for one in premises if one.walk)
+    walks = [walk for walk in _distinct(premises, "walk") if walk]
+    if len(walks) > _WALKS:
+        walks = ["each its own"]
     if walks:
-        is_named = len(walks) <= _WALKS
-        parts.append(f"walk: {' | '.join(walks) if is_named else 'each its own'}")
-    counts = [one.seeds_per_step for one in premises if one.seeds_per_step]
+        parts.append(f"walk: {' | '.join(walks)}")
+    counts = [count for count in _distinct(premises, "seeds_per_step") if count]
     if counts:
-        least = min(counts)
-        most = max(counts)
-        count = f"{least:,}" if least == most else f"{least:,} to {most:,}"
+        count = f"{min(counts):,}"
+        if len(counts) > 1:
+            count += f" to {max(counts):,}"
         parts.append(f"{count} seeds per step")
 
-    lengths = _distinct(one.length for one in premises)
-    parts.append(" | ".join(lengths) if len(lengths) <= _WALKS else "lengths differ")
-    settings = _distinct(one.settings for one in premises)
-    parts.append(settings[0] if len(settings) == 1 else "settings of each row")
-    parts += [grid for grid in _distinct(one.grid for one in premises) if grid]
-    seeds = sorted({seed for one in premises for seed in one.seeds})
-    is_one = len(seeds) == 1
-    parts.append(f"seed {seeds[0]}" if is_one else f"seeds {seeds[0]} to {seeds[-1]}")
+    lengths = _distinct(premises, "length")
+    if len(lengths) > _WALKS:
+        lengths = ["lengths differ"]
+    parts.append(" | ".join(lengths))
+    settings = _distinct(premises, "settings")
+    if len(settings) > 1:
+        settings = ["settings of each row"]
+    parts += settings
+    parts += _distinct(premises, "grid")
+
+    seeds: set[int] = set()
+    for premise in premises:
+        seeds.update(premise.seeds)
+    line = f"seeds {min(seeds)} to {max(seeds)}"
+    if len(seeds) == 1:
+        line = f"seed {min(seeds)}"
+    parts.append(line)
     return "; ".join(filter(None, parts))
 
 
 def _line_of_machines(premises: Sequence[Premises]) -> str:
-    where = _distinct(one.machines for one in premises)
-    choices = _distinct(one.choice for one in premises)
-    if len(where) > 1:
-        return "each on its own machines" + (", some held" if "held" in choices else "")
-    is_choice = choices in (["held"], ["chosen"])
-    return f"{choices[0]}: {where[0]}" if is_choice else where[0]
+    machines = _distinct(premises, "machines")
+    choices = _distinct(premises, "choice")
+    if len(machines) > 1:
+        note = ", some held" if "held" in choices else ""
+        return f"each on its own machines{note}"
+    words: str = machines[0]
+    if choices in (["held"], ["chosen"]):
+        return f"{choices[0]}: {words}"
+    return words
 
 
-def _distinct(texts: Any) -> list[str]:
-    return [*dict.fromkeys(texts)]
+def _distinct(premises: Sequence[Premises], name: str) -> list[Any]:
+    """Return the values of a field, each once, in the order of the premises."""
+    return [*dict.fromkeys(getattr(premise, name) for premise in premises)]

@@ -12,12 +12,12 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,10 +36,15 @@ from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Experiment, ProfileFile, Scenario, build_job, load
 from emu.scenario.realize import open_data, realize
+from emu.systems import Edit
 from emu.systems.job_section import RatesSection
 from emu.systems.training_section import TrainingSection
 from emu.systems.whole_graph_section import WholeGraphSection
 from emu.units import DURATION
+
+Floats: TypeAlias = NDArray[np.float64]
+#: Range of a trace -> seconds of each time that it was recorded.
+Occurrences: TypeAlias = Mapping[str, Floats]
 
 #: Kind of task -> names of the ranges that make up one iteration of it.
 Ranges = Mapping[str, Sequence[str]]
@@ -67,7 +72,7 @@ def profile_from_trace(
     scenario: Scenario,
     trace: Path,
     ranges: Ranges,
-    watch: Callable[[Mapping[str, NDArray[np.float64]]], None] = lambda _: None,
+    watch: Callable[[Occurrences], None] = lambda _: None,
 ) -> ProfileFile:
     """Return the profile of a DGTP job: times of a trace, volumes of its samples.
 
@@ -89,20 +94,17 @@ def profile_from_trace(
     if unknown:
         problem = f"no task of kind {unknown[0]!r}, known: {', '.join(kinds)}"
         raise ScenarioError(problem, file="--range")
-    events = _occurrences(trace)
-    watch(events)
-    seconds = {}
-    for kind in kinds:
-        if kind in ranges or kind in events:
-            names = ranges.get(kind, (kind,))
-            if lacks := [name for name in names if name not in events]:
-                raise DataError(_without(events, lacks[0]), path=str(trace))
-            count = min(len(events[name]) for name in names)
-            seconds[kind] = np.sum([events[name][:count] for name in names], axis=0)
-    if not seconds:
-        raise DataError(_without(events, next(iter(kinds))), path=str(trace))
+
+    occurrences = _occurrences(trace)
+    watch(occurrences)
+    try:
+        seconds = _seconds_by_kind(occurrences, kinds, ranges)
+    except KeyError as error:
+        problem = _without(occurrences, error.args[0])
+        raise DataError(problem, path=str(trace)) from None
+
     iterations = min(map(len, seconds.values()))
-    edit: dict[str, object] = {"job.iterations": iterations, "job.epochs": None}
+    edit: Edit = {"job.iterations": iterations, "job.epochs": None}
     for kind, row in seconds.items():
         edit[f"job.times.{kind}"] = f"{float(row.mean())!r} s"
     of_counts = load(scenario, {**edit, "profile": None})
@@ -116,7 +118,29 @@ def profile_from_trace(
     return ProfileFile.of(job, Profile(times, realization.volumes))
 
 
-def _occurrences(trace: Path) -> dict[str, NDArray[np.float64]]:
+def _seconds_by_kind(
+    occurrences: Occurrences,
+    kinds: Iterable[str],
+    ranges: Ranges,
+) -> dict[str, Floats]:
+    """Return the seconds of each iteration of every kind that the trace has.
+
+    Raises KeyError with the range that it lacks: one that was named, or all.
+    """
+    seconds = {}
+    for kind in kinds:
+        if kind in ranges or kind in occurrences:
+            names = ranges.get(kind, (kind,))
+            rows = [occurrences[name] for name in names]
+            count = min(map(len, rows))
+            whole_rows = [row[:count] for row in rows]
+            seconds[kind] = np.sum(whole_rows, axis=0)
+    if not seconds:
+        raise KeyError(next(iter(kinds)))
+    return seconds
+
+
+def _occurrences(trace: Path) -> dict[str, Floats]:
     """Return the seconds of every occurrence of each range, in their order.
 
     Ranges that the program named itself come first, then those of torch, by their time.
@@ -124,31 +148,43 @@ def _occurrences(trace: Path) -> dict[str, NDArray[np.float64]]:
     with one_error(trace):
         content = read_json(trace)
         events = content["traceEvents"] if isinstance(content, dict) else content
-        spans: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+        spans = defaultdict(list)
         for event in events:
-            if event.get("ph") == "X":
-                span = float(event["ts"]), float(event["dur"]) / 1e6
-                if not (math.isfinite(span[0]) and 0 <= span[1] < math.inf):
-                    fields = {key: event[key] for key in ("name", "ts", "dur")}
-                    raise ValueError(f"a range cannot have the times of {fields}")
-                spans[str(event["name"]), str(event.get("cat", ""))].append(span)
-        ranges: dict[str, tuple[bool, NDArray[np.float64]]] = {}
-        rank = {category: place for place, category in enumerate(_CATEGORIES)}
-        order = sorted(spans, key=lambda at: rank.get(at[1], len(rank)))
-        for name, category in order:
-            row = np.array([seconds for _, seconds in sorted(spans[name, category])])
-            ranges.setdefault(name, (category not in rank, row))
-        longest = sorted(ranges.items(), key=lambda one: -one[1][1].sum())
-        longest.sort(key=lambda one: one[1][0])
-        return {name: row for name, (_, row) in longest}
+            if event.get("ph") != "X":
+                continue
+            start = float(event["ts"])
+            seconds = float(event["dur"]) / 1e6
+            if not (math.isfinite(start) and 0 <= seconds < math.inf):
+                fields = {key: event[key] for key in ("name", "ts", "dur")}
+                raise ValueError(f"a range cannot have the times of {fields}")
+            name = str(event["name"])
+            category = str(event.get("cat", ""))
+            spans[name, category].append((start, seconds))
+
+    rank = {category: place for place, category in enumerate(_CATEGORIES)}
+    last = len(rank)
+    by_category = sorted(spans, key=lambda key: rank.get(key[1], last))
+    rows = {}
+    order = {}
+    for name, category in by_category:
+        if name in rows:
+            continue
+        found = sorted(spans[name, category])
+        row = np.array([seconds for _, seconds in found])
+        rows[name] = row
+        order[name] = (category not in rank, -row.sum())
+    names = sorted(rows, key=order.__getitem__)
+    return {name: rows[name] for name in names}
 
 
-def _without(found: Mapping[str, NDArray[np.float64]], name: str) -> str:
-    some = [*found.items()][:_TOLD]
-    names = ", ".join(f"{printable(name, 40)} ({len(one)})" for name, one in some)
+def _without(found: Occurrences, name: str) -> str:
+    """Return the sentence that a trace lacks a range, with those that it has."""
+    ranges = []
+    for found_name, seconds in [*found.items()][:_TOLD]:
+        ranges.append(f"{printable(found_name, 40)} ({len(seconds)})")
     return (
         f"holds no range {name!r}, write for example --range worker=forward,backward, "
-        f"once per kind; there are: {names or 'none'}"
+        f"once per kind; there are: {', '.join(ranges) or 'none'}"
     )
 
 
@@ -165,6 +201,7 @@ def prepare_profile(scenario: Scenario) -> Experiment:
         if section.unmeasured or scenario.jobs:
             problem = section.unmeasured or "write each job into a file of its own"
             raise ScenarioError(problem, key="job.system")
+
     job = build_job(scenario)
     if scenario.job.unprofiled:
         keys = scenario.job.keys_of_kinds({task.kind for task in job.tasks})
@@ -172,8 +209,10 @@ def prepare_profile(scenario: Scenario) -> Experiment:
     open_data(job)
     cluster = scenario.to_cluster()
     placement = place_ifs(job, cluster, np.random.default_rng(scenario.seed))
-    sizes = (len(job.tasks), job.iterations), (len(job.edges), job.iterations)
-    nothing = Realization(*map(np.zeros, sizes))
+    nothing = Realization(
+        np.zeros((len(job.tasks), job.iterations)),
+        np.zeros((len(job.edges), job.iterations)),
+    )
     return Experiment(scenario, Problem(cluster, job, placement), nothing)
 
 
@@ -181,9 +220,9 @@ def of_length(scenario: Scenario, iterations: int) -> Scenario:
     """Return the scenario with so many iterations, or epochs where it counts these."""
     if scenario.jobs:
         return scenario  # which `prepare_profile` refuses
-    if "iterations" not in type(scenario.job).model_fields:
-        return load(scenario, {"job.epochs": iterations}, timed=False)
-    edit = {"job.iterations": iterations, "job.epochs": None}
+    edit: Edit = {"job.epochs": iterations}
+    if "iterations" in type(scenario.job).model_fields:
+        edit = {"job.iterations": iterations, "job.epochs": None}
     return load(scenario, edit, timed=False)
 
 
@@ -197,13 +236,19 @@ def measure_profile(
     settings = emulation_settings(experiment.scenario, compute="real", host_of={})
     directory.write_json("manifest.json", manifest(experiment.scenario, settings))
     directory.write_json("problem.json", problem_to_json(experiment.problem))
-    what = experiment.problem, "none", settings, experiment.realization
-    run = emulate(*what, log=directory.path / "agent.log", observer=observer)
+    run = emulate(
+        experiment.problem,
+        "none",
+        settings,
+        experiment.realization,
+        log=directory.path / "agent.log",
+        observer=observer,
+    )
     return Profile(run.cpu, run.realization.volumes)
 
 
 def times_by_kind(
-    experiment: Experiment, measured: NDArray[np.float64]
+    experiment: Experiment, measured: Floats
 ) -> tuple[dict[str, Any], dict[str, float]]:
     """Return ``job.times``, and mean seconds of a task of the kinds that have no key.
 
@@ -218,25 +263,35 @@ def times_by_kind(
     kinds = {task.name: task.kind for task in job.tasks}
     stated = np.asarray(realize(scenario, job).times)
     left = set(kinds)
-    # Kinds that share a key have none alone: all that are left, at last.
-    each = dict.fromkeys(kinds.values())
-    for group in [*({kind} for kind in each), {*each}]:
+    # Kinds that share a key have none of their own: all that are left come last.
+    all_kinds = dict.fromkeys(kinds.values())
+    groups = [{kind} for kind in all_kinds]
+    groups.append(set(all_kinds))
+    for group in groups:
         names = {name for name in left if kinds[name] in group}
         rows = [name in names for name in kinds]
-        before = stated[rows].sum(axis=0)
-        after = measured[rows].sum(axis=0)
-        if not before.any():
+        stated_seconds = stated[rows].sum(axis=0)
+        measured_seconds = measured[rows].sum(axis=0)
+        if not stated_seconds.any():
             continue
-        ratio = float(np.median(after[before > 0] / before[before > 0]))
-        edit, keys = scenario.job.scale_times(kinds, names, partial(_scale, ratio))
+        has_time = stated_seconds > 0
+        ratios = measured_seconds[has_time] / stated_seconds[has_time]
+        ratio = float(np.median(ratios))
+        scale = partial(_scale, ratio)
+        edit, keys = scenario.job.scale_times(kinds, names, scale)
         scenario = load(scenario, edit)
         left -= keys
-    rest: dict[str, list[float]] = defaultdict(list)
-    for (name, kind), row in zip(kinds.items(), measured, strict=True):
-        if name in left:
-            rest[kind].append(float(row.mean()))
+
+    rest = defaultdict(list)
+    for task, row in zip(job.tasks, measured, strict=True):
+        if task.name in left:
+            mean = float(row.mean())
+            rest[task.kind].append(mean)
     times = scenario.job.times.model_dump(mode="json", exclude_none=True)
-    return times, {kind: float(np.mean(means)) for kind, means in rest.items()}
+    means = {}
+    for kind, row in rest.items():
+        means[kind] = float(np.mean(row))
+    return times, means
 
 
 def _scale(ratio: float, time: float) -> str:
@@ -248,7 +303,7 @@ class Sample:
     """Operations and time of all tasks of one kind, in a job of one size."""
 
     kind: str
-    operations: NDArray[np.float64]
+    operations: Floats
     """Number of each of `OPERATIONS`."""
     seconds: float
 
@@ -284,8 +339,12 @@ def list_sizes(scenario: Scenario) -> list[Scenario]:
         key = "job.model.hidden"
         size = job.model.hidden
         step = 1
-    sizes = {max(step, round(size * part / step) * step) for part in SIZES}
-    return [load(plain, {key: each}, timed=False) for each in sorted(sizes)]
+
+    sizes = set()
+    for part in SIZES:
+        steps = round(size * part / step)
+        sizes.add(max(step, steps * step))
+    return [load(plain, {key: value}, timed=False) for value in sorted(sizes)]
 
 
 def sample_tasks(experiment: Experiment, profile: Profile) -> list[Sample]:
@@ -293,21 +352,22 @@ def sample_tasks(experiment: Experiment, profile: Profile) -> list[Sample]:
 
     That one warms up. Counts are of the bytes that were sent, times are CPU seconds.
     """
-    scenario = experiment.scenario
+    section = experiment.scenario.job
     job = experiment.problem.job
-    times = profile.times
-    context = scenario.build_context()
-    volumes = profile.volumes
-    counts = scenario.job.count_operations(job, context, volumes).counts
+    context = experiment.scenario.build_context()
+    counts = section.count_operations(job, context, profile.volumes).counts
+    rows_of = defaultdict(list)
+    for row, task in enumerate(job.tasks):
+        rows_of[task.kind].append(row)
+
     samples = []
-    for kind in dict.fromkeys(task.kind for task in job.tasks):
-        rows = [task.kind == kind for task in job.tasks]
+    for kind, rows in rows_of.items():
         operations = counts[:, rows, 1:].sum(axis=(1, 2))
         if operations.any():
-            seconds = float(times[rows, 1:].sum())
-            samples.append(Sample(kind, operations, seconds))
-    whole = sum(one.seconds for one in samples)
-    return [one for one in samples if one.seconds > _LEAST_SHARE * whole]
+            times = profile.times[rows, 1:]
+            samples.append(Sample(kind, operations, float(times.sum())))
+    least = _LEAST_SHARE * sum(sample.seconds for sample in samples)
+    return [sample for sample in samples if sample.seconds > least]
 
 
 def fit_rates(samples: Sequence[Sample]) -> FittedRates:
@@ -317,27 +377,42 @@ def fit_rates(samples: Sequence[Sample]) -> FittedRates:
     """
     if not samples:
         raise ValueError("no task took a time that could be measured")
-    rows = np.array([one.operations / one.seconds for one in samples])
+    rows = np.array([sample.operations / sample.seconds for sample in samples])
+    fitted = _fit_positive(rows)
+    errors = rows @ fitted - 1
+
+    residuals: dict[str, float] = {}
+    for sample, error in zip(samples, errors, strict=True):
+        kind = sample.kind
+        furthest = max(residuals.get(kind, 0.0), error, key=abs)
+        residuals[kind] = float(furthest)
+    rates: dict[str, float] = {}
+    columns = np.flatnonzero(rows.max(axis=0))
+    for column in columns.tolist():
+        operation = OPERATIONS[column]
+        rates[operation] = float(fitted[column])
+    return FittedRates(rates, residuals)
+
+
+def _fit_positive(rows: Floats) -> Floats:
+    """Return the factors of columns, none negative, whose sums come nearest to 1."""
     scale = rows.max(axis=0)
-    columns = [int(n) for n in np.flatnonzero(scale)]
-    best = np.zeros(len(OPERATIONS))
+    columns = np.flatnonzero(scale).tolist()
+    ones = np.ones(len(rows))
+    best = np.zeros(len(scale))
     least = np.inf
     # With six rates it is exact to try every set of those that are above 0.
     for count in range(1, len(columns) + 1):
-        for some in map(list, combinations(columns, count)):
-            part = rows[:, some] / scale[some]
-            solution, *_ = np.linalg.lstsq(part, np.ones(len(rows)), rcond=None)
-            error = float(((part @ solution - 1) ** 2).sum())
+        for chosen in map(list, combinations(columns, count)):
+            part = rows[:, chosen] / scale[chosen]
+            solution, *_ = np.linalg.lstsq(part, ones, rcond=None)
+            errors = part @ solution - 1
+            error = float((errors**2).sum())
             if (solution >= 0).all() and error < least - 1e-12:
-                best = np.zeros(len(OPERATIONS))
                 least = error
-                best[some] = solution / scale[some]
-    residuals: dict[str, float] = {}
-    for one, error in zip(samples, rows @ best - 1, strict=True):
-        further = max(residuals.get(one.kind, 0.0), error, key=abs)
-        residuals[one.kind] = float(further)
-    rates = {OPERATIONS[n]: float(best[n]) for n in columns}
-    return FittedRates(rates, residuals)
+                best = np.zeros(len(scale))
+                best[chosen] = solution / scale[chosen]
+    return best
 
 
 def measure_rates(
@@ -348,7 +423,7 @@ def measure_rates(
     ``measure`` runs a scenario and returns it with CPU times and volumes. Raises
     ScenarioError as `list_sizes`; ValueError as `fit_rates`.
     """
-    samples: list[Sample] = []
+    samples = []
     for size in list_sizes(scenario):
         experiment, profile = measure(size)
         samples += sample_tasks(experiment, profile)
@@ -361,15 +436,19 @@ def rates_keys(fitted: FittedRates, stated: Any) -> dict[str, Any]:
     A rate of 0 that was fitted is written as what no time comes from. Raises
     ScenarioError when a rate is neither fitted nor stated.
     """
-    keys = {} if stated is None else stated.model_dump(mode="json", exclude_none=True)
+    keys = {}
+    if stated is not None:
+        keys = stated.model_dump(mode="json", exclude_none=True)
     for name, rate in fitted.rates.items():
         keys[name] = DURATION.exact(float(f"{rate or 1e-18:.4g}"))
-    if missing := [name for name in OPERATIONS if name not in keys]:
-        problem = (
-            "no task of this job tells it: state job.rates, of which those that are "
-            "measured are replaced"
-        )
-        raise ScenarioError(problem, key=f"job.rates.{missing[0]}")
+
+    for name in OPERATIONS:
+        if name not in keys:
+            problem = (
+                "no task of this job tells it: state job.rates, of which those that "
+                "are measured are replaced"
+            )
+            raise ScenarioError(problem, key=f"job.rates.{name}")
     return {name: keys[name] for name in RatesSection.model_fields if name in keys}
 
 
@@ -399,34 +478,36 @@ class HostLoad:
             (self.steal, "the hypervisor kept {:.0%} of the cores' time"),
             (self.clock, "the same work took {:.0%} longer than at its best"),
         ]
-        shares.sort(key=lambda one: -one[0])
+        shares.sort(key=lambda item: -item[0])
         return [text.format(share) for share, text in shares if share > WARNED]
 
 
 def host_load(length: float = _LENGTH) -> HostLoad:
     """Measure the load of this host for some wall seconds, with one busy loop."""
     before = cpu_times()
-    cpu = time.process_time()
-    wall = time.monotonic()
-    own = time.thread_time()
+    cpu_start = time.process_time()
+    wall_start = time.monotonic()
+    thread_start = time.thread_time()
     loops = []
-    while time.monotonic() < wall + length:
-        began = time.thread_time()
+    while time.monotonic() < wall_start + length:
+        loop_start = time.thread_time()
         total = 0
         for number in range(_STEPS):
             total += number
-        loops.append(time.thread_time() - began)
-    own, seconds = time.thread_time() - own, time.monotonic() - wall
+        loops.append(time.thread_time() - loop_start)
+
+    thread_seconds = time.thread_time() - thread_start
+    seconds = time.monotonic() - wall_start
     after = cpu_times()
-    cores = usable_cores()
-    cpu = time.process_time() - cpu
+    core_seconds = seconds * usable_cores()
+    cpu = time.process_time() - cpu_start
     idle = after.idle - before.idle
     steal = getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)
-    busy = max(sum(after) - sum(before) - idle - steal - cpu, 0.0)
+    busy = sum(after) - sum(before) - idle - steal - cpu
     return HostLoad(
-        others=min(busy / (seconds * cores), 1.0),
-        waits=max(1.0 - own / seconds, 0.0),
-        steal=min(max(steal, 0.0) / (seconds * cores), 1.0),
+        others=min(max(busy, 0.0) / core_seconds, 1.0),
+        waits=max(1.0 - thread_seconds / seconds, 0.0),
+        steal=min(max(steal, 0.0) / core_seconds, 1.0),
         clock=float(np.median(loops)) / min(loops) - 1.0,
     )
 

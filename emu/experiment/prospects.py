@@ -12,6 +12,7 @@ from typing import Any
 
 from emu.experiment.learning_rates import KEY, Learning, count_steps, rate_of
 from emu.experiment.question import Answer, Question, answer
+from emu.experiment.row_machines import Machines
 from emu.experiment.systems import Target
 from emu.graph_data import open_for
 from emu.scenario import Scenario
@@ -57,7 +58,8 @@ class Terms:
             return inf, inf
         dollars = cost or 0.0
         share = max(seconds / self.deadline, dollars / self.budget)
-        return share, dollars if self.saves and cost is not None else seconds
+        is_cost = self.saves and cost is not None
+        return share, dollars if is_cost else seconds
 
     def judge(self, seconds: float, cost: float | None) -> tuple[float, float]:
         """Return what is least of the best: beyond its limits, then the least aim."""
@@ -83,12 +85,14 @@ class Choice:
         """Seconds by seed: to the target; without one those of an epoch."""
         if self.terms.target:
             return self.answer.makespans
-        return {
-            seed: draw.speed.iteration_seconds
-            if draw.speed.samples_per_second is None
-            else self.answer.train / draw.speed.samples_per_second
-            for seed, draw in self.answer.draws.items()
-        }
+        seconds = {}
+        for seed, draw in self.answer.draws.items():
+            rate = draw.speed.samples_per_second
+            if rate is None:
+                seconds[seed] = draw.speed.iteration_seconds
+            else:
+                seconds[seed] = self.answer.train / rate
+        return seconds
 
     @property
     def seconds(self) -> float:
@@ -101,8 +105,7 @@ class Choice:
         dollars = self.answer.cost
         if dollars is None:
             return None
-        _, schedule = self.answer.first
-        share = self.seconds / (schedule.makespan or 1.0)
+        share = self.seconds / (self.answer.simulated.makespan or 1.0)
         return float(dollars["total"]) * share
 
     @property
@@ -128,7 +131,8 @@ class Choice:
         for seeds in range(self.terms.seeds, 0, -1):
             found = answer(replace(question, seeds=seeds))
             if found.refused is None:
-                return replace(self, answer=replace(found, chosen=True, held=False))
+                found = replace(found, chosen=True, held=False)
+                return replace(self, answer=found)
         return self
 
     @property
@@ -140,18 +144,18 @@ class Choice:
     def settings(self) -> dict[str, object]:
         """Keys of the job that it has otherwise than the file."""
         settings = self.answer.question.settings
-        return {key.removeprefix("job."): value for key, value in settings.items()}
+        return {key.removeprefix("job."): settings[key] for key in settings}
 
     @property
     def name(self) -> str:
         """System, machines and settings, in words."""
-        settings = [f"{key} {words_of(value)}" for key, value in self.settings.items()]
-        place = f"{self.row} {machines_words(self.answer.placing)}"
-        return ", ".join([place, *settings])
+        words = [f"{self.row} {machines_words(self.answer.placing)}"]
+        for key, value in self.settings.items():
+            words.append(f"{key} {words_of(value)}")
+        return ", ".join(words)
 
     def to_json(self) -> dict[str, object]:
         """Return the documented form; seconds and dollars."""
-        _, schedule = self.answer.first
         return {
             "system": self.row,
             "machines": [*self.answer.machines],
@@ -159,7 +163,7 @@ class Choice:
             "seconds": self.seconds,
             "cost": self.cost,
             "limit": self.answer.limit,
-            "makespan": schedule.makespan,
+            "makespan": self.answer.simulated.makespan,
         }
 
 
@@ -185,7 +189,7 @@ class Prospect:
         return self.timed.question.row
 
     @property
-    def machines(self) -> tuple[str, ...]:
+    def machines(self) -> Machines:
         """Machines that were asked for."""
         return self.timed.question.machines or ()
 
@@ -203,8 +207,9 @@ class Prospect:
     def batch(self) -> tuple[int, tuple[int, ...]]:
         """Batch and fan-outs that its settings state, else those of the file."""
         job: Any = self.timed.question.scenario.job
-        size = self.settings.get("job.batch_size", job.batch_size)
-        fanouts = self.settings.get("job.fanouts", job.fanouts)
+        settings: Any = self.settings
+        size = settings.get("job.batch_size", job.batch_size)
+        fanouts = settings.get("job.fanouts", job.fanouts)
         return int(size), tuple(fanouts)
 
     @cached_property
@@ -213,16 +218,16 @@ class Prospect:
 
         Edges of a whole graph are aggregated at once, in an eighth of the CPU.
         """
-        ready, _ = self.timed.first
-        settings = ready.problem.job.settings
+        settings = self.timed.experiment.problem.job.settings
         edges = len(open_for(settings).structure.indices)
         if self.timed.whole_graph:
             return _CPU_PER_STEP + _CPU_PER_EDGE / 8 * edges
 
         hops = accumulate(settings["fanouts"], mul)
         edges_per_seed = sum(min(hop, edges) for hop in hops)
-        seconds_of_edges = _CPU_PER_EDGE * edges_per_seed * self.timed.train
-        return float(seconds_of_edges + _CPU_PER_STEP * count_steps(self.plain))
+        of_edges = _CPU_PER_EDGE * edges_per_seed * self.timed.train
+        of_steps = _CPU_PER_STEP * count_steps(self.plain)
+        return float(of_edges + of_steps)
 
     @cached_property
     def epoch_cost(self) -> float | None:
@@ -230,8 +235,7 @@ class Prospect:
         dollars = self.timed.cost
         if dollars is None:
             return None
-        _, schedule = self.timed.first
-        rate = float(dollars["total"]) / (schedule.makespan or 1.0)
+        rate = float(dollars["total"]) / (self.timed.simulated.makespan or 1.0)
         return rate * self.timed.epoch_seconds
 
     @property
@@ -251,9 +255,9 @@ class Prospect:
         """
         if passes is None:
             passes = self.passes
+        seconds = self.timed.epoch_seconds * passes
         cost = self.epoch_cost
-        dollars = None if cost is None else cost * passes
-        return terms.judge(self.timed.epoch_seconds * passes, dollars)
+        return terms.judge(seconds, None if cost is None else cost * passes)
 
     @property
     def question(self) -> Question:

@@ -22,7 +22,7 @@ from emu.experiment.machine_memory import (
 )
 from emu.experiment.premises import Premises
 from emu.experiment.row_figures import busy_of, limits_of, weights_of
-from emu.experiment.row_machines import Row
+from emu.experiment.row_machines import Machines, Row
 from emu.experiment.systems import Target, edits
 from emu.graph_data import open_for
 from emu.names import printable
@@ -46,7 +46,9 @@ from emu.training.looks import Look, epoch_of, trains_whole_graph
 
 def reason(error: EmulatorError) -> str:
     """Return why something was refused, in one line."""
-    return printable(getattr(error, "problem", str(error)).partition("\n")[0])
+    problem = getattr(error, "problem", str(error))
+    first_line, *_ = problem.split("\n", 1)
+    return printable(first_line)
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Question:
     """Row of a table of systems (`list_variants`); empty: the file as it stands."""
     settings: Edit = field(default_factory=dict)
     """Keys in place of those of the file, such as ``job.optimizer.lr``."""
-    machines: tuple[str, ...] | None = None
+    machines: Machines | None = None
     """Machines that are held; None: those that the file states, or the fastest."""
     target: Target | None = None
     """Accuracy to train to; None: as long as the file says."""
@@ -163,12 +165,23 @@ class Answer:
         assert self.rounding is not None  # noqa: S101
 
     @property
-    def first(self) -> tuple[Experiment, Schedule]:
-        """Experiment and schedule of the first seed; raises as `checked`."""
+    def experiment(self) -> Experiment:
+        """Experiment of the first seed; raises as `checked`."""
         self.checked()
-        assert self.ready is not None  # noqa: S101 - what is not refused has both
+        assert self.ready is not None  # noqa: S101 - what is not refused has one
+        return self.ready
+
+    @property
+    def simulated(self) -> Schedule:
+        """Schedule of the first seed, with its deaths; raises as `checked`."""
+        self.checked()
         assert self.schedule is not None  # noqa: S101
-        return self.ready, self.schedule
+        return self.schedule
+
+    @property
+    def first(self) -> tuple[Experiment, Schedule]:
+        """Both; raises as `checked`."""
+        return self.experiment, self.simulated
 
     @property
     def deaths(self) -> Attempts:
@@ -207,17 +220,14 @@ class Answer:
     @property
     def samples_per_second(self) -> float:
         """Training vertices per second, mean over the seeds; infinite in no time."""
-        speeds = [draw.speed for draw in self.draws.values()]
-        rates = [
-            self._whole_graph_rate(speed.iteration_seconds)
-            if speed.samples_per_second is None
-            else speed.samples_per_second
-            for speed in speeds
-        ]
+        rates = []
+        for draw in self.draws.values():
+            rate = draw.speed.samples_per_second
+            if rate is None:  # whole graphs: all vertices in every step
+                seconds = draw.speed.iteration_seconds
+                rate = self.train / seconds if seconds else inf
+            rates.append(rate)
         return sum(rates) / len(rates)
-
-    def _whole_graph_rate(self, seconds: float) -> float:
-        return self.train / seconds if seconds else inf
 
     @property
     def trains(self) -> bool:
@@ -227,8 +237,7 @@ class Answer:
     @property
     def seeds_seen(self) -> int | None:
         """Training vertices that all steps see; None of a job that trains none."""
-        ready, _ = self.first
-        return seeds_seen(ready.problem.job)
+        return seeds_seen(self.experiment.problem.job)
 
     @property
     def rate(self) -> float | None:
@@ -255,8 +264,7 @@ class Answer:
 
     @property
     def _settings(self) -> Mapping[str, Any]:
-        ready, _ = self.first
-        return ready.problem.job.settings
+        return self.experiment.problem.job.settings
 
     @property
     def whole_graph(self) -> bool:
@@ -277,7 +285,8 @@ class Answer:
     @property
     def looks(self) -> dict[int, Look]:
         """By seed, when the target was reached."""
-        return {n: one.reached for n, one in self.draws.items() if one.reached}
+        looks = {seed: draw.reached for seed, draw in self.draws.items()}
+        return {seed: look for seed, look in looks.items() if look}
 
     @property
     def steps(self) -> float:
@@ -293,9 +302,10 @@ class Answer:
     @property
     def curves(self) -> dict[int, Curve]:
         """Accuracy over time until the target, by seed; all of it where refused."""
-        if curve := getattr(self.refused, "curve", ()):
+        curve = getattr(self.refused, "curve", ())
+        if curve:
             return {self.question.scenario.seed: curve}
-        return {n: one.curve for n, one in self.draws.items() if one.curve}
+        return {seed: draw.curve for seed, draw in self.draws.items() if draw.curve}
 
     @property
     def placing(self) -> Result:
@@ -303,27 +313,25 @@ class Answer:
         return {} if self.ready is None else self.ready.placing
 
     @property
-    def machines(self) -> tuple[str, ...]:
+    def machines(self) -> Machines:
         """Machines on which it has tasks; none where it was refused."""
         return tuple(self.placing.get("machines", ()))
 
     @cached_property
     def cost(self) -> Result | None:
         """Dollars by what they are for; None where nothing has a price."""
-        ready, schedule = self.first
-        cost = cost_of(ready.scenario, schedule)
+        cost = cost_of(self.experiment.scenario, self.simulated)
         return cost.to_json() if cost else None
 
     @cached_property
     def figures(self) -> dict[str, float | None]:
         """``makespan``, ``gap`` and ``bytes`` between machines, of the first seed."""
-        ready, schedule = self.first
-        return figures_of_simulation(schedule, ready.realization)
+        return figures_of_simulation(self.simulated, self.experiment.realization)
 
     @cached_property
     def share_between(self) -> float:
         """Share of the bytes that cross between machines."""
-        ready, _ = self.first
+        ready = self.experiment
         volumes = ready.realization.volumes
         crosses = [bool(hops) for hops in ready.problem.hops]
         total = volumes.sum()
@@ -332,7 +340,7 @@ class Answer:
     @cached_property
     def rounding(self) -> float:
         """Seconds by which the last digits of times and volumes move the makespan."""
-        ready, _ = self.first
+        ready = self.experiment
         rule = ready.policy
         expected = ready.expected
         return rounding_effect(ready.problem, ready.realization, rule, profile=expected)
@@ -340,14 +348,13 @@ class Answer:
     @cached_property
     def coflows(self) -> Result | None:
         """Times of its named coflows, as `CoflowTimes.to_json`; None without any."""
-        _, schedule = self.first
-        times = coflow_times(schedule)
+        times = coflow_times(self.simulated)
         return times.to_json() if times else None
 
     @cached_property
     def limits(self) -> dict[str, float]:
         """Share of the critical path by what it is spent on, the most first."""
-        return limits_of(*self.first)
+        return limits_of(self.experiment, self.simulated)
 
     @property
     def limit(self) -> str:
@@ -361,62 +368,64 @@ class Answer:
 
         The makespan by first principles where the network is the limit.
         """
-        ready, _ = self.first
+        ready = self.experiment
         return bounds(ready.problem, ready.realization).nic_load
 
     @cached_property
     def busiest(self) -> tuple[str, float]:
         """That link or the busiest by then, and the share of the time it was used."""
-        _, schedule = self.first
-        row = max(port_rows(schedule), key=lambda row: row["used"], default=None)
-        return (row["port"], row["used"]) if row else ("", 0.0)
+        rows = port_rows(self.simulated)
+        if not rows:
+            return "", 0.0
+        busiest = max(rows, key=lambda row: row["used"])
+        return busiest["port"], busiest["used"]
 
     @cached_property
     def setup(self) -> Result:
         """Bytes and seconds before time 0, see docs/results.md."""
-        ready, _ = self.first
-        return setup_rows(ready)
+        return setup_rows(self.experiment)
 
     @cached_property
     def memory(self) -> dict[str, float]:
         """Bytes at most, by machine that takes part; none where nothing is trained."""
-        ready, schedule = self.first
+        ready = self.experiment
         if not ready.scenario.job.trains:
             return {}
-        return memory_by_machine(ready, schedule)
+        return memory_by_machine(ready, self.simulated)
 
     @cached_property
     def gpu_memory(self) -> dict[str, float]:
         """Likewise of their GPUs, where machines state that."""
-        ready, _ = self.first
-        return gpu_memory_by_machine(ready)
+        return gpu_memory_by_machine(self.experiment)
 
     @cached_property
     def busy(self) -> float | None:
         """Share of the makespan that what trains computes; None where nothing does."""
-        _, schedule = self.first
-        return busy_of(schedule)
+        return busy_of(self.simulated)
 
     @cached_property
     def weights(self) -> str:
         """Text that is equal where trained weights are; empty where none are."""
-        ready, _ = self.first
+        ready = self.experiment
         return weights_of(ready.scenario) if ready.scenario.job.trains else ""
 
     @cached_property
     def edits(self) -> dict[str, tuple[Any, Any]]:
         """Key of the scenario -> what the file has, and what this row has."""
-        return edits(self.question.scenario, self.plain or self.question.scenario)
+        stated = self.question.scenario
+        return edits(stated, self.plain or stated)
 
     @property
     def premises(self) -> Premises:
         """Premises of the answer; raises as `checked`."""
         question = self.question
-        ready, _ = self.first
+        ready = self.experiment
         length = (ready.stated or ready.scenario).job.length
-        if target := question.target or ready.until:
+        target = question.target or ready.until
+        if target:
             length = f"to accuracy={target.accuracy:g} of {target.split} vertices"
-        settings = question.settings.items()
+        choice = "chosen" if self.chosen else ""
+        settings = [f"{key}={value}" for key, value in question.settings.items()]
         grid = [_words_of_grid(*tried) for tried in question.grid.items()]
         return Premises(
             machines=machines_words(self.placing),
@@ -424,19 +433,22 @@ class Answer:
             seeds_per_step=self.seeds_per_step,
             length=length,
             seeds=tuple(self.draws),
-            choice="held" if self.held else "chosen" if self.chosen else "",
+            choice="held" if self.held else choice,
             per_machine=question.per_machine and bool(self._walk),
-            settings=", ".join(f"{key}={value}" for key, value in settings),
+            settings=", ".join(settings),
             grid="; ".join(grid),
         )
 
     @property
     def _walk(self) -> str:
-        ready, _ = self.first
-        walk = getattr(ready.scenario.job, "epoch", None) if self.trains else None
+        """Walk of its seeds, and whether that is the file's; empty without any."""
+        walk = getattr(self.experiment.scenario.job, "epoch", None)
+        if not (walk and self.trains):
+            return ""
         stated = getattr(self.question.scenario.job, "epoch", None)
-        is_kept = self.question.row and walk == stated
-        return f"as the file ({walk})" if walk and is_kept else walk or ""
+        if self.question.row and walk == stated:
+            return f"as the file ({walk})"
+        return str(walk)
 
 
 def _words_of_grid(key: str, values: Sequence[object]) -> str:
@@ -463,36 +475,34 @@ def answer(question: Question) -> Answer:
 
 
 def _answer(question: Question) -> Answer:
-    chosen = question.machines is None
     seed = question.scenario.seed
-    first = _first_draw(question, chosen=chosen)
+    first = _answer_first(question)
     draws = {**first.draws}
     for later in range(seed + 1, seed + question.seeds):
-        _, draws[later], _ = _draw(first.question, later)
+        draws |= _answer_seed(first.question, later).draws
     return replace(first, draws=draws)
 
 
-def _first_draw(question: Question, *, chosen: bool) -> Answer:
-    seed = question.scenario.seed
-    if question.row and chosen:
-        row = row_of(question, seed)
+def _answer_first(question: Question) -> Answer:
+    held = question.machines is not None
+    if question.row and not held:
+        row = row_of(question)
         machines = row.choose([row.try_on(names) for names in row.machine_sets()])
         question = replace(question, machines=machines)
-    plain, draw, (ready, schedule, recovery) = _draw(question, seed)
+    found = _answer_seed(question, question.scenario.seed)
+    ready = found.experiment
     is_among_several = question.machines is not None or ready.unchosen is not None
+    # The seeds that follow hold these machines.
     if question.row and question.machines is None:
         question = replace(question, machines=tuple(ready.placing["machines"]))
-    figures = figures_of_simulation(schedule, ready.realization)
+
+    figures = figures_of_simulation(found.simulated, ready.realization)
     misses = list_misses(question.scenario.expect, figures, exact=question.exact)
-    return Answer(
-        question,
-        chosen=chosen and is_among_several,
-        held=not chosen,
-        draws={seed: draw},
-        plain=plain,
-        ready=ready,
-        schedule=schedule,
-        recovery=recovery,
+    return replace(
+        found,
+        question=question,
+        chosen=is_among_several and not held,
+        held=held,
         missed=tuple(misses),
     )
 
@@ -503,17 +513,18 @@ def ask(what: Scenario | Experiment) -> Answer:
     Raises the error with which it is refused.
     """
     if isinstance(what, Scenario):
-        return answer(Question(what)).checked()
-    return answer(Question(what.scenario, prepared=what)).checked()
+        question = Question(what)
+    else:
+        question = Question(what.scenario, prepared=what)
+    return answer(question).checked()
 
 
-def row_of(question: Question, seed: int) -> Row:
-    """Return the row that a question asks for, with a seed."""
-    scenario = question.scenario
-    settings: dict[str, object] = {**question.settings}
-    if seed != scenario.seed:
+def row_of(question: Question, seed: int | None = None) -> Row:
+    """Return the row that a question asks for, with another seed if one is given."""
+    settings: Edit = {**question.settings}
+    if seed not in (None, question.scenario.seed):
         settings["seed"] = seed
-    return Row(scenario, question.row, settings, question.per_machine)
+    return Row(question.scenario, question.row, settings, question.per_machine)
 
 
 def scenario_of(question: Question, seed: int) -> Scenario:
@@ -521,41 +532,50 @@ def scenario_of(question: Question, seed: int) -> Scenario:
 
     Raises ScenarioError, PlacementError, DataError as `Row.on`.
     """
+    scenario = question.scenario
     row = row_of(question, seed)
     if question.row:
         return row.on(question.machines)
-    edit: dict[str, object] = {**row.settings}
+    edit: Edit = {**row.settings}
     if question.machines is not None:
         edit["job.machines"] = [*question.machines]
-    scenario = question.scenario
-    return load(scenario, {**edit, "expect": None}) if edit else scenario
+    if not edit:
+        return scenario
+    return load(scenario, {**edit, "expect": None})
 
 
-def _draw(
-    question: Question, seed: int
-) -> tuple[Scenario, Draw, tuple[Experiment, Schedule, Attempts]]:
-    """Return the scenario of a seed, its figures, and what they are of."""
-    is_prepared = question.prepared is not None and seed == question.scenario.seed
-    if question.prepared is not None and is_prepared:
+def _answer_seed(question: Question, seed: int) -> Answer:
+    """Return the answer of one seed, on machines that are chosen by now."""
+    ready = question.prepared
+    if ready is not None and seed == question.scenario.seed:
         plain = question.scenario
-        ready = question.prepared
     else:
         plain = scenario_of(question, seed)
         ready = prepare(question.target.end(plain) if question.target else plain)
     schedule = ready.simulate()
     recovery = ready.attempts(schedule)
+    # With what deaths add, as every command prints it.
     schedule = replace(schedule, outages=recovery.outages(schedule.length))
     if question.row:
         check_memory(ready, schedule)
 
     job = schedule.problem.job
-    epoch = epoch_of(job.settings)
     scenario = ready.stated or ready.scenario
+    curve: Curve = ()
+    if ready.looks:
+        curve = time_looks(ready.looks, ready.scenario, schedule)
     draw = Draw(
         scenario=scenario.model_copy(update={"expect": ExpectSection()}),
         makespan=schedule.makespan,
-        speed=speed_of(job, schedule.task_end, schedule.length, epoch),
+        speed=speed_of(job, schedule.task_end, schedule.length, epoch_of(job.settings)),
         reached=ready.reached,
-        curve=time_looks(ready.looks, ready.scenario, schedule) if ready.looks else (),
+        curve=curve,
     )
-    return plain, draw, (ready, schedule, recovery)
+    return Answer(
+        question,
+        draws={seed: draw},
+        plain=plain,
+        ready=ready,
+        schedule=schedule,
+        recovery=recovery,
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,11 +27,12 @@ from emu.experiment.witness import recompute_witness
 from emu.host.foreign_code import code_runs
 from emu.host.input_file import one_error, parse_json, read_json, read_text
 from emu.prediction.simulation.attempts import Attempts
-from emu.problem import Realization, Schedule
+from emu.problem import Problem, Realization, Schedule
 from emu.runs import array_files
 from emu.runs.audit_inputs import ToAudit, has_other_windows
 from emu.runs.problem_json import problem_to_json
 from emu.runs.recorded_run import RecordedRun, load_run
+from emu.runs.result import Result, Row
 from emu.runs.run_directory import SETUP, RunDirectory, apart, read_scenario
 from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.realize import model_programs
@@ -85,12 +87,14 @@ def recompute(
     """
     checks: dict[str, Findings] = {"records": (0, [])}  # of an earlier emu
     if "source" in run.manifest or "records" in run.result:
-        there = RunDirectory(run.path).digests()
-        content = run.result.get("records")
-        checks["records"] = agreement("records", there, content, "result.json")
+        digests = RunDirectory(run.path).digests()
+        noted = run.result.get("records")
+        checks["records"] = agreement("records", digests, noted, "result.json")
+
     silent = [_BY_DIGEST]
-    scenario, check = _scenario(run, stated, silent)
-    checks["scenario"] = (1, [disagreement("scenario", words) for words in check])
+    scenario, differences = _scenario(run, stated, silent)
+    faults = [disagreement("scenario", sentence) for sentence in differences]
+    checks["scenario"] = (1, faults)
     if scenario is None:
         return checks, silent
     if has_other_windows(scenario):
@@ -100,17 +104,15 @@ def recompute(
     except EmulatorError as error:
         silent.append(f"problem and results are not computed again: {error}")
         return checks, silent
-    with one_error(run.path / "manifest.json"):
-        ends = [Ended(**one) for one in run.manifest.get("attempts", ())]
-        first, began = (run.manifest.get(k, 0) for k in ("first_iteration", "began"))
-        experiment = with_until(experiment, run.manifest).beginning_at(first, began)
-        before = foreseen(experiment, ends)
+
+    experiment, ends, before = _attempts_of(run, experiment)
     problem = _plain(problem_to_json(experiment.problem))
-    there = read_json(run.path / "problem.json")
-    checks["problem"] = agreement("problem", there, problem, "the scenario")
+    noted = read_json(run.path / "problem.json")
+    checks["problem"] = agreement("problem", noted, problem, "the scenario")
     if checks["problem"][1]:
         silent.append("results are not computed again: they are of another problem")
         return checks, silent
+
     settings = run_experiment.emulation_settings(scenario, host_of={})
     checks["manifest"] = _manifest(run, scenario, settings)
     if not (run.path / array_files.REPORTS).exists():
@@ -125,21 +127,37 @@ def recompute(
     return checks, silent
 
 
+def _attempts_of(
+    run: RecordedRun, experiment: Experiment
+) -> tuple[Experiment, list[Ended], Attempts | None]:
+    """Return what the run had to do, the attempts before its last, and all foreseen."""
+    with one_error(run.path / "manifest.json"):
+        ends = [Ended(**attempt) for attempt in run.manifest.get("attempts", ())]
+        first = run.manifest.get("first_iteration", 0)
+        began = run.manifest.get("began", 0)
+        rest = with_until(experiment, run.manifest).beginning_at(first, began)
+        return rest, ends, foreseen(rest, ends)
+
+
 def _scenario(
     run: RecordedRun, stated: Scenario | None, silent: list[str]
 ) -> tuple[Scenario | None, list[str]]:
     """Return the scenario to start from, and where the manifest differs from it."""
     record = run.manifest.get("scenario")
-    try:
-        text = read_scenario(run.path, run.manifest) if stated is None else stated
-    except (DataError, ScenarioError) as error:
-        silent.append(f"nothing is computed again: {error}")
-        # Of what was read beside the text no run notes a topology: its file has gone.
-        is_gone = getattr(error, "key", "") == "cluster.topology"
-        return None, [str(error)] if "source" in run.manifest and not is_gone else []
-    differences = apart(text, record)
+    scenario = stated
+    if scenario is None:
+        try:
+            scenario = read_scenario(run.path, run.manifest)
+        except (DataError, ScenarioError) as error:
+            silent.append(f"nothing is computed again: {error}")
+            # No run notes a topology that was read beside the text: its file has gone.
+            is_gone = getattr(error, "key", "") == "cluster.topology"
+            is_fault = "source" in run.manifest and not is_gone
+            return None, [str(error)] if is_fault else []
+
+    differences = apart(scenario, record)
     if differences:
-        return text, differences
+        return scenario, differences
     with one_error(run.path / "manifest.json"):
         return Scenario.model_validate(record), []
 
@@ -147,13 +165,18 @@ def _scenario(
 def _manifest(run: RecordedRun, scenario: Scenario, settings: RunSettings) -> Findings:
     """Return where manifest.json differs from what the scenario makes of it."""
     content = run_experiment.manifest(scenario, settings)
-    fields = {k: v for k, v in content.items() if k not in _OWN}
-    there = {k: v for k, v in run.manifest.items() if k not in _OWN}
+    fields = _without(content, *_OWN)
     path = run.path / "processes.json"
     if scenario.emulation.network != "kernel":  # there every machine is a host
         with one_error(path):
-            fields["emulation"]["hosts"] = len(read_json(path)["hosts"])
-    return agreement("manifest", there, _plain(fields), "the scenario")
+            hosts = read_json(path)["hosts"]
+            fields["emulation"]["hosts"] = len(hosts)
+    noted = _without(run.manifest, *_OWN)
+    return agreement("manifest", noted, _plain(fields), "the scenario")
+
+
+def _without(content: Row, *keys: str) -> Result:
+    return {key: value for key, value in content.items() if key not in keys}
 
 
 def _results(
@@ -171,61 +194,89 @@ def _results(
     training, _ = learnt(experiment, outcome, prepared.policy, weights)
     training |= run_experiment.setup_figures(experiment, run.path)
     made = run_experiment.result_of(prepared, outcome, training, ended, before)
-    if network := run.manifest.get("witness"):
+    network = run.manifest.get("witness")
+    if network:
         witnesses, unseen = recompute_witness(made, network, run.result.get("witness"))
         made = replace(made, witness=witnesses)
-        silent += [unseen] if unseen else []
-    again = _plain(made.replayed.to_json())
+        if unseen:
+            silent.append(unseen)
+
+    result = _without(run.result, "records")
     content = _plain(made.content)
-    there = read_json(run.path / "simulated.json")
-    result = {k: v for k, v in run.result.items() if k != "records"}
     if with_weights and model_programs(experiment.scenario) and not code_runs():
         silent.append("accuracy is not computed again: its model is code of others")
-        for one in (result, content, *result.get("jobs", ()), *content.get("jobs", ())):
-            one.pop("accuracy", None)
+        _drop_accuracies(result)
+        _drop_accuracies(content)
+    simulated = read_json(run.path / "simulated.json")
+    replayed = _plain(made.replayed.to_json())
     schedule = made.run.schedule
     realization = made.run.realization
     times = realization.times.tolist()
-    took = schedule.work.tolist()
-    schedules = schedule, made.predicted, made.replayed
-    checks: dict[str, Findings] = {}
-    if setup := setup_to_run(experiment):  # its scenario follows from the run's
-        of_setup, _ = recompute(load_run(run.path / SETUP), setup.scenario)
-        counts, several = zip(*of_setup.values(), strict=True)
-        broken = [replace(one, constraint="setup") for some in several for one in some]
-        checks["setup"] = sum(counts), broken
-    return checks | {
+    work = schedule.work.tolist()
+    return {
+        **_setup_faults(run, experiment),
         "result": agreement("result", result, content, "its records"),
-        "simulated": agreement("simulated", there, again, "its records"),
-        "headline": headline_faults(run.result, *schedules, realization),
-        "times": agreement("times", times, took, "reports.npz (ends less starts)"),
+        "simulated": agreement("simulated", simulated, replayed, "its records"),
+        "headline": headline_faults(
+            run.result, schedule, made.predicted, made.replayed, realization
+        ),
+        "times": agreement("times", times, work, "reports.npz (ends less starts)"),
         "counts": _counts(made.run),
     }
 
 
+def _drop_accuracies(result: Result) -> None:
+    for content in (result, *result.get("jobs", ())):
+        content.pop("accuracy", None)
+
+
+def _setup_faults(run: RecordedRun, experiment: Experiment) -> dict[str, Findings]:
+    """Return the findings of the set-up as one, where it ran too."""
+    setup = setup_to_run(experiment)
+    if not setup:
+        return {}
+    # Its scenario follows from the run's.
+    findings, _ = recompute(load_run(run.path / SETUP), setup.scenario)
+    total = 0
+    faults = []
+    for count, of_file in findings.values():
+        total += count
+        faults += [replace(fault, constraint="setup") for fault in of_file]
+    return {"setup": (total, faults)}
+
+
 def _counts(run: EmulatedRun) -> Findings:
     """Return where processes counted other bytes than the frames of their edges had."""
-    names = run.schedule.problem.job.edge_names
-    in_counts = {}
-    rows = {}
-    out_counts = dict[int, int]()
-    in_bytes = dict[int, int]()
-    for process, own in run.statistics.items():
-        out_counts |= {one["edge"]: one["payload_bytes"] for one in own["sent"]}
-        in_counts[process] = own["received"]["payload_bytes"]
-        rows[process] = sum(row["bytes"] for row in own["received"]["payloads"])
-        for row in own["received"]["payloads"]:
-            in_bytes[row["edge"]] = in_bytes.get(row["edge"], 0) + row["bytes"]
+    edge_names = run.schedule.problem.job.edge_names
+    sent = Counter[int]()
+    received = Counter[int]()
+    totals = {}
+    sums = {}
+    for process, statistics in run.statistics.items():
+        for row in statistics["sent"]:
+            sent[row["edge"]] = row["payload_bytes"]
+        rows = statistics["received"]["payloads"]
+        for row in rows:
+            received[row["edge"]] += row["bytes"]
+        totals[process] = statistics["received"]["payload_bytes"]
+        sums[process] = sum(row["bytes"] for row in rows)
+
     counts = []
     expectations = []
-    for frames, of_edges in ((run.sent, out_counts), (run.received, in_bytes)):
+    for frames, counted in ((run.sent, sent), (run.received, received)):
         edges = frames["edge"].astype(np.int64)
-        sums = np.bincount(edges, frames["bytes"], minlength=len(names))
-        counts.append({names[e]: count for e, count in of_edges.items()})
-        expectations.append({names[e]: int(sums[e]) for e in of_edges})
-    check, off = agreement("counts", counts, expectations, "frames.npz")
-    also, others = agreement("counts", in_counts, rows, "what it received")
-    return check + also, [*off, *others]
+        of_frames = np.bincount(edges, frames["bytes"], minlength=len(edge_names))
+        sizes = {}
+        expected = {}
+        for edge, size in counted.items():
+            name = edge_names[edge]
+            sizes[name] = size
+            expected[name] = int(of_frames[edge])
+        counts.append(sizes)
+        expectations.append(expected)
+    compared, faults = agreement("counts", counts, expectations, "frames.npz")
+    of_totals, more_faults = agreement("counts", totals, sums, "what it received")
+    return compared + of_totals, [*faults, *more_faults]
 
 
 def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
@@ -240,18 +291,17 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     arrays = array_files.read_reports(problem, run.path / array_files.REPORTS)
     frames = array_files.read_frames(problem.job, run.path / "frames.npz")
     processes = read_json(run.path / "processes.json")
-    names = [*processes["statistics"]]
-    logs = dict.fromkeys(names, b"") | {names[0]: arrays["sends"].tobytes()}
-    columns: Any = {name: arrays.get(name) for name in array_files.SCHEDULED}
-    unsent = np.isnan(arrays["flow_ready"])
-    schedule = Schedule(
-        problem,
-        **columns,
-        flow_bytes=np.where(unsent, np.nan, realization.volumes),
-        rates=None if run.emulated is None else run.emulated.rates,
-        reads=arrays["reads"] if arrays["reads"].size else None,
-    )
+    statistics = {
+        name: {**figures, "flows": b""}
+        for name, figures in processes["statistics"].items()
+    }
+    # All sends stand in one array, which the first process has.
+    first, *_ = statistics
+    statistics[first]["flows"] = arrays["sends"].tobytes()
+
+    schedule = _schedule_of(run, problem, arrays)
     with_lateness = realization
+    # On kernel NICs no sender keeps to rates, so that none is late.
     if experiment.scenario.emulation.network != "kernel":
         with_lateness = Realization(late_times(schedule), realization.volumes)
     return EmulatedRun(
@@ -264,14 +314,29 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
         began=frames["began"],
         reports=[*_read_training(run, experiment)],
         results={},
-        statistics={
-            name: {**figures, "flows": logs[name]}
-            for name, figures in processes["statistics"].items()
-        },
+        statistics=statistics,
         late=arrays["late"],
         cpu=arrays["cpu"],
-        **{key: processes[key] for key in ("hosts", "tuning", "startup")},
+        hosts=processes["hosts"],
+        tuning=processes["tuning"],
+        startup=processes["startup"],
         wall=processes["wall_seconds"],
+    )
+
+
+def _schedule_of(
+    run: RecordedRun, problem: Problem, arrays: array_files.Arrays
+) -> Schedule:
+    """Return the schedule that the processes of a run reported."""
+    columns: Any = {name: arrays.get(name) for name in array_files.SCHEDULED}
+    unsent = np.isnan(arrays["flow_ready"])
+    reads = arrays["reads"]
+    return Schedule(
+        problem,
+        **columns,
+        flow_bytes=np.where(unsent, np.nan, run.realization.volumes),
+        rates=None if run.emulated is None else run.emulated.rates,
+        reads=reads if reads.size else None,
     )
 
 
@@ -282,10 +347,13 @@ def _read_training(
     path = run.path / "training.csv"
     behind = {task.name: task.behind for task in experiment.problem.job.tasks}
     with one_error(path):
-        for row in csv.DictReader(io.StringIO(read_text(path))):
-            iteration = int(row["iteration"]) + behind[row["task"]]
+        lines = io.StringIO(read_text(path))
+        for row in csv.DictReader(lines):
+            task = row["task"]
+            time = float(row["time"])
+            iteration = int(row["iteration"]) + behind[task]
             figures = {row["figure"]: float(row["value"])}
-            yield float(row["time"]), row["task"], iteration, figures
+            yield time, task, iteration, figures
 
 
 def _plain(content: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,13 @@ from emu.problem import Schedule
 from emu.problem.fields.quantities import DEFAULT_DEVICE
 from emu.problem.workloads.operations import OPERATIONS
 from emu.scenario import Experiment, Scenario
+from emu.systems import Keys
 from emu.systems.system import system_of
 from emu.training.kept import weight_settings
+
+Floats: TypeAlias = NDArray[np.float64]
+#: Name of a cause -> its share.
+Shares: TypeAlias = dict[str, float]
 
 
 def busy_of(schedule: Schedule) -> float | None:
@@ -31,41 +36,51 @@ def busy_of(schedule: Schedule) -> float | None:
     None where nothing trains.
     """
     problem = schedule.problem
-    system = system_of(problem.job.settings)
+    job = problem.job
+    system = system_of(job.settings)
     busy = pace(schedule, None).busy
     if busy is not None or system is None:
         return busy
 
-    spans = defaultdict[int, list[NDArray[np.float64]]](list)
-    for number, task in enumerate(problem.job.tasks):
+    rows_of = defaultdict(list)
+    for row, task in enumerate(job.tasks):
         if "layer" in task.settings and task.kind not in system.parameter_kinds:
-            start = schedule.task_start[number]
-            end = schedule.task_end[number]
-            spans[problem.placement.machine_of[number]].append(np.stack([start, end]))
-    if not spans or not schedule.length:
+            machine = problem.placement.machine_of[row]
+            rows_of[machine].append(row)
+    if not rows_of or not schedule.length:
         return None
-    total = sum(_covered(np.concatenate(parts, axis=1)) for parts in spans.values())
-    return total / len(spans) / schedule.length
+
+    total = 0.0
+    for rows in rows_of.values():
+        starts = schedule.task_start[rows]
+        ends = schedule.task_end[rows]
+        total += _covered(starts.ravel(), ends.ravel())
+    return total / len(rows_of) / schedule.length
 
 
-def _covered(spans: NDArray[np.float64]) -> float:
-    """Return the seconds that spans cover together, shape (2, spans)."""
-    starts, ends = spans[:, np.argsort(spans[0])]
-    latest = np.maximum.accumulate(ends)
-    before = np.concatenate([[0.0], latest[:-1]])
-    return float(np.nansum(latest - np.maximum(starts, before)))
+def _covered(starts: Floats, ends: Floats) -> float:
+    """Return the seconds that spans cover together."""
+    order = np.argsort(starts)
+    starts = starts[order]
+    latest = np.maximum.accumulate(ends[order])
+    # A span adds what is beyond the latest end of those that began before it.
+    latest_before = np.zeros_like(latest)
+    latest_before[1:] = latest[:-1]
+    added = latest - np.maximum(starts, latest_before)
+    return float(np.nansum(added))
 
 
 def weights_of(scenario: Scenario) -> str:
     """Return what decides the weights of a training, but its length, as text."""
-    return json.dumps(weight_causes(scenario), sort_keys=True, default=str)
+    causes = weight_causes(scenario)
+    return json.dumps(causes, sort_keys=True, default=str)
 
 
-def weight_causes(scenario: Scenario) -> dict[str, Any]:
+def weight_causes(scenario: Scenario) -> Keys:
     """Return what decides the weights of a training, but its length, by name."""
     settings = scenario.to_job(train_vertices=1, pins=False).settings
-    causes: dict[str, Any] = weight_settings(settings, opens=False)
     system = system_of(settings)
+    causes: Keys = weight_settings(settings, opens=False)
     if system is not None:
         causes["missed"] = system.updates_missed(settings)
         if system.asynchronous(settings):  # by what was read when
@@ -73,21 +88,23 @@ def weight_causes(scenario: Scenario) -> dict[str, Any]:
     return causes
 
 
-def limits_of(experiment: Experiment, schedule: Schedule) -> dict[str, float]:
+def limits_of(experiment: Experiment, schedule: Schedule) -> Shares:
     """Return what the critical path is spent on, as shares of it, the most first.
 
     A ``link``, the ``latency`` of messages, a ``slot`` that others held, a ``rate`` of
     operations; where times are stated the ``path`` of tasks on a machine.
     """
-    shares = defaultdict[str, float](float)
     length = schedule.length or 1.0
     operations = _Operations(experiment)
+    shares = defaultdict[str, float](float)
     for link in critical_path(schedule).links:
         share = float(link.end - link.start) / length
-        for name, part in operations.name_causes(link, schedule).items():
-            shares[name] += share * part
-    names = sorted(shares, key=lambda name: -shares[name])
-    return {name: shares[name] for name in names if shares[name] > 0}
+        causes = operations.name_causes(link, schedule)
+        for name in causes:
+            shares[name] += share * causes[name]
+
+    most_first = sorted(shares.items(), key=lambda item: -item[1])
+    return {name: share for name, share in most_first if share > 0}
 
 
 class _Operations:
@@ -95,25 +112,28 @@ class _Operations:
 
     def __init__(self, experiment: Experiment) -> None:
         scenario = experiment.scenario
+        job = experiment.problem.job
         self._cluster = scenario.cluster
         self._section = scenario.job
-        self._tasks = experiment.problem.job.tasks
-        self._counts: NDArray[np.float64] | None = None
+        self._tasks = job.tasks
+        self._counts: Floats | None = None
         if self._section.operation_rates is not None:
             context = scenario.build_context()
             volumes = experiment.realization.volumes * context.byte_scale
-            job = experiment.problem.job
-            self._counts = scenario.job.count_operations(job, context, volumes).counts
+            counted = self._section.count_operations(job, context, volumes)
+            self._counts = counted.counts
 
-    def name_causes(self, link: ChainLink, schedule: Schedule) -> dict[str, float]:
+    def name_causes(self, link: ChainLink, schedule: Schedule) -> Shares:
         """Return the share of a link by its causes."""
         problem = schedule.problem
         if link.cause in MOVING or link.task < 0:
+            name = "gap"
             if link.cause is Cause.LATENCY:
-                return {"latency": 1.0}
-            is_of_link = link.port >= 0
-            name = f"link {problem.links[link.port].name}" if is_of_link else "gap"
+                name = "latency"
+            elif link.port >= 0:
+                name = f"link {problem.links[link.port].name}"
             return {name: 1.0}
+
         machine = problem.placement.machine_of[link.task]
         name = problem.cluster.machines[machine].name
         if link.cause in (Cause.SLOT, Cause.CREDIT):
@@ -121,10 +141,11 @@ class _Operations:
         if self._counts is None:
             return {f"path {name}": 1.0}
 
+        # By the rates of the device that the machine has, as its time was counted.
         device = self._cluster.by_name[name].device or DEFAULT_DEVICE
-        of_device = self._section.rates_of(self._tasks[link.task], device)
+        rates = self._section.rates_of(self._tasks[link.task], device)
         counts = self._counts[:, link.task, link.iteration]
-        seconds = counts * [of_device[operation] for operation in OPERATIONS]
+        seconds = counts * [rates[operation] for operation in OPERATIONS]
         shares = seconds / (seconds.sum() or 1.0)
         names = (f"rate {operation}" for operation in OPERATIONS)
         return dict(zip(names, shares.tolist(), strict=True))

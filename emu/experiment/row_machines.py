@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
+from typing import TypeAlias
 
 from emu.errors import DataError, EmulatorError, PlacementError, ScenarioError
 from emu.experiment.machine_memory import check_memory
@@ -30,6 +31,9 @@ from emu.systems.replica_section import ReplicaSection
 from emu.systems.training_section import TrainingSection
 from emu.systems.whole_graph_section import WholeGraphSection
 
+#: Names of machines.
+Machines: TypeAlias = tuple[str, ...]
+
 #: Sets of machines that are tried of a system with a worker per machine; of one that
 #: is placed by a search on each.
 _MOST_SETS = 16
@@ -40,7 +44,7 @@ _FEW_SETS = 6
 class Trial:
     """A row on one set of machines."""
 
-    machines: tuple[str, ...]
+    machines: Machines
     seconds: float = inf
     """Seconds per seed that is trained on: those of a step are rounded to whole ones
     per worker, so that steps differ."""
@@ -67,18 +71,21 @@ class Row:
         if not variant_named(self.name).alone:
             return plain
         if getattr(plain.job, "has_stores_apart", False):
-            advice = f"systems: {{{self.name}: {{stores: auto}}}} lets it"
-            problem = f"one machine would own all of the graph: {advice}"
+            problem = (
+                "one machine would own all of the graph: "
+                f"systems: {{{self.name}: {{stores: auto}}}} lets it"
+            )
             raise ScenarioError(problem, key="job.stores")
-        has_stores = getattr(plain.job, "stores", None) is not None
-        return load(plain, {"job.stores": None}) if has_stores else plain
+        if getattr(plain.job, "stores", None) is None:
+            return plain
+        return load(plain, {"job.stores": None})
 
     @cached_property
     def source(self) -> Scenario:
         """The file with those settings that it knows itself."""
         return source_of(self.scenario, self.name, self.settings)
 
-    def machine_sets(self) -> list[tuple[str, ...]]:
+    def machine_sets(self) -> list[Machines]:
         """Return the sets of machines to try; none where they are no choice.
 
         They are none where the file states them, or times of a fixed number of parts;
@@ -87,9 +94,9 @@ class Row:
         """
         plain = self.plain
         is_alone = variant_named(self.name).alone
-        is_free = getattr(self.source.job, "machines", None) is None
         spreads = self._spreads(plain.job)
         if not is_alone:
+            is_free = getattr(self.source.job, "machines", None) is None
             is_searched = plain.placed_by == "best" or spreads
             if not (is_free and is_searched):
                 return []
@@ -103,9 +110,8 @@ class Row:
         if is_alone:
             return [(name,) for name in names]
         cluster = plain.cluster.build().only(names)
-        return machine_sets(
-            build_job(plain), cluster, _FEW_SETS if spreads else _MOST_SETS
-        )
+        most = _FEW_SETS if spreads else _MOST_SETS
+        return machine_sets(build_job(plain), cluster, most)
 
     def try_on(self, machines: Sequence[str]) -> Trial:
         """Return how fast it is on some machines, without deaths."""
@@ -121,7 +127,7 @@ class Row:
         seeds = seeds_seen(ready.problem.job) or 1
         return Trial(names, schedule.makespan / seeds)
 
-    def choose(self, trials: Sequence[Trial]) -> tuple[str, ...] | None:
+    def choose(self, trials: Sequence[Trial]) -> Machines | None:
         """Return the machines of the fastest trial; None where there is none.
 
         A later one has to be worthwhile. Raises the error of the last where no machine
@@ -144,22 +150,26 @@ class Row:
         Raises ScenarioError, DataError as `as_variant`; also where machines cannot take
         part, or there are no such ones.
         """
+        plain = self.plain
         if machines is None:
-            return self.plain
+            return plain
         self._check(machines)
-        job = self.plain.job
+        job = plain.job
         if not (self._spreads(job) or _has_part_per_machine(job)):
-            return self.plain if self._has_stores else _fewer(self.plain, machines)
+            return plain if self._has_stores else _fewer(plain, machines)
+        # A file of that system says itself what its machines do.
         is_same_system = self.source.job.system == job.system
         if isinstance(job, WholeGraphSection) and is_same_system:
-            return load(self.plain, {"job.machines": [*machines]})
+            return load(plain, {"job.machines": [*machines]})
         return self._translated_again(machines)
 
     def _translated_again(self, machines: Sequence[str]) -> Scenario:
         """Return the row with what its translation says of these machines."""
         job = self.plain.job
-        whole = isinstance(job, WholeGraphSection)
-        roomy = machines if whole else _list_roomy(self.source)
+        source = self.source
+        is_whole = isinstance(job, WholeGraphSection)
+        spreads = self._spreads(job)
+        roomy = machines if is_whole else _list_roomy(source)
         if self._has_stores:  # others take part, too, and own the graph
             machines = [name for name in machines if name in roomy] or machines
         if without := [name for name in machines if name not in roomy]:
@@ -167,23 +177,24 @@ class Row:
             raise ScenarioError(problem, key="job.machines")
 
         # As many stores as machines, each of which takes what the file states of one.
-        target = translation_of(job.system)
-        source = self.source
         if not self._has_stores:
             source = _fewer(source, machines)
-        common = common_job(source, target)
-        common = replace(common, machines=tuple(machines))
-        keys = ["machines", "batch_size", "times"]
-        if whole:
-            keys = ["machines", "parameter_servers"]
-        if whole or self._spreads(job):
+        target = translation_of(job.system)
+        common = replace(common_job(source, target), machines=tuple(machines))
+        if is_whole or spreads:
             common = replace(common, stated=tuple(machines))
-        if self._spreads(job):
+        if spreads:
             common = common.spread(len(machines), common.stores_on(machines))
+
+        keys = ["machines", "batch_size", "times"]
+        if is_whole:
+            keys = ["machines", "parameter_servers"]
+        if spreads:
             keys.append("workers")
         written = target.write(common)
-        fields = [key for key in keys if key in type(job).model_fields]
-        return load(self.plain, {f"job.{key}": written.get(key) for key in fields})
+        fields = type(job).model_fields
+        edit = {f"job.{key}": written.get(key) for key in keys if key in fields}
+        return load(self.plain, edit)
 
     @property
     def _has_stores(self) -> bool:
@@ -209,17 +220,18 @@ def _has_part_per_machine(job: JobSection) -> bool:
 
     Stated times of parts of the whole graph are of as many parts as the file has.
     """
-    whole = isinstance(job, WholeGraphSection) and job.rates is not None
-    return whole or isinstance(job, ReplicaSection)
+    if isinstance(job, WholeGraphSection):
+        return job.rates is not None
+    return isinstance(job, ReplicaSection)
 
 
-def _list_roomy(scenario: Scenario) -> tuple[str, ...]:
+def _list_roomy(scenario: Scenario) -> Machines:
     """Return the machines with room for a worker that samples as well."""
     job = scenario.job
     if "workers" in type(job).model_fields:  # as many as there are machines
         workers = len(scenario.cluster.names_and_positions())
         job = job.model_copy(update={"workers": workers})
-    names: tuple[str, ...] = read_job(job, scenario.cluster)["machines"]
+    names: Machines = read_job(job, scenario.cluster)["machines"]
     return names
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import TypeAlias
 
 from emu.errors import EmulatorError
 from emu.experiment.learning_rates import KEY, Rates, find_rate, rate_of
@@ -15,15 +16,15 @@ from emu.experiment.systems import Target
 from emu.scenario import Scenario
 from emu.systems import Edit
 
-#: Rows with machines, or the reason why there is none.
-Planned = Sequence[Question | EmulatorError]
+#: A row with its machines, or the reason why it cannot be.
+Planned: TypeAlias = Question | EmulatorError
 
 
 def choose_rates(
-    planned: Planned,
+    planned: Sequence[Planned],
     target: Target,
     share: Callable[..., list[Rates | None]],
-) -> list[Question | EmulatorError]:
+) -> list[Planned]:
     """Return rows at the best learning rate of their class of weights.
 
     By the first seed; where the file states a rate for a row, that is kept. A row that
@@ -42,17 +43,21 @@ def choose_rates(
 
     items = [(scenario,) for scenario in classes.values()]
     found = share("learning rates, one search per class of weights", find, items)
-    rates = dict(zip(classes, found, strict=True))
-    grid = sorted({rate for tried in found if tried for rate in tried.tried})
-    chosen: list[Question | EmulatorError] = []
+    rates_of = dict(zip(classes, found, strict=True))
+    grid: set[float] = set()
+    for rates in found:
+        if rates is not None:
+            grid.update(rates.tried)
+    chosen: list[Planned] = []
     for question, scenario in zip(planned, scenarios, strict=True):
-        tried = rates[class_of(scenario)] if scenario else None
-        if isinstance(question, EmulatorError) or scenario is None or tried is None:
+        rates = rates_of[class_of(scenario)] if scenario else None
+        if isinstance(question, EmulatorError) or scenario is None or rates is None:
             chosen.append(question)
         else:
-            rate = tried.best.rate
+            rate = rates.best.rate
             is_stated = rate == rate_of(scenario)
-            chosen.append(_at_rate(question, None if is_stated else rate, grid))
+            other = None if is_stated else rate
+            chosen.append(_at_rate(question, other, sorted(grid)))
     return chosen
 
 
@@ -69,7 +74,7 @@ def _at_rate(question: Question, rate: float | None, grid: Sequence[float]) -> Q
     )
 
 
-def _open_scenario(question: Question | EmulatorError) -> Scenario | None:
+def _open_scenario(question: Planned) -> Scenario | None:
     """Return the scenario of a row that trains at a rate of the search's choice."""
     if isinstance(question, EmulatorError) or _states_rate(question.settings):
         return None
@@ -82,12 +87,13 @@ def _open_scenario(question: Question | EmulatorError) -> Scenario | None:
 
 def _states_rate(settings: Edit) -> bool:
     optimizer = settings.get("job.optimizer")
-    inner = optimizer if isinstance(optimizer, Mapping) else {}
-    return KEY in settings or "lr" in inner
+    is_in_section = isinstance(optimizer, Mapping) and "lr" in optimizer
+    return KEY in settings or is_in_section
 
 
 def class_of(scenario: Scenario) -> str:
     """Return what decides the weights of a training but its learning rate, as text."""
     causes = weight_causes(scenario)
-    causes["optimizer"] = {**causes["optimizer"], "lr": None}
+    optimizer = causes["optimizer"]
+    causes["optimizer"] = {**optimizer, "lr": None}
     return json.dumps(causes, sort_keys=True, default=str)

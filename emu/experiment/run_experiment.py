@@ -10,6 +10,7 @@ import platform
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,13 @@ from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.launch.ssh import is_here
 from emu.emulation.shaping import pace_at
 from emu.errors import NodeLost
-from emu.experiment.attempts import Ended, cut_plan, foreseen, run_attempts, with_deaths
+from emu.experiment.attempts import (
+    Ended,
+    cut_plan,
+    foreseen,
+    run_attempts,
+    with_outages,
+)
 from emu.experiment.run_result import (
     Parts,
     PreparedRun,
@@ -44,7 +51,7 @@ from emu.runs.array_files import REALIZATION, REPORTS, SCHEDULED, write_weights
 from emu.runs.audit_inputs import list_windows, margins, real_volumes
 from emu.runs.problem_json import problem_to_json
 from emu.runs.recorded_run import read_manifest
-from emu.runs.result import VERSION
+from emu.runs.result import VERSION, Result
 from emu.runs.retraining import list_training
 from emu.runs.run_directory import SETUP, RunDirectory, write_scenario
 from emu.scenario import Experiment, Scenario
@@ -62,31 +69,25 @@ def judgement(
     prepared: PreparedRun, run: EmulatedRun, replayed: Schedule
 ) -> tuple[Verdict, dict[str, float]]:
     """Return the verdict on a run, and the seconds by cause that it parted by."""
-    experiment = prepared.experiment
     settings = prepared.settings
     schedule = run.schedule
-    by_kernel = prepared.by_kernel
     chain = critical_path.critical_path(schedule)
     figures = host_figures(run.statistics)
-    subject = schedule
-    first = dict[tuple[int, int], float]()
-    held_up = 0.0
     off = abs(schedule.length - replayed.length) / max(replayed.length, 1e-12)
-    if by_kernel:  # no sender was to keep to rates
+    subject = schedule
+    first = {}
+    held_up = 0.0
+    if prepared.by_kernel:  # no sender was to keep to rates
         subject = replace(schedule, rates=None)
         figures = replace(figures, late_sends=0, max_behind=0.0)
-        rows = run.sent[["edge", "iteration", "first"]].tolist()
-        first = {(edge, iteration): at for edge, iteration, at in rows}
+        first = _first_bytes(run)
         # By waits for a core, at most what it is off: who agrees was not held up. Nor
         # by delays of its own: behind a full queue they cost nothing, 4.5 % of an
         # incast that was off by 0.2 %.
-        counts = run.statistics.items()
-        waits = {process: each["host_metrics"]["waited"] for process, each in counts}
-        works = settings.compute != "timed"
-        scale = settings.time_scale
-        seconds = lateness.seconds_of_waits(schedule, waits, scale, chain, works=works)
-        held_up = min(seconds / max(replayed.length, 1e-12), off)
-    sends = critical_path.send_rows(one["flows"] for one in run.statistics.values())
+        held_up = min(_share_of_waits(prepared, run, replayed, chain), off)
+
+    logs = (counts["flows"] for counts in run.statistics.values())
+    sends = critical_path.send_rows(logs)
     budget = critical_path.error_budget(subject, replayed, sends, first)
     if dead_seconds := schedule.outages.seconds - replayed.outages.seconds:
         budget["attempts that ended"] = dead_seconds
@@ -97,17 +98,44 @@ def judgement(
         figures,
         time_scale=settings.time_scale,
         max_error=prepared.emulation.max_error,
-        processes=len(experiment.problem.job.processes),
+        processes=len(prepared.experiment.problem.job.processes),
         compute=settings.compute,
         sensitivity=lateness.sensitivity(
-            run.realization, prepared.policy, experiment.expected, replayed
+            run.realization, prepared.policy, prepared.experiment.expected, replayed
         ),
         findings=examine(evidence(prepared, run), system_guards()),
-        by_kernel=by_kernel,
+        by_kernel=prepared.by_kernel,
         own_delay=min(own_delay, off),
         held_up=held_up,
     )
     return verdict, budget
+
+
+def _first_bytes(run: EmulatedRun) -> dict[tuple[int, int], float]:
+    """Return when the first byte of each frame left, by edge and iteration."""
+    rows = run.sent[["edge", "iteration", "first"]].tolist()
+    return {(edge, iteration): instant for edge, iteration, instant in rows}
+
+
+def _share_of_waits(
+    prepared: PreparedRun,
+    run: EmulatedRun,
+    replayed: Schedule,
+    chain: critical_path.CriticalPath,
+) -> float:
+    """Return the share of the makespan in which what decides it waited for a core."""
+    settings = prepared.settings
+    waits = {}
+    for process, counts in run.statistics.items():
+        waits[process] = counts["host_metrics"]["waited"]
+    seconds = lateness.seconds_of_waits(
+        run.schedule,
+        waits,
+        settings.time_scale,
+        chain,
+        works=settings.compute != "timed",
+    )
+    return seconds / max(replayed.length, 1e-12)
 
 
 def _effect_of(
@@ -143,12 +171,12 @@ def _effect_of(
 
 def evidence(prepared: PreparedRun, run: EmulatedRun) -> Evidence:
     """Return the guards' evidence; measured work may not undercut its CPU time."""
-    experiment = prepared.experiment
+    scenario = prepared.experiment.scenario
     settings = prepared.settings
-    times = experiment.realization.times
-    volumes = experiment.realization
+    realization = prepared.experiment.realization
+    times = realization.times
     if settings.compute == "real":
-        times = run.cpu / experiment.problem.speeds[:, None]
+        times = run.cpu / prepared.experiment.problem.speeds[:, None]
     return Evidence(
         schedule=run.schedule,
         sent=run.sent,
@@ -156,11 +184,11 @@ def evidence(prepared: PreparedRun, run: EmulatedRun) -> Evidence:
         notified=run.arrivals,
         began=run.began,
         statistics=run.statistics,
-        burst=burst_of(experiment.scenario),
+        burst=burst_of(scenario),
         times=times,
         late=run.late_work,
-        volumes=real_volumes(experiment.scenario, volumes, settings.byte_scale),
-        windows=list_windows(experiment.scenario),
+        volumes=real_volumes(scenario, realization, settings.byte_scale),
+        windows=list_windows(scenario),
         **margins(settings, run.statistics),
     )
 
@@ -174,11 +202,11 @@ def emulation_settings(scenario: Scenario, **overrides: Any) -> RunSettings:
     ``overrides`` are fields that the command line decides; they win. ``allow`` is added
     to: the scenario's own models may run.
     """
-    own = [model.name for model in model_programs(scenario)]
-    overrides["allow"] = (*overrides.get("allow", ()), *own)
-    keys = vars(scenario.emulation.settings)
-    host_of = {"host_of": scenario.emulation.hosts}
-    return RunSettings(**{**keys, **host_of, **overrides})
+    emulation = scenario.emulation
+    models = [model.name for model in model_programs(scenario)]
+    fields = {**vars(emulation.settings), "host_of": emulation.hosts, **overrides}
+    fields["allow"] = (*overrides.get("allow", ()), *models)
+    return RunSettings(**fields)
 
 
 def carry_out(
@@ -199,44 +227,64 @@ def carry_out(
     """
     scenario = experiment.scenario
     check_network(scenario)
-    # The coordinator dies with its host: no process is left to restart the job.
-    hosts = {*scenario.emulation.hosts.values()}
-    for number, event in enumerate(scenario.events):
-        if event.kill in hosts and is_here(str(event.kill)):
-            here = f"{event.kill} is this host, and the run is coordinated here"
-            problem = f"{here}: name another host, or machines"
-            raise scenario.origin.error(("events", number, "kill"), problem)
+    _check_coordinator(scenario)
     experiment = _without_ties(experiment)
-    observer, is_resumption = observer or Observer(), start is not None
+    observer = observer or Observer()
+    path = directory.path
+    is_resumption = start is not None
 
     def once(
-        left: Experiment, start: Cut | None, observer: Observer, ended: Sequence[Ended]
+        left: Experiment, cut: Cut | None, observers: Observer, ended: Sequence[Ended]
     ) -> tuple[PreparedRun, EmulatedRun]:
         again = is_resumption or bool(ended)
+        # First of all: where the prediction fails, the directory has this.
         _write_beginning(left, settings, directory, choice, again=again)
         prepared = PreparedRun.of(left, settings, choice)
-        observer.on_prediction(prepared.predicted)
-        cuts = cut_plan(left, directory.path, start)
-        return prepared, _emulate_experiment(prepared, directory, observer, cuts)
+        observers.on_prediction(prepared.predicted)
+        cuts = cut_plan(left, path, cut)
+        return prepared, _emulate_experiment(prepared, directory, observers, cuts)
 
     with directory.claim():
-        path = directory.path
-        if start is None and (setup := setup_to_run(experiment)) is not None:
-            size = format_size(setup.realization.volumes.sum())
-            observer.on_notice(f"setup: {size} before time 0 of the training")
-            timed = replace(settings, compute="timed")  # its payloads are made up
-            carry_out(setup, timed, RunDirectory(path / SETUP))
-        figures = setup_figures(experiment, path)  # raises before anything is run
-        _, (prepared, run), ends = run_attempts(experiment, start, path, observer, once)
+        if not is_resumption:
+            _carry_out_setup(experiment, settings, path, observer)
+        setup = setup_figures(experiment, path)  # raises before anything is run
+        _, outcome, ends = run_attempts(experiment, start, path, observer, once)
+        # An audit foresees the same deaths from these.
         if ends:
             content = read_manifest(path / "manifest.json")
-            content["attempts"] = [asdict(one) for one in ends]
+            content["attempts"] = [*map(asdict, ends)]
             directory.write_json("manifest.json", content)
+
+        prepared, run = outcome
         training, weights = learnt(prepared.experiment, run, prepared.policy)
-        training |= figures
-        result = result_of(prepared, run, training, ends, foreseen(experiment, ends))
+        before = foreseen(experiment, ends)
+        result = result_of(prepared, run, training | setup, ends, before)
         write_down(directory, result, weights)
     return result
+
+
+def _check_coordinator(scenario: Scenario) -> None:
+    """Refuse to kill this host: no process would be left to restart the job."""
+    hosts = scenario.emulation.hosts.values()
+    for number, event in enumerate(scenario.events):
+        if event.kill in hosts and is_here(str(event.kill)):
+            problem = (
+                f"{event.kill} is this host, and the run is coordinated here: name "
+                "another host, or machines"
+            )
+            raise scenario.origin.error(("events", number, "kill"), problem)
+
+
+def _carry_out_setup(
+    experiment: Experiment, settings: RunSettings, path: Path, observer: Observer
+) -> None:
+    """Run what comes before time 0 of the training, in a directory of its own."""
+    setup = setup_to_run(experiment)
+    if setup is not None:
+        size = format_size(setup.realization.volumes.sum())
+        observer.on_notice(f"setup: {size} before time 0 of the training")
+        timed = replace(settings, compute="timed")  # its payloads are made up
+        carry_out(setup, timed, RunDirectory(path / SETUP))
 
 
 def _without_ties(experiment: Experiment) -> Experiment:
@@ -252,11 +300,14 @@ def _without_ties(experiment: Experiment) -> Experiment:
     return replace(experiment, kills=kills)
 
 
-def setup_figures(experiment: Experiment, path: Path) -> dict[str, Any]:
+def setup_figures(experiment: Experiment, path: Path) -> Result:
     """Return ``setup`` of result.json in a run directory, measured where it was run."""
-    if not (rows := setup_rows(experiment)):
+    rows = setup_rows(experiment)
+    if not rows:
         return {}
-    if (file := path / SETUP / "result.json").exists():
+
+    file = path / SETUP / "result.json"
+    if file.exists():
         run = read_json(file)
         rows["measured"] = {
             "seconds": run["makespan"],
@@ -286,9 +337,9 @@ def _write_beginning(
         content["began"] = experiment.began
     content |= experiment.cause_of_length  # the scenario has the length alone
     if experiment.whole is not None:
-        rest = experiment.kills
-        all_kills = experiment.whole.kills
-        content["killed"] = [n for n, k in enumerate(all_kills) if k not in rest]
+        coming = experiment.kills
+        kills = enumerate(experiment.whole.kills)
+        content["killed"] = [number for number, kill in kills if kill not in coming]
     directory.write_json("manifest.json", content | {"source": source})
     directory.write_json("problem.json", problem_to_json(experiment.problem))
 
@@ -301,10 +352,10 @@ def _emulate_experiment(
 ) -> EmulatedRun:
     """Emulate an attempt, on the network that its scenario asks for."""
     experiment = prepared.experiment
-    log = directory.path / "agent.log"
-    began = experiment.began
-    kills = experiment.kills
-    settings = replace(prepared.settings, cuts=cuts, kills=kills, began=began)
+    emulation = prepared.emulation
+    settings = replace(
+        prepared.settings, cuts=cuts, kills=experiment.kills, began=experiment.began
+    )
 
     def import_torch() -> None:  # where it does not import, who needs it says so
         with contextlib.suppress(ImportError, OSError):
@@ -312,13 +363,20 @@ def _emulate_experiment(
 
     if [*list_training(experiment.problem.job)]:  # accuracy takes torch at the end
         settings = replace(settings, meanwhile=import_torch)
-    what = experiment.problem, prepared.policy, settings, experiment.realization
-    if not prepared.by_kernel:
-        return emulate(*what, log=log, observer=observer)
-    sharing = Sharing(prepared.emulation.sharing)
-    most = prepared.emulation.max_nic_error
-    return emulate_on_kernel(
-        *what, sharing=sharing, max_nic_error=most, log=log, observer=observer
+    start = emulate
+    if prepared.by_kernel:
+        start = partial(
+            emulate_on_kernel,
+            sharing=Sharing(emulation.sharing),
+            max_nic_error=emulation.max_nic_error,
+        )
+    return start(
+        experiment.problem,
+        prepared.policy,
+        settings,
+        experiment.realization,
+        log=directory.path / "agent.log",
+        observer=observer,
     )
 
 
@@ -327,15 +385,16 @@ def replay(experiment: Experiment, run: EmulatedRun, policy: str) -> Schedule:
 
     It reads what the run did: what is read changes no time.
     """
-    problem = experiment.problem.following(run.schedule)
-    again = simulate(problem, run.realization, policy, profile=experiment.expected)
-    return replace(again, reads=run.schedule.reads)
+    schedule = run.schedule
+    problem = experiment.problem.following(schedule)
+    replayed = simulate(problem, run.realization, policy, profile=experiment.expected)
+    return replace(replayed, reads=schedule.reads)
 
 
 def result_of(
     prepared: PreparedRun,
     run: EmulatedRun,
-    training: dict[str, Any],
+    training: Result,
     ended: Sequence[Ended] = (),
     before: Attempts | None = None,
 ) -> RunResult:
@@ -345,32 +404,33 @@ def result_of(
     attempts before the run, ``before`` all of them simulated.
     """
     emulation = prepared.emulation
-    again = replay(prepared.experiment, run, prepared.policy)
-    both = prepared.predicted, again
-    run, (prediction, again) = with_deaths(run, both, ended, before)
-    verdict, budget = judgement(prepared, run, again)
-    nics = {
-        f"{host['name']} {way}": share
-        for host in run.hosts
-        if "tcp" in host  # others name theirs
-        for way, share in host["nic"].items()
-    }
+    replayed = replay(prepared.experiment, run, prepared.policy)
+    simulated = (prepared.predicted, replayed)
+    run, (predicted, replayed) = with_outages(run, simulated, ended, before)
+    verdict, budget = judgement(prepared, run, replayed)
+    nics = {}
+    for host in run.hosts:
+        if "tcp" in host:  # others name theirs
+            for direction, share in host["nic"].items():
+                nics[f"{host['name']} {direction}"] = share
+
+    prediction = judge_prediction(
+        run.schedule,
+        predicted,
+        replayed,
+        threshold=emulation.max_difference,
+        time_scale=emulation.stated_time_scale,
+        timed=prepared.times != "measured",
+        budget=budget,
+        policy=prepared.policy,
+        nics=nics,
+    )
     return RunResult(
-        **vars(prepared) | {"predicted": prediction},
+        **vars(prepared) | {"predicted": predicted},
         run=run,
-        replayed=again,
+        replayed=replayed,
         verdict=verdict,
-        prediction=judge_prediction(
-            run.schedule,
-            prediction,
-            again,
-            threshold=emulation.max_difference,
-            time_scale=emulation.stated_time_scale,
-            timed=prepared.times != "measured",
-            budget=budget,
-            policy=prepared.policy,
-            nics=nics,
-        ),
+        prediction=prediction,
         error_budget=budget,
         training=training,
         ended=tuple(ended),
@@ -380,7 +440,7 @@ def result_of(
 
 def manifest(
     scenario: Scenario, settings: RunSettings, choice: ScaleChoice | None = None
-) -> dict[str, Any]:
+) -> Result:
     """Return all that is needed to run this again."""
     versions = dict[str, str | None]()
     for library in _VERSIONS:
@@ -413,21 +473,33 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
     if weights:
         write_weights(directory.path, weights)
     directory.write_json("simulated.json", result.replayed.to_json())
-    of_hosts = {"hosts": run.hosts, "tuning": run.tuning, "startup": run.startup}
-    statistics = {  # without those that only the error budget reads
-        process: {key: value for key, value in own.items() if key != "flows"}
-        for process, own in run.statistics.items()
+    statistics = {}
+    for process, counts in run.statistics.items():
+        # Only the error budget reads the log of flows.
+        counted = {key: value for key, value in counts.items() if key != "flows"}
+        statistics[process] = counted
+    processes = {
+        "hosts": run.hosts,
+        "tuning": run.tuning,
+        "startup": run.startup,
+        "wall_seconds": run.wall,
+        "statistics": statistics,
     }
-    beside = {"wall_seconds": run.wall, "statistics": statistics}
-    directory.write_json("processes.json", of_hosts | beside)
+    directory.write_json("processes.json", processes)
+
     if run.schedule.rates is not None:
         directory.write_arrays("rates.npz", **vars(run.schedule.rates))
     directory.write_arrays(REALIZATION, **vars(run.realization))
     directory.write_arrays(REPORTS, **reports(run))
     # Every frame by its sender, by its receiver, and its arrival as it was reported;
     # and when the tasks that had it began.
-    frames = {"sent": run.sent, "received": run.received, "notified": run.arrivals}
-    directory.write_arrays("frames.npz", **frames, began=run.began)
+    directory.write_arrays(
+        "frames.npz",
+        sent=run.sent,
+        received=run.received,
+        notified=run.arrivals,
+        began=run.began,
+    )
     directory.write_lines("training.csv", training_lines(run))
     # Into the content itself, so that --json prints what the file holds.
     result.content["records"] = directory.digests()
@@ -437,22 +509,30 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
 def reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:
     """Return the arrays of reports.npz: what result.json is computed again from."""
     schedule = run.schedule
-    logs = b"".join(figures["flows"] for figures in run.statistics.values())
-    columns = {name: getattr(schedule, name) for name in SCHEDULED}
-    reads = np.empty((0, 0), np.int64) if schedule.reads is None else schedule.reads
-    arrays = {name: column for name, column in columns.items() if column is not None}
-    sends = np.frombuffer(logs, "<f8")
-    return arrays | {"reads": reads, "late": run.late, "cpu": run.cpu, "sends": sends}
+    arrays = {}
+    for name in SCHEDULED:
+        column = getattr(schedule, name)
+        if column is not None:
+            arrays[name] = column
+    reads = schedule.reads
+    arrays["reads"] = np.empty((0, 0), np.int64) if reads is None else reads
+    arrays["late"] = run.late
+    arrays["cpu"] = run.cpu
+
+    logs = b"".join(counts["flows"] for counts in run.statistics.values())
+    arrays["sends"] = np.frombuffer(logs, "<f8")
+    return arrays
 
 
 def training_lines(run: EmulatedRun) -> list[str]:
     """Return the lines of training.csv: run time, task, iteration, figure, value."""
     lines = ["time,task,iteration,figure,value"]
     reports = by_mini_batch(run.schedule.problem.job, run.reports)
-    for when, task, iteration, figures in reports:
+    for instant, task, iteration, figures in reports:
         for figure, value in figures.items():
             if figure == "loss" and np.isnan(value):
                 value = math.inf  # noqa: PLW2901 -- readers drop NaN, and with it steps
             if figure == "loss" or np.isfinite(value):
-                lines.append(f"{when!r},{task},{iteration},{figure},{float(value)!r}")
+                number = float(value)
+                lines.append(f"{instant!r},{task},{iteration},{figure},{number!r}")
     return lines

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from emu.problem import Job, Schedule
 from emu.runs import result
 from emu.runs.array_files import NAME as WEIGHTS
 from emu.runs.array_files import read_weights
+from emu.runs.result import Result
 from emu.runs.retraining import list_training
 from emu.scenario import Experiment, Scenario, build_job
 from emu.scenario.experiment import cost_of, count_failures
@@ -42,8 +43,10 @@ from emu.trust.lateness import flow_completion
 from emu.trust.prediction import Prediction
 from emu.trust.verdict import Verdict
 
+Figures: TypeAlias = dict[str, float]
+
 Parts = dict[str, NDArray[Any]]
-Reports = list[tuple[float, str, int, dict[str, float]]]
+Reports = list[tuple[float, str, int, Figures]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,9 +106,9 @@ class RunResult(PreparedRun):
     """Simulation of the run's own times and volumes."""
     verdict: Verdict
     prediction: Prediction
-    error_budget: dict[str, float]
+    error_budget: Figures
     """Seconds by which run and replay parted, by cause."""
-    training: dict[str, Any]
+    training: Result
     """``models``, ``training``, ``accuracy``, or the same per job; ``setup``."""
     ended: tuple[Ended, ...] = ()
     """Attempts that a death has ended before this run."""
@@ -115,13 +118,16 @@ class RunResult(PreparedRun):
     """All attempts simulated beforehand, where the scenario kills."""
 
     @cached_property
-    def content(self) -> dict[str, Any]:
+    def content(self) -> Result:
         """Content of result.json; docs/results.md documents its keys."""
         schedule = self.run.schedule
         realization = self.run.realization
-        cost = cost_of(self.experiment.scenario, schedule)
         predicted = self.predicted
-        makespans = schedule.makespan, predicted.makespan
+        epoch = epoch_of(schedule.problem.job.settings)
+        cost = cost_of(self.experiment.scenario, schedule)
+        recovery = recovery_of(
+            self.ended, schedule.makespan, predicted.makespan, self.foreseen
+        )
         return {
             "version": result.VERSION,
             **self._settings_of_file(),
@@ -130,14 +136,14 @@ class RunResult(PreparedRun):
             "predicted_makespan": predicted.makespan,
             "makespan_error": schedule.error_over(predicted),
             "wall_seconds": self.run.wall,
-            **recovery_of(self.ended, *makespans, self.foreseen),
+            **recovery,
             **self._tables(),
             **optimality(schedule, realization, self.policy),
             "verdict": self.verdict.to_json(),
             "prediction": self.prediction.to_json(),
             "error_budget": self.error_budget,
             "policy": self.policy,
-            "pace": pace(schedule, epoch_of(schedule.problem.job.settings)).to_json(),
+            "pace": pace(schedule, epoch).to_json(),
             **self._scales(),
             **host_rows(run=self.run, replayed=self.replayed),
             **({"witness": self.witness} if self.witness else {}),
@@ -148,7 +154,7 @@ class RunResult(PreparedRun):
             **self.training,
         }
 
-    def _settings_of_file(self) -> dict[str, Any]:
+    def _settings_of_file(self) -> Result:
         experiment = self.experiment
         scenario = self.experiment.scenario
         job = experiment.problem.job
@@ -173,7 +179,7 @@ class RunResult(PreparedRun):
             **({"failures": failures} if failures else {}),
         }
 
-    def _reads(self) -> dict[str, Any]:
+    def _reads(self) -> Result:
         """Return how many reads are others than simulated, and how far accuracy is.
 
         This is known where an accuracy has decided the length of the job.
@@ -182,123 +188,151 @@ class RunResult(PreparedRun):
         predictions = self.predicted.reads
         if reads is None or predictions is None:
             return {}
+
         job = self.experiment.problem.job
-        newest = [e for e, edge in enumerate(job.edges) if edge.latest]
-        count = sum(job.rounds[job.edges[e].destination] for e in newest)
-        other = int((reads[newest] != predictions[newest]).sum())
-        apart: dict[str, Any] = {"count": count, "other": other}
+        newest = [number for number, edge in enumerate(job.edges) if edge.latest]
+        count = 0
+        for number in newest:
+            reader = job.edges[number].destination
+            count += job.rounds[reader]
+        differing = int((reads[newest] != predictions[newest]).sum())
+        content: Result = {"count": count, "other": differing}
+
         until = self.experiment.until
         look = self.experiment.reached
         accuracy = self.training.get("accuracy", {})
         if until is not None and look is not None and until.split in accuracy:
-            apart["accuracy"] = accuracy[until.split] - look.accuracy
-        return {"reads_apart": apart}
+            content["accuracy"] = accuracy[until.split] - look.accuracy
+        return {"reads_apart": content}
 
-    def _tables(self) -> dict[str, Any]:
+    def _tables(self) -> Result:
         run = self.run
         schedule = self.run.schedule
         problem = self.experiment.problem
-        payloads = problem, run.statistics, self.settings.byte_scale
-        # Other hosts report the name of theirs.
-        shares = {host["name"]: host["nic"] for host in run.hosts if "tcp" in host}
-        nics = {"seconds": run.startup.get("nics"), "shares": shares}
-        return {
+        byte_scale = self.settings.byte_scale
+        tables = {
             "startup": run.startup,
             "flow_end_apart": result.flow_error(schedule, self.replayed),
             "kinds": result.task_rows(problem, run.realization.times, run.late),
             "edges": result.flow_rows(schedule, self.replayed),
             "ports": result.port_rows(schedule),
-            "payloads": kinds_between_machines(*payloads),
+            "payloads": kinds_between_machines(problem, run.statistics, byte_scale),
             "memory": memory_figures(run),
             "transport": self._transport,
-            **({"nics": nics} if shares else {}),
         }
 
-    @cached_property
-    def _transport(self) -> dict[str, float]:
-        arrivals = arrival_figures(self.run, self.settings.time_scale)
-        return transport_figures(self.run) | arrivals
+        # Other hosts report the name of theirs.
+        shares = {host["name"]: host["nic"] for host in run.hosts if "tcp" in host}
+        if shares:
+            tables["nics"] = {"seconds": run.startup.get("nics"), "shares": shares}
+        return tables
 
-    def _scales(self) -> dict[str, Any]:
+    @cached_property
+    def _transport(self) -> Figures:
+        sockets = transport_figures(self.run)
+        return sockets | arrival_figures(self.run, self.settings.time_scale)
+
+    def _scales(self) -> Result:
         if self.choice is None:
             return {}
-        wall = self.predicted.length * self.settings.time_scale
-        busy = self.verdict.figures.cpu_busy
-        actual = {"wall_seconds": self.run.wall, "cpu_busy": busy}
+        expected = self.predicted.length * self.settings.time_scale
+        actual = {
+            "wall_seconds": self.run.wall,
+            "cpu_busy": self.verdict.figures.cpu_busy,
+        }
         if self.choice.kernel is None:
             transport = self._transport
-            late = transport["late_flows"] / max(transport["flows"], 1)
-            actual |= {"late_flows": late, "error": self.verdict.error}
+            late = transport["late_flows"]
+            actual["late_flows"] = late / max(transport["flows"], 1)
+            actual["error"] = self.verdict.error
         else:
             length = self.replayed.length
             actual["delay"] = before_first_bytes(self.error_budget, length)
-        beside = self.choice.beside(wall, actual)
-        return {"auto_scale": self.choice.to_json() | beside}
+
+        figures = self.choice.beside(expected, actual)
+        return {"auto_scale": self.choice.to_json() | figures}
 
 
-def memory_figures(run: EmulatedRun) -> dict[str, float]:
+def memory_figures(run: EmulatedRun) -> Figures:
     """Return received bytes (real) that waited: most in one process, and the limit."""
     pools = [figures["memory"] for figures in run.statistics.values()]
+    marks = [pool["high_water"] for pool in pools]
+    limits = [pool["limit"] for pool in pools]
     return {
-        "high_water": float(max(pool["high_water"] for pool in pools)),
-        "total_high_water": float(sum(pool["high_water"] for pool in pools)),
-        "limit": float(min(pool["limit"] for pool in pools)),
+        "high_water": float(max(marks)),
+        "total_high_water": float(sum(marks)),
+        "limit": float(min(limits)),
     }
 
 
-def host_rows(run: EmulatedRun, replayed: Schedule) -> dict[str, Any]:
+def host_rows(run: EmulatedRun, replayed: Schedule) -> Result:
     """Return ``hosts``: what each carried, and what it added; none of a single one."""
-    hosts = [one for one in run.hosts if "host" in one and "tcp" not in one]
+    hosts = [host for host in run.hosts if "host" in host and "tcp" not in host]
     if len(hosts) < 2:
         return {}
+
     drifts = drift_of_machines(run.schedule, replayed)
     rows = []
-    for one in hosts:
-        row = {key: one.get(key) for key in ("host", "machines", "cpus", "emu")}
-        row["seconds"] = sum(drifts.get(name, 0.0) for name in one["machines"])
+    for host in hosts:
+        drift = sum(drifts.get(name, 0.0) for name in host["machines"])
+        row = {key: host.get(key) for key in ("host", "machines", "cpus", "emu")}
+        row["seconds"] = drift
         rows.append(row)
     return {"hosts": rows}
 
 
-def transport_figures(run: EmulatedRun) -> dict[str, float]:
+def transport_figures(run: EmulatedRun) -> Figures:
     """Return the sockets' traffic (real bytes) and its lateness at the sender (wall).
 
     On kernel NICs with the counts of the machines' TCP, control messages included.
     """
-    edges = [edge for figures in run.statistics.values() for edge in figures["sent"]]
-    by_tcp = all("tcp" in host for host in run.hosts)
-    keys = ("segments", "retransmitted", "timeouts") if by_tcp else ()
-    return {
-        "payload_bytes": float(sum(edge["payload_bytes"] for edge in edges)),
-        "header_bytes": float(sum(edge["header_bytes"] for edge in edges)),
-        "late_sends": int(sum(edge["late_sends"] for edge in edges)),
-        "max_behind_wall_seconds": max((e["max_behind"] for e in edges), default=0.0),
-        "cpu_seconds": float(sum(f["cpu_seconds"] for f in run.statistics.values())),
-        **{key: sum(host["tcp"][key] for host in run.hosts) for key in keys},
+    processes = run.statistics.values()
+    edges = [edge for figures in processes for edge in figures["sent"]]
+    cpu = [figures["cpu_seconds"] for figures in processes]
+
+    def total(key: str) -> Any:
+        return sum(edge[key] for edge in edges)
+
+    counts = {
+        "payload_bytes": float(total("payload_bytes")),
+        "header_bytes": float(total("header_bytes")),
+        "late_sends": int(total("late_sends")),
+        "max_behind_wall_seconds": max(
+            (edge["max_behind"] for edge in edges), default=0.0
+        ),
+        "cpu_seconds": float(sum(cpu)),
     }
+    if all("tcp" in host for host in run.hosts):
+        for key in ("segments", "retransmitted", "timeouts"):
+            counts[key] = sum(host["tcp"][key] for host in run.hosts)
+    return counts
 
 
-def arrival_figures(run: EmulatedRun, time_scale: float) -> dict[str, float]:
+def arrival_figures(run: EmulatedRun, time_scale: float) -> Figures:
     """Return the lead of last bytes over the ends of their flows' fluid (wall).
 
     The median, how many came after it, so that the flow ended late, and how many flows
     ended later than they may.
     """
-    if run.schedule.rates is None:
-        return {"flows": int((~np.isnan(run.arrivals)).sum())}
-    early = (fluid_ends(run.schedule) - run.arrivals) * time_scale
+    schedule = run.schedule
+    if schedule.rates is None:
+        arrived = ~np.isnan(run.arrivals)
+        return {"flows": int(arrived.sum())}
+
+    early = (fluid_ends(schedule) - run.arrivals) * time_scale
     early = early[~np.isnan(early)]
+    excess = flow_completion(schedule, time_scale).excess
     return {
         "flows": int(early.size),
         "flows_past_fluid": int((early < 0).sum()),
-        "late_flows": int((flow_completion(run.schedule, time_scale).excess > 1).sum()),
+        "late_flows": int((excess > 1).sum()),
         "early_wall_seconds": float(np.median(early)) if early.size else 0.0,
     }
 
 
 def learnt(
     experiment: Experiment, run: EmulatedRun, policy: str, weights: Parts | None = None
-) -> tuple[dict[str, Any], Parts]:
+) -> tuple[Result, Parts]:
     """Return ``models``, ``training``, ``accuracy`` of result.json, or its ``jobs``.
 
     Beside them the named parts of all weights, of which there are none where nothing
@@ -312,16 +346,18 @@ def learnt(
     if not times:
         figures, parts = _figures(job, run, "", weights)
         return models | figures, parts
-    jobs: list[dict[str, Any]] = []
-    arrays: Parts = {}
-    for one in times:
-        figures, parts = _figures(job, run, one.job, weights)
-        jobs.append(one.to_json() | figures)
-        arrays |= {f"{one.job}/{name}": part for name, part in parts.items()}
+
+    jobs = []
+    arrays = {}
+    for time in times:
+        figures, parts = _figures(job, run, time.job, weights)
+        jobs.append(time.to_json() | figures)
+        for name, part in parts.items():
+            arrays[f"{time.job}/{name}"] = part
     return models | {"training": [], "jobs": jobs}, arrays
 
 
-def evaluate_run(path: Path) -> dict[str, dict[str, float]]:
+def evaluate_run(path: Path) -> dict[str, Figures]:
     """Return the accuracy of a run's weights by job and split; one job has no name.
 
     Raises DataError when the directory, its weights or the data set cannot be used.
@@ -333,19 +369,21 @@ def evaluate_run(path: Path) -> dict[str, dict[str, float]]:
     if not jobs:
         problem = "has no weights: only compute: real and compute: padded train a model"
         raise DataError(problem, path=str(path))
+
     parts = read_weights(path)
     figures = {}
     for prefix, settings in jobs:
         shapes = parameter_shapes(settings, open_for(settings))
-        own = [parts.get(prefix + part) for part in shapes]
-        if [p.shape for p in own if p is not None] != [*shapes.values()]:
+        found = [parts[prefix + name] for name in shapes if prefix + name in parts]
+        if [part.shape for part in found] != [*shapes.values()]:
             problem = "holds the parts of another model than the run's"
             raise DataError(problem, path=str(path / WEIGHTS))
-        flat = np.concatenate([part.ravel() for part in own if part is not None])
+        flat = np.concatenate([part.ravel() for part in found])
         if not np.isfinite(flat).all():
             problem = "holds what is no number: its training diverged"
             raise DataError(problem, path=str(path / WEIGHTS))
-        figures[prefix.removesuffix("/")] = evaluate(settings, flat)
+        job_name = prefix.removesuffix("/")
+        figures[job_name] = evaluate(settings, flat)
     return figures
 
 
@@ -355,26 +393,43 @@ def by_mini_batch(job: Job, reports: Reports) -> Reports:
     An iteration of a pipeline is a cycle, in which phases are at other mini-batches.
     """
     behind = {task.name: task.behind for task in job.tasks}
-    return [(at, task, n - behind[task], rest) for at, task, n, rest in reports]
+    return [
+        (time, task, iteration - behind[task], figures)
+        for time, task, iteration, figures in reports
+    ]
 
 
 def _figures(
     job: Job, run: EmulatedRun, name: str, weights: Parts | None
-) -> tuple[dict[str, Any], Parts]:
+) -> tuple[Result, Parts]:
+    """Return the figures of a job, which has no name where it is alone, and parts."""
     prefix = f"{name}/" if name else ""
-    own = {t.name: t.name.removeprefix(prefix) for t in job.tasks if t.job_name == name}
-    reports = [report for report in by_mini_batch(job, run.reports) if report[1] in own]
-    results = {own[task]: arrays for task, arrays in run.results.items() if task in own}
-    some = (task for task in job.tasks if task.name in own)
-    tasks = tuple(replace(task, name=own[task.name], process="") for task in some)
-    alone = Job(tasks, (), job.iterations, settings=job.settings_of(name))
+    # One of several jobs is judged as if it had run alone, by its own names.
+    plain_names = {}
+    tasks = []
+    for task in job.tasks:
+        if task.job_name == name:
+            plain = task.name.removeprefix(prefix)
+            plain_names[task.name] = plain
+            tasks.append(replace(task, name=plain, process=""))
+    alone = Job(tuple(tasks), (), job.iterations, settings=job.settings_of(name))
+
+    reports = by_mini_batch(job, run.reports)
+    reports = [report for report in reports if report[1] in plain_names]
     curve = result.training_curve(reports)
     figures = curve_until_divergence(curve)
-    system = system_of(alone.settings)
+    settings = alone.settings
+    system = system_of(settings)
     if system is None or not [*list_training(alone)]:
         return figures, {}
+
+    results = {
+        plain_names[task]: arrays
+        for task, arrays in run.results.items()
+        if task in plain_names
+    }
     try:
-        shapes = parameter_shapes(alone.settings, open_for(alone.settings))
+        shapes = parameter_shapes(settings, open_for(settings))
         if weights is None:
             flat = system.trained(alone, results)
         else:
@@ -382,7 +437,7 @@ def _figures(
         ends_well = bool(np.isfinite(flat).all())
         figures = curve_until_divergence(curve, ends_well=ends_well)
         if "diverged" not in figures:
-            figures["accuracy"] = evaluate(alone.settings, flat)
+            figures["accuracy"] = evaluate(settings, flat)
     except CodeWithheld:
         return figures, {}
     return figures, split_parts(flat, shapes)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
+from emu.runs.result import Result, Row
 from emu.trust.verdict import round_up
 from emu.units import format_duration, format_ratio
 
@@ -77,28 +77,34 @@ class ScaleSearch:
 
     def first(self, ends: int, cores: int) -> float:
         """Return where to begin for so many ends of tasks and flows."""
-        return self._round_scale(_BEGINNING * ends / cores / self.makespan)
+        wall = _BEGINNING * ends / cores
+        return self._round_scale(wall / self.makespan)
 
     def miss_factor(self, trial: ScaleTrial) -> float:
         """Return the factor by which the worse of the aims is missed, 1 if just met."""
         late = 0.0
         if self.max_late_flows < 1 and trial.late_flows:
             late = trial.late_share / max(self.max_late_flows, 1e-9)
-        return max(trial.error / (_MARGIN * self.max_error), late)
+        error = trial.error / (_MARGIN * self.max_error)
+        return max(error, late)
 
     def next(self, trials: Sequence[ScaleTrial]) -> float | None:
         """Return the scale to try next, None when another trial is not worth it."""
-        best, worst = self._bracket(trials)
+        best = self._fastest(trials)
+        worst = self._slowest_miss(trials)
         if best is None:
             slowest = max(trials, key=lambda trial: trial.time_scale)
-            factor = min(max(self.miss_factor(slowest), _STEPS[0]), _STEPS[1])
+            least, most = _STEPS
+            factor = min(max(self.miss_factor(slowest), least), most)
             return self._round_scale(factor * slowest.time_scale)
+
         if worst is None:
-            scale = self._round_scale(best.time_scale / 2)
+            scale = best.time_scale / 2
         elif best.time_scale > _NEAR * worst.time_scale:
-            scale = self._round_scale(math.sqrt(worst.time_scale * best.time_scale))
+            scale = math.sqrt(worst.time_scale * best.time_scale)
         else:
             return None
+        scale = self._round_scale(scale)
         gain = (best.time_scale - scale) * self.makespan
         # One of two trials fails, and saves nothing.
         return scale if gain > 2 * trials[-1].cost else None
@@ -108,23 +114,24 @@ class ScaleSearch:
 
         Of one trial or more.
         """
-        best, _ = self._bracket(trials)
-        if best is not None:
-            return ScaleChoice(tuple(trials), best.time_scale, best)
-        return ScaleChoice(tuple(trials), self.next(trials) or 1.0, None)
+        best = self._fastest(trials)
+        scale = best.time_scale if best else self.next(trials) or 1.0
+        return ScaleChoice(tuple(trials), scale, best)
 
-    def _bracket(
-        self, trials: Sequence[ScaleTrial]
-    ) -> tuple[ScaleTrial | None, ScaleTrial | None]:
-        """Return the fastest trial above all that missed, and the slowest of those."""
+    def _slowest_miss(self, trials: Sequence[ScaleTrial]) -> ScaleTrial | None:
         misses = [trial for trial in trials if self.miss_factor(trial) > 1]
-        worst = max(misses, key=lambda trial: trial.time_scale, default=None)
-        above = worst.time_scale if worst else 0.0
-        passes = [t for t in trials if t not in misses and t.time_scale > above]
-        return min(passes, key=lambda trial: trial.time_scale, default=None), worst
+        return max(misses, key=lambda trial: trial.time_scale, default=None)
+
+    def _fastest(self, trials: Sequence[ScaleTrial]) -> ScaleTrial | None:
+        """Return the fastest trial above all that missed an aim."""
+        worst = self._slowest_miss(trials)
+        least = worst.time_scale if worst else 0.0
+        above = [trial for trial in trials if trial.time_scale > least]
+        return min(above, key=lambda trial: trial.time_scale, default=None)
 
     def _round_scale(self, scale: float) -> float:
-        return round_up(max(scale, SHORTEST / self.makespan))
+        shortest = SHORTEST / self.makespan
+        return round_up(max(scale, shortest))
 
 
 @dataclass(frozen=True)
@@ -154,24 +161,31 @@ class ScaleChoice:
     """Forecast for kernel NICs, where no trial says anything."""
 
     @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> ScaleChoice:
+    def from_json(cls, content: Row) -> ScaleChoice:
         """Return the choice of `to_json`.
 
         Raises KeyError, TypeError when it is none.
         """
-        trials = tuple(ScaleTrial(**trial) for trial in content["trials"])
+        trials = [ScaleTrial(**trial) for trial in content["trials"]]
         scale = content["time_scale"]
-        of_it = [t for t in trials if content["held"] and t.time_scale == scale]
-        kernel = KernelForecast(**content["kernel"]) if "kernel" in content else None
-        return cls(trials, scale, of_it[-1] if of_it else None, kernel)
+        kernel = None
+        taken = None
+        if "kernel" in content:
+            kernel = KernelForecast(**content["kernel"])
+        for trial in trials:
+            if content["held"] and trial.time_scale == scale:
+                taken = trial
+        return cls(tuple(trials), scale, taken, kernel)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Result:
         """Return the trials in the form of result.json."""
-        scale = {"time_scale": self.time_scale}
-        trials = [*map(asdict, self.trials)]
+        content: Result = {"time_scale": self.time_scale}
+        if self.kernel is None:
+            content["held"] = self.taken is not None
+        content["trials"] = [*map(asdict, self.trials)]
         if self.kernel is not None:
-            return {**scale, "trials": trials, "kernel": asdict(self.kernel)}
-        return {**scale, "held": self.taken is not None, "trials": trials}
+            content["kernel"] = asdict(self.kernel)
+        return content
 
     def sentence(self, budget: float) -> str:
         """Return one line on a scale that no trial says enough of; empty else.
@@ -191,17 +205,18 @@ class ScaleChoice:
             f"{self.time_scale:g} is untried (emulation.trial_budget is {budget:g} s)"
         )
 
-    def beside(self, expected: float, actual: Mapping[str, float]) -> dict[str, Any]:
+    def beside(self, expected: float, actual: Mapping[str, float]) -> Result:
         """Return predictions of the run beside its own figures, ``actual``.
 
         ``expected`` is in wall seconds. On kernel NICs there is ``delay`` before first
         bytes in place of ``late_flows``, a share, and ``error``.
         """
         figures = {"wall_seconds": expected}
-        trial = self.taken
         if self.kernel is not None:
-            figures |= {"cpu_busy": self.kernel.cpu_busy, "delay": self.kernel.delay}
-        if trial is not None:
-            figures |= {"cpu_busy": trial.cpu_busy, "late_flows": trial.late_share}
-            figures["error"] = trial.error
+            figures["cpu_busy"] = self.kernel.cpu_busy
+            figures["delay"] = self.kernel.delay
+        if self.taken is not None:
+            figures["cpu_busy"] = self.taken.cpu_busy
+            figures["late_flows"] = self.taken.late_share
+            figures["error"] = self.taken.error
         return {"predicted": figures, "actual": dict(actual)}

@@ -35,35 +35,40 @@ def spread(
     """
     jobs = min(jobs or usable_cores(), count)
     if jobs < 2:
-        yield from ((n, _carry_out(work, n)) for n in range(count))
+        for number in range(count):
+            yield number, _try(work, number)
         return
     fork = multiprocessing.get_context("fork")
     rest = iter(range(count))
-    busy: dict[Connection, int] = {}
+    busy = {}
     children = []
     try:
         for _ in range(jobs):
-            ours, theirs = fork.Pipe()
-            child = fork.Process(target=_serve, args=(work, theirs), daemon=True)
+            pipe, pipe_of_child = fork.Pipe()
+            arguments = (work, pipe_of_child)
+            child = fork.Process(target=_serve, args=arguments, daemon=True)
             child.start()
-            theirs.close()
+            pipe_of_child.close()  # or its end would not be seen when it dies
             children.append(child)
-            ours.send(n := next(rest))
-            busy[ours] = n
+            busy[pipe] = next(rest)
+            pipe.send(busy[pipe])
+
         while busy:
             ready = wait([*busy])
-            for ours in [one for one in busy if one in ready]:
-                n = busy.pop(ours)
+            for pipe in [pipe for pipe in busy if pipe in ready]:
+                number = busy.pop(pipe)
                 try:
-                    is_done, result = ours.recv()
+                    is_done, result = pipe.recv()
                 except EOFError:
-                    raise RunError(f"the process of piece {n} was killed") from None
+                    problem = f"the process of piece {number} was killed"
+                    raise RunError(problem) from None
                 if not is_done:  # a mistake of ours, with its trace
                     raise RuntimeError(result)
-                if (coming := next(rest, None)) is not None:
-                    ours.send(coming)
-                    busy[ours] = coming
-                yield n, result
+                coming = next(rest, None)
+                if coming is not None:
+                    pipe.send(coming)
+                    busy[pipe] = coming
+                yield number, result
     finally:
         for child in children:
             child.kill()
@@ -79,24 +84,24 @@ def spread_over_ray(
     """
     try:
         ray = import_module("ray")
-        (host, _, port) = address.rpartition(":")
+        host, _, port = address.rpartition(":")
         socket.create_connection((host, port), 5).close()  # ray.init tries for minutes
         ray.init(address, log_to_driver=False, logging_level="error")
     except (ImportError, OSError, ValueError) as error:
         raise RunError(f"--ray {address}: {error}; the extra is [ray]") from error
     try:
-        task = ray.remote(_carry_out).remote
-        number = {task(work, piece): n for n, piece in enumerate(pieces)}
-        while number:
-            (done,), _ = ray.wait([*number])
-            yield number.pop(done), ray.get(done)
+        task = ray.remote(_try).remote
+        numbers = {task(work, piece): number for number, piece in enumerate(pieces)}
+        while numbers:
+            (done,), _ = ray.wait([*numbers])
+            yield numbers.pop(done), ray.get(done)
     finally:
         ray.shutdown()
 
 
-def _carry_out(work: Callable[[Any], T], n: Any) -> T | EmulatorError:
+def _try(work: Callable[[Any], T], piece: Any) -> T | EmulatorError:
     try:
-        return work(n)
+        return work(piece)
     except EmulatorError as error:
         return error
 
@@ -107,7 +112,8 @@ def _serve(work: Callable[[int], T], orders: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who ordered it ends this
     try:
         while True:
-            orders.send((True, _carry_out(work, orders.recv())))
+            result = _try(work, orders.recv())
+            orders.send((True, result))
     except EOFError:
         pass
     except Exception:  # noqa: BLE001 -- its trace is for who ordered it

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from emu.errors import DataError, ScenarioError
+from emu.errors import ScenarioError
 from emu.graph_data import BatchPlan, count_samples, open_for
 from emu.names import file_part
 from emu.prediction.analysis.throughput import seeds_per_iteration
@@ -21,15 +21,19 @@ from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import PARTS
 from emu.problem.workloads.operations import count_layers
+from emu.runs.run_directory import disk_errors
 from emu.scenario import Scenario, build_job, load
 from emu.scenario.scenario_file import write_scenario
 from emu.scenario.workload_file import read_profile
-from emu.systems import Keys
+from emu.systems import Edit, Keys
 from emu.systems.job_section import JobSection
 from emu.systems.system import Variant, systems
 from emu.systems.training_section import PHASES, TrainingSection
 from emu.systems.translation import SAME_KEYS, CommonJob, Translation
 from emu.units import DURATION, RATIO
+
+#: Keys of a section with their values, as JSON has them.
+Settings: TypeAlias = Mapping[str, Any]
 
 #: Passes over the training set in which a target has to be reached.
 WITHIN = 100
@@ -51,13 +55,16 @@ class Target:
         Raises ScenarioError when it is not written so.
         """
         option = f"--to {text}"
-        pairs = (part.partition("=") for part in text.split(","))
-        words = {key.strip(): value.strip() for key, _, value in pairs}
+        words = {}
+        for part in text.split(","):
+            key, _, value = part.partition("=")
+            words[key.strip()] = value.strip()
         splits = ("train", "valid", "test")
         split = words.get("split", "valid")
         if words.keys() - {"accuracy", "split"} or split not in splits:
             problem = f"write accuracy=0.88, and split={'|'.join(splits)} after a comma"
             raise ScenarioError(problem, file=option)
+
         try:
             accuracy = RATIO.parse(words.get("accuracy", ""))
         except ValueError as error:
@@ -73,13 +80,27 @@ class Target:
         Looks are as many training vertices apart as there are, in every system. Raises
         DataError when the data set is missing or damaged.
         """
-        settings = scenario.to_job(train_vertices=1, pins=False).settings
-        until = {"accuracy": RATIO.exact(self.accuracy), "split": self.split}
-        edit: dict[str, object] = {"until": until, "job.epochs": self.within}
+        settings = _settings_of(scenario)
+        accuracy = RATIO.exact(self.accuracy)
+        edit: Edit = {
+            "until": {"accuracy": accuracy, "split": self.split},
+            "job.epochs": self.within,
+        }
         if seeds := seeds_per_iteration(settings):
-            steps = -(-open_for(settings).train_count // seeds)
-            edit |= {"job.iterations": self.within * steps, "job.epochs": None}
+            steps = _steps_of_pass(settings, seeds)
+            edit["job.iterations"] = self.within * steps
+            edit["job.epochs"] = None
         return load(scenario, edit)
+
+
+def _settings_of(scenario: Scenario) -> Settings:
+    """Return the settings of a scenario's job, whose data set need not be there."""
+    return scenario.to_job(train_vertices=1, pins=False).settings
+
+
+def _steps_of_pass(settings: Settings, seeds: int) -> int:
+    """Return the steps of so many seeds that see every training vertex."""
+    return -(-open_for(settings).train_count // seeds)
 
 
 def variant_named(name: str) -> Variant:
@@ -92,15 +113,16 @@ def variant_named(name: str) -> Variant:
     if name in rows or name in plain:
         return rows.get(name, Variant(name))
     problem = f"{name!r} is not among the systems that can be compared: "
-    others = sorted({*plain} - rows.keys())
-    raise ScenarioError(f"{problem}all, {', '.join([*rows, *others])}")
+    systems_alone = sorted({*plain} - rows.keys())
+    raise ScenarioError(f"{problem}all, {', '.join([*rows, *systems_alone])}")
 
 
 def _variants() -> dict[str, Variant]:
     """Return the rows of every system, by name."""
     rows: dict[str, Variant] = {}
     for name in list_translatable():
-        rows |= systems()[name].variants or {name: Variant(name)}
+        variants = systems()[name].variants
+        rows.update(variants or {name: Variant(name)})
     return rows
 
 
@@ -109,15 +131,20 @@ def list_variants(names: Sequence[str]) -> list[str]:
 
     Raises ScenarioError when there is no such row.
     """
-    rows = [r for name in names for r in (_variants() if name == "all" else [name])]
-    for row in rows:
-        variant_named(row)
+    rows: list[str] = []
+    for name in names:
+        if name == "all":
+            rows += _variants()
+        else:
+            variant_named(name)  # its error
+            rows.append(name)
     return [*dict.fromkeys(rows)]
 
 
 def list_translatable() -> list[str]:
     """Return the systems that a scenario can be turned into."""
-    return [name for name, one in systems().items() if one.translation is not None]
+    found = systems()
+    return [name for name in found if found[name].translation is not None]
 
 
 def list_sources() -> list[str]:
@@ -136,31 +163,37 @@ def as_variant(
     before, after = _split(scenario, variant.system, overrides or {})
     plain = as_system(scenario, variant.system, before)
     edit = {**after, **variant.edit}
+    if not edit:
+        return plain
     if "job.epoch" in edit and getattr(plain.job, "epochs", None):
         # Its epochs have other steps: every row has as many steps.
-        edit |= {"job.iterations": build_job(plain).iterations, "job.epochs": None}
-    return load(plain, edit) if edit else plain
+        edit["job.iterations"] = build_job(plain).iterations
+        edit["job.epochs"] = None
+    return load(plain, edit)
 
 
 def source_of(
     scenario: Scenario, name: str, overrides: Mapping[str, object]
 ) -> Scenario:
     """Return the file of a row with those overrides that it knows itself."""
-    before, _ = _split(scenario, variant_named(name).system, overrides)
+    system = variant_named(name).system
+    before, _ = _split(scenario, system, overrides)
     return load(scenario, {**before, "expect": None, "systems": None})
 
 
 def _split(
     scenario: Scenario, system: str, overrides: Mapping[str, object]
-) -> tuple[dict[str, object], dict[str, object]]:
+) -> tuple[Edit, Edit]:
     """Return what is changed before a translation, and keys of ``system`` alone."""
-    before = dict[str, object]()
-    after = dict[str, object]()
+    fields = systems()[system].section().model_fields
+    before = {}
+    after = {}
     for key, value in overrides.items():
-        first, *parts = key.split(".")
-        late = first == "job" and not _knows(scenario.job, parts)
-        late = late and parts[0] in systems()[system].section().model_fields
-        (after if late else before)[key] = value
+        section, *parts = key.split(".")
+        if section != "job" or _knows(scenario.job, parts) or parts[0] not in fields:
+            before[key] = value
+        else:
+            after[key] = value
     return before, after
 
 
@@ -168,16 +201,17 @@ def _knows(section: object, parts: Sequence[str]) -> bool:
     """Return True where a section has a key, which may be of a section in it."""
     if not parts or not isinstance(section, BaseModel):
         return True
-    name = parts[0].partition("[")[0]
-    own = name in type(section).model_fields
-    return own and _knows(getattr(section, name), parts[1:])
+    name, _, _ = parts[0].partition("[")
+    if name not in type(section).model_fields:
+        return False
+    return _knows(getattr(section, name), parts[1:])
 
 
 #: Settings of one row that are tried at most: each is trained with every seed.
 MOST_SETTINGS = 32
 
 
-def list_settings(scenario: Scenario, name: str) -> list[dict[str, object]]:
+def list_settings(scenario: Scenario, name: str) -> list[Edit]:
     """Return every combination of what ``systems`` of a file states for a row.
 
     They are overrides as for `as_variant`; a row has those of its system too. A list is
@@ -186,18 +220,20 @@ def list_settings(scenario: Scenario, name: str) -> list[dict[str, object]]:
     the row is changed, or there are more than `MOST_SETTINGS`.
     """
     variant = variant_named(name)
-    choices: dict[str, Sequence[object]] = {}
+    choices = {}
     for row in dict.fromkeys((variant.system, name)):
-        for key, value in _flat(scenario.systems.get(row, {}), "job.").items():
-            trail = "systems", row, key.split(".")[1]
+        stated = _flat(scenario.systems.get(row, {}), "job.")
+        for key, value in stated.items():
             problem = _problem_of(scenario, name, key)
             if problem and key in variant.edit and row == variant.system:
                 continue  # of its other rows
+            if not problem:
+                values = _alternatives(scenario, variant.system, key, value)
+                choices[key] = values
+                if _changes_nothing(scenario, name, key, values):
+                    problem = f"changes nothing of {name}: leave it out"
             if problem:
-                raise scenario.origin.error(trail, problem)
-            choices[key] = _alternatives(scenario, variant.system, key, value)
-            if _changes_nothing(scenario, name, key, choices[key]):
-                problem = f"changes nothing of {name}: leave it out"
+                trail = ("systems", row, key.split(".")[1])
                 raise scenario.origin.error(trail, problem)
 
     count = prod(map(len, choices.values()))
@@ -222,9 +258,10 @@ def _problem_of(scenario: Scenario, name: str, key: str) -> str:
 
 def _field_of(scenario: Scenario, system: str, key: str) -> FieldInfo | None:
     """Return the field of a key of ``job``, of a system or else of the file's."""
-    word = key.split(".")[1]
-    own = systems()[system].section().model_fields.get(word)
-    return own or type(scenario.job).model_fields.get(word)
+    _, word, *_ = key.split(".")
+    of_system = systems()[system].section().model_fields
+    of_file = type(scenario.job).model_fields
+    return of_system.get(word) or of_file.get(word)
 
 
 def _alternatives(
@@ -235,19 +272,16 @@ def _alternatives(
         return [value]
     field = _field_of(scenario, system, key)
     takes_list = field is not None and "tuple" in str(field.annotation)
-    if takes_list and not all(isinstance(item, list) for item in value):
-        return [value]
-    return value
+    are_lists = all(isinstance(item, list) for item in value)
+    return [value] if takes_list and not are_lists else value
 
 
 def _changes_nothing(
     scenario: Scenario, name: str, key: str, values: Sequence[object]
 ) -> bool:
     """Return True where no value of a key of the file reaches a row, as a walk dgcl."""
-    if (
-        key.split(".")[1]
-        in systems()[variant_named(name).system].section().model_fields
-    ):
+    system = systems()[variant_named(name).system]
+    if key.split(".")[1] in system.section().model_fields:
         return False
     try:
         plain = as_variant(scenario, name)
@@ -256,7 +290,8 @@ def _changes_nothing(
 
     for value in values:
         edit = {key: value}
-        is_other = load(scenario, {**edit, "expect": None}).job != scenario.job
+        changed = load(scenario, {**edit, "expect": None})
+        is_other = changed.job != scenario.job
         if is_other and as_variant(scenario, name, edit) != plain:
             return False
     return True
@@ -283,7 +318,7 @@ def as_system(
     is missing, or the profile is, or is of another job.
     """
     origin = scenario.origin  # with the lines of the file, which changes lose
-    changes: dict[str, object] = {"expect": None, "systems": None}
+    changes: Edit = {"expect": None, "systems": None}
     scenario = load(scenario, {**(overrides or {}), **changes})
     if scenario.jobs:
         problem = "several jobs cannot be compared as systems, write one: job"
@@ -299,9 +334,10 @@ def as_system(
         means = _mean_times(scenario)
         problem = "is of one system, to compare several write its means instead: "
         raise origin.error(("profile",), f"{problem}job.times={means}")
+
     target = translation_of(system)
     job = target.write(common_job(scenario, target))
-    edit: dict[str, object] = {"job": {"system": system, **job}}
+    edit: Edit = {"job": {"system": system, **job}}
     if scenario.placement.tasks:  # by names that the other system's tasks do not have
         edit["placement"] = None
     return load(scenario, edit)
@@ -335,13 +371,16 @@ def read_job(job: JobSection, cluster: ClusterSection) -> Keys:
 def _mean_times(scenario: Scenario) -> str:
     """Return the mean times of a scenario's profile by kind, as ``job.times``."""
     job = build_job(scenario)
-    profile = read_profile(scenario.profile or "").profile(job)
     section = cast("TrainingSection", scenario.job)
+    profile = read_profile(scenario.profile or "").profile(job)
+    kinds = [task.kind for task in job.tasks]
     means = []
-    for kind in sorted({task.kind for task in job.tasks}):
-        rows = [task.kind == kind for task in job.tasks]
-        mean = float(profile.times[rows].mean(axis=1).mean())
-        means.append(f"{kind}: {DURATION.format(mean / section.share(kind))}")
+    for kind in sorted(set(kinds)):
+        rows = [task_kind == kind for task_kind in kinds]
+        by_task = profile.times[rows].mean(axis=1)
+        mean = float(by_task.mean())
+        share = section.share(kind)
+        means.append(f"{kind}: {DURATION.format(mean / share)}")
     return f"{{{', '.join(means)}}}"
 
 
@@ -354,23 +393,25 @@ def common_job(scenario: Scenario, target: Translation) -> CommonJob:
     if batches is None:
         built = build_job(scenario)
         batches = built.settings.get("batches", built.iterations)
+    # Epochs of another system may have other steps: steps are what all share.
+    same["iterations"] = batches
 
-    settings = scenario.to_job(train_vertices=1, pins=False).settings
+    settings = _settings_of(scenario)
     epochs = 0
     if target.counts_epochs:  # passes that so many mini-batches begin
         seeds = seeds_per_iteration(settings) or 1
-        steps_of_pass = -(-open_for(settings).train_count // seeds)
-        epochs = -(-batches // steps_of_pass)
+        epochs = -(-batches // _steps_of_pass(settings, seeds))
     times = job.times.by_kind()
     machines = scenario.cluster.build().machines
     by_nic = sorted(machines, key=lambda machine: -machine.bandwidth_out)
+    names = [name for name, _ in scenario.cluster.names_and_positions()]
     return CommonJob(
-        same={**same, "iterations": batches},
+        same=same,
         epochs=epochs,
         by_nic=tuple(machine.name for machine in by_nic),
         gpus=scenario.cluster.has_gpus,
         batch_size=job.batch_size,
-        everywhere=tuple(name for name, _ in scenario.cluster.names_and_positions()),
+        everywhere=tuple(names),
         stated=getattr(job, "machines", None),
         partitioner=getattr(job, "partitioner", "hash"),
         times=times,
@@ -381,9 +422,9 @@ def common_job(scenario: Scenario, target: Translation) -> CommonJob:
 
 def _share_to_split(
     target: Translation,
-    settings: Mapping[str, Any],
-    model: Mapping[str, Any],
-    times: Mapping[str, Any],
+    settings: Settings,
+    model: Settings,
+    times: Settings,
 ) -> float:
     """Return the share of layer 1 where a worker's time has to be split, else 0."""
     by_phase = all(phase in times for phase in PHASES)
@@ -392,15 +433,20 @@ def _share_to_split(
     return _first_layer_share(settings) if splits and not by_phase else 0.0
 
 
-def _first_layer_share(settings: Mapping[str, Any]) -> float:
+def _first_layer_share(settings: Settings) -> float:
     """Return the share of layer 1 in a forward pass, of one sampled mini-batch."""
     dataset = open_for(settings)
     plan = replace(BatchPlan.from_settings(settings), samplers=1)
     (counts,) = count_samples(dataset, plan, 1)
-    sizes = dataset.feature_length, dataset.classes, counts
-    passes = [layer.forward for layer in count_layers(settings["model"], *sizes)]
-    # A multiplication and an addition each.
-    works = [float((2 * p["multiply"] + p["aggregate"])[0]) for p in passes]
+    layers = count_layers(
+        settings["model"], dataset.feature_length, dataset.classes, counts
+    )
+    works = []
+    for layer in layers:
+        operations = layer.forward
+        # A multiplication and an addition each.
+        work = 2 * operations["multiply"] + operations["aggregate"]
+        works.append(float(work[0]))
     return works[0] / sum(works)
 
 
@@ -412,20 +458,21 @@ def edits(scenario: Scenario, translated: Scenario) -> dict[str, tuple[Any, Any]
     """
     before = _keys_of(scenario)
     after = _keys_of(translated)
-    before_stated = _keys_of(scenario, exclude_defaults=True)
-    after_stated = _keys_of(translated, exclude_defaults=True)
-    # A key is there where it is stated, or both have it and one states it.
-    shared = before.keys() & after.keys()
-    changes: dict[str, tuple[Any, Any]] = {}
-    for key in dict.fromkeys([*before_stated, *after_stated]):
-        was = before.get(key) if key in before_stated or key in shared else None
-        now = after.get(key) if key in after_stated or key in shared else None
+    stated_before = _keys_of(scenario, exclude_defaults=True)
+    stated_after = _keys_of(translated, exclude_defaults=True)
+    changes = {}
+    for key in dict.fromkeys([*stated_before, *stated_after]):
+        # A key is there where it is stated, or both have it and one states it.
+        is_shared = key in before and key in after
+        was = before.get(key) if is_shared or key in stated_before else None
+        now = after.get(key) if is_shared or key in stated_after else None
         if was != now:
-            changes[key] = was, now
+            changes[key] = (was, now)
 
-    parameters = _list_parameters(scenario), _list_parameters(translated)
-    if parameters[0] != parameters[1]:
-        changes["parameters of a layer"] = parameters
+    parameters_before = _list_parameters(scenario)
+    parameters_after = _list_parameters(translated)
+    if parameters_before != parameters_after:
+        changes["parameters of a layer"] = (parameters_before, parameters_after)
     return changes
 
 
@@ -442,15 +489,21 @@ def _keys_of(scenario: Scenario, *, exclude_defaults: bool = False) -> dict[str,
 
 def _list_parameters(scenario: Scenario) -> list[str]:
     """Return names of a layer's parameters; empty for a program, which tells none."""
-    settings = scenario.to_job(train_vertices=1, pins=False).settings
-    return [*PARTS.get(settings.get("model", {}).get("kind", ""), ())]
+    settings = _settings_of(scenario)
+    model = settings.get("model", {})
+    kind = model.get("kind", "")
+    return [*PARTS.get(kind, ())]
 
 
-def _flat(found: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flat(found: Settings, prefix: str = "") -> dict[str, Any]:
+    """Return nested values by the keys that lead to them, with dots between these."""
     flat: dict[str, Any] = {}
     for key, value in found.items():
         name = f"{prefix}{key}"
-        flat |= _flat(value, f"{name}.") if isinstance(value, dict) else {name: value}
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{name}.")
+        else:
+            flat[name] = value
     return flat
 
 
@@ -463,11 +516,8 @@ def write_rows(
     seed. Returns the files of every row: those of further seeds end in ``-seedN``.
     Raises DataError when they cannot be written.
     """
-    try:
+    with disk_errors("cannot be made", folder):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        problem = f"cannot be made: {error.strerror}"
-        raise DataError(problem, path=str(folder)) from error
 
     files: list[list[str]] = []
     stems = Counter[str]()

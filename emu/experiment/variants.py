@@ -55,7 +55,9 @@ class Candidate:
     @property
     def makespans(self) -> Mapping[int, float]:
         """Seconds by seed; none where it was refused."""
-        return {} if self.refused else self.answer.makespans
+        if self.refused:
+            return {}
+        return self.answer.makespans
 
     @property
     def missed(self) -> tuple[str, ...]:
@@ -69,7 +71,8 @@ class Candidate:
 
     def beside(self, other: Candidate) -> Candidate:
         """Return the candidate with the answers of other seeds as well."""
-        return replace(self, answer=self.answer.beside(other.answer))
+        found = self.answer.beside(other.answer)
+        return replace(self, answer=found)
 
 
 def compare_variants(
@@ -104,25 +107,32 @@ def compare_variants(
     source = base.stated or base.unchosen or base.scenario
 
     def of_seed(number: int) -> list[Candidate]:
-        seed = base.scenario.seed + number
-        ready = prepare(load(source, {"seed": seed})) if number else base
-        near = [*_near(ready.problem, moves, swaps, again=number > 0)]
+        is_first = number == 0
+        ready = base
+        if not is_first:
+            seed = base.scenario.seed + number
+            ready = prepare(load(source, {"seed": seed}))
+
+        near = [*_near(ready.problem, moves, swaps, again=not is_first)]
         variants = _Variants(
             ready,
             expected=base.scenario,
-            is_first=number == 0,
+            is_first=is_first,
             keeps=keep_placement,
         )
         rows = [variants.as_it_is(), *variants.moved(near)]
         rows += variants.others(placements, rules or {"": ready.policy})
-        return rows if number == 0 else [_brief(row) for row in rows]
+        return rows if is_first else [_brief(row) for row in rows]
 
     rows: list[Candidate] = []
     for _, variants in sorted(spread(of_seed, seeds, jobs), key=itemgetter(0)):
         if isinstance(variants, EmulatorError):
             raise variants
-        pairs = zip(rows, variants, strict=True)
-        rows = [row.beside(later) for row, later in pairs] if rows else variants
+        if rows:
+            pairs = zip(rows, variants, strict=True)
+            rows = [row.beside(later) for row, later in pairs]
+        else:
+            rows = variants
     return rows
 
 
@@ -138,7 +148,9 @@ def _rules_named(scenario: Scenario, policies: Sequence[str]) -> dict[str, str]:
 
 def _brief(row: Candidate) -> Candidate:
     """Return a row of a later seed, of which the makespan alone is shown."""
-    return replace(row, answer=replace(row.answer, ready=None, schedule=None))
+    # Nothing else of it is sent from process to process.
+    found = replace(row.answer, ready=None, schedule=None)
+    return replace(row, answer=found)
 
 
 @dataclass(frozen=True)
@@ -169,14 +181,14 @@ class _Variants:
     ) -> Iterator[Candidate]:
         """Yield the rows of moves and swaps."""
         standing = ScenarioEdits(self._source).standing
-        for near in neighbours:
-            if isinstance(near, ScenarioError):
-                refusal = Answer(Question(self._source), refused=near)
-                yield Candidate(str(near.file), self.base.policy, refusal)
+        for neighbour in neighbours:
+            if isinstance(neighbour, ScenarioError):
+                refusal = Answer(Question(self._source), refused=neighbour)
+                yield Candidate(str(neighbour.file), self.base.policy, refusal)
                 continue
-            edit = standing(replace(self.base.problem, placement=near.placement))
-            row = self._row(str(near), self.base.policy, self._source, edit)
-            yield replace(row, moves=near.moves, placing=None)
+            edit = standing(replace(self.base.problem, placement=neighbour.placement))
+            row = self._row(str(neighbour), self.base.policy, self._source, edit)
+            yield replace(row, moves=neighbour.moves, placing=None)
 
     def others(
         self, placements: Sequence[str], rules: Mapping[str, str]
@@ -186,40 +198,44 @@ class _Variants:
         source = self._source
         if base.unchosen is not None and not self.keeps:
             source = base.unchosen  # and may choose other machines
-        own_placement = base.scenario.placed_by
-        for placement in placements or [own_placement]:
-            is_own = placement == own_placement
-            edit = {} if is_own else placement_edit(source, placement)
-            others = {
-                policy: rule
-                for policy, rule in rules.items()
-                if not (is_own and rule == base.policy)
-            }
+        stated = base.scenario.placed_by
+        for placement in placements or [stated]:
+            edit = {}
+            chosen = {**rules}
+            if placement == stated:
+                chosen = {p: rule for p, rule in rules.items() if rule != base.policy}
+            else:
+                edit = placement_edit(source, placement)
             if self.keeps:
-                yield from self._kept(placement, source, edit, others)
+                yield from self._kept(placement, source, edit, chosen)
                 continue
-            for policy, rule in others.items():
-                rule_edit = {} if rule == base.policy else {"schedule.policy": policy}
-                yield self._row(placement, rule, source, rule_edit | edit)
+            for policy, rule in chosen.items():
+                edits = self._rule_edit(policy, rule) | edit
+                yield self._row(placement, rule, source, edits)
 
     def _kept(
         self, placement: str, source: Scenario, edit: Edit, rules: Mapping[str, str]
     ) -> Iterator[Candidate]:
         """Yield rows of one placement, that of the base's rule, under other rules."""
         base = self.base
-        try:
-            if edit:
+        if edit:
+            try:
                 base = prepare(load(source, {**edit, "expect": None}))
-        except PlacementError as error:
-            refusal = Answer(Question(source), refused=error)
-            yield from (Candidate(placement, rule, refusal) for rule in rules.values())
-            return
+            except PlacementError as error:
+                refusal = Answer(Question(source), refused=error)
+                for rule in rules.values():
+                    yield Candidate(placement, rule, refusal)
+                return
+
         standing = ScenarioEdits(source).standing(base.problem)
         for policy, rule in rules.items():
-            is_own = rule == self.base.policy
-            rule_edit = {} if is_own else {"schedule.policy": policy}
-            row = self._row(placement, rule, source, rule_edit | standing)
+            edits = self._rule_edit(policy, rule) | standing
+            row = self._row(placement, rule, source, edits)
             yield replace(row, kept=True, placing=row.placing and base.placing)
+
+    def _rule_edit(self, policy: str, rule: str) -> dict[str, object]:
+        """Return what makes the rule of rates another one than the base's."""
+        return {} if rule == self.base.policy else {"schedule.policy": policy}
 
     @property
     def _source(self) -> Scenario:
@@ -239,18 +255,14 @@ class _Variants:
         if found.ready is None:
             return Candidate(placement, policy, found)
         found.warm()
-        return Candidate(
-            placement,
-            policy,
-            found,
-            moves_between(self.base.problem, found.ready.problem),
-            found.placing,
-        )
+        moves = moves_between(self.base.problem, found.ready.problem)
+        return Candidate(placement, policy, found, moves, found.placing)
 
 
 def replace_expect(scenario: Scenario, expected: Scenario) -> Scenario:
     """Return a scenario with what another expects."""
-    return scenario.model_copy(update={"expect": expected.expect})
+    changes = {"expect": expected.expect}
+    return scenario.model_copy(update=changes)
 
 
 def _near(
@@ -267,15 +279,17 @@ def _near(
         if machine not in machines:
             reason = f"no machine {machine!r} takes part, {nearest(machine, machines)}"
             raise ScenarioError(reason, file=option)
-        places = {_process(problem.job, name, option): machine}
-        yield _move_tasks(problem, places, option, again=again)
-    at = problem.placement.machine_of
-    units = problem.job.units
+        process = _process(problem.job, name, option)
+        yield _move_tasks(problem, {process: machine}, option, again=again)
+
+    def machine_of(process: str) -> str:
+        first_task = problem.job.units[process][0]
+        return machines[problem.placement.machine_of[first_task]]
+
     for names in swaps:
         option = f"--swap {','.join(names)}"
-        one, other = (_process(problem.job, name, option) for name in names)
-        there = {process: machines[at[units[process][0]]] for process in (one, other)}
-        places = {one: there[other], other: there[one]}
+        first, second = (_process(problem.job, name, option) for name in names)
+        places = {first: machine_of(second), second: machine_of(first)}
         yield _move_tasks(problem, places, option, again=again)
 
 
@@ -291,13 +305,13 @@ def _move_tasks(
     problem: Problem, machines: dict[str, str], option: str, *, again: bool
 ) -> Neighbour | ScenarioError:
     try:
-        near = move(problem, machines)
+        neighbour = move(problem, machines)
     except PlacementError as error:
-        when = " with a later seed" if again else ""
-        problem_of_move = ScenarioError(f"cannot be{when}: {error}", file=option)
+        note = " with a later seed" if again else ""
+        problem_of_move = ScenarioError(f"cannot be{note}: {error}", file=option)
         if again:
             return problem_of_move
         raise problem_of_move from error
-    if not near.moves and not again:
+    if not neighbour.moves and not again:
         raise ScenarioError("moves nothing, it stands there already", file=option)
-    return near
+    return neighbour

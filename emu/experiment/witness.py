@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from emu.errors import DataError
 from emu.experiment.run_result import RunResult
 from emu.lab.kernel_network import burst_of
 from emu.lab.machines.nic import Sharing
-from emu.prediction.packets import Control, Shares, check_packets, simulate_packets
+from emu.prediction.packets import (
+    Control,
+    PacketRun,
+    Shares,
+    check_packets,
+    simulate_packets,
+)
 from emu.prediction.simulation import simulate
-from emu.problem import Outages
+from emu.problem import Outages, Realization
 from emu.runs.recorded_run import read_manifest
+from emu.runs.result import Result, Row
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario
 from emu.trust.prediction import Witnesses
@@ -33,19 +39,27 @@ class PacketNetwork(NamedTuple):
         cls, scenario: Scenario, sharing: Shares | None, control: Control | None
     ) -> PacketNetwork:
         """Return those of a scenario's kernel NICs, where they are not stated."""
-        kernel = scenario.emulation.network == "kernel"
-        plain = kernel and Sharing(scenario.emulation.sharing) is Sharing.TCP
-        shares = Shares.TCP if plain else Shares.FAIR
-        return cls(sharing or shares, control or (_KERNEL if kernel else Control.CUBIC))
+        emulation = scenario.emulation
+        shares = Shares.FAIR
+        default = Control.CUBIC
+        if emulation.network == "kernel":
+            default = _KERNEL
+            if Sharing(emulation.sharing) is Sharing.TCP:
+                shares = Shares.TCP
+        return cls(sharing or shares, control or default)
 
     @classmethod
-    def read(cls, content: Mapping[str, Any]) -> PacketNetwork:
+    def read(cls, content: Row) -> PacketNetwork:
         """Return the network of `to_json`; KeyError and ValueError when it is none."""
-        return cls(Shares(content["sharing"]), Control(content["congestion_control"]))
+        sharing = Shares(content["sharing"])
+        return cls(sharing, Control(content["congestion_control"]))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Result:
         """Return the form of manifest.json."""
-        return {"sharing": str(self.sharing), "congestion_control": str(self.control)}
+        return {
+            "sharing": str(self.sharing),
+            "congestion_control": str(self.control),
+        }
 
 
 def with_witness(
@@ -67,7 +81,7 @@ def with_witness(
     return with_it
 
 
-def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
+def third_witness(outcome: RunResult, network: PacketNetwork) -> Result:
     """Return ``witness`` of result.json: three makespans, and who agrees with whom.
 
     Where times were measured (``compute: real``) fluid and packets have the run's own.
@@ -75,45 +89,69 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> dict[str, Any]:
     `emu.prediction.packets.check_packets`.
     """
     experiment = outcome.experiment
-    scenario = outcome.experiment.scenario
-    emulation = scenario.emulation
-    problem = experiment.problem
-    fluid = outcome.predicted
+    emulation = experiment.scenario.emulation
     realization = experiment.realization
-    schedule = dataclasses.replace(outcome.run.schedule, outages=Outages())
     if emulation.compute == "real":
-        fluid = outcome.replayed
         realization = outcome.run.realization
-    kernel = emulation.network == "kernel"
-    time_scale = emulation.stated_time_scale if kernel else 1.0
-    scales = {"byte_scale": emulation.stated_byte_scale, "time_scale": time_scale}
-    how = network._asdict() | scales
-    run = simulate_packets(problem, realization, **how)
-    seconds, nbytes = burst_of(scenario)
-    witnesses = Witnesses(
-        dataclasses.replace(fluid, outages=Outages()),  # packets know no deaths
-        simulate(problem, realization, "maxmin"),
-        run.schedule,
-        run.dropped,
-        schedule,
-        outcome.policy,
-        (seconds / scales["time_scale"], nbytes / scales["byte_scale"]),
+    byte_scale = emulation.stated_byte_scale
+    time_scale = 1.0
+    if emulation.network == "kernel":
+        time_scale = emulation.stated_time_scale
+
+    packets = simulate_packets(
+        experiment.problem,
+        realization,
+        sharing=network.sharing,
+        control=network.control,
+        byte_scale=byte_scale,
+        time_scale=time_scale,
     )
-    verdicts = outcome.prediction, outcome.verdict, outcome.error_budget
-    pairs = witnesses.pairs(*verdicts, time_scale=scales["time_scale"])
-    content = {
-        "ns3": run.version,
+    seconds, size = burst_of(experiment.scenario)
+    burst = (seconds / time_scale, size / byte_scale)
+    witnesses = _witnesses_of(outcome, realization, packets, burst)
+    pairs = witnesses.pairs(
+        outcome.prediction,
+        outcome.verdict,
+        outcome.error_budget,
+        time_scale=time_scale,
+    )
+    return {
+        "ns3": packets.version,
         **network.to_json(),
-        **scales,
-        "dropped": run.dropped,
+        "byte_scale": byte_scale,
+        "time_scale": time_scale,
+        "dropped": packets.dropped,
+        "makespans": witnesses.makespans,
+        "pairs": [pair.to_json() for pair in pairs],
     }
-    rows = [pair.to_json() for pair in pairs]
-    return content | {"makespans": witnesses.makespans, "pairs": rows}
+
+
+def _witnesses_of(
+    outcome: RunResult,
+    realization: Realization,
+    packets: PacketRun,
+    burst: tuple[float, float],
+) -> Witnesses:
+    """Return the schedules that are held against each other, without deaths."""
+    experiment = outcome.experiment
+    fluid = outcome.predicted
+    if experiment.scenario.emulation.compute == "real":
+        fluid = outcome.replayed
+    no_deaths = Outages()  # packets know none
+    return Witnesses(
+        dataclasses.replace(fluid, outages=no_deaths),
+        simulate(experiment.problem, realization, "maxmin"),
+        packets.schedule,
+        packets.dropped,
+        dataclasses.replace(outcome.run.schedule, outages=no_deaths),
+        outcome.policy,
+        burst,
+    )
 
 
 def recompute_witness(
-    outcome: RunResult, asked: Mapping[str, Any], noted: Mapping[str, Any] | None
-) -> tuple[Mapping[str, Any] | None, str]:
+    outcome: RunResult, asked: Row, noted: Row | None
+) -> tuple[Row | None, str]:
     """Return ``witness`` computed again, and what kept it from that, in words.
 
     ``asked`` is that of manifest.json, ``noted`` that of result.json, which is returned
@@ -121,11 +159,12 @@ def recompute_witness(
     damaged.
     """
     network = PacketNetwork.read(asked)
-    of = "" if noted is None else noted["ns3"]
+    version = "" if noted is None else noted["ns3"]
     try:
-        here = check_packets(outcome.experiment.problem)
+        found = check_packets(outcome.experiment.problem)
     except DataError as error:
         return noted, f"no packets are sent again: {error}"
-    if of and of != here:
-        return noted, f"no packets are sent again: by ns-3 {of}, and here is {here}"
+    if version and version != found:
+        problem = f"by ns-3 {version}, and here is {found}"
+        return noted, f"no packets are sent again: {problem}"
     return third_witness(outcome, network), ""

@@ -54,8 +54,8 @@ def format_ratio(row: Row) -> str:
 def by_claim(rows: Sequence[Row]) -> Iterator[tuple[Claim, list[Row]]]:
     """Yield every claim with its rows."""
     for _, group in groupby(rows, key=lambda row: id(row.claim)):
-        own = list(group)
-        yield own[0].claim, own
+        of_claim = list(group)
+        yield of_claim[0].claim, of_claim
 
 
 def _explain(row: Row) -> str:
@@ -64,17 +64,17 @@ def _explain(row: Row) -> str:
 
 def text_lines(rows: Sequence[Row]) -> Iterator[str]:
     """Yield rows as text of at most `WIDTH` columns, the claims one after the other."""
-    for claim, own in by_claim(rows):
+    for claim, group in by_claim(rows):
         heading = f"{claim.paper} {claim.place}: {claim.title}"
         yield from textwrap.wrap(heading, WIDTH, subsequent_indent=_INDENT)
-        for row in own:
+        for row in group:
             if row.stated is None and row.found is None:
                 continue
             point = f"{row.point:20}" if row.point else ""
             numbers = f"paper {format_stated(row):16} here {format_found(row):20}"
             yield f"{_INDENT}{point}{numbers} ratio {format_ratio(row)}"
 
-        first = own[0]
+        first = group[0]
         cost = f"; {first.seconds:.1f} s of CPU" if first.settings else ""
         for sentence in (first.settings + cost, _explain(first), claim.reading):
             for line in textwrap.wrap(sentence, WIDTH - len(_INDENT)):
@@ -111,9 +111,9 @@ def markdown_table(rows: Sequence[Row]) -> str:
         "figure | compared | paper | here | ratio | walk, settings | why | CPU, s",
         "---|---|---|---|---|---|---|---",
     ]
-    for _, own in by_claim(rows):
-        for row in own:
-            is_first = row is own[0]
+    for _, group in by_claim(rows):
+        for row in group:
+            is_first = row is group[0]
             seconds = f"{row.seconds:.1f}" if is_first and row.settings else ""
             remarks = [row.settings, _explain(row)] if is_first else ["", ""]
             lines.append(" | ".join([*_cells(row), *remarks, seconds]).rstrip())
@@ -123,8 +123,7 @@ def markdown_table(rows: Sequence[Row]) -> str:
 def headline_table(rows: Sequence[Row]) -> str:
     """Return the rows of claims that are marked as headlines, a figure per cell."""
     heading = "figure | compared | paper | here | ratio"
-    chosen = [row for row in rows if row.claim.headline]
-    lines = [" | ".join(_cells(row)) for row in chosen]
+    lines = [" | ".join(_cells(row)) for row in rows if row.claim.headline]
     return "\n".join([heading, "---|---|---|---|---", *lines])
 
 

@@ -34,8 +34,11 @@ def evaluate(text: str) -> float:
     rest = _FACTOR.sub("", text).strip()
     if rest or not factors or factors[0][0]:
         raise ValueError(f"found {text!r}, write a number, or a quotient of numbers")
-    above = [float(number) for sign, number in factors if sign != "/"]
-    below = [float(number) for sign, number in factors if sign == "/"]
+    above: list[float] = []
+    below: list[float] = []
+    for sign, number in factors:
+        numbers = below if sign == "/" else above
+        numbers.append(float(number))
     return prod(above) / prod(below)
 
 
@@ -188,7 +191,11 @@ def find_claims(paper: str, figure: str = "") -> Sequence[Claim]:
 
     claims = [claim for claim in read_papers().claims if paper in {claim.paper, ALL}]
     word = figure.strip().lower().replace(" ", "-").replace("fig-", "figure-")
-    chosen = [c for c in claims if word in {"", c.figure, c.figure.split("-", 1)[1]}]
+    chosen = []
+    for claim in claims:
+        _, number = claim.figure.split("-", 1)
+        if word in {"", claim.figure, number}:
+            chosen.append(claim)
     if not chosen:
         known = dict.fromkeys(claim.figure for claim in claims)
         raise DataError(f"{paper} has no figure {figure!r}, {nearest(word, known)}")

@@ -98,6 +98,7 @@ def with_peak_to_mean(flows: NDArray[np.float64], ratio: float) -> NDArray[np.fl
     if ratio < 1 or peak_to_mean(relative**high) < ratio:
         raise ValueError(f"these flows cannot have a peak-to-mean ratio of {ratio}")
 
+    # Larger powers set the largest flow further apart from the mean.
     for _ in range(60):
         power = (low + high) / 2
         is_too_even = peak_to_mean(relative**power) < ratio

@@ -193,10 +193,10 @@ def reproduction_page(rows: Sequence[Row]) -> str:
     key += "Orange, rings and dashed lines: the paper's."
     parts = [html.page_title(title, summarise(rows)), f"<p>{escape(key)}</p>"]
     for name, paper in read_papers().papers.items():
-        own = [row for row in rows if row.claim.paper == name]
+        of_paper = [row for row in rows if row.claim.paper == name]
         cards = []
         refused = []
-        for claim, group in by_claim(own):
+        for claim, group in by_claim(of_paper):
             if reason := group[0].refused:
                 refused.append(f"{claim.place}, {claim.title}: {reason}")
             else:
@@ -204,7 +204,7 @@ def reproduction_page(rows: Sequence[Row]) -> str:
 
         grid = f'<div class=cards style="{_COLUMNS}">{"".join(cards)}</div>'
         bullets = html.bullets(refused)
-        if own:
-            note = summarise(own)
+        if of_paper:
+            note = summarise(of_paper)
             parts.append(html.section(name, paper.title, grid, bullets, note=note))
     return whole_page(title, "".join(parts), {})

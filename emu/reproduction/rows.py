@@ -122,7 +122,7 @@ class Draw:
     seconds: float
 
 
-def carry_out(claim: Claim, seed: int) -> Draw:
+def draw_claim(claim: Claim, seed: int) -> Draw:
     """Return what a claim finds with one seed, by point.
 
     Raises ScenarioError, PlacementError, DataError as its scenarios do.
@@ -163,15 +163,19 @@ def describe_claim(claim: Claim, seed: int) -> str:
 
 def _numbers_of(claim: Claim) -> list[tuple[str, float | None]]:
     """Return the label and the paper's number of every row of a claim."""
-    if claim.each or not claim.numbers:
-        labels = [point.label for point in claim.points]
-        if not claim.each:
-            return [(label, None) for label in labels]
+    labels = [point.label for point in claim.points]
+    if claim.each:
         stated = [evaluate(text) for text in claim.each]
         return [*zip(labels, stated, strict=True)]
+    if not claim.numbers:
+        return [(label, None) for label in labels]
 
-    of_all_points = {"least": claim.least, "most": claim.most, "mean": claim.mean}
-    return [(name, evaluate(text)) for name, text in of_all_points.items() if text]
+    numbers: list[tuple[str, float | None]] = []
+    for name in _CHOICES:
+        text = getattr(claim, name)
+        if text:
+            numbers.append((name, evaluate(text)))
+    return numbers
 
 
 def rows_of(claim: Claim, draws: Sequence[Draw]) -> list[Row]:
@@ -236,12 +240,13 @@ def reproduce(
     pieces = []
     for claim in claims:
         if not claim.refused and (full or not claim.full):
+            # A piece per seed, so that one long claim keeps all cores busy.
             seeds = range(draws if claim.drawn else 1)
             pieces += [(claim, seed) for seed in seeds]
 
     done: dict[int, list[Draw]] = {}
     failed: dict[int, str] = {}
-    work = spread(lambda number: carry_out(*pieces[number]), len(pieces), jobs)
+    work = spread(lambda number: draw_claim(*pieces[number]), len(pieces), jobs)
     with closing(work) as results:
         for count, (number, result) in enumerate(results, start=1):
             claim, _ = pieces[number]

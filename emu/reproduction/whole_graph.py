@@ -85,6 +85,7 @@ def planning_seconds(scenario: Scenario) -> float:
     topology = plans.read_topology(settings["topology"])
     *_, needs = plans.needs_of_settings(settings)
 
+    # Of the plan alone: what it needs was counted before.
     began = time.process_time()
     spst(needs, topology, seed=0)
     ended = time.process_time()
@@ -139,9 +140,9 @@ def fit_line(claim: Claim, seed: int, _: Mapping[str, Any]) -> list[float]:
     makespans = []
     for point in claim.points:
         scenario = scenario_of(claim, point, Side(), seed)
-        there = gather_seconds(scenario)
+        forth = gather_seconds(scenario)
         back = scatter_seconds(scenario)
-        estimates.append(there + back)
+        estimates.append(forth + back)
 
         schedule = experiment_of(scenario).simulate()
         makespans.append(schedule.makespan)

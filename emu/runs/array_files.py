@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,9 @@ from emu.prediction.analysis.traffic import OWNER, PACKET, Traffic, messages
 from emu.problem import Job, Problem, RateHistory, Realization
 from emu.runs.problem_json import MOST
 from emu.runs.run_directory import RunDirectory
+
+Array: TypeAlias = NDArray[Any]
+Arrays: TypeAlias = dict[str, Array]
 
 #: Measured times and volumes, handoffs included: the schedule files hold no bytes of
 #: what stayed within a machine, and placing the job anew needs them.
@@ -31,20 +34,24 @@ FILE = "traffic.npz"
 SAMPLES = "samples.npz"
 LINES = "lines.npz"
 _TRAFFIC = ("packets", "machines", "nics", "programs", "owners")
-#: Arrays of samples.npz, by sample: seconds since the programs began; seconds of CPU
-#: that they had, and that they waited for a core; by machine TCP segments that were
-#: sent again, and timeouts; by way (out, in) and machine packets that queues dropped,
-#: and bytes that waited in them. All but the last are counts since the beginning.
-SAMPLED = ("time", "ran", "waited", "retransmitted", "timeouts", "dropped", "queued")
-_SAMPLED_AXES = dict(zip(SAMPLED, (1, 1, 1, 2, 2, 3, 3), strict=True))
+#: Axes of the arrays of samples.npz, of which the first is the sample. All but the last
+#: are counts since the programs began.
+_SAMPLED_AXES = {
+    "time": 1,  # seconds
+    "ran": 1,  # seconds of CPU that they had
+    "waited": 1,  # seconds that they waited for a core
+    "retransmitted": 2,  # TCP segments that were sent again, by machine
+    "timeouts": 2,  # by machine
+    "dropped": 3,  # packets that queues dropped, by way (out, in) and machine
+    "queued": 3,  # bytes that wait in them likewise
+}
+SAMPLED = tuple(_SAMPLED_AXES)
 NAME = "weights.npz"
 _ARRAYS = ("parameters", "names", "shapes", "offsets")
 _NONE = -1  # stands in ``shapes`` for the dimensions that a part does not have
 
 
-def _read(
-    path: Path, names: Collection[str], /, **shapes: tuple[int, ...]
-) -> dict[str, NDArray[Any]]:
+def _read(path: Path, names: Collection[str], /, **shapes: tuple[int, ...]) -> Arrays:
     """Return arrays of a run, some of numbers in a shape; NaN: it did not happen.
 
     Raises DataError as `read_arrays`, when a number is so large that sums of such are
@@ -52,12 +59,22 @@ def _read(
     """
     arrays = read_arrays(path, names)
     for name, array in arrays.items():
-        if array.dtype.kind == "f" and (np.abs(array.astype(np.float64)) >= MOST).any():
-            raise DataError(f"{name} holds what is no number", path=path)
-        shape = shapes.get(name, array.shape)
-        if array.shape != shape or (name in shapes and array.dtype != np.float64):
-            raise DataError(f"{name} has shape {array.shape}, not {shape}", path=path)
+        if array.dtype.kind == "f":
+            # Products of two such numbers, and sums of them, are numbers, too.
+            numbers = array.astype(np.float64)
+            is_beyond = np.abs(numbers) >= MOST
+            _require(not is_beyond.any(), f"{name} holds what is no number", path)
+        shape = shapes.get(name)
+        if shape is not None:
+            fits = array.shape == shape and array.dtype == np.float64
+            _require(fits, f"{name} has shape {array.shape}, not {shape}", path)
     return arrays
+
+
+def _require(condition: object, problem: str, path: Path) -> None:
+    """Raise DataError with a problem of a file unless a condition holds."""
+    if not condition:
+        raise DataError(problem, path=path)
 
 
 def read_realization(job: Job, path: Path) -> Realization:
@@ -71,27 +88,28 @@ def read_realization(job: Job, path: Path) -> Realization:
     return realization
 
 
-def read_frames(job: Job, path: Path) -> dict[str, NDArray[Any]]:
+def read_frames(job: Job, path: Path) -> Arrays:
     """Return what processes noted of frames, by the names of `Evidence`.
 
     ``sent`` and ``received`` are rows of `emu.emulation.wire.frame_layout`;
     ``notified`` arrivals of (edge, iteration) as reported to the coordinator; ``began``
     when (task, iteration) began to compute, NaN in runs of an earlier emu.
     """
-    shape = len(job.tasks), job.iterations
-    names = ("sent", "received", "notified", *({"began"} & {*array_names(path)}))
-    flows = len(job.edges), job.iterations
-    arrays = {"began": np.full(shape, np.nan)}
-    arrays |= _read(path, names, notified=flows, began=shape)
-    out_rows = arrays["sent"]
-    in_rows = arrays["received"]
-    rows = out_rows.dtype == in_rows.dtype == FRAME_ROWS
-    if not rows or not out_rows.ndim == in_rows.ndim == 1:
-        raise DataError("holds no rows of frames", path=path)
+    tasks = (len(job.tasks), job.iterations)
+    flows = (len(job.edges), job.iterations)
+    names = ["sent", "received", "notified"]
+    if "began" in array_names(path):
+        names.append("began")
+    arrays = {"began": np.full(tasks, np.nan)}
+    arrays |= _read(path, names, notified=flows, began=tasks)
+    for name in ("sent", "received"):
+        rows = arrays[name]
+        are_rows = rows.dtype == FRAME_ROWS and rows.ndim == 1
+        _require(are_rows, "holds no rows of frames", path)
     return arrays
 
 
-def read_reports(problem: Problem, path: Path) -> dict[str, NDArray[Any]]:
+def read_reports(problem: Problem, path: Path) -> Arrays:
     """Return starts and ends as they were reported, seconds, and what goes with them.
 
     By (task, iteration) ``task_start`` and ``task_end``, run seconds ``late``, CPU
@@ -101,38 +119,51 @@ def read_reports(problem: Problem, path: Path) -> dict[str, NDArray[Any]]:
     the schedule where some are tuned.
     """
     job = problem.job
-    tuners = len(problem.cluster.tuners)
-    names = (*_OF_TASKS, *_OF_FLOWS, "reads", "sends", *(["quotas"] if tuners else []))
-    tasks = len(job.tasks), job.iterations
-    edges = len(job.edges), job.iterations
-    shapes = dict.fromkeys(_OF_TASKS, tasks) | dict.fromkeys(_OF_FLOWS, edges)
+    tuners = len(problem.cluster.tuned_names)
+    of_tasks = (len(job.tasks), job.iterations)
+    of_edges = (len(job.edges), job.iterations)
+    shapes = dict.fromkeys(_OF_TASKS, of_tasks)
+    shapes |= dict.fromkeys(_OF_FLOWS, of_edges)
+    names = [*shapes, "reads", "sends"]
+    if tuners:
+        names.append("quotas")
     arrays = _read(path, names, **shapes)
+
     reads = arrays["reads"]
     sends = arrays["sends"]
-    fits = reads.size == 0 or reads.shape == edges
-    if not fits or reads.dtype != np.int64 or sends.dtype != np.float64:
-        raise DataError("holds no iterations that were read", path=path)
-    quotas = arrays.get("quotas", np.empty((0, tuners), np.int64))
-    if quotas.dtype != np.int64 or quotas.shape[1:] != (tuners,) or (quotas < 0).any():
-        raise DataError(f"holds no quotas of {tuners} tuners", path=path)
+    fits = reads.shape == of_edges or not reads.size  # where nothing reads the latest
+    fits = fits and reads.dtype == np.int64
+    fits = fits and sends.dtype == np.float64
+    _require(fits, "holds no iterations that were read", path)
+    if tuners:
+        quotas = arrays["quotas"]
+        fits = quotas.dtype == np.int64 and quotas.shape[1:] == (tuners,)
+        fits = fits and bool((quotas >= 0).all())  # what is no number compares to none
+        _require(fits, f"holds no quotas of {tuners} tuners", path)
     return arrays
 
 
 def read_rates(job: Job, path: Path) -> RateHistory:
     """Return the content of rates.npz."""
-    types: dict[str, Any] = dict.fromkeys(("time", "rate"), np.float64)
-    types |= dict.fromkeys(("edge", "iteration"), np.int64)
-    arrays = _read(path, types)
+    arrays = _read(path, ("time", "rate", "edge", "iteration"))
     try:
-        rates = RateHistory(**{k: a.astype(types[k]) for k, a in arrays.items()})
+        rates = RateHistory(
+            time=arrays["time"].astype(np.float64),
+            rate=arrays["rate"].astype(np.float64),
+            edge=arrays["edge"].astype(np.int64),
+            iteration=arrays["iteration"].astype(np.int64),
+        )
     except ValueError as error:
         raise DataError(f"holds no numbers: {error}", path=path) from error
-    if len({array.shape for array in arrays.values()}) != 1:
-        raise DataError("holds arrays of different lengths", path=path)
-    is_edge = (rates.edge >= 0) & (rates.edge < len(job.edges))
-    is_edge &= (rates.iteration >= 0) & (rates.iteration < job.iterations)
-    if not is_edge.all():
-        raise DataError("names flows that the job does not have", path=path)
+
+    shapes = {array.shape for array in arrays.values()}
+    _require(len(shapes) == 1, "holds arrays of different lengths", path)
+    for numbers, count in (
+        (rates.edge, len(job.edges)),
+        (rates.iteration, job.iterations),
+    ):
+        is_known = (numbers >= 0) & (numbers < count)
+        _require(is_known.all(), "names flows that the job does not have", path)
     return rates
 
 
@@ -149,44 +180,50 @@ def write_traffic(run: Path, traffic: Traffic) -> None:
     )
 
 
-def read_samples(run: Path) -> dict[str, NDArray[Any]]:
+def read_samples(run: Path) -> Arrays:
     """Return the samples of a lab, arrays by the names of `SAMPLED`."""
     path = run / SAMPLES
     arrays = read_arrays(path, SAMPLED, inflation=1)
-    samples = len(arrays["time"]) if arrays["time"].ndim else 0
+    time = arrays["time"]
+    samples = len(time) if time.ndim else 0
+
     for name, array in arrays.items():
-        fits = array.shape[:1] == (samples,) and array.ndim == _SAMPLED_AXES[name]
-        if not samples or not fits or array.dtype.kind not in "iuf":
-            problem = f"{name} has shape {array.shape} for {samples} samples"
-            raise DataError(problem, path=path)
-        if not (np.abs(array.astype(np.float64)) < MOST).all():
-            raise DataError(f"{name} holds what is no number", path=path)
+        fits = bool(samples) and array.shape[:1] == (samples,)
+        fits = fits and array.ndim == _SAMPLED_AXES[name]
+        fits = fits and array.dtype.kind in "iuf"
+        problem = f"{name} has shape {array.shape} for {samples} samples"
+        _require(fits, problem, path)
+        numbers = array.astype(np.float64)
+        is_number = np.abs(numbers) < MOST
+        _require(is_number.all(), f"{name} holds what is no number", path)
     return arrays
 
 
-def write_lines(run: Path, times: Sequence[NDArray[np.float64]]) -> None:
+def write_lines(run: Path, times: Sequence[Array]) -> None:
     """Write lines.npz: ``program`` and ``time`` of every line that was printed.
 
     ``times``: seconds by line, of every program in the order of lab.json.
     """
-    counts = [len(each) for each in times]
+    programs = np.arange(len(times), dtype=np.uint16)
+    counts = [len(row) for row in times]
     RunDirectory(run).write_arrays(
         LINES,
-        program=np.repeat(np.arange(len(times), dtype=np.uint16), counts),
+        program=np.repeat(programs, counts),
         time=np.concatenate([np.zeros(0), *times]),
     )
 
 
-def read_lines(run: Path) -> dict[str, NDArray[Any]]:
+def read_lines(run: Path) -> Arrays:
     """Return the arrays of `write_lines`."""
     path = run / LINES
     arrays = _read(path, ("program", "time"))
     program = arrays["program"]
     time = arrays["time"]
-    if program.shape != time.shape or time.ndim != 1:
-        raise DataError("is damaged: holds no times of lines", path=path)
-    if (program.dtype.kind, time.dtype.kind) != ("u", "f") or not (time >= 0).all():
-        raise DataError("is damaged: a line has no time", path=path)
+    fits = program.shape == time.shape and time.ndim == 1
+    _require(fits, "is damaged: holds no times of lines", path)
+    is_number = program.dtype.kind == "u"
+    is_time = time.dtype.kind == "f" and bool((time >= 0).all())
+    _require(is_number and is_time, "is damaged: a line has no time", path)
     return arrays
 
 
@@ -194,80 +231,103 @@ def read_traffic(run: Path) -> Traffic:
     """Return the traffic of a lab."""
     path = run / FILE
     if not path.exists():
-        if not run.is_dir():
-            raise DataError("there is no such run directory", path=run)
-        if (run / "lab.json").exists():
-            raise DataError(f"has no {FILE}: the lab ran with capture: false", path=run)
-        raise DataError("is no run of a lab: `emu lab FILE` writes one", path=run)
+        _require(run.is_dir(), "there is no such run directory", run)
+        is_lab = (run / "lab.json").exists()
+        _require(is_lab, "is no run of a lab: `emu lab FILE` writes one", run)
+        raise DataError(f"has no {FILE}: the lab ran with capture: false", path=run)
+
     with one_error(path):
         arrays = read_arrays(path, _TRAFFIC, inflation=1)
         traffic = Traffic(
-            arrays["packets"].astype(PACKET),
-            tuple(map(str, arrays["machines"].tolist())),
-            arrays["nics"].astype(np.float64),
-            tuple(map(str, arrays["programs"].tolist())),
-            arrays["owners"].astype(OWNER),
+            packets=arrays["packets"].astype(PACKET),
+            machines=tuple(map(str, arrays["machines"].tolist())),
+            nics=arrays["nics"].astype(np.float64),
+            programs=tuple(map(str, arrays["programs"].tolist())),
+            owners=arrays["owners"].astype(OWNER),
         )
         _check(traffic)
     return traffic
 
 
 def _check(traffic: Traffic) -> None:
+    """Raise ValueError where arrays of a lab's traffic do not fit together."""
+    nics = traffic.nics
     packets = traffic.packets
     owners = traffic.owners
     machines = len(traffic.machines)
-    if len(set(traffic.machines)) != machines or traffic.nics.shape != (2, machines):
-        raise ValueError(f"it holds NICs of shape {traffic.nics.shape}")
-    if not ((traffic.nics < MOST) & (traffic.nics > 0)).all():
+
+    is_distinct = len(set(traffic.machines)) == machines
+    if nics.shape != (2, machines) or not is_distinct:
+        raise ValueError(f"it holds NICs of shape {nics.shape}")
+    has_rate = (nics > 0) & (nics < MOST)
+    if not has_rate.all():
         raise ValueError("a NIC has no rate")
     if packets.ndim != 1 or owners.ndim != 1:
         raise ValueError("its packets are no rows")
-    if not ((packets["time"] < MOST) & (packets["time"] >= 0)).all():
+    times = packets["time"]
+    has_time = (times >= 0) & (times < MOST)
+    if not has_time.all():
         raise ValueError("a packet has no time")
-    numbers = [*(packets[end] for end in ("source", "destination")), owners["machine"]]
-    if any((row >= machines).any() for row in numbers):
-        raise ValueError(f"it names a machine beyond the {machines} that it lists")
-    if (owners["program"] >= len(traffic.programs)).any():
+    for numbers in (packets["source"], packets["destination"], owners["machine"]):
+        if (numbers >= machines).any():
+            raise ValueError(f"it names a machine beyond the {machines} that it lists")
+    programs = owners["program"]
+    if (programs >= len(traffic.programs)).any():
         raise ValueError("it names a program that it does not list")
 
 
-def write_weights(run: Path, parts: Mapping[str, NDArray[Any]]) -> None:
+def write_weights(run: Path, parts: Mapping[str, Array]) -> None:
     """Write weights.npz: ``parameters``, and name, shape and offset of each part."""
-    most = max(part.ndim for part in parts.values())
-    sizes = [part.size for part in parts.values()]
+    arrays = [*parts.values()]
+    most = max(array.ndim for array in arrays)
+    shapes = np.full((len(arrays), most), _NONE, np.int64)
+    for row, array in zip(shapes, arrays, strict=True):
+        row[: array.ndim] = array.shape
+    sizes = [array.size for array in arrays]
+    offsets = np.cumsum([0, *sizes[:-1]], dtype=np.int64)
     RunDirectory(run).write_arrays(
         NAME,
-        parameters=np.concatenate([part.ravel() for part in parts.values()]),
+        parameters=np.concatenate([array.ravel() for array in arrays]),
         names=np.array([*parts], dtype=np.str_),
-        shapes=np.array(
-            [[*p.shape, *[_NONE] * (most - p.ndim)] for p in parts.values()], np.int64
-        ).reshape(len(parts), most),
-        offsets=np.cumsum([0, *sizes[:-1]], dtype=np.int64),
+        shapes=shapes,
+        offsets=offsets,
     )
 
 
-def read_weights(run: Path) -> dict[str, NDArray[Any]]:
+def read_weights(run: Path) -> Arrays:
     """Return the parts of weights.npz by name, in the order of the parameters."""
     path = run / NAME
     arrays = read_arrays(path, _ARRAYS)
-    flat, names, shapes, offsets = (arrays[name] for name in _ARRAYS)
-    good = flat.ndim == names.ndim == offsets.ndim == 1 and shapes.ndim == 2
-    good = good and (flat.dtype.kind, names.dtype.kind) == ("f", "U")
-    good = good and shapes.dtype == offsets.dtype == np.int64
-    if not (good and len(names) == len(shapes) == len(offsets) == len({*names})):
-        raise DataError("is damaged: holds no named parts", path=path)
-    parts: dict[str, NDArray[Any]] = {}
+    flat = arrays["parameters"]
+    names = arrays["names"]
+    shapes = arrays["shapes"]
+    offsets = arrays["offsets"]
+    is_whole = (
+        flat.ndim == names.ndim == offsets.ndim == 1
+        and shapes.ndim == 2
+        and flat.dtype.kind == "f"
+        and names.dtype.kind == "U"
+        and shapes.dtype == np.int64
+        and offsets.dtype == np.int64
+        and len(shapes) == len(names)
+        and len(offsets) == len(names)
+        and len({*names}) == len(names)
+    )
+    _require(is_whole, "is damaged: holds no named parts", path)
+
+    parts = {}
     end = 0
     rows = zip(names.tolist(), shapes.tolist(), offsets.tolist(), strict=True)
     for name, extents, offset in rows:
         shape = tuple(extent for extent in extents if extent != _NONE)
         size = prod(shape)
-        if min(shape, default=0) < 0 or offset != end or end + size > len(flat):
+        is_within = min(shape, default=0) >= 0 and end + size <= len(flat)
+        if offset != end or not is_within:
             problem = f"is damaged: {name!r:.60} is not within its parameters"
             raise DataError(problem, path=path)
+        # A view: copies of all weights would take their memory twice.
         parts[name] = flat[end : end + size].reshape(shape)
         end += size
-    if end != len(flat):
-        problem = f"is damaged: {len(flat) - end} parameters have no name"
-        raise DataError(problem, path=path)
+    rest = len(flat) - end
+    _require(not rest, f"is damaged: {rest} parameters have no name", path)
     return parts

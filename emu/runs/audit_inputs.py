@@ -73,11 +73,11 @@ class ToAudit:
     @property
     def payloads(self) -> dict[str, float]:
         """Kind of payload -> bytes between machines, of an emulated run."""
-        if self.evidence is None:
+        evidence = self.evidence
+        if evidence is None:
             return {}
-        return kinds_between_machines(
-            self.schedule.problem, self.evidence.statistics, self.evidence.byte_scale
-        )
+        problem = self.schedule.problem
+        return kinds_between_machines(problem, evidence.statistics, evidence.byte_scale)
 
     def audit(
         self,
@@ -108,8 +108,8 @@ class ToAudit:
             **({} if self.evidence is None else {"at_once": self.evidence.at_once}),
         )
         if rule and self.schedule.rates is not None and self.expected is not None:
-            own = rate_policy(self.policy).rates
-            findings = rule_audit(self.schedule, self.policy, self.expected, own)
+            rates = rate_policy(self.policy).rates
+            findings = rule_audit(self.schedule, self.policy, self.expected, rates)
             report = report.adding("rule", findings)
         if training:
             if self.scenario is None:
@@ -118,8 +118,10 @@ class ToAudit:
             report = report.adding("training", findings)
         if self.evidence is None:
             return report
-        more = system_guards()
-        return report.guarded(len(GUARDS) + len(more), examine(self.evidence, more))
+
+        guards = system_guards()
+        count = len(GUARDS) + len(guards)
+        return report.guarded(count, examine(self.evidence, guards))
 
 
 def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
@@ -129,23 +131,26 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
     Raises DataError when a run cannot be read, or is not whole; ScenarioError when
     ``scenario`` cannot be used.
     """
-    scenario_of_run = None if scenario is None else load(scenario, [])
+    stated = None if scenario is None else load(scenario, [])
     directory = path if path.is_dir() else path.parent
-    whole = path.is_dir() or path.name == "result.json"
-    if whole and (directory / "problem.json").exists():
-        return run_to_audit(load_run(directory), scenario_of_run)
-    own, schedule = read_result(path)
-    realization, silent = _realize_scenario(scenario_of_run or own, schedule, str(path))
+    result = directory / "result.json" if path.is_dir() else path
+    is_run = result.name == "result.json"
+    if is_run and (directory / "problem.json").exists():
+        return run_to_audit(load_run(directory), stated)
+
+    of_file, schedule = read_result(path)
+    expected = stated or of_file
+    realization, silent = _realize_scenario(expected, schedule, str(path))
     return ToAudit(
-        path,
-        own.name,
-        schedule,
-        own.schedule.rule,
-        _makespan(read_json(path / "result.json" if path.is_dir() else path)),
+        path=path,
+        name=of_file.name,
+        schedule=schedule,
+        policy=of_file.schedule.rule,
+        makespan=_makespan(read_json(result)),
         times=None if realization is None else realization.times,
         volumes=None if realization is None else realization.volumes,
         expected=realization,
-        scenario=scenario_of_run or own,
+        scenario=expected,
         silent=tuple(silent),
     )
 
@@ -157,44 +162,49 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     """
     schedule, unknown = _read_emulated(run)
     emulation = EmulationSettings.from_json(run.manifest.get("emulation", {}))
-    own = stated
-    content = run.manifest.get("scenario")
-    if own is None and content is not None:
-        with one_error(run.path / "manifest.json"):
-            own = Scenario.model_validate(content)
+    scenario = stated or _scenario_of(run)
     first = run.manifest.get("first_iteration", 0)
-    realization, silent = _realize_scenario(own, schedule, str(run.path), first)
+    realization, silent = _realize_scenario(scenario, schedule, str(run.path), first)
     silent += unknown
     policy = run.policy  # what a portfolio has chosen is the run's own word
-    if own is not None and own.schedule.policy != "portfolio":
-        policy = own.schedule.rule
-    least = volumes = None
-    if realization is not None and own is not None:
+    if scenario is not None and scenario.schedule.policy != "portfolio":
+        policy = scenario.schedule.rule
+
+    least = None
+    volumes = run.measured.volumes if run.measured is not None else None
+    if realization is not None and scenario is not None:
         least = None if emulation.compute == "real" else realization.times
-        volumes = real_volumes(own, realization, emulation.byte_scale)
-    if volumes is None and run.measured is not None:
-        volumes = run.measured.volumes
-    evidence = _evidence(run, schedule, emulation, least, volumes, own)
+        stated_volumes = real_volumes(scenario, realization, emulation.byte_scale)
+        volumes = volumes if stated_volumes is None else stated_volumes
+    evidence = _evidence(run, schedule, emulation, least, volumes, scenario)
     if schedule.rates is None:
         silent.append("there are no rates: flows are judged by their ends alone")
     if evidence is None:
         silent.append("frames.npz is missing: the guards cannot be asked again")
     return ToAudit(
-        run.path,
-        run.name,
-        schedule,
-        policy,
-        _makespan(run.result),
+        path=run.path,
+        name=run.name,
+        schedule=schedule,
+        policy=policy,
+        makespan=_makespan(run.result),
         times=None if run.measured is None else run.measured.times,
         least_times=least,
         volumes=volumes,
         evidence=evidence,
         expected=realization,
-        scenario=own,
+        scenario=scenario,
         unpaced=PUNCTUALITY / emulation.time_scale,
         run=run,
         silent=tuple(silent),
     )
+
+
+def _scenario_of(run: RecordedRun) -> Scenario | None:
+    content = run.manifest.get("scenario")
+    if content is None:
+        return None
+    with one_error(run.path / "manifest.json"):
+        return Scenario.model_validate(content)
 
 
 def _read_emulated(run: RecordedRun) -> tuple[Schedule, list[str]]:
@@ -204,16 +214,23 @@ def _read_emulated(run: RecordedRun) -> tuple[Schedule, list[str]]:
     """
     schedule = run.emulated
     path = run.path / REPORTS
-    torn = [s for s in run.missing if s.startswith(_COMPARED) and "is missing" not in s]
-    if schedule is None or torn:
+    is_torn = False
+    for sentence in run.missing:
+        if sentence.startswith(_COMPARED) and "is missing" not in sentence:
+            is_torn = True
+    if schedule is None or is_torn:
         raise DataError("; ".join(run.missing), path=run.path)
     if not path.exists():
         note = f"{REPORTS} is missing: every end is taken to have been known at once"
         return schedule, [note]
+
     arrays = read_reports(run.problem, path)
-    task = arrays["task_settled"]
-    flow = arrays["flow_settled"]
-    return replace(schedule, task_settled=task, flow_settled=flow), []
+    schedule = replace(
+        schedule,
+        task_settled=arrays["task_settled"],
+        flow_settled=arrays["flow_settled"],
+    )
+    return schedule, []
 
 
 def _evidence(
@@ -234,6 +251,7 @@ def _evidence(
     edges = len(run.problem.job.edges)
     if any(edge >= edges for edge, _ in count_kinds(statistics)):
         raise DataError("counts payloads of an edge that is not there", path=path)
+
     frames: dict[str, Any] = read_frames(run.problem.job, run.path / "frames.npz")
     late: Floats | float = np.inf
     if (run.path / REPORTS).exists():
@@ -268,18 +286,19 @@ def list_windows(scenario: Scenario) -> tuple[tuple[str, int], ...]:
     Without those whose iterations are no mini-batches, for which there is no profile
     either: a cycle of a pipeline works on several.
     """
-    return tuple(
-        (prefix, job.credit_window)
-        for _, prefix, job in scenario.each_job()
-        if (isinstance(job, CachedSection) or not job.unprofiled)
-        and isinstance(job.credit_window, int)
-    )
+    windows = []
+    for _, prefix, job in scenario.each_job():
+        are_batches = isinstance(job, CachedSection) or not job.unprofiled
+        if are_batches and isinstance(job.credit_window, int):
+            windows.append((prefix, job.credit_window))
+    return tuple(windows)
 
 
 def has_other_windows(scenario: Scenario) -> bool:
-    """Return True where a job has a credit window that `stated_windows` leaves out."""
+    """Return True where a job has a credit window that `list_windows` leaves out."""
     windows = [job.credit_window for *_, job in scenario.each_job()]
-    return sum(isinstance(one, int) for one in windows) > len(list_windows(scenario))
+    stated = [window for window in windows if isinstance(window, int)]
+    return len(stated) > len(list_windows(scenario))
 
 
 def real_volumes(
@@ -319,6 +338,7 @@ def _realize_scenario(
         realization = realize(scenario, job)
     except (DataError, ScenarioError) as error:
         return None, [f"times and volumes are not compared: {error}"]
+
     try:
         realization = realization.beginning_at(first, job)
         job = job.beginning_at(first)
@@ -339,11 +359,10 @@ def margins(
     """
     pace = pace_at(settings.time_scale, settings)
     figures = host_figures(statistics)
-    modes = ("compute", "flow_ends")
-    values = settings.to_json()
-    return {
-        **{key: value for key, value in values.items() if key not in modes},
-        "lead": pace.lead_time,
-        "stale": figures.max_stale,
-        "stall": figures.stall + pace.longest,
-    }
+    fields = settings.to_json()
+    for mode in ("compute", "flow_ends"):
+        fields.pop(mode, None)
+    fields["lead"] = pace.lead_time
+    fields["stale"] = figures.max_stale
+    fields["stall"] = figures.stall + pace.longest
+    return fields

@@ -43,9 +43,10 @@ def interval(values: Sequence[float]) -> Interval:
     mean = float(np.mean(values))
     if count == 1:
         return Interval(mean, 0.0, 1)
-    quantile = _T95[count - 2] if count - 2 < len(_T95) else 1.96
-    half = quantile * float(np.std(values, ddof=1)) / math.sqrt(count)
-    return Interval(mean, half, count)
+    freedom = count - 1
+    quantile = _T95[freedom - 1] if freedom <= len(_T95) else 1.96
+    deviation = float(np.std(values, ddof=1))
+    return Interval(mean, quantile * deviation / math.sqrt(count), count)
 
 
 def pair(values: Mapping[Draw, float], beside: Mapping[Draw, float]) -> Interval | None:
@@ -56,6 +57,8 @@ def pair(values: Mapping[Draw, float], beside: Mapping[Draw, float]) -> Interval
 
     Makespans are by draw (a seed), not negative. None when no draw is known of both.
     """
-    draws = [draw for draw in values if draw in beside]
-    apart = [relative_error(values[draw], beside[draw]) for draw in draws]
-    return interval(apart) if apart else None
+    errors = []
+    for draw, value in values.items():
+        if draw in beside:
+            errors.append(relative_error(value, beside[draw]))
+    return interval(errors) if errors else None

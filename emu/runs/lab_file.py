@@ -28,42 +28,66 @@ def _lab_shape() -> Any:
     number: Any = NUMBER
     scale = Annotated[float, Field(ge=1, lt=MOST)]
     share = Annotated[float, Field(gt=0, lt=MOST)]
-    ways = shape("Ways", out=float, **{"in": number})
-    drops = shape("Dropped", out=int, **{"in": int})
-    of = {"program": str, "machine": str}
-    program = {**of, "start": number, "end": number | None, "stopped": bool}
-    counts = ("out_bytes", "out_packets", "in_bytes", "in_packets")
-    tcp = ("segments", "retransmitted", "timeouts")
-    prediction: dict[str, Any] = {"outcome": str, "threshold": number}
-    prediction |= dict.fromkeys(("error", "since"), number | None)
-    prediction |= dict.fromkeys(("links", "reasons"), list[str])
-    seconds = ("wall", "startup", "computed", "waited")
-    crossed = dict.fromkeys(("packets", "messages", "shared_queues"), int)
-    change = {"machine": str, **dict.fromkeys(("time", "nic_out", "nic_in"), number)}
+    ways = by_name(shape("Ways", out=float, **{"in": number}))
+    program = shape(
+        "Program",
+        **_each(str, "program machine"),
+        start=number,
+        end=number | None,
+        stopped=bool,
+        code=int | None,
+    )
+    change = shape("Change", machine=str, **_each(number, "time nic_out nic_in"))
+    traffic = _each(int, "out_bytes out_packets in_bytes in_packets")
+    tcp = _each(int, "segments retransmitted timeouts")
     may_lack = {
         "early_seconds": number,
         "early_share": number,
         "time_scale": scale,
         "cpu": by_name(share),
-        "prediction": shape("Prediction", **prediction),
-        "measured": shape("Measured", seconds=number, shares=by_name(ways)),
+        "prediction": _prediction_shape(),
+        "measured": shape("Measured", seconds=number, shares=ways),
         "capture": shape("Capture", lost=int) | None,
-        "crossed": shape("Crossed", **crossed, bytes=dict[str, dict[str, int]]),
+        "crossed": _crossed_shape(),
     }
     return shape(
         "Lab",
         may_lack,
-        **{f"{what}_seconds": number for what in seconds},
+        **_each(number, "wall_seconds startup_seconds computed_seconds waited_seconds"),
         waited_share=number,
         sharing=str,
         trust=str,
-        nics=by_name(ways),
-        programs=list_of(shape("Program", **program, code=int | None)),
-        failed=shape("Failed", **of, code=int) | None,
-        dropped=by_name(drops),
-        events=list_of(shape("Change", **change)),
-        traffic=by_name(shape("Traffic", **dict.fromkeys(counts, int))),
-        tcp=by_name(shape("Tcp", **dict.fromkeys(tcp, int))),
+        nics=ways,
+        programs=list_of(program),
+        failed=shape("Failed", **_each(str, "program machine"), code=int) | None,
+        dropped=by_name(shape("Dropped", **_each(int, "out in"))),
+        events=list_of(change),
+        traffic=by_name(shape("Traffic", **traffic)),
+        tcp=by_name(shape("Tcp", **tcp)),
+    )
+
+
+def _each(kind: Any, names: str) -> dict[str, Any]:
+    """Return one type for every name of a line."""
+    return dict.fromkeys(names.split(), kind)
+
+
+def _prediction_shape() -> Any:
+    number: Any = NUMBER
+    return shape(
+        "Prediction",
+        outcome=str,
+        threshold=number,
+        **_each(number | None, "error since"),
+        **_each(list[str], "links reasons"),
+    )
+
+
+def _crossed_shape() -> Any:
+    return shape(
+        "Crossed",
+        **_each(int, "packets messages shared_queues"),
+        bytes=dict[str, dict[str, int]],
     )
 
 
@@ -74,7 +98,8 @@ def log_name(program: str, machine: str) -> str:
 
 def duration_of(lab: LabResult) -> float:
     """Return how long the programs of lab.json ran, in their own time."""
-    return float(lab["wall_seconds"] / lab.get("time_scale", 1.0))
+    scale = lab.get("time_scale", 1.0)
+    return float(lab["wall_seconds"] / scale)
 
 
 def read_lab(run: Path) -> LabResult:
@@ -83,24 +108,38 @@ def read_lab(run: Path) -> LabResult:
     lab: LabResult = read_json(path)
     check_shape(lab, _lab_shape(), path)
     machines = lab["nics"].keys()
-    rows = ("programs", "events")
-    places = {key: {one["machine"] for one in lab[key]} for key in rows} | {
-        **{key: lab[key].keys() for key in ("dropped", "traffic", "tcp")},
-        "measured": lab.get("measured", {}).get("shares", {}).keys(),
-        "cpu": lab.get("cpu", {}).keys(),
-        "crossed.bytes": lab.get("crossed", {}).get("bytes", {}).keys(),
-    }
-    for key, names in places.items():
+    for key, names in _list_places(lab).items():
         if unknown := sorted(names - machines):
             raise DataError(f"{key}: names {unknown[0]!r}, which nics lacks", path=path)
+    # A machine whose packets were counted has counts of its queues, too.
     for key in ("tcp", "dropped"):
         if missing := sorted(lab["traffic"].keys() - lab[key].keys()):
             raise DataError(f"{key}: lacks {missing[0]!r}", path=path)
-    times = [lab["wall_seconds"], *(one["start"] for one in lab["programs"])]
-    rates = [rate for ways in lab["nics"].values() for rate in ways.values()]
-    if min(times) < 0 or min(rates, default=1.0) <= 0:
+
+    times = [lab["wall_seconds"]]
+    times += [program["start"] for program in lab["programs"]]
+    rates = [1.0]
+    for ways in lab["nics"].values():
+        rates += ways.values()
+    if min(times) < 0 or min(rates) <= 0:
         raise DataError("holds a time before 0, or a NIC without a rate", path=path)
     return lab
+
+
+def _list_places(lab: LabResult) -> dict[str, set[str]]:
+    """Return the machines that each part of lab.json names."""
+    measured = lab.get("measured", {})
+    crossed = lab.get("crossed", {})
+    return {
+        "programs": {row["machine"] for row in lab["programs"]},
+        "events": {row["machine"] for row in lab["events"]},
+        "dropped": {*lab["dropped"]},
+        "traffic": {*lab["traffic"]},
+        "tcp": {*lab["tcp"]},
+        "measured": {*measured.get("shares", ())},
+        "cpu": {*lab.get("cpu", ())},
+        "crossed.bytes": {*crossed.get("bytes", ())},
+    }
 
 
 @contextlib.contextmanager
@@ -120,9 +159,10 @@ def holder_of(run: Path, machine: str) -> int:
     """Return the process that holds a machine of a lab that runs."""
     if not run.is_dir():
         raise DataError("there is no such run directory", path=run)
+    path = run / _FILE
     is_locked = False
     try:
-        with open_input(run / _FILE) as file:
+        with open_input(path) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         is_locked = True
@@ -131,8 +171,9 @@ def holder_of(run: Path, machine: str) -> int:
     if not is_locked:
         problem = "no lab runs here: it has ended, or none began; `emu lab` prints "
         raise DataError(problem + "where its own goes", path=run)
-    holders: dict[str, int] = read_json(run / _FILE)
-    check_shape(holders, dict[str, int], run / _FILE)
+
+    holders: dict[str, int] = read_json(path)
+    check_shape(holders, dict[str, int], path)
     if machine not in holders:
         problem = f"{machine} is no machine of this lab; there are "
         raise DataError(problem + ", ".join(holders), path=run)

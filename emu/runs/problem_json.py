@@ -10,6 +10,7 @@ from types import UnionType
 from typing import (
     Annotated,
     Any,
+    TypeAlias,
     TypeVar,
     Union,
     cast,
@@ -44,6 +45,9 @@ from emu.problem import (
 )
 from emu.problem.changes import SpeedChange
 
+#: An object of a JSON file.
+Content: TypeAlias = dict[str, Any]
+
 #: Seconds, bytes or bytes per second: beyond it products of two are soon no numbers.
 MOST = 1e18
 _Count = Annotated[int, Field(ge=0, lt=1 << 62)]
@@ -74,7 +78,8 @@ _LEFT_OUT: dict[type, set[str]] = {
 
 def _fields_of(kind: type) -> list[str]:
     left_out = _LEFT_OUT.get(kind, set())
-    return [one.name for one in fields(kind) if one.name not in left_out]
+    names = [item.name for item in fields(kind)]
+    return [name for name in names if name not in left_out]
 
 
 def _in_file(hint: Any, number: Any = _Amount) -> Any:
@@ -82,9 +87,10 @@ def _in_file(hint: Any, number: Any = _Amount) -> Any:
     kind = get_origin(hint)
     parts = get_args(hint)
     if kind in {Mapping, dict}:
-        return dict[parts[0], _in_file(parts[1], number)]  # type: ignore[misc, valid-type]
+        key, value = parts
+        return dict[key, _in_file(value, number)]  # type: ignore[misc, valid-type]
     if kind in {tuple, list}:
-        return list[_in_file(parts[0], number)]  # type: ignore[misc]
+        return list_of(_in_file(parts[0], number))
     if kind is UnionType:
         return Union[tuple(_in_file(part, number) for part in parts)]  # noqa: UP007 - of any number
     if is_dataclass(hint):
@@ -98,32 +104,31 @@ def shape_of(kind: Any, number: Any = _Amount) -> Any:
 
     ``number``: type of its floats.
     """
-    return create_model(
-        kind.__name__,
-        **{
-            one.name: (
-                _in_file(hint, number),
-                ... if one.default_factory is MISSING else one.default_factory(),
-            )
-            for one, hint in zip(
-                fields(kind), get_type_hints(kind).values(), strict=True
-            )
-            if one.name not in _LEFT_OUT.get(kind, ())
-        },
-    )  # type: ignore[call-overload]
+    keys: Content = {}
+    hints = get_type_hints(kind)
+    defaults = {item.name: item.default_factory for item in fields(kind)}
+    for name in _fields_of(kind):
+        make = defaults[name]
+        default = ... if make is MISSING else make()
+        keys[name] = (_in_file(hints[name], number), default)
+    return create_model(kind.__name__, **keys)
 
 
-def read_shape(content: Any, kind: type[T], path: Path, at: str = "") -> T:
+def read_shape(content: Any, kind: type[T], path: Path) -> T:
     """Return the instance of a dataclass that a JSON object stands for."""
-    check_shape(content, shape_of(cast("Any", kind)), path, at)
+    of_class: Any = kind
+    check_shape(content, shape_of(of_class), path)
     instance: T = TypeAdapter(kind).validate_python(content)
     return instance
 
 
 def shape(name: str, may_lack: Mapping[str, Any] | None = None, /, **keys: Any) -> Any:
     """Return the type of an object that has some keys, and may lack others."""
-    rows: dict[str, Any] = {key: (hint, ...) for key, hint in keys.items()}
-    rows |= {key: (hint, None) for key, hint in (may_lack or {}).items()}
+    rows: Content = {}
+    for key, hint in keys.items():
+        rows[key] = (hint, ...)
+    for key, hint in (may_lack or {}).items():
+        rows[key] = (hint, None)
     return create_model(name, **rows)
 
 
@@ -140,13 +145,14 @@ def by_name(kind: Any) -> Any:
 @cache
 def _problem_shape() -> Any:
     """Return the type of problem.json; what fits together, the classes check."""
-    rows: dict[str, Any] = {
-        key: (list_of(shape_of(kind)), [] if key in _OPTIONAL else ...)
-        for key, kind in _ROWS.items()
+    keys: Content = {
+        "iterations": (_Count, ...),
+        "placement": (list[_Count], ...),
     }
-    return create_model(
-        "Problem", iterations=(_Count, ...), placement=(list[_Count], ...), **rows
-    )
+    for key, kind in _ROWS.items():
+        default: Any = [] if key in _OPTIONAL else ...
+        keys[key] = (list_of(shape_of(kind)), default)
+    return create_model("Problem", **keys)
 
 
 PAIR = Annotated[list[NUMBER], Field(min_length=2, max_length=2)]
@@ -159,6 +165,7 @@ def manifest_shape() -> Any:
     names = EmulationSettings().to_json()
     emulation = {name: _in_file(hints[name]) | None for name in names}
     emulation |= {"time_scale": _Scale, "byte_scale": _Scale, "burst": PAIR}
+
     rule = shape("Rule", {"policy": str, "source": str})
     scenario = {"name": str, "schedule": rule, "placement": rule}
     return shape(
@@ -177,9 +184,13 @@ def manifest_shape() -> Any:
 @cache
 def _attempt_shape() -> Any:
     """Return the type of an attempt that a death has ended, with what it took here."""
-    beside: dict[str, Any] = {"detection": (_Amount, ...), "took": (_Amount, 0.0)}
-    beside |= {"began": (_Amount, 0.0), "killed": (bool, False)}
-    return create_model("Attempt", __base__=shape_of(Killed), **beside)
+    keys: Content = {
+        "detection": (_Amount, ...),
+        "took": (_Amount, 0.0),
+        "began": (_Amount, 0.0),
+        "killed": (bool, False),
+    }
+    return create_model("Attempt", __base__=shape_of(Killed), **keys)
 
 
 @cache
@@ -187,47 +198,57 @@ def result_shape() -> Any:
     """Return the type of result.json, without the rows of its schedule."""
     began: Any = (_Amount, 0.0)  # which older runs do not state
     death = create_model("Death", __base__=shape_of(Killed), began=began)
-    predicted = {"predicted_attempts": list_of(death)}
-    recovery = shape("Recovery", predicted, attempts=list_of(_attempt_shape()))
-    keys = {"policy": str | None, "predicted_makespan": _Amount, "recovery": recovery}
-    return shape("Result", {**keys, "verdict": shape("Verdict", {"trust": str})})
+    may_lack = {"predicted_attempts": list_of(death)}
+    recovery = shape("Recovery", may_lack, attempts=list_of(_attempt_shape()))
+    keys = {
+        "policy": str | None,
+        "predicted_makespan": _Amount,
+        "recovery": recovery,
+        "verdict": shape("Verdict", {"trust": str}),
+    }
+    return shape("Result", keys)
 
 
-_OUTAGES = ("seconds", "recovery")
+_FLOW_KEYS = ("ready", "start", "end", "bytes")
 #: Iterations of a job that may lack rows: which, is named.
 _MANY = 1000
 
 
-def problem_to_json(problem: Problem) -> dict[str, Any]:
+def problem_to_json(problem: Problem) -> Content:
     """Return everything of a problem that a Schedule needs to be understood.
 
     Rows hold the fields of `emu.problem`'s classes, but for those of programs.
     """
     job = problem.job
     cluster = problem.cluster
+    parts = {
+        "machines": cluster.machines,
+        "links": cluster.shared_links,
+        "routes": cluster.routes,
+        "changes": cluster.changes,
+        "tuners": cluster.tuners,
+        "speed_changes": cluster.speed_changes,
+        "tasks": job.tasks,
+        "edges": job.edges,
+    }
 
-    def plain(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return dict(value)
-        return list(value) if isinstance(value, tuple) else value
-
-    rows = {
-        key: [
-            {name: plain(getattr(item, name)) for name in _fields_of(kind)}
-            for item in (
-                cluster.shared_links
-                if key == "links"
-                else getattr(job if kind in {Task, Edge} else cluster, key)
-            )
+    content: Content = {"version": VERSION, "iterations": job.iterations}
+    for key, kind in _ROWS.items():
+        names = _fields_of(kind)
+        rows = [
+            {name: _plain(getattr(item, name)) for name in names} for item in parts[key]
         ]
-        for key, kind in _ROWS.items()
-    }
-    return {
-        "version": VERSION,
-        "iterations": job.iterations,
-        **{key: rows[key] for key in rows if rows[key] or key not in _OPTIONAL},
-        "placement": list(problem.placement.machine_of),
-    }
+        if rows or key not in _OPTIONAL:
+            content[key] = rows
+    content["placement"] = list(problem.placement.machine_of)
+    return content
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a field as JSON has it."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def problem_from_json(data: Any, path: str) -> Problem:
@@ -236,131 +257,175 @@ def problem_from_json(data: Any, path: str) -> Problem:
     if version != VERSION:
         raise DataError(f"version {version!r}, this emu reads {VERSION}", path=path)
     check_shape(data, _problem_shape(), Path(path))
+
     try:
         parts = {key: _read(data.get(key, []), kind) for key, kind in _ROWS.items()}
         tasks = parts.pop("tasks")
         edges = parts.pop("edges")
         cluster = Cluster(parts.pop("machines"), parts.pop("links"), **parts)
         job = Job(tasks, edges, data["iterations"])
-        problem = Problem(cluster, job, Placement(tuple(data["placement"])))
-        _ = problem.capacities, problem.hops
-        for pin in {task.pinned for task in tasks} - {None}:
-            cluster.index(str(pin))
+        placement = Placement(tuple(data["placement"]))
+        problem = Problem(cluster, job, placement)
+        # Both are computed when they are asked for, and raise then.
+        _ = problem.capacities
+        _ = problem.hops
+        for task in tasks:
+            if task.pinned is not None:
+                cluster.index(str(task.pinned))
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"not a problem: {error}", path=path) from error
     return problem
 
 
-def _read(rows: list[dict[str, Any]], kind: type) -> tuple[Any, ...]:
+def _read(rows: list[Content], kind: type) -> tuple[Any, ...]:
     """Return one item of a class per row; its name, if any, can be printed."""
     for row in rows:
         check_name(row.get("name", "unnamed"))
     names = _fields_of(kind)
-    return tuple(
-        kind(**{k: tuple(v) if isinstance(v := row[k], list) else v for k in names})
-        for row in rows
-    )
+    items = []
+    for row in rows:
+        values = {name: row[name] for name in names}
+        for name, value in values.items():
+            if isinstance(value, list):
+                values[name] = tuple(value)
+        items.append(kind(**values))
+    return tuple(items)
 
 
-def schedule_from_json(problem: Problem, data: dict[str, Any], path: str) -> Schedule:
+def schedule_from_json(problem: Problem, data: Content, path: str) -> Schedule:
     """Return the schedule that `Schedule.to_json` wrote for ``problem``.
 
     Handoffs within a machine are not in the file; they follow from the task ends.
     """
+    job = problem.job
     try:
         schedule = schedule_of(problem, data)
-        job = problem.job
-        latest = {e: edge for e, edge in enumerate(job.edges) if edge.latest}
         reads = np.full((len(job.edges), job.iterations), -1)
-        for e, edge in latest.items():
-            row = data.get("reads", {})[job.edge_names[e]]
-            reads[e, : job.rounds[edge.destination]] = row
+        rows = data.get("reads", {})
+        is_any = False
+        for number, edge in enumerate(job.edges):
+            if edge.latest:
+                count = job.rounds[edge.destination]
+                reads[number, :count] = rows[job.edge_names[number]]
+                is_any = True
         quotas = _quotas(problem, data.get("quotas", {}))
-        return replace(schedule, reads=reads if latest else None, quotas=quotas)
+        return replace(schedule, reads=reads if is_any else None, quotas=quotas)
     except (LookupError, TypeError, ValueError) as error:
-        problem_text = f"not a schedule of this problem: {error}"
-        raise DataError(problem_text, path=path) from error
+        text = f"not a schedule of this problem: {error}"
+        raise DataError(text, path=path) from error
 
 
-def schedule_of(problem: Problem, data: dict[str, Any]) -> Schedule:
+def schedule_of(problem: Problem, data: Content) -> Schedule:
     """Return the schedule of the rows ``tasks`` and ``flows``, without what was read.
 
     Raises KeyError, TypeError or ValueError when a row is missing, unknown, occurs
     twice, or holds what is no number.
     """
     job = problem.job
-    count = len(data["tasks"])
-    iterations = job.iterations
-    if iterations > max(count, _MANY):  # before memory is taken for them
-        text = f"the job has {iterations} iterations, and {count} of all tasks"
-        raise ValueError(text)
-    sizes = [(len(parts), iterations) for parts in (job.tasks, job.edges)]
+    _check_count(job.iterations, len(data["tasks"]))
 
-    def index(row: dict[str, Any]) -> int:
+    def task_of(row: Content) -> int:
         return job.index(row["task"])
 
-    start, end = _fill(sizes[0], data["tasks"], index, ("start", "end"))
-
-    def remote_edge(row: dict[str, Any]) -> int:
+    def remote_edge(row: Content) -> int:
         edge = job.edge_positions[str(row["edge"])]
         if not problem.hops[edge]:
             raise ValueError(f"flow {row['edge']} stays on one machine")
         return edge
 
-    names = ("ready", "start", "end", "bytes")
-    ready, began, over, size = _fill(sizes[1], data["flows"], remote_edge, names)
+    of_tasks = (len(job.tasks), job.iterations)
+    of_edges = (len(job.edges), job.iterations)
+    start, end = _fill(of_tasks, data["tasks"], task_of, ("start", "end"))
+    flows = data["flows"]
+    ready, began, over, size = _fill(of_edges, flows, remote_edge, _FLOW_KEYS)
     for task, rounds in enumerate(job.rounds):
-        _hold_all(f"task {job.tasks[task].name}", end[task, :rounds])
-    for e, edge in enumerate(job.edges):
-        columns = slice(job.flow_counts[e])
-        if problem.hops[e]:
-            _hold_all(f"flow {job.edge_names[e]}", over[e, columns])
-            if not np.isnan(over[e, job.flow_counts[e] :]).all():
-                raise ValueError(f"flow {job.edge_names[e]} has too many iterations")
-            continue
-        for times in (ready, began, over):  # handed over at once
-            times[e, columns] = end[edge.source, columns]
-        size[e, columns] = 0.0
-    spans = {key: float(data["outages"][key]) for key in _OUTAGES if "outages" in data}
-    outages = Outages(**spans)
-    return Schedule(problem, start, end, ready, began, over, size, outages=outages)
+        _hold_all(f"task {job.tasks[task].name}", end[task, :rounds], rounds)
+    for number, edge in enumerate(job.edges):
+        count = job.flow_counts[number]
+        if problem.hops[number]:
+            _hold_all(f"flow {job.edge_names[number]}", over[number], count)
+        else:
+            for times in (ready, began, over):  # handed over at once
+                times[number, :count] = end[edge.source, :count]
+            size[number, :count] = 0.0
+
+    return Schedule(
+        problem,
+        task_start=start,
+        task_end=end,
+        flow_ready=ready,
+        flow_start=began,
+        flow_end=over,
+        flow_bytes=size,
+        outages=_outages_of(data),
+    )
 
 
-def _hold_all(name: str, ends: NDArray[np.float64]) -> None:
+def _check_count(iterations: int, count: int) -> None:
+    """Raise ValueError for far more iterations than rows, before they take memory."""
+    if iterations > max(count, _MANY):
+        text = f"the job has {iterations} iterations, and {count} of all tasks"
+        raise ValueError(text)
+
+
+def _outages_of(data: Content) -> Outages:
+    if "outages" not in data:
+        return Outages()
+    spans = data["outages"]
+    return Outages(float(spans["seconds"]), float(spans["recovery"]))
+
+
+def _hold_all(name: str, ends: NDArray[np.float64], count: int) -> None:
+    """Raise ValueError where one of the first iterations has no end, or a later one."""
     is_missing = np.isnan(ends)
-    if is_missing.any():
-        raise ValueError(f"{name} lacks iteration {int(is_missing.argmax())}")
+    if is_missing[:count].any():
+        first = int(is_missing[:count].argmax())
+        raise ValueError(f"{name} lacks iteration {first}")
+    if not is_missing[count:].all():
+        raise ValueError(f"{name} has too many iterations")
 
 
 def _quotas(problem: Problem, rows: dict[str, list[int]]) -> NDArray[np.int64] | None:
     """Return `Schedule.quotas` of the rows of ``quotas``."""
     paths = [rows[name] for name in problem.cluster.tuned_names]
-    quotas = np.zeros((max(map(len, paths), default=0), len(paths)), np.int64)
+    if not paths:
+        return None
+    longest = max(map(len, paths))
+    quotas = np.zeros((longest, len(paths)), np.int64)
     for column, path in enumerate(paths):
-        if any(type(quota) is not int or quota < 1 for quota in path):
-            raise ValueError(f"a quota is no number of slots: {path}")
+        for quota in path:
+            # ``isinstance`` would take True for 1.
+            if type(quota) is not int or quota < 1:
+                raise ValueError(f"a quota is no number of slots: {path}")
         quotas[: len(path), column] = path
-    return quotas if paths else None
+    return quotas
 
 
 def _fill(
     shape: tuple[int, int],
-    rows: list[dict[str, Any]],
-    position: Callable[[dict[str, Any]], int],
+    rows: list[Content],
+    position: Callable[[Content], int],
     keys: tuple[str, ...],
 ) -> list[NDArray[np.float64]]:
     """Return one array per key, NaN where no row has a value."""
     arrays = [np.full(shape, np.nan) for _ in keys]
-    pairs = set()
+    _, iterations = shape
+    places = set()
     for row in rows:
-        place = position(row), row["iteration"]
-        if type(place[1]) is not int or not 0 <= place[1] < shape[1]:
-            raise ValueError(f"iteration {place[1]!r} of {row} is none of the job's")
-        if place in pairs:
+        number = position(row)
+        iteration = row["iteration"]
+        place = (number, iteration)
+        # ``isinstance`` would take True for 1.
+        if type(iteration) is not int or not 0 <= iteration < iterations:
+            raise ValueError(f"iteration {iteration!r} of {row} is none of the job's")
+
+        if place in places:
             raise ValueError(f"a row occurs twice: {row}")
-        pairs.add(place)
+        places.add(place)
+
         for array, key in zip(arrays, keys, strict=True):
-            if type(row[key]) not in (int, float) or not abs(row[key]) < MOST:
-                raise ValueError(f"{key} is {row[key]!r} in {row}")
-            array[place] = row[key]
+            value = row[key]
+            if type(value) not in (int, float) or not abs(value) < MOST:
+                raise ValueError(f"{key} is {value!r} in {row}")
+            array[place] = value
     return arrays

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,6 +30,7 @@ from emu.prediction.simulation import simulate
 from emu.problem import Problem, Realization, Schedule
 from emu.runs.array_files import read_rates, read_realization
 from emu.runs.problem_json import (
+    Content,
     manifest_shape,
     problem_from_json,
     result_shape,
@@ -54,14 +56,14 @@ class RecordedRun:
     """Readable content of a run directory."""
 
     path: Path
-    manifest: dict[str, Any]
+    manifest: Content
     problem: Problem
-    result: dict[str, Any]
+    result: Content
     """Content of manifest.json and result.json, empty when missing."""
     emulated: Schedule | None
     simulated: Schedule | None
-    """The run, with its rates where they are known, and the simulation of its own times
-    and volumes; None when missing."""
+    """Schedules of the run, with its rates where they are known, and of the simulation
+    of its own times and volumes; None when missing."""
     measured: Realization | None
     """Times and volumes of realization.npz; None when missing."""
     missing: tuple[str, ...]
@@ -80,15 +82,17 @@ class RecordedRun:
         nothing.
         """
         schedule = self.manifest.get("scenario", {}).get("schedule", {})
-        of_scenario = schedule.get("policy")
-        of_result = self.result.get("policy")
-        if is_program(str(of_result or of_scenario)):
-            if not is_program(str(of_scenario)):
+        stated = schedule.get("policy")
+        found = self.result.get("policy")
+        if is_program(str(found or stated)):
+            if not is_program(str(stated)):
                 path = str(self.path / "manifest.json")
-                raise DataError(f"states nothing of the policy {of_result}", path=path)
-            return register_program(str(of_scenario), schedule.get("source"))
-        names = [p for p in (of_result, of_scenario) if p and is_policy(str(p))]
-        return str(names[0]) if names else "oes"
+                raise DataError(f"states nothing of the policy {found}", path=path)
+            return register_program(str(stated), schedule.get("source"))
+        for name in (found, stated):
+            if name and is_policy(str(name)):
+                return str(name)
+        return "oes"
 
     @property
     def makespan(self) -> float:
@@ -107,9 +111,11 @@ class RecordedRun:
         """Return the figures of result.json that a run is for."""
         rows = []
         for key in ("makespan", "predicted_makespan", "bound", *_RATIOS):
-            if isinstance(figure := self.result.get(key), int | float):
-                is_ratio = key in _RATIOS
-                text = format_ratio(figure) if is_ratio else format_duration(figure, 6)
+            figure = self.result.get(key)
+            if isinstance(figure, int | float):
+                text = format_duration(figure, 6)
+                if key in _RATIOS:
+                    text = format_ratio(figure)
                 rows.append((key.replace("_", " "), text))
         return html_table(repr(self), (), rows)
 
@@ -157,6 +163,7 @@ class RecordedRun:
             notes += (
                 "bytes of handoffs within a machine are not known: those of like flows",
             )
+
         scenario = self.scenario if helpful else None
         prediction = self.best if self.simulated is None else self.simulated
         return explain(
@@ -197,8 +204,11 @@ class RecordedRun:
     def _stack(
         self, rows: Callable[[Schedule], pd.DataFrame], columns: list[str]
     ) -> pd.DataFrame:
-        both = ("emulated", self.emulated), ("simulated", self.simulated)
-        frames = [rows(one).assign(run=run) for run, one in both if one is not None]
+        frames = []
+        if self.emulated is not None:
+            frames.append(rows(self.emulated).assign(run="emulated"))
+        if self.simulated is not None:
+            frames.append(rows(self.simulated).assign(run="simulated"))
         pandas = _import_pandas()
         if not frames:
             return pandas.DataFrame(columns=columns)
@@ -218,6 +228,7 @@ class RecordedRun:
         assigned = sum_rates(schedule)
         machines = [machine.name for machine in problem.cluster.machines]
         rates_of = zip(problem.links, assigned or mean_rates(schedule), strict=True)
+
         frames = [
             pandas.DataFrame(
                 {
@@ -233,8 +244,8 @@ class RecordedRun:
             for port, (link, (times, rates)) in enumerate(rates_of)
         ]
         columns = ("port", "machine", "direction", "capacity", "time", "rate", "source")
-        none = [pandas.DataFrame(columns=columns)]  # where no machine has a NIC
-        return pandas.concat(frames or none, ignore_index=True)
+        empty = [pandas.DataFrame(columns=columns)]  # where no machine has a NIC
+        return pandas.concat(frames or empty, ignore_index=True)
 
     @property
     def training(self) -> pd.DataFrame:
@@ -266,30 +277,33 @@ def training_frame(path: Path) -> pd.DataFrame:
 
 def _flows(schedule: Schedule) -> pd.DataFrame:
     problem = schedule.problem
-    job = schedule.problem.job
+    job = problem.job
     flows = schedule.flows()
-    at = tuple(flows.T)
     edges = flows[:, 0]
+    iterations = flows[:, 1]
     machine_of = np.array(problem.placement.machine_of)
     machines = np.array([machine.name for machine in problem.cluster.machines])
     names = np.array([task.name for task in job.tasks])
     kinds = np.array([task.kind for task in job.tasks])
-    source = np.array([edge.source for edge in job.edges], dtype=np.int64)[edges]
-    to = np.array([edge.destination for edge in job.edges], dtype=np.int64)[edges]
+    sources = np.array([edge.source for edge in job.edges], dtype=np.int64)
+    readers = np.array([edge.destination for edge in job.edges], dtype=np.int64)
+    source = sources[edges]
+    reader = readers[edges]
+
     return _import_pandas().DataFrame(
         {
             "edge": np.array(job.edge_names)[edges],
             "source": names[source],
-            "destination": names[to],
+            "destination": names[reader],
             "from_kind": kinds[source],
-            "to_kind": kinds[to],
+            "to_kind": kinds[reader],
             "from_machine": machines[machine_of[source]],
-            "to_machine": machines[machine_of[to]],
-            "iteration": flows[:, 1],
-            "bytes": schedule.flow_bytes[at],
-            "ready": schedule.flow_ready[at],
-            "start": schedule.flow_start[at],
-            "end": schedule.flow_end[at],
+            "to_machine": machines[machine_of[reader]],
+            "iteration": iterations,
+            "bytes": schedule.flow_bytes[edges, iterations],
+            "ready": schedule.flow_ready[edges, iterations],
+            "start": schedule.flow_start[edges, iterations],
+            "end": schedule.flow_end[edges, iterations],
         }
     )
 
@@ -297,11 +311,8 @@ def _flows(schedule: Schedule) -> pd.DataFrame:
 def load_run(path: str | Path) -> RecordedRun:
     """Return the readable content of a run directory, and the parts missing of it."""
     path = Path(path)
-    if not path.is_dir():
-        raise DataError("is not a run directory", path=path)
-    with one_error(file := path / "problem.json"):
-        problem = problem_from_json(read_json(file), str(file))
-    missing: list[str] = []
+    problem = _read_problem(path)
+    missing = []
 
     def try_read(name: str, read: Callable[[Path], Part]) -> Part | None:
         try:
@@ -316,22 +327,42 @@ def load_run(path: str | Path) -> RecordedRun:
 
     manifest = try_read("manifest.json", read_manifest)
     result = try_read("result.json", _read_result) or {}
-    emulation = try_read("result.json", read_schedule) if result else None
-    rates = realization = None
-    # Where TCP has shared kernel NICs no rate was assigned.
-    by_tcp = result.get("network") == "kernel" and result.get("sharing") != "assigned"
-    if not by_tcp or (path / "rates.npz").exists():
+    emulated = try_read("result.json", read_schedule) if result else None
+    if not _is_by_tcp(result) or (path / "rates.npz").exists():
         rates = try_read("rates.npz", partial(read_rates, problem.job))
-    simulation = try_read("simulated.json", read_schedule)
+        if emulated is not None and rates is not None:
+            emulated = replace(emulated, rates=rates)
+    simulated = try_read("simulated.json", read_schedule)
+    measured = None
     if (path / "realization.npz").exists():  # the schedules hold nearly all of it
         read_times = partial(read_realization, problem.job)
-        realization = try_read("realization.npz", read_times)
+        measured = try_read("realization.npz", read_times)
     if not (path / "training.csv").exists():
         missing.append("training.csv is missing")
-    if emulation is not None and rates is not None:
-        emulation = replace(emulation, rates=rates)
-    parts = emulation, simulation, realization
-    return RecordedRun(path, manifest or {}, problem, result, *parts, tuple(missing))
+    return RecordedRun(
+        path,
+        manifest or {},
+        problem,
+        result,
+        emulated=emulated,
+        simulated=simulated,
+        measured=measured,
+        missing=tuple(missing),
+    )
+
+
+def _read_problem(run: Path) -> Problem:
+    if not run.is_dir():
+        raise DataError("is not a run directory", path=run)
+    file = run / "problem.json"
+    with one_error(file):
+        return problem_from_json(read_json(file), str(file))
+
+
+def _is_by_tcp(result: Content) -> bool:
+    """Return True where TCP has shared kernel NICs, so that no rate was assigned."""
+    is_kernel = result.get("network") == "kernel"
+    return is_kernel and result.get("sharing") != "assigned"
 
 
 def with_simulated_rates(run: RecordedRun) -> Schedule:
@@ -343,15 +374,16 @@ def with_simulated_rates(run: RecordedRun) -> Schedule:
     schedule = run.simulated
     if schedule is None:
         raise DataError("; ".join(run.missing), path=run.path)
-    what = run.problem.following(schedule), realization_of(schedule)
+    problem = run.problem.following(schedule)
+    realization = realization_of(schedule)
     try:
-        again = simulate(*what, run.policy, record_rates=True)
+        replayed = simulate(problem, realization, run.policy, record_rates=True)
     except CodeWithheld:
         return schedule
-    alike = np.isclose(again.makespan, schedule.length, rtol=1e-9, atol=0.0)
-    if again.rates is None or not alike:
+    alike = np.isclose(replayed.makespan, schedule.length, rtol=1e-9, atol=0.0)
+    if replayed.rates is None or not alike:
         return schedule
-    return replace(schedule, rates=again.rates)
+    return replace(schedule, rates=replayed.rates)
 
 
 def realization_of(schedule: Schedule) -> Realization:
@@ -361,39 +393,43 @@ def realization_of(schedule: Schedule) -> Realization:
     mean of the flows of the same iteration between tasks of the same kinds, which
     matters only where a task is moved.
     """
-    job = schedule.problem.job
-    hops = schedule.problem.hops
+    tasks = schedule.problem.job.tasks
     volumes = np.maximum(np.nan_to_num(schedule.flow_bytes), 0.0)
-    remote = np.array([bool(path) for path in hops], dtype=bool)
-    kinds = [
-        (job.tasks[edge.source].kind, job.tasks[edge.destination].kind, edge.credit)
-        for edge in job.edges
-    ]
-    for kind in set(kinds):
-        alike = np.array([other == kind for other in kinds], dtype=bool)
-        if (alike & remote).any() and (alike & ~remote).any():
-            volumes[alike & ~remote] = volumes[alike & remote].mean(axis=0)
+    remote = np.array([bool(path) for path in schedule.problem.hops], dtype=bool)
+    rows_of = defaultdict(list)
+    for number, edge in enumerate(schedule.problem.job.edges):
+        kinds = (tasks[edge.source].kind, tasks[edge.destination].kind, edge.credit)
+        rows_of[kinds].append(number)
+
+    for numbers in rows_of.values():
+        rows = np.array(numbers)
+        sent = rows[remote[rows]]
+        handed_over = rows[~remote[rows]]
+        # Where none of these crosses machines, nothing tells their bytes.
+        if sent.size and handed_over.size:
+            volumes[handed_over] = volumes[sent].mean(axis=0)
     return Realization(schedule.work, volumes)
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _object(path: Path) -> Content:
     content = read_json(path)
     if not isinstance(content, dict):
         raise DataError("holds no JSON object", path=path)
     return content
 
 
-def read_manifest(path: Path, shape: Any = None) -> dict[str, Any]:
+def read_manifest(path: Path, shape: Any = None) -> Content:
     """Return the content of manifest.json, or of a file of another shape like it."""
     content = _object(path)
-    if (version := content.get("version")) != VERSION:
+    version = content.get("version")
+    if version != VERSION:
         problem = f"is of version {version!r}, this emu reads {VERSION}"
         raise DataError(problem, path=path)
     check_shape(content, shape or manifest_shape(), path)
     return content
 
 
-def _read_result(path: Path) -> dict[str, Any]:
+def _read_result(path: Path) -> Content:
     content = read_manifest(path, result_shape())
     policy = content.get("policy")
     if policy is not None and not is_policy(policy):

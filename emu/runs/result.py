@@ -29,7 +29,9 @@ Row: TypeAlias = Mapping[str, Any]
 
 def relative_error(found: float, expected: float) -> float:
     """Return found / expected - 1; 0 when both are 0 but for rounding."""
-    return found / expected - 1 if expected else float(found > ROUNDING)
+    if not expected:
+        return float(found > ROUNDING)
+    return found / expected - 1
 
 
 def task_rows(
@@ -42,32 +44,37 @@ def task_rows(
     ``times`` and ``late``: seconds of (task, iteration): start to end, and end after
     the profiled time.
     """
-    table: dict[str, dict[str, float]] = {}
-    tasks = problem.job.tasks
-    kinds = np.array([task.kind for task in tasks])
+    job = problem.job
     depth = Counter[str]()
-    for task in tasks:
+    for task in job.tasks:
         depth[task.job_name] = max(depth[task.job_name], task.behind)
-    first = np.array([task.behind for task in tasks], dtype=np.int64)
-    last = first + problem.job.rounds - [depth[task.job_name] for task in tasks]
-    cycle = np.arange(problem.job.iterations)
-    ran = (first[:, None] <= cycle) & (cycle < last[:, None])
+    # A task of a pipeline has no mini-batch in the first and the last cycles.
+    first = np.array([task.behind for task in job.tasks], dtype=np.int64)
+    idle = np.array([depth[task.job_name] for task in job.tasks])
+    last = first + job.rounds - idle
+    cycle = np.arange(job.iterations)
+    begun = first[:, None] <= cycle
+    has_batch = begun & (cycle < last[:, None])
+
+    table = {}
+    kinds = np.array([task.kind for task in job.tasks])
     for kind in dict.fromkeys(kinds):
-        rows = (kinds == kind)[:, None] & ran
+        is_kind = kinds == kind
+        chosen = is_kind[:, None] & has_batch
+        seconds = times[chosen]
+        lateness = late[chosen]
         table[str(kind)] = {
-            "tasks": int((kinds == kind).sum()),
+            "tasks": int(is_kind.sum()),
             # Of the rest of a pipeline after a cut a kind may have nothing to do.
-            "mean_seconds": float(times[rows].mean()) if rows.any() else 0.0,
-            "max_seconds": float(times[rows].max(initial=0.0)),
-            "max_late_seconds": float(late[rows].max(initial=0.0)),
-            "late_iterations": int((late[rows] > 0).sum()),
+            "mean_seconds": float(seconds.mean()) if seconds.size else 0.0,
+            "max_seconds": float(seconds.max(initial=0.0)),
+            "max_late_seconds": float(lateness.max(initial=0.0)),
+            "late_iterations": int((lateness > 0).sum()),
         }
     return table
 
 
-def flow_rows(
-    schedule: Schedule, simulated: Schedule | None = None
-) -> list[dict[str, Any]]:
+def flow_rows(schedule: Schedule, simulated: Schedule | None = None) -> list[Result]:
     """Return, per kind of edge, flows and bytes and how long they took on average.
 
     Flows of no bytes, as of iterations without a checkpoint, are not counted.
@@ -75,83 +82,105 @@ def flow_rows(
     ``simulated``: the simulation that stands beside a run.
     """
     job = schedule.problem.job
-    groups = defaultdict[tuple[str, str], list[tuple[int, int]]](list)
-    for e, n in schedule.flows():
-        if schedule.flow_bytes[e, n] != 0:
-            edge = job.edges[e]
-            kinds = job.tasks[edge.source].kind, job.tasks[edge.destination].kind
-            groups[kinds].append((int(e), int(n)))
+    groups = defaultdict(list)
+    for number, iteration in schedule.flows().tolist():
+        # Iterations without a checkpoint, say, send nothing on that edge.
+        if schedule.flow_bytes[number, iteration] != 0:
+            edge = job.edges[number]
+            sender = job.tasks[edge.source]
+            reader = job.tasks[edge.destination]
+            kinds = (sender.kind, reader.kind)
+            groups[kinds].append((number, iteration))
+
     rows = []
     for (source, destination), flows in groups.items():
-        at = tuple(np.array(flows).T)
-        waits = schedule.flow_start[at] - schedule.flow_ready[at]
+        places = tuple(np.array(flows).T)
+        waits = schedule.flow_start[places] - schedule.flow_ready[places]
+        size = schedule.flow_bytes[places].sum()
         row = {
             "from": source,
             "to": destination,
             "flows": len(flows),
-            "bytes": float(schedule.flow_bytes[at].sum()),
+            "bytes": float(size),
             "mean_waiting_seconds": float(waits.mean()),
-            "mean_seconds": _mean_length(schedule, at),
+            "mean_seconds": _mean_length(schedule, places),
         }
         if simulated is not None:
-            row["simulated_mean_seconds"] = _mean_length(simulated, at)
+            row["simulated_mean_seconds"] = _mean_length(simulated, places)
         rows.append(row)
     return rows
 
 
-def _mean_length(schedule: Schedule, at: Any) -> float:
-    return float((schedule.flow_end[at] - schedule.flow_start[at]).mean())
+def _mean_length(schedule: Schedule, places: Any) -> float:
+    lengths = schedule.flow_end[places] - schedule.flow_start[places]
+    return float(lengths.mean())
 
 
-def port_rows(schedule: Schedule) -> list[dict[str, Any]]:
+def port_rows(schedule: Schedule) -> list[Result]:
     """Return bytes of every link, and the share of the makespan used."""
     problem = schedule.problem
-    sizes = np.zeros(len(problem.capacities))
-    for e, n in schedule.flows():
-        for port in problem.hops[e]:
-            sizes[port] += schedule.flow_bytes[e, n]
     steps = problem.links.steps
+    sizes = np.zeros(len(problem.capacities))
+    for edge, iteration in schedule.flows():
+        for port in problem.hops[edge]:
+            sizes[port] += schedule.flow_bytes[edge, iteration]
+
     makespan = schedule.length
     until = np.array([makespan])
-    return [
-        {
+    rows = []
+    for port, link in enumerate(problem.links):
+        size = sizes[port]
+        # Over what it could carry until then: capacities change with events.
+        used = size / steps.carry(port, until)[0] if makespan else 0.0
+        row = {
             "port": link.name,
             "bytes_per_second": link.capacity,
             "bytes": float(size),
-            "used": float(size / steps.carry(port, until)[0]) if makespan else 0.0,
+            "used": float(used),
         }
-        for port, (link, size) in enumerate(zip(problem.links, sizes, strict=True))
-    ]
+        rows.append(row)
+    return rows
 
 
 def flow_error(emulated: Schedule, simulated: Schedule) -> dict[str, float]:
     """Return the distances of flow ends in the two, seconds: median, 95th, greatest."""
-    at = tuple(emulated.flows().T)
-    apart = np.abs(emulated.flow_end[at] - simulated.flow_end[at])
-    names = ("median_seconds", "p95_seconds", "max_seconds")
-    figures = np.percentile(apart, [50, 95, 100]).tolist() if len(apart) else [0.0] * 3
-    return dict(zip(names, figures, strict=True))
+    places = tuple(emulated.flows().T)
+    distances = np.abs(emulated.flow_end[places] - simulated.flow_end[places])
+    percentiles = [0.0, 0.0, 0.0]
+    if len(distances):
+        percentiles = np.percentile(distances, [50, 95, 100]).tolist()
+    median, high, most = percentiles
+    return {
+        "median_seconds": median,
+        "p95_seconds": high,
+        "max_seconds": most,
+    }
 
 
 def training_curve(
     reports: list[tuple[float, str, int, dict[str, float]]],
 ) -> list[dict[str, float]]:
     """Return per iteration the run time of its last report and the mean loss."""
-    times = defaultdict[int, list[float]](list)
-    losses = defaultdict[int, list[float]](list)
+    rows = defaultdict(list)
     for time, _, iteration, figures in reports:
         if "loss" in figures:
-            times[iteration].append(time)
-            losses[iteration].append(figures["loss"])
-    return [
-        {"iteration": n, "time": max(times[n]), "loss": float(np.mean(losses[n]))}
-        for n in sorted(times)
-    ]
+            rows[iteration].append((time, figures["loss"]))
+
+    curve = []
+    for iteration in sorted(rows):
+        times, losses = zip(*rows[iteration], strict=True)
+        point = {
+            "iteration": iteration,
+            "time": max(times),
+            "loss": float(np.mean(losses)),
+        }
+        curve.append(point)
+    return curve
 
 
 def result_of(
     scenario: Scenario, schedule: Schedule, *, emulated: bool = False
-) -> dict[str, Any]:
+) -> Result:
     """Return the content of a result file of ``schedule``."""
     return {
         **schedule.to_json(),
@@ -167,6 +196,7 @@ def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
     file = Path(path)
     if file.is_dir():
         file /= "result.json"
+
     try:
         content = read_json(file)
         scenario = Scenario.model_validate(content["scenario"])
@@ -174,7 +204,7 @@ def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
         # Epochs would need the data set; the result itself has its iterations.
         by_data = scenario.job.shaped_by_data
         job = scenario.to_job(train_vertices=1, opened=by_data)
-        last = max(entry["iteration"] for entry in content["tasks"])
+        last = max(row["iteration"] for row in content["tasks"])
         job = replace(job, iterations=1 + last)
         places = content["placement"]
         machines = tuple(cluster.index(places[task.name]) for task in job.tasks)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ from emu.scenario.virtual_training import progress_along
 from emu.systems.system import system_of
 from emu.training.looks import Progress
 from emu.trust.violation import Findings, Violation
+
+Floats: TypeAlias = NDArray[np.float64]
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,26 +49,29 @@ def training_audit(run: Path, job: Job) -> Findings:
     count = 0
     violations = []
     frame = training_frame(run / "training.csv")
-    for name, settings in list_training(job):
-        mine = frame[(frame.figure == "loss") & frame.task.str.startswith(name)]
-        losses = mine.groupby("iteration").value.mean()  # of all tasks
+    for prefix, settings in list_training(job):
+        is_loss = frame.figure == "loss"
+        rows = frame[is_loss & frame.task.str.startswith(prefix)]
+        losses = rows.groupby("iteration").value.mean()  # of all tasks
         if losses.empty:
             raise DataError("holds no losses", path=run / "training.csv")
         system = system_of(settings)
         if system is not None and system.asynchronous(settings):
             problem = "trained asynchronously: its losses follow from what was read "
             raise DataError(problem + "when, audit a run of mode: pipe", path=run)
+
         misses = system.updates_missed(settings) if system else 0
-        parts = read_weights(run).items()
-        parts_of_job = [part.ravel() for key, part in parts if key.startswith(name)]
-        weights = np.concatenate([np.empty(0), *parts_of_job])
+        weights = np.empty(0)
+        for name, part in read_weights(run).items():
+            if name.startswith(prefix):
+                weights = np.append(weights, part)
         wrong = _first_wrong(losses, weights, settings, misses)
         count += len(losses) + 1
         if wrong is not None:
-            off = wrong[0]
-            subject = name + wrong[1]
-            words = f"{name}{wrong[1]} {wrong[2]}"
-            violations.append(Violation("training", subject, off, "values", words))
+            off, figure, words = wrong
+            subject = prefix + figure
+            sentence = f"{subject} {words}"
+            violations.append(Violation("training", subject, off, "values", sentence))
     if not count:
         raise DataError("trained nothing, so no loss can be compared", path=run)
     return count, violations
@@ -74,54 +79,81 @@ def training_audit(run: Path, job: Job) -> Findings:
 
 def list_training(job: Job) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the prefix of task names, and the settings, of every part that trains."""
-    parts = {f"{k}/": own for k, own in job.settings.get("jobs", {}).items()}
-    for name, settings in (parts or {"": job.settings}).items():
+    jobs = job.settings.get("jobs") or {"": job.settings}
+    for name, settings in jobs.items():
         if "model" in settings and settings.get("compute") != "timed":
-            yield name, settings
+            yield f"{name}/" if name else "", settings
 
 
 def _first_wrong(
     found: pd.Series[float],
-    weights: NDArray[np.float64],
+    weights: Floats,
     settings: Mapping[str, Any],
     missed: int,
 ) -> tuple[float, str, str] | None:
-    """Return what is wrong first, by how much, what, and in words."""
+    """Return what is wrong first: by how much, its name, and words on it."""
     rows = found.index
-    batches = int(found.index.max()) + 1
-    alone, losses = _alone(settings, batches, missed)
-    if len(weights) != len(alone):
-        return 1.0, "weights", f"are {len(weights)} numbers, {len(alone)} alone"
-    size = np.linalg.norm
-    if not (np.isfinite(losses).all() and np.isfinite(alone).all()):
+    losses = found.to_numpy()
+    batches = int(rows.max()) + 1
+    weights_alone, curve = _alone(settings, batches, missed)
+    losses_alone = curve[rows]
+    count = len(weights_alone)
+    if len(weights) != count:
+        return 1.0, "weights", f"are {len(weights)} numbers, {count} alone"
+    if _diverges(curve) or _diverges(weights_alone):
         # Numbers run off before they are none, so that only where they end is compared.
-        ends = ("loss", losses[rows], found.to_numpy()), ("weights", alone, weights)
-        for name, expected, mine in ends:
-            if np.isfinite(expected).all() != np.isfinite(mine).all():
-                return 1.0, name, "diverged in one of the run and one process alone"
+        words = "diverged in one of the run and one process alone"
+        for name, numbers, alone in (
+            ("loss", losses, losses_alone),
+            ("weights", weights, weights_alone),
+        ):
+            if _diverges(numbers) != _diverges(alone):
+                return 1.0, name, words
         return None
-    off = np.append(np.abs(found.to_numpy() - losses[rows]), size(weights - alone))
-    limit = np.append(np.abs(losses[rows]), size(alone))
+    # Losses one by one, then the weights as one number, by their norm.
+    norm = np.linalg.norm
+    size = norm(weights_alone)
+    loss_errors = np.abs(losses - losses_alone)
+    off = np.append(loss_errors, norm(weights - weights_alone))
+    limit = np.append(np.abs(losses_alone), size)
     limit *= _EXACTNESS[settings["precision"]]
-    if not (off <= limit).all() and settings["precision"] == "float32":
-        # Hundreds of steps carry last digits on: at step 572 of p3_amazon to 1e-4.
-        wide, exact = _alone({**settings, "precision": "float64"}, batches, missed)
-        highest = np.maximum.accumulate(np.abs(losses - exact)[rows])
-        limit += _ROUNDING * np.append(highest, size(alone - wide))
+    is_close = (off <= limit).all()
+    if not is_close and settings["precision"] == "float32":
+        exact = _alone({**settings, "precision": "float64"}, batches, missed)
+        limit += _ROUNDING * _drifts((weights_alone, curve), exact, rows)
     wrong = ~(off <= limit)  # NaN is wrong
     if not wrong.any():
         return None
+
     first = int(np.argmax(wrong))
     if first == len(found):
-        share = off[first] / max(float(size(alone)), 1e-300)
+        share = off[first] / max(float(size), 1e-300)
         return off[first], "weights", f"are {share:.2g} of them off those alone"
-    words = f"is {found.iloc[first]:.6g}, {losses[rows][first]:.6g} alone"
+    words = f"is {losses[first]:.6g}, {losses_alone[first]:.6g} alone"
     return off[first], f"loss[{rows[first]}]", words
+
+
+def _drifts(
+    rounded: tuple[Floats, Floats], exact: tuple[Floats, Floats], rows: Any
+) -> Floats:
+    """Return how far rounding has carried losses by then, and in the end the weights.
+
+    Hundreds of steps carry last digits on: at step 572 of p3_amazon to 1e-4.
+    """
+    weights, curve = rounded
+    exact_weights, exact_curve = exact
+    apart = np.abs(curve - exact_curve)[rows]
+    highest = np.maximum.accumulate(apart)
+    return np.append(highest, np.linalg.norm(weights - exact_weights))
+
+
+def _diverges(numbers: Floats) -> bool:
+    return not np.isfinite(numbers).all()
 
 
 def _alone(
     settings: Mapping[str, Any], batches: int, missed: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """Return the parameters and the losses of one process."""
     from emu.training import reference_training  # noqa: PLC0415 - torch, a second
 
@@ -144,27 +176,36 @@ def progress_of(
         scenario = Scenario.model_validate(run.manifest["scenario"])
         section = run.manifest.get("until")
         until = UntilSection.model_validate(section) if section else None
+
         schedule = partial(getattr, run, "best")
-        curves.append(progress_along(scenario, schedule, watch, until))
+        progress = progress_along(scenario, schedule, watch, until)
+        curves.append(progress)
         if not (run.path / FILE).exists():
-            last = curves[-1]
-            lines = ["step,loss,accuracy"]
-            shares = last.accuracy["valid"].tolist()
-            at = dict(zip(last.looks.tolist(), shares, strict=True))
-            for number, loss in enumerate(last.loss.tolist()):
-                lines.append(f"{number},{loss!r},{at.get(number + 1, math.nan)!r}")
-            RunDirectory(run.path).write_lines(FILE, lines)
+            _write_progress(run.path, progress)
     return curves
 
 
-def step_ends(run: RecordedRun) -> NDArray[np.float64]:
+def _write_progress(run: Path, progress: Progress) -> None:
+    """Write loss and accuracy of every step; NaN where no one looked."""
+    looks = progress.looks.tolist()
+    shares = progress.accuracy["valid"].tolist()
+    accuracy = dict(zip(looks, shares, strict=True))
+    lines = ["step,loss,accuracy"]
+    for step, loss in enumerate(progress.loss.tolist()):
+        share = accuracy.get(step + 1, math.nan)
+        lines.append(f"{step},{loss!r},{share!r}")
+    RunDirectory(run).write_lines(FILE, lines)
+
+
+def step_ends(run: RecordedRun) -> Floats:
     """Return when the weights of every step were there, seconds, shape (iterations,).
 
     That is the end of the last parameter server, or of the last worker without one.
     """
-    if not trains(run):
+    kinds = _step_kinds(run)
+    if not kinds:
         raise DataError("has no training steps", path=run.path)
-    return virtual_training.step_ends(run.best, _step_kinds(run))
+    return virtual_training.step_ends(run.best, kinds)
 
 
 def trains(run: RecordedRun) -> bool:
@@ -175,5 +216,6 @@ def trains(run: RecordedRun) -> bool:
 def _step_kinds(run: RecordedRun) -> tuple[str, ...]:
     if run.manifest.get("first_iteration"):
         return ()  # the steps before are of another attempt, with times of its own
-    system = system_of(run.manifest.get("scenario", {}).get("job", {}))
+    scenario = run.manifest.get("scenario", {})
+    system = system_of(scenario.get("job", {}))
     return system.step_kinds if system else ()

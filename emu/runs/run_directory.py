@@ -50,7 +50,7 @@ from emu.host.input_file import one_error, open_input, read_arrays, read_json, r
 from emu.host.limits import limit
 from emu.names import file_part
 from emu.problem.job import Cut
-from emu.runs.problem_json import read_shape
+from emu.runs.problem_json import Content, read_shape
 from emu.scenario import Scenario
 from emu.scenario.document import Source
 from emu.scenario.own_rules import is_program
@@ -84,12 +84,19 @@ def npz_content(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     return content.getvalue()
 
 
-def _digest(path: Path) -> str:
+@contextlib.contextmanager
+def disk_errors(problem: str, path: Path) -> Iterator[None]:
+    """Raise DataError with a problem of a file where the disk refuses a block."""
     try:
-        with open_input(path) as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        yield
     except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}", path=path) from error
+        cause = error.strerror or error
+        raise DataError(f"{problem}: {cause}", path=path) from error
+
+
+def _digest(path: Path) -> str:
+    with disk_errors("cannot be read", path), open_input(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class RunDirectory:
@@ -141,12 +148,9 @@ class RunDirectory:
 
         The directory is made where it is missing.
         """
-        try:
+        with disk_errors("cannot be opened", self.path):
             self.path.mkdir(exist_ok=True)
             handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except OSError as error:
-            problem = f"cannot be opened: {error.strerror}"
-            raise DataError(problem, path=self.path) from error
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -168,12 +172,14 @@ class RunDirectory:
         encode = json.JSONEncoder(allow_nan=False).encode
         lines = []
         for key, value in data.items():
-            text = encode({key: value})[1:-1]
-            if isinstance(value, list) and value and isinstance(value[0], dict):
+            is_table = isinstance(value, list) and value and isinstance(value[0], dict)
+            if is_table:
                 rows = ",\n  ".join(map(encode, value))
-                text = f"{encode({key: []})[1:-2]}\n  {rows}\n ]"
-            lines.append(text)
-        self._write(name, ("{\n " + ",\n ".join(lines) + "\n}\n").encode())
+                lines.append(f"{encode(key)}: [\n  {rows}\n ]")
+            else:
+                lines.append(encode({key: value})[1:-1])
+        content = ",\n ".join(lines)
+        self._write(name, f"{{\n {content}\n}}\n".encode())
 
     def write_lines(self, name: str, lines: Iterable[str]) -> None:
         """Write text lines, each as it comes: a trace of a long run has gigabytes."""
@@ -197,19 +203,12 @@ class RunDirectory:
             partial.write_bytes(content)
 
 
-def write_scenario(directory: RunDirectory, scenario: Scenario) -> dict[str, Any]:
+def write_scenario(directory: RunDirectory, scenario: Scenario) -> Content:
     """Write the text of a scenario, and return what else is needed to read it again.
 
     A scenario that no text states, or which was changed since, is written as JSON.
     """
-    source = None
-    document = scenario.origin.document
-    if document is not None and (origin := document.source) is not None:
-        try:
-            json.dumps(origin.overrides, default=dict)
-            source = None if apart(load_again(origin), scenario.to_json()) else origin
-        except (TypeError, ValueError, ScenarioError):
-            pass  # values that no file holds, or files that have gone
+    source = _read_again(scenario)
     if source is None:
         text = json.dumps(scenario.to_json(), indent=1)
         source = Source(text, "scenario.json", ".")
@@ -219,7 +218,21 @@ def write_scenario(directory: RunDirectory, scenario: Scenario) -> dict[str, Any
     return {"file": source.file, "folder": source.folder, "overrides": changes}
 
 
-def read_scenario(run: Path, manifest: dict[str, Any]) -> Scenario:
+def _read_again(scenario: Scenario) -> Source | None:
+    """Return the text that states a scenario as it is; None where none does."""
+    document = scenario.origin.document
+    source = None if document is None else document.source
+    if source is None:
+        return None
+    try:
+        json.dumps(source.overrides, default=dict)
+        differs = apart(load_again(source), scenario.to_json())
+    except (TypeError, ValueError, ScenarioError):
+        return None  # values that no file holds, or files that have gone
+    return None if differs else source
+
+
+def read_scenario(run: Path, manifest: Content) -> Scenario:
     """Return the scenario that the text in a run directory states.
 
     Raises DataError when the manifest names no text, or it cannot be read;
@@ -230,13 +243,18 @@ def read_scenario(run: Path, manifest: dict[str, Any]) -> Scenario:
     if not isinstance(fields, dict):
         problem = "names no scenario text: nothing but itself says what was to be run"
         raise DataError(problem, path=run / "manifest.json")
+
     with one_error(path):
         try:
             text = read_text(path, limit(_MOST_BYTES))
         except FileNotFoundError as error:
             raise DataError("is missing", path=path) from error
-        keys = ("file", "folder", "overrides")
-        source = Source(text, *(fields[key] for key in keys))
+        source = Source(
+            text,
+            fields["file"],
+            fields["folder"],
+            fields["overrides"],
+        )
         return load_again(source, manifest.get("scenario"))
 
 
@@ -247,11 +265,13 @@ def apart(stated: Scenario, noted: Any) -> list[str]:
     program, or read of its file, is not in the text.
     """
     content = stated.to_json()
-    there = noted.get("emulation", {}) if isinstance(noted, dict) else {}
+    emulation = content["emulation"]
+    noted_emulation = noted.get("emulation", {}) if isinstance(noted, dict) else {}
     for key in ("time_scale", "byte_scale"):
-        if content["emulation"][key] == AUTO and isinstance(there, dict):
-            content["emulation"][key] = there.get(key)
-    return [*differences(_without(noted), _without(content), "the scenario text")]
+        if emulation[key] == AUTO and isinstance(noted_emulation, dict):
+            emulation[key] = noted_emulation.get(key)
+    found = differences(_without(noted), _without(content), "the scenario text")
+    return [*found]
 
 
 def _without(content: Any) -> Any:
@@ -260,9 +280,12 @@ def _without(content: Any) -> Any:
         return [_without(item) for item in content]
     if not isinstance(content, dict):
         return content
-    program = "program" in content or is_program(str(content.get("policy")))
-    keys = _NOTED if program else ()
-    return {k: _without(value) for k, value in content.items() if k not in keys}
+    is_noted = "program" in content or is_program(str(content.get("policy")))
+    return {
+        key: _without(value)
+        for key, value in content.items()
+        if not (is_noted and key in _NOTED)
+    }
 
 
 @dataclass
@@ -285,7 +308,8 @@ class _Record:
 
 def digest_of(scenario: Mapping[str, Any]) -> str:
     """Return what tells a job from every other: the digest of its resolved scenario."""
-    return hashlib.sha256(json.dumps(scenario, sort_keys=True).encode()).hexdigest()
+    text = json.dumps(scenario, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def write_cut(run: Path, job: str, cut: Cut) -> None:
@@ -294,13 +318,11 @@ def write_cut(run: Path, job: str, cut: Cut) -> None:
     ``job``: as `digest_of` returns it.
     """
     folder = run / FOLDER / f"{cut.iteration:08d}"
-    try:
+    with disk_errors("cannot be written", folder):
         _remove(folder)
         folder.mkdir(parents=True)
-    except OSError as error:
-        problem = f"cannot be written: {error.strerror or error}"
-        raise DataError(problem, path=folder) from error
-    parts: dict[str, _Part] = {}
+
+    parts = {}
     for name, arrays in cut.states.items():
         file = f"{file_part(name)}.npz"
         content = npz_content(arrays)
@@ -311,11 +333,12 @@ def write_cut(run: Path, job: str, cut: Cut) -> None:
     record = asdict(_Record(job, cut.iteration, parts))
     with whole_file(folder / RECORD) as partial:
         partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
+
     # Only now that the new one is whole: until then the older ones are all there is.
-    older = [each for each in _list_cuts(run) if each.name < folder.name]
-    for each in older[: 1 - _KEPT]:
+    older = [found for found in _list_cuts(run) if found.name < folder.name]
+    for found in older[: 1 - _KEPT]:
         with contextlib.suppress(OSError):  # the next one tries again
-            _remove(each)
+            _remove(found)
 
 
 def _remove(folder: Path) -> None:
@@ -327,17 +350,15 @@ def _remove(folder: Path) -> None:
 
 def _list_cuts(run: Path) -> list[Path]:
     """Return the folders with a commit record, the oldest first."""
-    return sorted(record.parent for record in (run / FOLDER).glob(f"*/{RECORD}"))
+    records = (run / FOLDER).glob(f"*/{RECORD}")
+    return sorted(record.parent for record in records)
 
 
 def drop_cuts(run: Path) -> None:
     """Remove all cuts of a run: what emulated machines held of them is lost."""
-    try:
+    with disk_errors("cannot be removed", run / FOLDER):
         for folder in _list_cuts(run):
             _remove(folder)
-    except OSError as error:
-        problem = f"cannot be removed: {error.strerror or error}"
-        raise DataError(problem, path=run / FOLDER) from error
 
 
 def newest_cut(
@@ -348,7 +369,7 @@ def newest_cut(
     One that is damaged is passed over if there is an older one. ``owners``: tasks whose
     state must be there. ``notify``: called with a sentence on every one passed over.
     """
-    wrong: list[DataError] = []
+    wrong = []
     for folder in reversed(_list_cuts(run)):
         try:
             return _read(folder, job, owners)
@@ -364,16 +385,16 @@ def _read(folder: Path, job: str, owners: Collection[str]) -> Cut:
     path = folder / RECORD
     with one_error(path):
         record: _Record = read_shape(read_json(path), _Record, path)
-    iteration = record.iteration
-    parts = record.parts
-    if record.job != job or parts.keys() != {*owners}:
+    if record.job != job or record.parts.keys() != {*owners}:
         raise DataError("is of another job than the run", path=path)
-    if folder.name != f"{iteration:08d}":
-        raise DataError(f"is of iteration {iteration}", path=path)
-    states: dict[str, Arrays] = {}
-    for name, part in parts.items():
+    if folder.name != f"{record.iteration:08d}":
+        raise DataError(f"is of iteration {record.iteration}", path=path)
+
+    states = {}
+    for name, part in record.parts.items():
+        # A record of others may name any file: the name alone keeps it in the folder.
         path = folder / file_part(part.file)
         if _digest(path) != part.sha256:
             raise DataError("is not what was committed: its digest differs", path=path)
         states[name] = read_arrays(path, part.arrays)
-    return Cut(iteration, states)
+    return Cut(record.iteration, states)

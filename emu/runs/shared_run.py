@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -33,30 +33,23 @@ def share_run(run: Path, out: Path) -> None:
     ran; the digests are of what stands there then.
     """
     problem = load_run(run).problem
-    contents = dict[str, bytes]()
-    room = MOST
-    for name in (name for name in _NAMES if (run / name).exists()):
-        with open_input(run / name, room) as file:
-            contents[name] = file.read()
-        room -= len(contents[name])
-    if "result.json" not in contents or "processes.json" not in contents:
-        raise DataError("holds no emulated run that has ended", path=run)
-    result = parse_json(contents["result.json"].decode())
-    if result.get("records") != RunDirectory(run).digests():
-        raise DataError("is not what the run has written: it was edited", path=run)
+    contents = _read_records(run)
     rows = read_json(run / "processes.json")["hosts"]
     hosts = {str(row.get(key)) for row in rows for key in ("host", "name")}
-    hosts -= {"None", "localhost", *(one.name for one in problem.cluster.machines)}
-    for name in (name for name in contents if name.endswith(_TEXT)):
-        text = _PATH.sub(r"\1", contents[name].decode())
-        for number, host in enumerate(sorted(hosts), 1):
-            alone = rf"(?<![\w.-]){re.escape(host)}(?![\w.-])"
-            text = re.sub(alone, f"host-{number}", text)
-        contents[name] = text.encode()
+    hosts -= {"None", "localhost"}
+    hosts.difference_update(machine.name for machine in problem.cluster.machines)
+    numbers = {host: f"host-{n}" for n, host in enumerate(sorted(hosts), 1)}
+    for name, content in contents.items():
+        if name.endswith(_TEXT):
+            contents[name] = _hide(content.decode(), numbers).encode()
+
     result = parse_json(contents["result.json"].decode())
-    names = [name for name in RECORDS if name in contents]
-    digests = {n: hashlib.sha256(contents[n]).hexdigest() for n in names}
-    result["records"] = digests
+    # Of what stands there now: the texts have changed.
+    result["records"] = {
+        name: hashlib.sha256(contents[name]).hexdigest()
+        for name in RECORDS
+        if name in contents
+    }
     contents["result.json"] = json.dumps(result, indent=1).encode()
     with (
         whole_file(out) as partial,
@@ -64,6 +57,33 @@ def share_run(run: Path, out: Path) -> None:
     ):
         for name, content in contents.items():
             archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+
+
+def _read_records(run: Path) -> dict[str, bytes]:
+    """Return the files of a run by name; raises DataError where one was edited."""
+    contents = {}
+    room = MOST
+    for name in _NAMES:
+        if (run / name).exists():
+            with open_input(run / name, room) as file:
+                contents[name] = file.read()
+            room -= len(contents[name])
+    if "result.json" not in contents or "processes.json" not in contents:
+        raise DataError("holds no emulated run that has ended", path=run)
+
+    result = parse_json(contents["result.json"].decode())
+    if result.get("records") != RunDirectory(run).digests():
+        raise DataError("is not what the run has written: it was edited", path=run)
+    return contents
+
+
+def _hide(text: str, numbers: Mapping[str, str]) -> str:
+    """Return a text without folders, and with numbers for the names of hosts."""
+    text = _PATH.sub(r"\1", text)
+    for host, number in numbers.items():
+        whole_name = rf"(?<![\w.-]){re.escape(host)}(?![\w.-])"
+        text = re.sub(whole_name, number, text)
+    return text
 
 
 @contextlib.contextmanager
@@ -85,11 +105,12 @@ def unpack_shared(path: Path) -> Iterator[Path]:
                         raise DataError(text, path=path)
                     with archive.open(name) as member:
                         content = member.read(room + 1)
-                    if (room := room - len(content)) < 0:
+                    room -= len(content)
+                    if room < 0:
                         raise DataError(f"holds more than {MOST:,} bytes", path=path)
-                    there = Path(folder, name)
-                    there.parent.mkdir(exist_ok=True)
-                    there.write_bytes(content)
+                    place = Path(folder, name)
+                    place.parent.mkdir(exist_ok=True)
+                    place.write_bytes(content)
         except (zipfile.BadZipFile, OSError, RuntimeError) as error:
             raise DataError(f"is no shared run: {error}", path=path) from error
         yield Path(folder)

@@ -20,8 +20,8 @@ from pydantic import Field
 
 from emu.errors import DataError
 from emu.host.input_file import MOST_TEXT, check_shape, open_input, parse_json
-from emu.runs.problem_json import shape
-from emu.runs.run_directory import RunDirectory
+from emu.runs.problem_json import Content, shape
+from emu.runs.run_directory import RunDirectory, disk_errors
 
 #: Version of the lines.
 VERSION = 1
@@ -31,8 +31,8 @@ VERSION = 1
 def _row_shape() -> Any:
     """Return the type of a line."""
     makespan = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    others = ("makespan_error", "replay_error", "cost", "value")
-    figures = shape("Figures", dict.fromkeys(others, float), makespan=makespan)
+    may_lack = dict.fromkeys(("makespan_error", "replay_error", "cost", "value"), float)
+    figures = shape("Figures", may_lack, makespan=makespan)
     return shape("Row", key=str, values=dict[str, str | int], figures=figures)
 
 
@@ -45,32 +45,38 @@ class SweepRecord:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.path = directory / "points.jsonl"
-        self.rows: dict[str, dict[str, Any]] = {}
-        try:
+        self.rows: dict[str, Content] = {}
+        with disk_errors("cannot be used", self.path):
             directory.mkdir(parents=True, exist_ok=True)
             content = b""
             if self.path.exists():
                 with open_input(self.path, MOST_TEXT) as file:
                     content = file.read()
-            whole = content.rfind(b"\n") + 1
-            if whole < len(content):
-                os.truncate(self.path, whole)
-        except OSError as error:
-            problem = f"cannot be used: {error.strerror}"
-            raise DataError(problem, path=self.path) from error
-        for number, line in enumerate(content[:whole].splitlines(), start=1):
-            try:
-                row = parse_json(line.decode("utf-8"))
-            except (ValueError, RecursionError) as error:
-                problem = f"line {number} is not JSON: {error}"
-                raise DataError(problem, path=self.path) from error
-            version = row.get("version") if isinstance(row, dict) else None
-            if version != VERSION or "key" not in row:
-                problem = f"line {number} is of version {version!r}, this emu writes "
-                problem += f"{VERSION}; choose another --out"
-                raise DataError(problem, path=self.path)
-            check_shape(row, _row_shape(), self.path, f"line {number}: ")
+            end = content.rfind(b"\n") + 1
+            if end < len(content):
+                os.truncate(self.path, end)
+
+        for number, line in enumerate(content[:end].splitlines(), start=1):
+            row = self._read_line(number, line)
             self.rows[row["key"]] = row
+
+    def _read_line(self, number: int, line: bytes) -> Content:
+        try:
+            row = parse_json(line.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            problem = f"line {number} is not JSON: {error}"
+            raise DataError(problem, path=self.path) from error
+        version = row.get("version") if isinstance(row, dict) else None
+        if version != VERSION or "key" not in row:
+            problem = (
+                f"line {number} is of version {version!r}, this emu writes "
+                f"{VERSION}; choose another --out"
+            )
+            raise DataError(problem, path=self.path)
+
+        check_shape(row, _row_shape(), self.path, f"line {number}: ")
+        content: Content = row
+        return content
 
     def take(self, key: str, values: Mapping[str, Any]) -> bool:
         """Return True where a point is finished, and name it by this sweep's values.
@@ -91,28 +97,33 @@ class SweepRecord:
         point; finite numbers or text. Raises DataError when the disk refuses,
         ValueError when a figure is NaN or infinite.
         """
-        row = {"version": VERSION, "key": key}
-        row |= {"values": dict(values), "figures": dict(figures)}
+        row = {
+            "version": VERSION,
+            "key": key,
+            "values": dict(values),
+            "figures": dict(figures),
+        }
         line = json.dumps(row, allow_nan=False) + "\n"
-        try:
-            with self.path.open("ab", buffering=0) as file:
-                file.write(line.encode())
-                os.fsync(file.fileno())
-        except OSError as error:
-            problem = f"cannot be written: {error.strerror}"
-            raise DataError(problem, path=self.path) from error
+
+        refusals = disk_errors("cannot be written", self.path)
+        with refusals, self.path.open("ab", buffering=0) as file:
+            file.write(line.encode())
+            os.fsync(file.fileno())
         self.rows[key] = row
 
     def write_table(self, keys: Iterable[str]) -> Path:
         """Write ``points.csv`` with the finished ones of ``keys``; return its path."""
-        rows = [self.rows[key] for key in keys if key in self.rows]
-        columns = dict.fromkeys(
-            name for part in ("values", "figures") for row in rows for name in row[part]
-        )
+        finished = [self.rows[key] for key in keys if key in self.rows]
+        columns: dict[str, None] = {}
+        for part in ("values", "figures"):
+            for row in finished:
+                columns |= dict.fromkeys(row[part])
+
         text = io.StringIO()
         writer = csv.DictWriter(text, list(columns), lineterminator="\n")
         writer.writeheader()
-        writer.writerows({**row["values"], **row["figures"]} for row in rows)
-        directory = RunDirectory(self.directory)
-        directory.write_lines("points.csv", text.getvalue().splitlines())
+        for row in finished:
+            writer.writerow({**row["values"], **row["figures"]})
+        lines = text.getvalue().splitlines()
+        RunDirectory(self.directory).write_lines("points.csv", lines)
         return self.directory / "points.csv"

@@ -169,6 +169,7 @@ def test_values() -> None:
     assert middle(2.0, 2.001, whole=False) is None
     assert Values.between("100 Mbit/s", "4 Gbit/s") == Values(0.1, 4.0, "Gbit/s")
     assert Values.around(32) == Values(2, 512, whole=True)
+    assert Values.around(5) == Values(1, 80, whole=True)  # a sixteenth would be none
     assert middle(2, 4, whole=True) == 3
     assert middle(3, 4, whole=True) is None
     for low, high, message in (

@@ -8,7 +8,7 @@ import pytest
 from emu.graph_data import open_layers
 from emu.reproduction.claims import find_claims
 from emu.reproduction.figures import scenario_of
-from emu.reproduction.rows import carry_out
+from emu.reproduction.rows import draw_claim
 from emu.reproduction.whole_graph import (
     PLAN_FIGURES,
     fit_line,
@@ -97,7 +97,7 @@ def test_links_carry_what_their_table_says() -> None:
     (alone,) = find_claims("dgcl", "table-1")
     (shared,) = find_claims("dgcl", "table-3")
 
-    assert carry_out(alone, 0).values == pytest.approx(
+    assert draw_claim(alone, 0).values == pytest.approx(
         [48.35, 24.22, 11.13, 9.56, 6.37]
     )
-    assert carry_out(shared, 0).values == pytest.approx([9.56, 9.56 / 2, 9.56 / 3])
+    assert draw_claim(shared, 0).values == pytest.approx([9.56, 9.56 / 2, 9.56 / 3])

@@ -14,11 +14,13 @@ from emu.problem import (
     Edge,
     Job,
     Machine,
+    Outages,
     Placement,
     Problem,
     Realization,
     Task,
 )
+from emu.runs.problem_json import schedule_from_json
 from emu.runs.result import flow_error, task_rows, training_curve
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
@@ -87,3 +89,20 @@ def test_ends_are_apart_by_the_middle_the_most_and_the_95th() -> None:
         "p95_seconds": pytest.approx(19.0),
         "max_seconds": pytest.approx(20.0),
     }
+
+
+def test_a_schedule_is_read_as_it_was_written() -> None:
+    """What deaths add, and when a flow was ready, began and ended, all differ."""
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), 3)
+    machines = Machine("m0", 1e3, 1e3), Machine("m1", 1e3, 1e3)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    times = np.array([[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]])
+    made = simulate(problem, Realization(times, np.full((1, 3), 5e3)))
+    written = replace(made, outages=Outages(seconds=9.0, recovery=4.0))
+
+    read = schedule_from_json(problem, written.to_json(), "result.json")
+
+    assert read.outages == written.outages
+    assert made.flow_ready[0, 2] < made.flow_start[0, 2] < made.flow_end[0, 2]
+    for name in ("task_start", "task_end", "flow_ready", "flow_start", "flow_end"):
+        np.testing.assert_array_equal(getattr(read, name), getattr(written, name))

@@ -1,0 +1,85 @@
+"""Figures that stand side by side in result.json, of processes that all differ."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from emu.experiment.attempts import Ended, outages_of, sum_losses
+from emu.experiment.run_result import memory_figures, transport_figures
+
+
+def _run(*, by_tcp: bool) -> Any:
+    """Return a run of two processes on two hosts."""
+    sent = [
+        {"payload_bytes": 500, "header_bytes": 7, "late_sends": 1, "max_behind": 0.25},
+        {"payload_bytes": 30, "header_bytes": 2, "late_sends": 4, "max_behind": 0.75},
+        {"payload_bytes": 200, "header_bytes": 3, "late_sends": 0, "max_behind": 0.5},
+    ]
+    statistics = {
+        "a": {
+            "memory": {"high_water": 50, "limit": 90},
+            "sent": sent[:2],
+            "cpu_seconds": 1.5,
+        },
+        "b": {
+            "memory": {"high_water": 80, "limit": 700},
+            "sent": sent[2:],
+            "cpu_seconds": 4.0,
+        },
+    }
+    hosts: list[dict[str, Any]] = [{"host": "x"}, {"host": "y"}]
+    if by_tcp:
+        first = {"segments": 100, "retransmitted": 5, "timeouts": 1}
+        second = {"segments": 40, "retransmitted": 2, "timeouts": 3}
+        hosts = [{"tcp": first}, {"tcp": second}]
+    return SimpleNamespace(statistics=statistics, hosts=hosts)
+
+
+def test_the_fullest_process_and_the_least_limit_are_named() -> None:
+    assert memory_figures(_run(by_tcp=False)) == {
+        "high_water": 80.0,
+        "total_high_water": 130.0,
+        "limit": 90.0,
+    }
+
+
+def test_payload_and_headers_are_counted_apart() -> None:
+    plain = {
+        "payload_bytes": 730.0,
+        "header_bytes": 12.0,
+        "late_sends": 5,
+        "max_behind_wall_seconds": 0.75,
+        "cpu_seconds": 5.5,
+    }
+    of_tcp = {"segments": 140, "retransmitted": 7, "timeouts": 4}
+
+    assert transport_figures(_run(by_tcp=False)) == plain
+    assert transport_figures(_run(by_tcp=True)) == plain | of_tcp
+
+
+def test_what_is_done_again_is_no_recovery() -> None:
+    attempts = [
+        Ended(
+            first_iteration=0,
+            next_iteration=4,
+            ran=10.0,
+            again=3.0,
+            detection=0.5,
+            recovery=2.0,
+            error="a death",
+        ),
+        Ended(
+            first_iteration=4,
+            next_iteration=9,
+            ran=20.0,
+            again=7.0,
+            detection=0.25,
+            recovery=5.0,
+            error="another",
+        ),
+    ]
+    outages = outages_of(attempts)
+
+    assert sum_losses(attempts) == {"recovery": 7.0, "again": 10.0}
+    assert (outages.seconds, outages.recovery) == (37.0, 7.0)
