@@ -28,11 +28,16 @@ from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import WITHIN, Target, write_rows
 from emu.experiment.variants import Candidate
 from emu.host.files import write_atomic
+from emu.interchange.measurement import read_measurement
 from emu.report import explanation_tables as words
 from emu.report import system_tables
 from emu.report.comparison import candidate_json, comparison_tables
-from emu.report.many_runs import runs_json, runs_table
-from emu.report.measurement import measurement_table, read_measurement
+from emu.report.many_runs import (
+    measurement_rows,
+    measurement_table,
+    runs_json,
+    runs_table,
+)
 from emu.report.terminal import terminal
 from emu.runs.result import Result
 from emu.scenario import Experiment, Scenario
@@ -179,11 +184,14 @@ def _compare_runs(
         if not path.is_dir():
             check_command(path, COMPARE)
     runs = [emu.load_run(path) for path in what if path.is_dir()]
-    others = [read_measurement(path) for path in what if not path.is_dir()]
+    measurements = [read_measurement(path) for path in what if not path.is_dir()]
     say_missing(*runs)
-    apart = [{"name": one.path.name, "rows": [*one.rows(runs)]} for one in others]
-    if emit(json_target, [*runs_json(runs), *apart]):
-        tables = (measurement_table(one, runs) for one in others)
+    rows = [
+        {"name": found.path.name, "rows": [*measurement_rows(found, runs)]}
+        for found in measurements
+    ]
+    if emit(json_target, [*runs_json(runs), *rows]):
+        tables = (measurement_table(found, runs) for found in measurements)
         terminal().print(runs_table(runs), *tables)
     if out is not None:
         from emu.report.plots import plot  # noqa: PLC0415 - matplotlib takes 0.5 s

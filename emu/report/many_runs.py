@@ -1,20 +1,28 @@
-"""Several runs side by side: means with their intervals, names, and a table."""
+"""Several runs side by side: means with their intervals, names, and tables.
+
+Beside them stand measurements that were made elsewhere.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rich.table import Table
 
+from emu.errors import DataError
+from emu.interchange.measurement import Measurement
+from emu.prediction.analysis.throughput import pace
 from emu.problem import Schedule
+from emu.problem.fields.suggestion import nearest
 from emu.report.terminal import plain_table
 from emu.runs.intervals import Draw, Interval, interval, pair
 from emu.runs.recorded_run import RecordedRun
-from emu.runs.result import Result, relative_error
-from emu.units import format_duration, format_number, format_ratio
+from emu.runs.result import Result, port_rows, relative_error
+from emu.units import format_duration, format_number, format_ratio, format_size
 
 
 def compare(values: Mapping[Draw, float], beside: Mapping[Draw, float]) -> Result:
@@ -37,8 +45,9 @@ def write_pair(apart: Interval | None) -> str:
         return ""
     if not apart.half:
         return format_ratio(apart.mean)
+    mean = format_number(100 * apart.mean, 2, "+")
     half = format_number(100 * apart.half, 2)
-    text = f"{format_number(100 * apart.mean, 2, '+')} ± {half} %"
+    text = f"{mean} ± {half} %"
     return f"tie ({text})" if apart.tie else text
 
 
@@ -47,16 +56,18 @@ def schedules_of(run: RecordedRun) -> dict[str, Schedule]:
 
     Raises DataError when it has none.
     """
-    both = {"emulated": run.emulated, "simulated": run.simulated}
-    return {name: one for name, one in both.items() if one} or {"": run.best}
+    schedules = {"emulated": run.emulated, "simulated": run.simulated}
+    known = {name: schedule for name, schedule in schedules.items() if schedule}
+    return known or {"": run.best}
 
 
 def label(run: RecordedRun) -> str:
     """Return scenario, placement and policy of a run."""
     scenario = run.manifest.get("scenario", {})
     name = run.result.get("scenario") or scenario.get("name") or run.name
-    placement = scenario.get("placement", {}).get("policy", "?")
-    return f"{name}, {run.result.get('placement') or placement}, {run.policy}"
+    stated = scenario.get("placement", {}).get("policy", "?")
+    placement = run.result.get("placement") or stated
+    return f"{name}, {placement}, {run.policy}"
 
 
 def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
@@ -68,19 +79,21 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
     groups: dict[str, tuple[str, Result, list[RecordedRun]]] = {}
     for run in runs:
         scenario = dict(run.manifest.get("scenario", {}))
-        name = label(run)
         for key in ("seed", "expect"):
             scenario.pop(key, None)
         keys = dict(flat(scenario))
+        name = label(run)
         content = name + json.dumps(keys, sort_keys=True)
-        groups.setdefault(content, (name, keys, []))[2].append(run)
+        _, _, group = groups.setdefault(content, (name, keys, []))
+        group.append(run)
+
     by_name = {}
     for name, keys, group in groups.values():
-        alike = [other for n, other, _ in groups.values() if n == name]
+        same_label = [other for label, other, _ in groups.values() if label == name]
         differing = [
             f"{key}={value}"
             for key, value in keys.items()
-            if any(other.get(key) != value for other in alike)
+            if any(other.get(key) != value for other in same_label)
         ]
         by_name[", ".join([name, *differing])] = group
     return by_name
@@ -92,34 +105,32 @@ def flat(content: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         for key, value in content.items():
             yield from flat(value, f"{prefix}.{key}")
     elif isinstance(content, list):
-        for place, value in enumerate(content):
-            yield from flat(value, f"{prefix}[{place}]")
+        for position, value in enumerate(content):
+            yield from flat(value, f"{prefix}[{position}]")
     else:
         yield prefix.removeprefix("."), content
 
 
 def labels(runs: Sequence[RecordedRun]) -> list[str]:
     """Return the name of every run, its directory where others repeat it."""
-    name_of = {
-        id(run): run.name if len(group) > 1 else name
-        for name, group in repetitions(runs).items()
-        for run in group
-    }
+    name_of: dict[int, str] = {}
+    for name, group in repetitions(runs).items():
+        for run in group:
+            name_of[id(run)] = run.name if len(group) > 1 else name
     return [name_of[id(run)] for run in runs]
 
 
 def makespans(runs: Sequence[RecordedRun]) -> dict[str, dict[str, list[float]]]:
     """Return name -> emulated, simulated, predicted -> makespans of `repetitions`."""
-    groups: dict[str, dict[str, list[float]]] = {}
+    by_name: dict[str, dict[str, list[float]]] = {}
     for name, group in repetitions(runs).items():
-        row: dict[str, list[float]] = defaultdict(list)
-        groups[name] = row
+        by_name[name] = by_kind = defaultdict[str, list[float]](list)
         for run in group:
             for kind, schedule in schedules_of(run).items():
-                row[kind].append(schedule.makespan)
+                by_kind[kind].append(schedule.makespan)
             if "predicted_makespan" in run.result:
-                row["predicted"].append(float(run.result["predicted_makespan"]))
-    return groups
+                by_kind["predicted"].append(float(run.result["predicted_makespan"]))
+    return by_name
 
 
 def runs_json(runs: Sequence[RecordedRun]) -> list[Result]:
@@ -132,25 +143,23 @@ def runs_json(runs: Sequence[RecordedRun]) -> list[Result]:
     """
     groups = repetitions(runs)
     first = _by_seed(next(iter(groups.values()), []))
-    rows: list[Result] = []
-    for name, group in makespans(runs).items():
-        intervals = {kind: interval(values) for kind, values in group.items()}
-        change = pair(_by_seed(groups[name]), first)
-        down = interval([run.best.outages.recovery for run in groups[name]]).mean
+    rows = []
+    for name, values_by_kind in makespans(runs).items():
+        group = groups[name]
+        intervals = {kind: interval(values) for kind, values in values_by_kind.items()}
+        change = pair(_by_seed(group), first)
+        down = interval([run.best.outages.recovery for run in group]).mean
         row: Result = {
             "name": name,
-            "runs": max(one.count for one in intervals.values()),
+            "runs": max(span.count for span in intervals.values()),
             "makespan_error": _error(intervals, "predicted", down),
             "replay_error": _error(intervals, "simulated", down),
-            "change": change and {**vars(change), "tie": change.tie},
-            "missing": [
-                f"{r.name}: {part}" for r in groups[name] for part in r.missing
-            ],
+            "change": {**vars(change), "tie": change.tie} if change else None,
+            "missing": [f"{run.name}: {part}" for run in group for part in run.missing],
         }
-        spans = {
-            k: {"mean": one.mean, "half": one.half} for k, one in intervals.items()
-        }
-        rows.append(row | spans)
+        for kind, span in intervals.items():
+            row[kind] = {"mean": span.mean, "half": span.half}
+        rows.append(row)
     return rows
 
 
@@ -175,20 +184,92 @@ def _error(found: dict[str, Interval], beside: str, down: float) -> float | None
 
 def runs_table(runs: Sequence[RecordedRun]) -> Table:
     """Return one row per group of `repetitions`, with 95 % intervals."""
-    columns = (">runs", ">emulated", ">±", ">change", ">predicted")
-    errors = (">makespan error", ">replay error")
-    title = "scenario, placement, policy"
-    table = plain_table("Recorded runs", title, *columns, *errors)
+    table = plain_table(
+        "Recorded runs",
+        "scenario, placement, policy",
+        *(">runs", ">emulated", ">±", ">change", ">predicted"),
+        *(">makespan error", ">replay error"),
+    )
     for row in runs_json(runs):
-        cells = ["missing", "", "", ""]
-        if one := row.get("emulated"):
-            cells[0] = format_duration(one["mean"], 5)
-            cells[1] = format_duration(one["half"]) if one["half"] else ""
-        if one := row["change"]:
-            cells[2] = write_pair(Interval(one["mean"], one["half"], one["count"]))
-        if one := row.get("predicted"):
-            cells[3] = format_duration(one["mean"], 5)
-        apart = row["makespan_error"], row["replay_error"]
-        cells += ["" if error is None else format_ratio(error) for error in apart]
+        length = "missing"
+        half = change = prediction = ""
+        if span := row.get("emulated"):
+            length = format_duration(span["mean"], 5)
+            half = _write_half(span["half"])
+        if apart := row["change"]:
+            change = write_pair(Interval(apart["mean"], apart["half"], apart["count"]))
+        if span := row.get("predicted"):
+            prediction = format_duration(span["mean"], 5)
+        errors = [_write_error(row[key]) for key in ("makespan_error", "replay_error")]
+        cells = [length, half, change, prediction, *errors]
         table.add_row(row["name"], str(row["runs"]), *cells)
+    return table
+
+
+def _write_half(seconds: float) -> str:
+    """Return half of an interval, nothing where it is of one value."""
+    return format_duration(seconds) if seconds else ""
+
+
+def _write_error(error: float | None) -> str:
+    return "" if error is None else format_ratio(error)
+
+
+def measurement_rows(
+    measurement: Measurement, runs: Sequence[RecordedRun]
+) -> Iterator[Result]:
+    """Yield every figure measured elsewhere beside that of every schedule of the runs.
+
+    ``error`` is of the schedule against the measurement, None where that is 0.
+    Raises DataError when a run has no such link, or several jobs.
+    """
+    for run in runs:
+        for kind, schedule in schedules_of(run).items():
+            figures = _figures_of(schedule, run.name, measurement)
+            for name, values in measurement.values.items():
+                spread = interval(values)
+                measured = spread.mean
+                figure = figures[name]
+                yield {
+                    "run": run.name,
+                    "schedule": kind,
+                    "what": name,
+                    "measured": measured,
+                    "half": spread.half,
+                    "here": figure,
+                    "error": relative_error(figure, measured) if measured else None,
+                }
+
+
+def _figures_of(
+    schedule: Schedule, name: str, measurement: Measurement
+) -> dict[str, float]:
+    """Return what a schedule of a run has of what was measured."""
+    if measurement.unit == "seconds":
+        seconds = pace(schedule, None).iteration_seconds
+        if seconds is None:
+            problem = f"{name} has several jobs, and no iteration of all"
+            raise DataError(problem, path=measurement.path)
+        return {"iteration": seconds}
+
+    sizes = {row["port"]: row["bytes"] for row in port_rows(schedule)}
+    for link in measurement.values:
+        if link not in sizes:
+            problem = f"{name} has no link {link!r}, {nearest(link, sizes)}"
+            raise DataError(problem, path=measurement.path)
+    return sizes
+
+
+def measurement_table(measurement: Measurement, runs: Sequence[RecordedRun]) -> Table:
+    """Return a row per figure and schedule; the error is against the measurement."""
+    title = f"Measured elsewhere: {measurement.path.name}"
+    columns = (">measured", ">±", ">here", ">error")
+    table = plain_table(title, "run", "schedule", "what", *columns)
+    is_time = measurement.unit == "seconds"
+    write = partial(format_duration, digits=5) if is_time else format_size
+    for row in measurement_rows(measurement, runs):
+        half = write(row["half"]) if row["half"] else ""
+        cells = [write(row["measured"]), half, write(row["here"])]
+        cells.append(_write_error(row["error"]))
+        table.add_row(row["run"], row["schedule"], row["what"], *cells)
     return table

@@ -165,7 +165,12 @@ def _list_attempts(bands: Sequence[DeathBand], first_process: int) -> Iterator[E
 
     for band in bands:
         args = {"note": band.note} if band.note else {}
-        place = _Slice(pid=pid, tid=1, start=band.since, end=band.until)
+        place = _Slice(
+            pid=pid,
+            tid=1,
+            start=band.since,
+            end=band.until,
+        )
         yield _bar(band.what, "death", place, args)
 
 
@@ -211,7 +216,11 @@ class _Group:
     """The events of one schedule."""
 
     def __init__(
-        self, name: str, schedule: Schedule, first_process: int, arrows: count[int]
+        self,
+        name: str,
+        schedule: Schedule,
+        first_process: int,
+        arrows: count[int],
     ) -> None:
         self._name = name
         self._schedule = schedule
@@ -299,11 +308,11 @@ class _Group:
     def _list_flows(self) -> Iterator[Event]:
         """Yield every flow at each link of its route, and its arrows."""
         lanes_by_flow: list[list[tuple[int, int]]] = [[] for _ in self._flows]
-        columns = self._crossings
+        crossed = self._crossings
         for flow, port, lane in zip(
-            columns.flow.tolist(),
-            columns.port.tolist(),
-            columns.lane.tolist(),
+            crossed.flow.tolist(),
+            crossed.port.tolist(),
+            crossed.lane.tolist(),
             strict=True,
         ):
             pid, first_tid = self._tracks[port]
@@ -322,22 +331,23 @@ class _Group:
             for bar in bars:  # the same flow, with its figures once
                 yield _bar(name, kind, bar, args if bar is bars[0] else {})
 
-            source = self._task_bar(edge.source, iteration)
-            destination = self._task_bar(edge.destination, iteration + edge.lag)
-            yield from self._draw_arrow(source, bars[0])
-            yield from self._draw_arrow(bars[-1], destination)
+            sender = self._task_bar(edge.source, iteration)
+            receiver = self._task_bar(edge.destination, iteration + edge.lag)
+            yield from self._draw_arrow(sender, bars[0])
+            yield from self._draw_arrow(bars[-1], receiver)
 
     def _describe_flow(self, edge: int, iteration: int) -> Event:
         """Return the figures that a viewer shows of a flow."""
+        schedule = self._schedule
         flow = (edge, iteration)
-        size = float(self._schedule.flow_bytes[flow])
-        start = float(self._schedule.flow_start[flow])
-        seconds = float(self._schedule.flow_end[flow]) - start
+        size = float(schedule.flow_bytes[flow])
+        start = float(schedule.flow_start[flow])
+        seconds = float(schedule.flow_end[flow]) - start
         args = {
             "flow": self._job.edge_names[edge],
             "iteration": iteration,
             "bytes": size,
-            "waited_s": start - float(self._schedule.flow_ready[flow]),
+            "waited_s": start - float(schedule.flow_ready[flow]),
             "mean_bytes_per_s": size / seconds if seconds > 0 else 0.0,
         }
         if latency := float(self._problem.latencies[edge]):
@@ -363,12 +373,25 @@ class _Group:
     def _draw_arrow(
         self, source: _Slice, target: _Slice, category: str = "dependency"
     ) -> Iterator[Event]:
-        arrow = {"id": next(self._arrow_numbers), "name": category, "cat": category}
+        arrow = {
+            "id": next(self._arrow_numbers),
+            "name": category,
+            "cat": category,
+        }
         # Readers bind an arrow to the bar around its time: leave from inside the bar.
-        leaving = source.end - min(1e-6, (source.end - source.start) / 2)
-        yield {"ph": "s", **arrow, **_at(source.pid, source.tid, leaving)}
-        arrival = _at(target.pid, target.tid, target.start)
-        yield {"ph": "f", **arrow, **arrival, "bp": "e"}
+        half = (source.end - source.start) / 2
+        departure = source.end - min(1e-6, half)
+        yield {
+            "ph": "s",
+            **arrow,
+            **_at(source.pid, source.tid, departure),
+        }
+        yield {
+            "ph": "f",
+            **arrow,
+            **_at(target.pid, target.tid, target.start),
+            "bp": "e",
+        }
 
     def _list_rates(self) -> Iterator[Event]:
         """Yield the rate through every link, assigned where that is known."""
@@ -382,22 +405,24 @@ class _Group:
 
     def _list_undelivered(self) -> Iterator[Event]:
         """Yield per machine the megabytes that stand or move between ready and end."""
+        schedule = self._schedule
         flows = tuple(self._flows.T)
-        ready = self._schedule.flow_ready[flows]
-        end = self._schedule.flow_end[flows]
-        size = self._schedule.flow_bytes[flows]
+        ready = schedule.flow_ready[flows]
+        end = schedule.flow_end[flows]
+        size = schedule.flow_bytes[flows]
         sources = [self._machine_of[edge.source] for edge in self._job.edges]
         sender = np.array(sources, dtype=np.int64)[self._flows[:, 0]]
 
         for machine in range(len(self._problem.cluster.machines)):
-            sent = sender == machine
+            sent = sender == machine  # shape (flows,)
             times = np.concatenate([ready[sent], end[sent]])
             changes = np.concatenate([size[sent], -size[sent]])
             order = np.argsort(times, kind="stable")
             levels = np.cumsum(changes[order])
+            pid = self._pid(machine)
             for time, level in zip(times[order].tolist(), levels.tolist(), strict=True):
                 megabytes = max(level, 0.0) / 1e6
-                yield _level("not delivered (MB)", self._pid(machine), time, megabytes)
+                yield _level("not delivered (MB)", pid, time, megabytes)
 
     def _list_changes(self) -> Iterator[Event]:
         """Yield a mark where a capacity or a machine's speed becomes another one."""
@@ -422,7 +447,13 @@ def _microseconds(seconds: float) -> float:
 
 
 def _meta(kind: str, pid: int, tid: int = 0, **args: Any) -> Event:
-    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": args}
+    return {
+        "ph": "M",
+        "name": kind,
+        "pid": pid,
+        "tid": tid,
+        "args": args,
+    }
 
 
 def _name_lane(pid: int, tid: int, name: str) -> Iterator[Event]:
@@ -431,12 +462,20 @@ def _name_lane(pid: int, tid: int, name: str) -> Iterator[Event]:
 
 
 def _at(pid: int, tid: int, time: float) -> Event:
-    return {"pid": pid, "tid": tid, "ts": _microseconds(time)}
+    return {
+        "pid": pid,
+        "tid": tid,
+        "ts": _microseconds(time),
+    }
 
 
 def _bar(name: str, category: str, place: _Slice, args: Event) -> Event:
-    start = _at(place.pid, place.tid, place.start)
-    event = {"ph": "X", "name": name, "cat": category, **start}
+    event = {
+        "ph": "X",
+        "name": name,
+        "cat": category,
+        **_at(place.pid, place.tid, place.start),
+    }
     event["dur"] = round(_microseconds(place.end) - event["ts"], 3)
     if args:
         event["args"] = args
@@ -444,9 +483,19 @@ def _bar(name: str, category: str, place: _Slice, args: Event) -> Event:
 
 
 def _level(name: str, pid: int, time: float, value: float) -> Event:
-    return {"ph": "C", "name": name, **_at(pid, 0, time), "args": {"value": value}}
+    return {
+        "ph": "C",
+        "name": name,
+        **_at(pid, 0, time),
+        "args": {"value": value},
+    }
 
 
 def _mark(name: str, pid: int, time: float) -> Event:
     """Return a mark as high as its process, which is what the scope ``p`` says."""
-    return {"ph": "i", "s": "p", "name": name, **_at(pid, 0, time)}
+    return {
+        "ph": "i",
+        "s": "p",
+        "name": name,
+        **_at(pid, 0, time),
+    }
