@@ -29,6 +29,7 @@ from emu.report import facts
 from emu.report.html import markup as html
 from emu.report.html.chart_data import Charts, chart_data, training_data
 from emu.report.html.lab_page import lab_parts
+from emu.report.html.link_drawing import link_graph
 from emu.report.many_runs import schedules_of
 from emu.report.terminal import plain_table
 from emu.runs.recorded_run import RecordedRun, load_run
@@ -304,7 +305,7 @@ def _body(
     if data["training"]:
         parts.append(html.chart("training", "Training", _TRAINING))
     if best is not None:
-        graph = part("links", lambda: html.link_graph(best.problem.cluster, best))
+        graph = part("links", lambda: link_graph(best.problem.cluster, best))
         parts.append(html.section("links", "Links and their load", graph, note=_LINKS))
     if recorded is not None:
         cards = placement_cards(recorded.problem, best)
