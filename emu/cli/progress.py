@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from rich import progress
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TimeElapsedColumn,
+)
 
 
-def progress_bar(console: Console, *more: progress.ProgressColumn) -> progress.Progress:
+def progress_bar(console: Console, *more: ProgressColumn) -> Progress:
     """Return a bar of what is done of how much; nothing is drawn off a terminal."""
-    bar = progress.BarColumn(bar_width=24)
-    counts = progress.MofNCompleteColumn(), progress.TimeElapsedColumn(), *more
-    how: Any = {"console": console, "disable": not console.is_terminal}
-    return progress.Progress("{task.description}", bar, *counts, transient=True, **how)
+    return Progress(
+        "{task.description}",
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        *more,
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
