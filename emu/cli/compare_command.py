@@ -6,7 +6,6 @@ import sys
 import webbrowser
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -164,8 +163,8 @@ def _show_variants(
     write_files(write, base.scenario.name, pairs, content)
     if not emit(json_target, content):
         return
-    there = [row.answer.premises for row in candidates if not row.refused]
-    terminal().print(premise_line(there))
+    premises = [row.answer.premises for row in candidates if not row.refused]
+    terminal().print(premise_line(premises))
     scenario = base.scenario
     window = scenario.job.credit_window
     job = words.job_line(base.problem.job, "", window, scenario.pins)
@@ -201,11 +200,11 @@ def _compare_runs(
 
 def _pair(text: str, sign: str, right: str) -> tuple[str, str]:
     """Return the two names of an option."""
-    one, _, other = (part.strip() for part in text.partition(sign))
-    if not (one and other) or sign in other:
+    first, _, second = (part.strip() for part in text.partition(sign))
+    if not (first and second) or sign in second:
         option = right.split(maxsplit=1)[0]
         raise ScenarioError(f"write {right}", file=f"{option} {text}")
-    return one, other
+    return first, second
 
 
 def form_of(form: Form | None, out: Path | None, to: str) -> Form | None:
@@ -214,10 +213,10 @@ def form_of(form: Form | None, out: Path | None, to: str) -> Form | None:
     Raises ScenarioError when there is no such form, or the other options lack its
     contents.
     """
-    forms = [one for one in Form if one is not Form.TRACE]  # which is of one run
+    forms = [known for known in Form if known is not Form.TRACE]  # which is of one run
     if form is None and out is not None:
         suffix = out.suffix.removeprefix(".")
-        form = next((one for one in forms if one == suffix), Form.TRACE)
+        form = Form(suffix) if suffix in forms else Form.TRACE
     if form is Form.TRACE:
         raise ScenarioError(f"write --as {'|'.join(forms)}", file=f"--out {out}")
     if form in OF_FIGURES and not to:
@@ -266,7 +265,9 @@ def compare_rows(
         for number, name in enumerate(best, 1):
             say(f"over sockets: {name}, {number} of {len(best)}")
             try:
-                results = [_confirm(r) if r.system == name else r for r in results]
+                results = [
+                    _confirm(row) if row.system == name else row for row in results
+                ]
             except EmulatorError as error:  # the table stands without
                 console.print(f"{name} could not be run: {reason(error)}")
     return results
@@ -330,8 +331,9 @@ def show_systems(
     if not emit(json_target, content):
         return
     tables, lines = _tables_and_lines(results, to)
-    edits = chain(*map(system_tables.edit_lines, results))
-    terminal().print(lines[0], *tables, *edits, *lines[1:], sep="\n")
+    premises, *sentences = lines
+    edits = [line for row in results for line in system_tables.edit_lines(row)]
+    terminal().print(premises, *tables, *edits, *sentences, sep="\n")
     words.warn_unclaimed({row.system: row.placing for row in results if row.placing})
 
 

@@ -72,7 +72,8 @@ class Hosts:
     any_version: bool = False
 
     def __post_init__(self) -> None:
-        if bool(self.agents) + (self.file is not None) + bool(self.ray) > 1:
+        stated = [self.agents > 0, self.file is not None, self.ray != ""]
+        if sum(stated) > 1:
             problem = "waits for agents that others start, --hosts and --ray start them"
             raise ScenarioError(f"{problem}: state one of the three", file="--agents")
         if self.file is not None:
@@ -91,14 +92,7 @@ class Hosts:
         """
         if self.ray:
             hosts = experiment.scenario.emulation.hosts
-            text = os.environ.get("EMU_RAY_CPUS", "1")
-            cpus = 0.0
-            with contextlib.suppress(ValueError):
-                cpus = float(text)
-            if not 0 < cpus < math.inf:
-                problem = f"found {text!r}, write a number"
-                raise ScenarioError(problem, file="EMU_RAY_CPUS")
-            bundles = launch.bundles_of(experiment.problem, cpus, hosts)
+            bundles = launch.bundles_of(experiment.problem, _ray_cpus(), hosts)
             return launch.RayLauncher(self.ray, bundles)
         if self.file is not None:
             return launch.SshLauncher(
@@ -111,11 +105,14 @@ class Hosts:
         return launch.LocalLauncher()
 
     def settings(
-        self, experiment: Experiment, at: tuple[str, int] | None, allow: tuple[str, ...]
+        self,
+        experiment: Experiment,
+        listen: tuple[str, int] | None,
+        allow: tuple[str, ...],
     ) -> RunSettings:
         """Return settings to emulate on these hosts, which are reserved from now on.
 
-        ``at``: where to listen; None is the way to the hosts.
+        ``listen``: address and port; None is the way to the hosts.
 
         Raises RunError when the Ray cluster has no room, or there is no way to the
         hosts; ScenarioError when the agents cannot be started again, and must.
@@ -128,17 +125,38 @@ class Hosts:
         if scenario.emulation.setup and (self.agents or self.ray):
             problem = "agents that others start end with the setup: remove this key"
             raise scenario.origin.error(("emulation", "setup"), problem)
-        way = loopback_address()
-        if at is None and (self.file is not None or self.ray):
-            way = launch.address_towards(launcher.hosts[0])
-        host, port = at or (way, 0)
-        how: Any = {"launcher": launcher, "listen": host, "port": port}
-        how |= {"allow": allow, "any_version": self.any_version}
+        if listen is not None:
+            host, port = listen
+        elif self.file is not None or self.ray:
+            host, port = launch.address_towards(launcher.hosts[0]), 0
+        else:
+            host, port = loopback_address(), 0
+        more: dict[str, Any] = {}
         if isinstance(launcher, launch.RayLauncher):
-            how["host_of"] = launcher.host_of
+            more["host_of"] = launcher.host_of
         if self.agents:
-            how["token"] = os.environ.get("EMU_TOKEN", "")
-        return emulation_settings(scenario, **how)
+            more["token"] = os.environ.get("EMU_TOKEN", "")
+        return emulation_settings(
+            scenario,
+            launcher=launcher,
+            listen=host,
+            port=port,
+            allow=allow,
+            any_version=self.any_version,
+            **more,
+        )
+
+
+def _ray_cpus() -> float:
+    """Return the cores of Ray that each process takes, by EMU_RAY_CPUS."""
+    text = os.environ.get("EMU_RAY_CPUS", "1")
+    cpus = 0.0
+    with contextlib.suppress(ValueError):
+        cpus = float(text)
+    if not 0 < cpus < math.inf:
+        problem = f"found {text!r}, write a number"
+        raise ScenarioError(problem, file="EMU_RAY_CPUS")
+    return cpus
 
 
 def _program(text: str) -> str:
@@ -224,52 +242,65 @@ def run(
     run in any case.
     """
     progress = terminal(sys.stderr)
-    names = tuple(allow or ())
-    where = Hosts(agents, hosts, ray, any_version=any_version)
-    at = address(listen, "--listen", port=0) if listen else None
-    queues = sharing, congestion_control
-    check = check_witness(witness, dry=dry_run, stated=queues)
+    programs = tuple(allow or ())
+    carriers = Hosts(agents, hosts, ray, any_version=any_version)
+    listen_at = address(listen, "--listen", port=0) if listen else None
+    check = check_witness(witness, dry=dry_run, stated=(sharing, congestion_control))
     loader = _choose_loader(file, overrides or [], resume)
     if dry_run:
         _print_forecast(_only(loader), json_target)
         return
+
     beginning = _prepare_run(
-        loader, resume, runs, check, progress, where, force=force, allow=names
+        loader, resume, runs, check, progress, carriers, force=force, allow=programs
     )
     experiment = beginning.experiment
-    choice = beginning.choice
-    scenario = experiment.scenario
-    settings = where.settings(experiment, at, names)
+    settings = carriers.settings(experiment, listen_at, programs)
     _foresee(beginning, settings, progress)
-    directory = beginning.directory or RunDirectory.create(scenario.name, runs)
-    page = os.environ.get("EMU_DASHBOARD") or "0" if dashboard else ""
+    name = experiment.scenario.name
+    directory = beginning.directory or RunDirectory.create(name, runs)
+    page = (os.environ.get("EMU_DASHBOARD") or "0") if dashboard else ""
     views = LiveViews(
         experiment, settings, directory.path, progress, page=page, table=live
     )
     with views as observer:
         outcome = carry_out(
-            experiment, settings, directory, observer, choice, beginning.start
+            experiment,
+            settings,
+            directory,
+            observer,
+            beginning.choice,
+            beginning.start,
         )
         if witness is not None:
-            outcome = over_packets(outcome, *queues, directory, progress)
+            outcome = over_packets(
+                outcome, sharing, congestion_control, directory, progress
+            )
         views.on_end(outcome.content)
         if emit(json_target, outcome.content):
-            terminal().print(run_tables(outcome.content))
-            both = {"simulated": outcome.predicted, "emulated": outcome.run.schedule}
-            for line in remarks_on(both, outcome.experiment.choose_policy()):
-                terminal().print(line)
+            _print_outcome(outcome)
         progress.print(f"written to {directory.path}/")
         draw(directory.path, progress)
         views.linger()
-    judge(scenario, outcome.content, strict=strict)
+    judge(experiment.scenario, outcome.content, strict=strict)
+
+
+def _print_outcome(outcome: RunResult) -> None:
+    """Print the tables of a run, and what its rate policy remarks on it."""
+    console = terminal()
+    console.print(run_tables(outcome.content))
+    schedules = {"simulated": outcome.predicted, "emulated": outcome.run.schedule}
+    for line in remarks_on(schedules, outcome.experiment.choose_policy()):
+        console.print(line)
 
 
 def _foresee(beginning: Beginning, settings: RunSettings, progress: Console) -> None:
     """Say what is known of a run before it starts; refuse what memory cannot hold."""
     experiment = beginning.experiment
-    scenario = beginning.experiment.scenario
+    scenario = experiment.scenario
     if settings.launcher is None or settings.launcher.embedded:
-        check_memory(forecast := dry_run_of(experiment), scenario.job.credit_window)
+        forecast = dry_run_of(experiment)
+        check_memory(forecast, scenario.job.credit_window)
         if beginning.choice is None:
             _warn(forecast, progress)
         for remark in experiment.remarks():
@@ -306,7 +337,7 @@ def _prepare_run(
     runs: Path,
     carried: Callable[[Experiment], object],
     progress: Console,
-    where: Hosts,
+    carriers: Hosts,
     *,
     force: bool,
     allow: tuple[str, ...],
@@ -316,18 +347,20 @@ def _prepare_run(
     ``carried``: refuses an experiment before anything of it is started.
     """
 
-    def check(scenario: Scenario, place: Path) -> None:
-        check_ready(scenario, place, here=where.here)
+    def check(scenario: Scenario, folder: Path) -> None:
+        check_ready(scenario, folder, here=carriers.here)
         if scenario.emulation.compute == "real":
             check_load(host_load(), partial(_tell, progress), force=force)
 
     if resume is not None:
         say = partial(progress.print, soft_wrap=True)
-        rest = resume_run(resume, stated, say)
-        check(rest.experiment.scenario, resume)
-        carried(rest.experiment)
-        return rest
-    check(scenario := _only(stated), runs)
+        beginning = resume_run(resume, stated, say)
+        check(beginning.experiment.scenario, resume)
+        carried(beginning.experiment)
+        return beginning
+
+    scenario = _only(stated)
+    check(scenario, runs)
     experiment, choice = with_scales(
         scenario,
         lambda trial: progress.print(trial.sentence()),
@@ -348,7 +381,7 @@ def check_witness(
     or it without a run (``dry``); DataError when it is not installed.
     """
     if witness is None:
-        if any(one is not None for one in stated):
+        if any(choice is not None for choice in stated):
             problem = "are of packets: add --witness ns3"
             raise ScenarioError(problem, file="--sharing, --congestion-control")
         return lambda _: None
@@ -390,8 +423,10 @@ def judge(scenario: Scenario, result: Result, *, strict: bool) -> None:
 
 def _print_forecast(scenario: Scenario, json_target: str | None) -> None:
     """Print what the simulation of a scenario says of its run; start nothing."""
-    kernel = scenario.emulation.network == "kernel"  # no trial is needed there
-    experiment = with_scales(scenario)[0] if kernel else with_byte_scale(scenario)
+    if scenario.emulation.network == "kernel":  # no trial is needed there
+        experiment, _ = with_scales(scenario)
+    else:
+        experiment = with_byte_scale(scenario)
     forecast = dry_run_of(experiment)
     window = scenario.job.credit_window
     if emit(json_target, asdict(forecast)):
@@ -453,31 +488,27 @@ def profile(
     """
     console = terminal(sys.stderr)
     if trace is not None:
-        from emu.interchange.known_formats import (  # noqa: PLC0415 - seldom used
-            check_command,
-        )
-        from emu.interchange.recognise import PROFILE  # noqa: PLC0415 - seldom used
-
-        check_command(trace, PROFILE)
+        _check_trace(trace)
         scenario = load(file, overrides or [], timed=False)
         kinds = dict(map(_range, ranges or ()))
         with console.status("counting what is sampled"):
             profile_of_trace = profiling.profile_from_trace(
-                scenario, trace, kinds, lambda t: console.print(ranges_table(t))
+                scenario, trace, kinds, lambda found: console.print(ranges_table(found))
             )
         _write_profile(console, out, profile_of_trace)
         return
+
     scenario_of_file = load(file, overrides or [], timed=False)
     scenario = profiling.of_length(scenario_of_file, iterations)
     check_writable(out)
     measure = partial(_measure, runs=runs, console=console, force=force)
     if rates:
         fit = measure_rates(scenario, measure)
-        what = "job.rates"
-        keys = rates_keys(fit, scenario_of_file.job.operation_rates)
-        edit = {"job.times": None, "profile": None, what: keys}
+        key = "job.rates"
+        values = rates_keys(fit, scenario_of_file.job.operation_rates)
+        edit = {"job.times": None, "profile": None, key: values}
         write_scenario(out, load(scenario_of_file, edit))
-        lines = [*rates_lines(keys, fit.residuals)]
+        lines = [*rates_lines(values, fit.residuals)]
     else:
         experiment, outcome = measure(scenario)
         if not scenario.job.unprofiled:
@@ -485,11 +516,21 @@ def profile(
             _write_profile(console, out, content)
             return
         times, rest = profiling.times_by_kind(experiment, outcome.times)
-        what = "job.times"
-        write_scenario(out, with_times := load(scenario_of_file, {what: times}))
+        key = "job.times"
+        with_times = load(scenario_of_file, {key: times})
+        write_scenario(out, with_times)
         lines = times_lines(with_times.job.times, rest)
-    first = f"written to {out}, with {what} as measured here:"
+
+    first = f"written to {out}, with {key} as measured here:"
     console.print(first, *lines, f"next: emu simulate {out}", sep="\n")
+
+
+def _check_trace(trace: Path) -> None:
+    """Raise DataError where a file is no trace that times can be taken from."""
+    from emu.interchange.known_formats import check_command  # noqa: PLC0415 - seldom
+    from emu.interchange.recognise import PROFILE  # noqa: PLC0415 - seldom used
+
+    check_command(trace, PROFILE)
 
 
 def _measure(
@@ -547,7 +588,9 @@ def agent(
     address(coordinator, "agent")
     arguments = [coordinator, f"--patience={patience}"]
     arguments += [f"--allow={program}" for program in allow or ()]
-    arguments += [f"--name={name}"] if name else []
-    arguments += [f"--bind={bind}"] if bind else []
+    if name:
+        arguments.append(f"--name={name}")
+    if bind:
+        arguments.append(f"--bind={bind}")
     command = module_command("emu.emulation.launch", *arguments)
     os.execv(sys.executable, command)  # noqa: S606 -- our own module
