@@ -377,8 +377,9 @@ def data_command(
         return
     rows = sources.list_data()
     if emit(json_target, [asdict(row) for row in rows]):
-        columns = ("graph", "kind", ">vertices", ">edges", ">size", "origin")
-        table = plain_table("", *columns)
+        table = plain_table(
+            "", "graph", "kind", ">vertices", ">edges", ">size", "origin"
+        )
         alike = attrgetter("name", "kind", "origin", "vertices", "edges")
         for (name, kind, origin, *facts), group in groupby(rows, alike):
             counts = ("" if n is None else f"{n:,}" for n in facts)

@@ -76,8 +76,10 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
     ``job`` says in a line what it was.
     """
     title = f"Simulated, {job}" if job else "Simulated"
-    columns = (*COLUMNS, ">bytes moved", ">tasks moved")
-    table = plain_table(title, "placement", "policy", *columns)
+    table = plain_table(
+        title, "placement", "policy", *COLUMNS, ">bytes moved", ">tasks moved"
+    )
+
     first = candidates[0]
     best = min(row.makespan for row in candidates)
     for row in candidates:
@@ -87,6 +89,7 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
             cells.append(f"{row.answer.share_between:.0%}")
             cells.append(str(len(row.moves)))
         table.add_row(*cells, style="bold" if row.makespan == best else "")
+
     table.caption = "\n".join(_notes_on(candidates))
     return table
 
@@ -116,8 +119,10 @@ def comparison_tables(
 def _coflow_table(candidates: Sequence[Candidate]) -> Table:
     """Return the times of named coflows, the shortest mean in bold."""
     title = "Coflows; slowdown: over the time that one takes alone"
-    columns = (">coflows", ">mean", ">95 % within", ">slowdown")
-    table = plain_table(title, "placement", "policy", *columns)
+    table = plain_table(
+        title, "placement", "policy", ">coflows", ">mean", ">95 % within", ">slowdown"
+    )
+
     known = [(row, row.answer.coflows) for row in candidates if row.answer.coflows]
     shortest = min(times["mean"] for _, times in known)
     for row, times in known:
@@ -210,12 +215,12 @@ def sweep_table(
     table = plain_table("", *columns, *(_FIGURES[key] for key in writers))
     for group, by_seed in groups.items():
         makespans = {seed: _makespan(figures) for seed, figures in by_seed.items()}
-        apart = None if group == best else pair(seconds[group], seconds[best])
+        change = None if group == best else pair(seconds[group], seconds[best])
         cells = [
             *group,
             *write_makespans(makespans),
             str(len(by_seed)),
-            write_pair(apart),
+            write_pair(change),
         ]
         for key, write in writers.items():
             known = [figures for figures in by_seed.values() if key in figures]

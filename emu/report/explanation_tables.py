@@ -221,8 +221,8 @@ def pace_rows(pace: Row) -> list[tuple[str, str, str]]:
         note = "of the makespan, the mean over workers"
         rows.append(("workers busy", f"{busy:.0%}", note))
     if path := pace.get("critical_path"):
-        first, *others = (f"{name} {share:.0%}" for name, share in path.items())
-        rows.append(("critical path", first, ", ".join(others)))
+        most, *rest = (f"{name} {share:.0%}" for name, share in path.items())
+        rows.append(("critical path", most, ", ".join(rest)))
     return rows
 
 
@@ -323,8 +323,14 @@ def placement_table(problem: Problem) -> Table:
     cluster = problem.cluster
     loads = resource_loads(job, cluster, problem.placement)
     resources = sorted({load.resource for load in loads})
-    columns = (f">{name}" for name in resources)
-    table = plain_table("Placement", "machine", ">NIC", *columns, "processes")
+    table = plain_table(
+        "Placement",
+        "machine",
+        ">NIC",
+        *(f">{name}" for name in resources),
+        "processes",
+    )
+
     machine_of = problem.placement.machine_of
     for position, machine in enumerate(cluster.machines):
         used = {
@@ -369,10 +375,10 @@ def ranges(names: Sequence[str]) -> list[str]:
 
     texts = []
     for (stem, _), members in groupby(enumerate(names), key=run_of):
-        first, *others = [name for _, name in members]
+        first, *rest = [name for _, name in members]
         text = first
-        if others:
-            text += f"-{others[-1].removeprefix(stem)}"
+        if rest:
+            text += f"-{rest[-1].removeprefix(stem)}"
         texts.append(text)
     return texts
 
@@ -458,15 +464,16 @@ def moves_line(explanation: analysis.Explanation) -> str:
     moves = explanation.moves
     if not moves.steps:
         return "No better placement was found: no task needs to move."
-    before = moves.before
-    after = moves.makespan
+    first_makespan = moves.before
+    last_makespan = moves.makespan
+
     count = f"These {moves.count} moves" if moves.count > 1 else "This move"
     shorter = "an end,"
-    if before < math.inf:
-        percent = 100 * (1 - after / before)
+    if first_makespan < math.inf:
+        percent = 100 * (1 - last_makespan / first_makespan)
         share = f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
-        shorter = f"{share} shorter, {format_duration(before, 6)} ->"
-    return f"{count}: {shorter} {format_duration(after, 6)}"
+        shorter = f"{share} shorter, {format_duration(first_makespan, 6)} ->"
+    return f"{count}: {shorter} {format_duration(last_makespan, 6)}"
 
 
 def moves_table(moves: analysis.TaskMoves) -> Table:
@@ -475,6 +482,7 @@ def moves_table(moves: analysis.TaskMoves) -> Table:
     columns = ["move", ">makespan then", ">in all"]
     if has_reasons:
         columns.append("why")
+
     table = plain_table(QUESTION, *columns)
     for step in moves.steps:
         cells = [
@@ -503,8 +511,11 @@ def causes(explanation: analysis.Explanation) -> Table:
     """Return the causes and their sum."""
     schedule = explanation.schedule
     chain = explanation.chain
-    columns = ("cause", "of", "held back by", ">time", ">share", ">links")
-    table = plain_table("Why this long", *columns)
+    table = plain_table(
+        "Why this long", "cause", "of", "held back by", ">time", ">share", ">links"
+    )
+
+    # The chain is of the last attempt; deaths have rows of their own.
     seconds = chain.seconds + schedule.outages.seconds
     total = seconds or 1.0
     rows = analysis.cause_rows(schedule.problem, chain)
@@ -517,6 +528,7 @@ def causes(explanation: analysis.Explanation) -> Table:
             f"{100 * row['seconds'] / total:.1f} %",
             str(row["links"]),
         )
+
     length = format_duration(seconds, 6)
     links = str(len(chain.links))
     table.add_row("sum", "", "", length, "100.0 %", links, style="bold")
@@ -565,18 +577,19 @@ def improvements(explanation: analysis.Explanation, shown: int) -> Table:
     title = "What would help (each line is simulated)"
     if moves.steps:
         title = "What would help after these moves (each line is simulated)"
-    columns = (">makespan", ">gain", "as" if has_edits else "")
-    table = plain_table(title, "change", *columns)
+    table = plain_table(
+        title, "change", ">makespan", ">gain", "as" if has_edits else ""
+    )
 
     helping = [row for row in rows if row.gain > _NOTHING * base]
     groups = defaultdict[tuple[str, str], list[Improvement]](list)
     for row in helping:
         if row.change.edit is not None or not has_edits:
             groups[row.change.kind, f"{row.makespan:.9g}"].append(row)
-    for first, *others in islice(groups.values(), shown):
+    for first, *rest in islice(groups.values(), shown):
         change = first.change.what
-        if others:
-            change += f" (or {len(others)} more)"
+        if rest:
+            change += f" (or {len(rest)} more)"
         gain = first.gain / base
         last = edit_text(first.change.edit) if has_edits else "█" * round(20 * gain)
         table.add_row(
@@ -587,8 +600,8 @@ def improvements(explanation: analysis.Explanation, shown: int) -> Table:
         )
 
     unseen = max(0, len(groups) - shown)
-    more = f"{unseen} more would help, " if unseen else ""
-    table.caption = f"{more}{len(rows) - len(helping)} changes would not"
+    unseen_words = f"{unseen} more would help, " if unseen else ""
+    table.caption = f"{unseen_words}{len(rows) - len(helping)} changes would not"
     if has_edits:
         table.caption += "; --json has all keys"
     return table
@@ -606,11 +619,11 @@ def edit_text(edit: Row | None) -> str:
         keys.pop("job.machines", None)
     if not keys:
         return ""
-    (key, value), *others = keys.items()
+    (key, value), *rest = keys.items()
     text = f"{key}={write_value(value)}"
-    if not others and len(text) <= _EDIT_WIDTH:
+    if not rest and len(text) <= _EDIT_WIDTH:
         return text
-    return f"{key}, {len(others)} more" if others else key
+    return f"{key}, {len(rest)} more" if rest else key
 
 
 #: Columns for an edit.

@@ -54,6 +54,7 @@ def death_bands(result: Row) -> list[DeathBand]:
     for run, key in (("emulated", "attempts"), ("simulated", "predicted_attempts")):
         attempts = recovery.get(key, [])
         begin = -math.fsum(attempt["ran"] + attempt["recovery"] for attempt in attempts)
+        # Attempts follow each other, and the last one begins at 0.
         for attempt in attempts:
             death = begin + attempt["ran"]
             cut = death - attempt["again"]
@@ -87,6 +88,7 @@ def run_facts(result: Result, digits: int = 4) -> list[Fact]:
         facts.append(Fact("TCP", f"{tcp['retransmitted']} again", note))
     if recovery := result.get("recovery"):
         facts += _recovery(recovery, digits)
+
     facts += _lengths(result, digits)
     if setup := result.get("setup"):
         facts.append(Fact("setup", *words.setup_row(setup)))
@@ -94,6 +96,7 @@ def run_facts(result: Result, digits: int = 4) -> list[Fact]:
     facts += [Fact(*row) for row in words.model_rows(result.get("models", []))]
     if "cost" in result:
         facts.append(Fact("cost", *words.cost_row(result["cost"])))
+
     if relaunches := result.get("relaunches"):
         note = (
             f"{relaunches['late']} for one that answered too late, "
@@ -103,6 +106,7 @@ def run_facts(result: Result, digits: int = 4) -> list[Fact]:
         facts.append(Fact("launched again", count, note))
     if verdict := result.get("verdict"):
         facts += _verdict(verdict)
+
     facts += _prediction(result.get("prediction"))
     if witness := result.get("witness"):
         facts += _witness(witness, digits)
@@ -138,6 +142,7 @@ def setting(result: Result) -> Iterator[Fact]:
     ):
         if key in result:
             notes.append(text.format(result[key]))
+
     yield Fact("scenario", str(result.get("scenario", "run")), ", ".join(notes))
     if failures := result.get("failures"):
         count = f"{sum(failures.values())} drawn"
@@ -154,9 +159,9 @@ def _nic_facts(nics: Result | None) -> Iterator[Fact]:
     if nics is None:  # of an earlier emu
         return
     _, deviation, place = max(
-        (abs(share - 1), share - 1, f"{machine} {way}")
-        for machine, ways in nics["shares"].items()
-        for way, share in ways.items()
+        (abs(share - 1), share - 1, f"{machine} {direction}")
+        for machine, directions in nics["shares"].items()
+        for direction, share in directions.items()
     )
     took = format_duration(nics["seconds"], 2)
     note = f"off the stated rate at most ({place}); measured in {took} beforehand"
@@ -177,12 +182,12 @@ def _lengths(result: Result, digits: int) -> Iterator[Fact]:
     times = f"times were {result.get('times', 'stated')}"
     if result.get("times") == "measured":
         times = "times were not stated, the run measured them (compute: real)"
-    for key, beside, note in (
+    for key, reference, note in (
         ("makespan_error", "predicted_makespan", f"predicted before the run; {times}"),
         ("replay_error", "replayed_makespan", _REPLAYED),
     ):
         if key in result:
-            text = f"of {format_duration(result[beside], digits)} {note}"
+            text = f"of {format_duration(result[reference], digits)} {note}"
             yield Fact(key.replace("_", " "), format_ratio(result[key]), text, key)
     if line := optimality_line(result):
         bound = format_duration(result["bound"], digits)
@@ -223,6 +228,7 @@ def _prediction(
     if verdict["error"] is None:
         yield Fact(label, "not judged", "; ".join(verdict["reasons"]))
         return
+
     outcome = str(verdict["outcome"])
     most = f"{100 * verdict['threshold']:g} % may be"
     line = f"{off} by {format_ratio(verdict['error'])}, {most}"
@@ -230,6 +236,7 @@ def _prediction(
         line += f"; since {format_duration(verdict['since'], 3)}"
     if verdict["links"]:
         line += f", on {', '.join(verdict['links'])}"
+
     colour = "green" if outcome == "agrees" else "yellow"
     yield Fact(label, outcome, line, label, colour)
     yield from _name_first("likely reason", verdict["reasons"])
@@ -260,17 +267,18 @@ def _learnt(result: Result) -> Iterator[Fact]:
     for part in (result, *result.get("jobs", ())):
         if (step := part.get("diverged")) is not None:
             yield Fact("training", f"diverged at step {step}", part.get("job", ""))
+
     if points := result.get("training"):
         first = points[0]["loss"]
         last = points[-1]["loss"]
         yield Fact("training loss", f"{last:.4f}", f"from {first:.4f} at first")
     for split, accuracy in result.get("accuracy", {}).items():
         yield Fact(f"{split} accuracy", f"{accuracy:.4f}")
-    if apart := result.get("reads_apart"):
+    if reads := result.get("reads_apart"):
         note = "than simulated before the run"
-        if "accuracy" in apart:
-            note += f"; accuracy is {apart['accuracy']:+.4f} off the simulated"
-        yield Fact("other reads", f"{apart['other']:,} of {apart['count']:,}", note)
+        if "accuracy" in reads:
+            note += f"; accuracy is {reads['accuracy']:+.4f} off the simulated"
+        yield Fact("other reads", f"{reads['other']:,} of {reads['count']:,}", note)
     yield from _jobs(result.get("jobs", ()))
 
 
@@ -294,8 +302,8 @@ def _jobs(jobs: Sequence[Result]) -> Iterator[Fact]:
         yield Fact("jobs", f"{len(jobs)}", note)
         jobs = sorted(jobs, key=lambda job: -job["slowdown"])[: words.MOST_JOBS]
     for job in jobs:
-        alone = f"{job['slowdown']:.3f} times {format_duration(job['alone'], 4)} alone"
-        yield Fact(f"job {job['job']}", format_duration(job["seconds"], 4), alone)
+        note = f"{job['slowdown']:.3f} times {format_duration(job['alone'], 4)} alone"
+        yield Fact(f"job {job['job']}", format_duration(job["seconds"], 4), note)
 
 
 def _computer(result: Result) -> Iterator[Fact]:
@@ -308,6 +316,7 @@ def _computer(result: Result) -> Iterator[Fact]:
         )
         length = format_duration(result["wall_seconds"])
         yield Fact("this computer", length, note, "wall_seconds")
+
     if hosts := result.get("hosts"):
         machines = [f"{host['host']}: {', '.join(host['machines'])}" for host in hosts]
         yield Fact("hosts", str(len(hosts)), "; ".join(machines), "hosts")
@@ -348,9 +357,10 @@ def lab_facts(lab: LabResult) -> list[Fact]:
     if scale != 1:
         wall = format_duration(lab["wall_seconds"])
         pace = f"time scale {scale:g}: took {wall}"
+
     startup = format_duration(lab["startup_seconds"])
     trust = lab["trust"]
-    dropped = sum(sum(ways.values()) for ways in lab["dropped"].values())
+    dropped = sum(sum(counts.values()) for counts in lab["dropped"].values())
     facts = [
         Fact(
             "time",
@@ -367,6 +377,7 @@ def lab_facts(lab: LabResult) -> list[Fact]:
         ),
         Fact("dropped by queues", f"{dropped:,}", "packets"),
     ]
+
     if crossing := lab.get("crossed"):
         payload = sum(sum(row.values()) for row in crossing["bytes"].values())
         note = f"{crossing['packets']:,} packets, {crossing['messages']:,} messages"
@@ -405,6 +416,7 @@ def flow_table(rows: Sequence[Row], payloads: str = "") -> Table:
     if has_simulation:
         columns += [">simulated", ">apart"]
     table = plain_table("Flows between machines", *columns)
+
     table.caption = payloads or None
     for row in rows:
         moving = row["mean_seconds"]
@@ -419,8 +431,8 @@ def flow_table(rows: Sequence[Row], payloads: str = "") -> Table:
         ]
         if has_simulation:
             simulation = row["simulated_mean_seconds"]
-            apart = moving / simulation - 1 if simulation else 0.0
-            cells += [format_duration(simulation), format_ratio(apart)]
+            error = moving / simulation - 1 if simulation else 0.0
+            cells += [format_duration(simulation), format_ratio(error)]
         table.add_row(*cells)
     return table
 
@@ -444,6 +456,7 @@ def port_table(rows: Sequence[Row]) -> Table:
     if len(rows) > _MOST_PORTS:
         title = f"The {_BUSIEST} busiest of {len(rows)} NICs and links"
         rows = sorted(rows, key=lambda row: -row["used"])[:_BUSIEST]
+
     table = plain_table(title, "port", ">capacity", ">bytes", ">used", "")
     for row in rows:
         table.add_row(
@@ -480,6 +493,7 @@ def budget_table(result: Result) -> Table:
     for cause, seconds in result["error_budget"].items():
         if format_duration(seconds) != format_duration(0.0):  # by rounding alone
             table.add_row(cause, *words.difference(float(seconds), makespan))
+
     for host in result.get("hosts", ()):
         seconds = float(host["seconds"])
         table.add_row(f"of it on {host['host']}", *words.difference(seconds, makespan))
@@ -491,8 +505,9 @@ def budget_table(result: Result) -> Table:
 
 def kinds_table(result: Result) -> Table:
     """Return the figures of the tasks, per kind."""
-    columns = (">tasks", ">mean time", ">longest", ">late", ">latest by")
-    table = plain_table("Tasks", "kind", *columns)
+    table = plain_table(
+        "Tasks", "kind", ">tasks", ">mean time", ">longest", ">late", ">latest by"
+    )
     for kind, row in result["kinds"].items():
         cells = [
             kind,

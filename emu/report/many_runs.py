@@ -89,11 +89,11 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
 
     by_name = {}
     for name, keys, group in groups.values():
-        same_label = [other for label, other, _ in groups.values() if label == name]
+        namesakes = [rest for label, rest, _ in groups.values() if label == name]
         differing = [
             f"{key}={value}"
             for key, value in keys.items()
-            if any(other.get(key) != value for other in same_label)
+            if any(rest.get(key) != value for rest in namesakes)
         ]
         by_name[", ".join([name, *differing])] = group
     return by_name
@@ -143,20 +143,23 @@ def runs_json(runs: Sequence[RecordedRun]) -> list[Result]:
     """
     groups = repetitions(runs)
     first = _by_seed(next(iter(groups.values()), []))
+
     rows = []
     for name, values_by_kind in makespans(runs).items():
         group = groups[name]
         intervals = {kind: interval(values) for kind, values in values_by_kind.items()}
         change = pair(_by_seed(group), first)
-        down = interval([run.best.outages.recovery for run in group]).mean
+        recovery = interval([run.best.outages.recovery for run in group]).mean
+
         row: Result = {
             "name": name,
             "runs": max(span.count for span in intervals.values()),
-            "makespan_error": _error(intervals, "predicted", down),
-            "replay_error": _error(intervals, "simulated", down),
+            "makespan_error": _error(intervals, "predicted", recovery),
+            "replay_error": _error(intervals, "simulated", recovery),
             "change": {**vars(change), "tie": change.tie} if change else None,
             "missing": [f"{run.name}: {part}" for run in group for part in run.missing],
         }
+
         for kind, span in intervals.items():
             row[kind] = {"mean": span.mean, "half": span.half}
         rows.append(row)
@@ -172,14 +175,15 @@ def _by_seed(runs: Sequence[RecordedRun]) -> dict[int | None, float]:
     return {seed: interval(values).mean for seed, values in values_by_seed.items()}
 
 
-def _error(found: dict[str, Interval], beside: str, down: float) -> float | None:
+def _error(found: dict[str, Interval], kind: str, recovery: float) -> float | None:
     """Return the error of the mean emulated makespan against another kind.
 
     It is no share of the seconds for which deaths had the job down.
     """
-    if "emulated" not in found or beside not in found:
+    if "emulated" not in found or kind not in found:
         return None
-    return relative_error(found["emulated"].mean - down, found[beside].mean - down)
+    emulated = found["emulated"].mean - recovery
+    return relative_error(emulated, found[kind].mean - recovery)
 
 
 def runs_table(runs: Sequence[RecordedRun]) -> Table:
@@ -190,16 +194,18 @@ def runs_table(runs: Sequence[RecordedRun]) -> Table:
         *(">runs", ">emulated", ">±", ">change", ">predicted"),
         *(">makespan error", ">replay error"),
     )
+
     for row in runs_json(runs):
         length = "missing"
         half = change = prediction = ""
         if span := row.get("emulated"):
             length = format_duration(span["mean"], 5)
             half = _write_half(span["half"])
-        if apart := row["change"]:
-            change = write_pair(Interval(apart["mean"], apart["half"], apart["count"]))
+        if found := row["change"]:
+            change = write_pair(Interval(found["mean"], found["half"], found["count"]))
         if span := row.get("predicted"):
             prediction = format_duration(span["mean"], 5)
+
         errors = [_write_error(row[key]) for key in ("makespan_error", "replay_error")]
         cells = [length, half, change, prediction, *errors]
         table.add_row(row["name"], str(row["runs"]), *cells)
@@ -263,8 +269,9 @@ def _figures_of(
 def measurement_table(measurement: Measurement, runs: Sequence[RecordedRun]) -> Table:
     """Return a row per figure and schedule; the error is against the measurement."""
     title = f"Measured elsewhere: {measurement.path.name}"
-    columns = (">measured", ">±", ">here", ">error")
-    table = plain_table(title, "run", "schedule", "what", *columns)
+    table = plain_table(
+        title, "run", "schedule", "what", ">measured", ">±", ">here", ">error"
+    )
     is_time = measurement.unit == "seconds"
     write = partial(format_duration, digits=5) if is_time else format_size
     for row in measurement_rows(measurement, runs):

@@ -104,6 +104,7 @@ def _rows(problem: Problem, window: Window) -> Rows:
     for machine in machines:
         if not window.shows(problem.cluster, machine):
             continue
+
         for task, host in enumerate(problem.placement.machine_of):
             if host == machine:
                 rows["task", task] = len(rows)
@@ -136,6 +137,7 @@ def _draw_tasks(
                 end = schedule.task_end[task, :count]
                 top = np.full(count, rows["task", task] - _FILLED / 2)
                 boxes += [*_boxes(start, end, top, _FILLED)]
+
         if boxes:
             bars = PolyCollection(boxes, facecolor=shade)
             bars.set_gid(f"{name}-tasks-{kind}")

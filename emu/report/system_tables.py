@@ -69,6 +69,7 @@ def answer_json(row: Answer, first: Answer) -> Result:
             for settings, seconds in row.tried
         ],
     }
+
     if row.run:
         content["run"] = asdict(row.run)
     if row.looks:
@@ -112,8 +113,9 @@ def crossover_json(found: Crossover) -> Result:
 
 def systems_table(results: Sequence[Answer]) -> Table:
     """Return one row per system; the change is against the first of its class."""
-    columns = (">iteration", ">seeds", ">seeds per s")
-    table = plain_table("Simulated", "system", *COLUMNS, *columns)
+    table = plain_table(
+        "Simulated", "system", *COLUMNS, ">iteration", ">seeds", ">seeds per s"
+    )
     for row in results:
         cells = [row.system, *write_makespans(row.makespans)]
         if not row.refused:
@@ -181,8 +183,17 @@ def _cells_of(row: Answer, first: Answer) -> list[str]:
 
 def limits_table(results: Sequence[Answer]) -> Table:
     """Return what crosses, what limits each system, and what its machines need."""
-    columns = (">bytes", ">setup", "busiest link", "limited by", ">memory", ">busy")
-    table = plain_table("What limits them", "system", *columns)
+    table = plain_table(
+        "What limits them",
+        "system",
+        ">bytes",
+        ">setup",
+        "busiest link",
+        "limited by",
+        ">memory",
+        ">busy",
+    )
+
     ranked = rank(results)
     for row in ranked:
         link, share = row.busiest
@@ -201,6 +212,7 @@ def limits_table(results: Sequence[Answer]) -> Table:
             " + ".join(memory),
             "" if row.busy is None else f"{row.busy:.0%}",
         )
+
     has_gpus = any(row.gpu_memory for row in ranked)
     of_gpus = ", and of its GPUs" if has_gpus else ""
     table.caption = (
@@ -211,8 +223,15 @@ def limits_table(results: Sequence[Answer]) -> Table:
 
 def runs_of_rows(results: Sequence[Answer]) -> list[Table]:
     """Return a table of the rows that were run over sockets, none where none was."""
-    columns = (">simulated", ">over sockets", ">makespan error", "verdict")
-    table = plain_table("Over sockets", "system", *columns, "prediction")
+    table = plain_table(
+        "Over sockets",
+        "system",
+        ">simulated",
+        ">over sockets",
+        ">makespan error",
+        "verdict",
+        "prediction",
+    )
     for row in rank(results):
         if run := row.run:
             first_makespan = next(iter(row.makespans.values()))
@@ -250,15 +269,16 @@ def target_lines(results: Sequence[Answer]) -> Iterator[str]:
 
 def _say_first(rows: Sequence[Answer]) -> Iterator[str]:
     """Yield which of several rows is first, and which of the others tie with it."""
-    best, *others = rows
+    best, *slower = rows
     machines = ", ".join(best.placing["machines"])
-    ratio = others[0].makespan / best.makespan if best.makespan else inf
+    ratio = slower[0].makespan / best.makespan if best.makespan else inf
     yield (
         f"{best.system} on {machines} is first, {ratio:.2f} x as fast as the next, "
-        f"{others[0].system}."
+        f"{slower[0].system}."
     )
+
     ties = []
-    for row in others:
+    for row in slower:
         change = pair(row.makespans, best.makespans)
         if change and change.tie:
             ties.append(row.system)
@@ -272,6 +292,7 @@ def _say_settings(row: Answer) -> str:
     for settings, _ in row.tried:
         for key, value in settings.items():
             grid[key.removeprefix("job.")][str(value)] = None
+
     options = [f"{key} {' | '.join(values)}" for key, values in grid.items()]
     best = [
         f"{key.removeprefix('job.')} {value}"
@@ -321,6 +342,7 @@ def ranking(results: Sequence[Answer]) -> Iterator[str]:
             "Steps on the whole graph and of mini-batches learn differently, and are "
             "not ranked beside each other: --to accuracy=0.88, say, does."
         )
+
     count = len(answers[0].makespans)
     if count > 1:
         yield f"Times: means over {count} seeds; cost, bytes, memory: of the first."
@@ -348,9 +370,10 @@ def _ranking_of(rows: Sequence[Answer], steps_on: str) -> Iterator[str]:
     """Yield the order of the systems of one class."""
     if len(rows) < 2:
         return
-    best, *others = sorted(rows, key=lambda row: -row.samples_per_second)
-    phrases = ", ".join(_as_fast(best, other) for other in others)
+    best, *slower = sorted(rows, key=lambda row: -row.samples_per_second)
+    phrases = ", ".join(_as_fast(best, row) for row in slower)
     of_class = f" on {steps_on}" if steps_on else ""
+
     counts = [row.seeds_per_step or 0 for row in rows]
     least = min(counts)
     most = max(counts)
@@ -406,8 +429,15 @@ def crossover_table(found: Crossover) -> Table:
         text = f"{below} is faster up to {low}, {above} from {high}"
     else:
         text = f"{below} is faster from {low} to {high}"
-    columns = ("system", "on", ">seeds per s", "limited by", ">busiest link")
-    table = plain_table(f"{text}, by seeds per second", found.key, *columns)
+    table = plain_table(
+        f"{text}, by seeds per second",
+        found.key,
+        "system",
+        "on",
+        ">seeds per s",
+        "limited by",
+        ">busiest link",
+    )
     for side in (found.below, found.above):
         for row in side.answers:
             machines = machines_words(row.placing).removeprefix("on ").partition(":")[0]
@@ -480,7 +510,7 @@ def systems_page(
         f"{html.bullets(edit_lines(row))}</details>"
         for row in results
     )
-    first, *others = tables
+    first, *rest = tables
     parts = [
         html.page_title(name, str(first.title)),
         html.section("first", "Which system is first", text, html.table(first)),
@@ -495,7 +525,7 @@ def systems_page(
             missed={row.system for row in results if row.refused},
         )
         parts.append(html.chart("accuracy", "Accuracy over time", _CURVES))
-    for number, table in enumerate(others):
+    for number, table in enumerate(rest):
         title = str(table.title)
         parts.append(html.section(f"table{number}", title, html.table(table)))
     title = "What each takes otherwise than the file"

@@ -280,6 +280,7 @@ class _Group:
                 tid=position + 1,
                 name=f"{task.name} ({task.kind})",
             )
+
             for iteration in iterations:
                 bar = self._task_bar(position, iteration)
                 args = {"task": task.name, "iteration": iteration}
@@ -361,14 +362,15 @@ class _Group:
         ):
             if route:
                 continue
+
             kind = "credit" if edge.credit else "dependency"
             for iteration in range(iterations):
-                source = (edge.source, iteration)
-                destination = (edge.destination, iteration + edge.lag)
-                if self._bars[source] and self._bars[destination]:
-                    yield from self._draw_arrow(
-                        self._task_bar(*source), self._task_bar(*destination), kind
-                    )
+                target = iteration + edge.lag
+                has_source = self._bars[edge.source, iteration]
+                if has_source and self._bars[edge.destination, target]:
+                    source = self._task_bar(edge.source, iteration)
+                    destination = self._task_bar(edge.destination, target)
+                    yield from self._draw_arrow(source, destination, kind)
 
     def _draw_arrow(
         self, source: _Slice, target: _Slice, category: str = "dependency"
@@ -380,6 +382,7 @@ class _Group:
         }
         # Readers bind an arrow to the bar around its time: leave from inside the bar.
         half = (source.end - source.start) / 2
+
         departure = source.end - min(1e-6, half)
         yield {
             "ph": "s",

@@ -261,12 +261,15 @@ class LiveRun:
     def _restart(self, error: str, first: int) -> None:
         """Go on at the run time so far, with nothing under way."""
         self._sample()
+
         note = f"{error}: goes on at iteration {first}"
         self.history.deaths.append((self._time, note))
         self._leave("starting")
         self._first = first
         self._base = self._time
         self._zero = math.inf
+
+        # What iterations before ``first`` computed is kept; all else begins anew.
         self._done[:] = np.minimum(first, self._rounds)
         self._over[:] = -1
         for container in (self._running, self._active, self._volumes):
@@ -352,11 +355,14 @@ class LiveRun:
         job = self.problem.job
         now = self._now()
         share, left = self._progress(now)
+
+        # Iterations that every task has ended: as many as the slowest one.
         unfinished = [
             count
             for count, most in zip(self._done.tolist(), job.rounds, strict=True)
             if count < most
         ]
+
         return form.Status(
             scenario=self._scenario,
             policy=self._policy,
@@ -371,9 +377,9 @@ class LiveRun:
             share=share,
             running=[
                 form.RunningTask(
-                    task=job.tasks[task].name, iteration=iteration, since=since
+                    task=job.tasks[task].name, iteration=iteration, since=start
                 )
-                for task, (iteration, since) in self._running.items()
+                for task, (iteration, start) in self._running.items()
             ],
             active_flows=len(self._active),
             flows=self._flows(now),
@@ -414,6 +420,7 @@ class LiveRun:
     def _ports(self) -> list[form.Port]:
         machines = self.problem.cluster.machines
         is_running = self._phase == "running"
+
         now = np.array([self._now()])
         steps = self.problem.links.steps
         return [
@@ -436,7 +443,9 @@ class LiveRun:
             edge = job.edges[position]
             volume = self._volumes.get((position, iteration), 0.0)
             rate = self._rate[position]
+            # Rates hold until the next decision, so bytes grow evenly since the last.
             size = float(self._served[position] + rate * (now - self._since[position]))
+
             flow = form.ActiveFlow(
                 edge=job.edge_names[position],
                 source=job.tasks[edge.source].name,
@@ -447,6 +456,7 @@ class LiveRun:
                 rate=float(rate),
             )
             flows.append(flow)
+
         return sorted(flows, key=lambda flow: -flow.bytes)[:_SHOWN_FLOWS]
 
 

@@ -190,10 +190,12 @@ class Pages:
     ) -> web.StreamResponse:
         kind, _, bearer = request.headers.get("Authorization", "").partition(" ")
         token = bearer if kind.lower() == "bearer" else request.query.get("token", "")
+
         # A header may hold bytes that are no UTF-8.
         shown = token.encode(errors="surrogateescape")
         if not hmac.compare_digest(shown, self._token.encode()):
             raise web.HTTPForbidden(text="the token is missing or wrong\n")
+
         self._strangers.leave(_Visitor(request.protocol))
         response = await handler(request)
         if not response.prepared:
@@ -207,10 +209,12 @@ class Pages:
         origin = request.headers.get("Origin")
         if origin is not None and origin.partition("://")[2] != request.host:
             raise web.HTTPForbidden(text="another site's page may not look on\n")
+
         viewer = web.WebSocketResponse(heartbeat=20.0, compress=False)
         await viewer.prepare(request)
         self._viewers[viewer] = NOTHING
         await self._send(viewer, self._update())
+
         try:
             async for message in viewer:
                 if message.type == WSMsgType.ERROR:
@@ -344,6 +348,7 @@ class Dashboard:
                 or not isinstance(record.exc_info[1], HttpProcessingError)
             )
         )
+
         runner = web.AppRunner(
             self._pages.application(),
             access_log=None,
@@ -351,6 +356,7 @@ class Dashboard:
             shutdown_timeout=0.5,
         )
         await runner.setup()
+
         site: asyncio.Server | None = None
         server = cast("web.Server", runner.server)  # which is set up
         try:

@@ -153,12 +153,13 @@ class History:
         edges = [*self.time, self.end]
         for first in range(0, len(self.time) - 1, 2):
             length = edges[first + 1] - edges[first]
-            whole = length + (edges[first + 2] - edges[first + 1])
-            share = length / whole if whole else 0.5
+            sum_of_lengths = length + (edges[first + 2] - edges[first + 1])
+            share = length / sum_of_lengths if sum_of_lengths else 0.5
             pairs = zip(self.rates[first], self.rates[first + 1], strict=True)
             self.rates[first] = [
-                share * before + (1 - share) * after for before, after in pairs
+                share * rate + (1 - share) * next_rate for rate, next_rate in pairs
             ]
+
         self.flows = [
             max(self.flows[first : first + 2]) for first in range(0, len(self.time), 2)
         ]

@@ -94,6 +94,7 @@ def run_bars(name: str, schedule: Schedule) -> Charts:
     task, iteration = np.nonzero(schedule.bars())
     flows = schedule.flows()
     positions = tuple(flows.T)
+
     return {
         "name": name,
         "makespan": schedule.length,
@@ -239,6 +240,7 @@ def _read_points(path: Path) -> dict[str, list[Point]]:
             )
             if figure == "loss" or "accuracy" in figure:
                 points_by_figure[figure].append(point)
+
     return points_by_figure
 
 

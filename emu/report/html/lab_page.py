@@ -45,15 +45,14 @@ def lab_tables(result: LabResult) -> Group:
 def _use_table(crossing: LabResult) -> Table:
     """Return the mean use of every NIC, and its use over time as a sign per bin."""
     length = format_duration(crossing["bin_seconds"], 2)
-    columns = (">mean", f"over time, {length} a sign")
-    table = plain_table("NICs in use", "NIC", *columns)
+    table = plain_table("NICs in use", "NIC", ">mean", f"over time, {length} a sign")
     highest = len(_LEVELS) - 1
-    for machine, ways in crossing["nic_use"].items():
-        for way, shares in ways.items():
+    for machine, directions in crossing["nic_use"].items():
+        for direction, shares in directions.items():
             levels = [math.ceil(highest * min(share, 1.0)) for share in shares]
             signs = "".join(_LEVELS[level] for level in levels)
             mean = f"{100 * sum(shares) / len(shares):.0f} %"
-            table.add_row(f"{machine} {way}", mean, signs)
+            table.add_row(f"{machine} {direction}", mean, signs)
     return table
 
 
@@ -67,22 +66,30 @@ def nic_table(lab: LabResult) -> Table:
     for name, counts in lab["traffic"].items():
         # TCP counts by machine: it stands once, beside the first of the two ways.
         tcp_counts = [f"{count:,}" for count in lab["tcp"][name].values()]
-        for way in ("out", "in"):
+        for direction in ("out", "in"):
             table.add_row(
-                f"{name} {way}",
-                format_rate(lab["nics"][name][way]),
-                format_size(counts[f"{way}_bytes"]),
-                f"{counts[f'{way}_packets']:,}",
-                f"{lab['dropped'][name][way]:,}",
-                *(tcp_counts if way == "out" else ()),
+                f"{name} {direction}",
+                format_rate(lab["nics"][name][direction]),
+                format_size(counts[f"{direction}_bytes"]),
+                f"{counts[f'{direction}_packets']:,}",
+                f"{lab['dropped'][name][direction]:,}",
+                *(tcp_counts if direction == "out" else ()),
             )
     return table
 
 
 def program_table(lab: LabResult) -> Table:
     """Return when every program began and ended, and how."""
-    columns = (">start", ">end", ">took", "how it ended", "output")
-    table = plain_table("programs", "program", "machine", *columns)
+    table = plain_table(
+        "programs",
+        "program",
+        "machine",
+        ">start",
+        ">end",
+        ">took",
+        "how it ended",
+        "output",
+    )
     for run in lab["programs"]:
         program = run["program"]
         machine = run["machine"]
@@ -186,9 +193,9 @@ def _rate_curves(traffic: Traffic, seconds: float) -> list[Charts]:
     rates = nic_use(traffic.packets, np.ones((2, machines, _POINTS)), seconds)
     time = np.linspace(0.0, seconds, _POINTS, endpoint=False)
     return [
-        pack_columns(time=time, rate=rates[way, machine])
+        pack_columns(time=time, rate=rates[direction, machine])
         for machine in range(machines)
-        for way in (0, 1)
+        for direction in (0, 1)
     ]
 
 
@@ -198,6 +205,7 @@ def _pack_messages(talks: Talks, machines: int) -> Charts:
     ends = np.stack([found[end].astype(np.int64) for end in _ENDS], axis=1)
     port = (2 * ends + np.arange(2)).ravel()  # out of the source, into the destination
     message: NDArray[np.int64] = np.repeat(np.arange(len(found)), 2)
+
     first = found["first"]
     last = found["last"]
     lane, lanes = pack_lanes_per_group(
@@ -271,8 +279,8 @@ def _ports(lab: LabResult, traffic: Traffic) -> list[Charts]:
     ports = []
     for machine, name in enumerate(traffic.machines):
         changes = [event for event in lab["events"] if event["machine"] == name]
-        for way, direction in enumerate(("out", "in")):
-            limits = [(0.0, float(traffic.nics[way, machine]))]
+        for row, direction in enumerate(("out", "in")):
+            limits = [(0.0, float(traffic.nics[row, machine]))]
             limits += [(event["time"], event[f"nic_{direction}"]) for event in changes]
             ports.append(
                 {
@@ -296,12 +304,14 @@ def _counts(
     if not samples:
         return
     time = samples["time"]
+    # Two samples at once, as after a pause, are divided by a nanosecond.
     span = np.maximum(np.diff(time), 1e-9)
     cores = [("computing", samples["ran"]), ("waiting", samples["waited"])]
     resent = zip(machines, samples["retransmitted"].T, strict=True)
     timeouts = zip(machines, samples["timeouts"].T, strict=True)
-    drops = _list_ways(machines, samples["dropped"])
-    queues = _list_ways(machines, samples["queued"])
+    drops = _list_nics(machines, samples["dropped"])
+    queues = _list_nics(machines, samples["queued"])
+
     for title, unit, counts in (
         ("programs at cores", "cores", cores),
         ("segments sent again", "1/s", resent),
@@ -320,13 +330,13 @@ def _counts(
         yield {"title": title, "unit": unit, "curves": curves}
 
 
-def _list_ways(
+def _list_nics(
     machines: Sequence[str], counts: NDArray[Any]
 ) -> Iterator[tuple[str, NDArray[Any]]]:
     """Yield the counts of every NIC and way; shape (times, 2, machines)."""
     for number, name in enumerate(machines):
-        for way, direction in enumerate(("out", "in")):
-            yield f"{name} {direction}", counts[:, way, number]
+        for row, direction in enumerate(("out", "in")):
+            yield f"{name} {direction}", counts[:, row, number]
 
 
 def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, Charts]:
@@ -370,7 +380,9 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, Charts]:
 def _no_traffic(lab: LabResult) -> Traffic:
     """Return what is known of a lab whose packets are not."""
     names = tuple(lab["nics"])
-    rates = [[lab["nics"][name][way] for name in names] for way in ("out", "in")]
+    rates = [
+        [lab["nics"][name][direction] for name in names] for direction in ("out", "in")
+    ]
     return Traffic(
         packets=np.zeros(0, PACKET),
         machines=names,
@@ -390,6 +402,7 @@ def _doubts(run: Path, lab: LabResult, drawn: int) -> str:
             f"{program} failed first, on {machine} (code {failure['code']}): "
             f"its output is {run.name}/{log_name(program, machine)}"
         )
+
     if (gain := lab.get("early_seconds", 0.0)) > MOST_GAINED * duration_of(lab):
         doubts.append(
             f"a machine computed for {format_duration(gain)} less than its cpu says: "
@@ -401,6 +414,7 @@ def _doubts(run: Path, lab: LabResult, drawn: int) -> str:
             "state cpu: N of every machine and lab.time_scale: auto"
         )
     crossing = lab.get("crossed", {})
+
     if queues := crossing.get("shared_queues"):
         doubts.append(
             f"{queues} pairs of connections met in one queue of a NIC: each had less "
@@ -422,6 +436,7 @@ def _talks(talks: Talks) -> Table:
         *("from → to", ">messages", ">bytes", ">median bytes", ">median length"),
         ">median answer after",
     )
+
     found = talks.found
     answers = answer_times(found)  # not a number where none came
     lengths = found["last"] - found["first"]
@@ -430,6 +445,7 @@ def _talks(talks: Talks) -> Table:
         sizes = found["bytes"][is_sent]
         waits = answers[is_sent]
         waits = waits[~np.isnan(waits)]
+
         cells = [
             name.replace("->", " → "),
             f"{len(sizes):,}",

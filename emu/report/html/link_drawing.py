@@ -106,6 +106,7 @@ def _middles(
     nodes = itertools.chain.from_iterable(joined)
     junctions = [*dict.fromkeys(node for node in nodes if node.is_junction)]
     row = {node: position for position, node in enumerate(junctions)}
+
     matrix = 1e-3 * np.eye(len(junctions))  # one that nothing holds has a place, too
     offsets = np.zeros((len(junctions), 2))
     for tail, head in joined:
@@ -117,6 +118,7 @@ def _middles(
                 matrix[row[node], row[neighbour]] -= 1
             else:
                 offsets[row[node]] += machines[neighbour]
+
     return dict(zip(junctions, np.linalg.solve(matrix, offsets), strict=True))
 
 
@@ -165,9 +167,9 @@ def _node(node: Node, place: Floats, cluster: Cluster) -> str:
 
 def _bend(tail: Floats, head: Floats) -> tuple[Floats, Floats]:
     """Return the control point of a curve that keeps to the right, and its middle."""
-    along = head - tail
-    across = np.array([-along[1], along[0]])
-    length = max(math.hypot(*along), 1.0)
+    course = head - tail
+    across = np.array([-course[1], course[0]])
+    length = max(math.hypot(*course), 1.0)
     control = (tail + head) / 2 + across / length * min(0.12 * length + 8, 34)
     return control, (tail + 2 * control + head) / 4
 
@@ -194,9 +196,9 @@ def _link(tail: Floats, head: Floats, use: float, figures: str, *, used: bool) -
     )
 
 
-def _arrow(middle: Floats, along: Floats, colour: str) -> str:
+def _arrow(middle: Floats, course: Floats, colour: str) -> str:
     """Return the head of an arrow in the middle of a curve."""
-    unit = along / max(math.hypot(*along), 1.0)
+    unit = course / max(math.hypot(*course), 1.0)
     across = np.array([-unit[1], unit[0]])
     back = middle - 4 * unit
     corners = (middle + 6 * unit, back + 4 * across, back - 4 * across)
@@ -214,9 +216,9 @@ def _write_figures(row: Row, makespan: float) -> str:
 
 def _path(*points: Floats) -> str:
     """Return the data of a line through two points, or of a curve of three."""
-    begin, *others = (f"{x:.0f} {y:.0f}" for x, y in points)
-    command = "Q" if len(others) > 1 else "L"
-    return f"M{begin}{command}{' '.join(others)}"
+    begin, *rest = (f"{x:.0f} {y:.0f}" for x, y in points)
+    command = "Q" if len(rest) > 1 else "L"
+    return f"M{begin}{command}{' '.join(rest)}"
 
 
 def _label(place: Floats, text: str, kind: str, title: str = "") -> str:
