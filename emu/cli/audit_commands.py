@@ -52,9 +52,11 @@ def audit(
         share = RATIO.parse(relative)
     except ValueError as error:
         raise ScenarioError(str(error), file="--tolerance or --relative") from error
+
     if run_code and result.suffix == ".zip":
         problem = "is a run of others, whose code no audit runs: leave --run-code out"
         raise ScenarioError(problem, file=str(result))
+
     with unpack_shared(result) as run:
         subject = read_to_audit(run, scenario)
         limit = subject.tolerance if seconds is None else seconds
@@ -62,6 +64,8 @@ def audit(
         report, silent = audit_whole(
             subject, limit, share, rule=policy, training=training, stated=stated
         )
+
+    # A file that was shared is unpacked into a folder of no meaning.
     name = subject.name if run == result else result.name
     content = {
         "tolerance": limit,
@@ -72,6 +76,7 @@ def audit(
         "not_compared": silent,
         "payloads": subject.payloads,
     }
+
     if emit(json_target, content):
         console = terminal()
         console.print(audit_table(report))
@@ -80,8 +85,9 @@ def audit(
         for line in (*silent, *(f"guard {finding}" for finding in report.findings)):
             console.print(f"\n{line}")
         verdict = "keeps" if report.passed else "breaks"
-        within = f"{format_duration(limit)} and {share:.2g}"
-        console.print(f"\n{name}: {verdict} (5)-(15) to within {within}")
+        margin = f"{format_duration(limit)} and {share:.2g}"
+        console.print(f"\n{name}: {verdict} (5)-(15) to within {margin}")
+
     if not report.passed:
         broken = report.violations
         raise ExpectationMissed(f"{len(broken)} violations, first: {broken[0]}")

@@ -16,8 +16,8 @@ import emu
 from emu.cli import options
 from emu.cli.app import app, argument, option
 from emu.cli.options import JsonTarget, Overrides, emit, judge_simulated, split_words
+from emu.cli.progress import status_line
 from emu.cli.report_commands import OF_FIGURES, Form, say_missing
-from emu.cli.signs_of_life import note_stage
 from emu.emulation.launch.host_report import usable_cores
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.expectations import list_unchecked
@@ -241,15 +241,11 @@ def compare_rows(
         problem = "write --to accuracy=0.88, say, as well"
         raise ScenarioError(problem, file=f"--confirm {confirm}")
     console = terminal(sys.stderr)
-    with console.status("comparing systems") as status:
 
-        def say(text: str) -> None:
-            note_stage(text)
-            status.update(f"comparing systems: {text}")
+    def warn(name: str, error: EmulatorError) -> None:
+        console.print(f"{name}: {reason(error)}")
 
-        def warn(name: str, error: EmulatorError) -> None:
-            console.print(f"{name}: {reason(error)}")
-
+    with status_line("comparing systems", "comparing systems: ", console) as say:
         results = compare_systems(
             scenario,
             rows,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import emu
 from emu.cli import options
 from emu.cli.app import app, option
 from emu.cli.options import JsonTarget, Overrides, emit, split_words
-from emu.cli.signs_of_life import note_stage
+from emu.cli.progress import status_line
 from emu.errors import ScenarioError
 from emu.experiment.crossover import Values, find_crossover
 from emu.experiment.premises import premise_line
@@ -47,12 +46,7 @@ def crossover(
     first, second = systems
     ends = _ends_of(scenario, key, values)
 
-    with terminal(sys.stderr).status("looking for a crossover") as status:
-
-        def watch(text: str) -> None:
-            note_stage(text)
-            status.update(text)
-
+    with status_line("looking for a crossover") as watch:
         outcome = find_crossover(scenario, key, (first, second), ends, watch)
 
     if emit(json_target, system_tables.crossover_json(outcome)):

@@ -96,11 +96,13 @@ def _say_what_failed(failed: LabResult, run: Path, console: Console) -> int:
     code: int = failed["code"]
     if code <= 0:
         code = 128 - code  # of a signal, as shells have it
+
     log = run / log_name(failed["program"], failed["machine"])
     console.print(
         f"{failed['program']} failed first, on {failed['machine']}, with exit code "
         f"{code}: its output is {log}"
     )
+
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _SHOWN))
         lines = file.read().decode(errors="replace").split("\n")

@@ -121,11 +121,13 @@ def simulate(
     """
     experiment = prepare(load(file, overrides or []))
     console = terminal(quiet=json_target == "-")
+
     if network is Network.FLUID:
         simulate_by_rates(experiment, json_target, console, train=train)
         return
     if train:
         raise typer.BadParameter("training goes with --network fluid alone")
+
     refuse_deaths(experiment, "packets")
     simulate_over_packets(
         experiment,
@@ -197,8 +199,9 @@ def _setup(experiment: Experiment, makespan: float, console: Console) -> Result:
         return {}
     if not setup:
         return {}
-    whole = format_duration(makespan + setup["seconds"], 10)
-    console.print(f"setup {' '.join(words.setup_row(setup))}; with setup {whole}")
+    seconds, cause = words.setup_row(setup)
+    length = format_duration(makespan + setup["seconds"], 10)
+    console.print(f"setup {seconds} {cause}; with setup {length}")
     return {"setup": setup}
 
 
@@ -215,6 +218,7 @@ def _print_makespan(
         f"{words.job_line(job, experiment.policy, window, pins)}, "
         f"{len(schedule.flows()):,} flows"
     )
+
     for line in words.recovery_lines(recovery, schedule.length):
         console.print(line)
     if failures := count_failures(experiment, recovery.makespan):
@@ -238,6 +242,7 @@ def simulate_over_packets(
     scale = experiment.scenario.emulation.stated_byte_scale
     count = packets_of(problem, realization, scale)
     print(f"about {count:,} packets, by ns-3 ...", file=sys.stderr)  # noqa: T201
+
     run = simulate_packets(
         problem, realization, sharing=sharing, control=control, byte_scale=scale
     )
@@ -245,6 +250,7 @@ def simulate_over_packets(
     fluid = simulate_rates(problem, realization, "maxmin")
     jobs = job_times(schedule, realization, "maxmin", epoch_of)
     _print_tables(schedule, jobs, console)
+
     name = experiment.scenario.name
     console.print(
         f"{name}: makespan {format_duration(schedule.makespan, 10)} over packets: ns-3 "
@@ -255,6 +261,7 @@ def simulate_over_packets(
         f"max-min fair rates: {format_duration(fluid.makespan, 10)}, packets "
         f"{format_ratio(longer)}"
     )
+
     packets: Result = {}
     if sharing is Shares.TCP:
         queues = full_queues(fluid, time_scale=1.0, byte_scale=scale)
@@ -269,6 +276,7 @@ def simulate_over_packets(
         "fluid_makespan": fluid.makespan,
     }
     words.print_placing(experiment.placing, console)
+
     content = result_of(experiment.scenario, schedule)
     options.emit(json_target, content | {"packets": packets} | _jobs_json(jobs))
     if fields := sorted(experiment.scenario.expect.model_fields_set):
@@ -310,6 +318,7 @@ def _training(
                 "a run reads other values where it is late, so that its accuracy "
                 "after as many is another"
             )
+
     if not train:
         return more
     curve = virtual_training.virtual_training(scenario, schedule, until)
@@ -389,13 +398,13 @@ def _print_placement(experiment: Experiment, makespan: float, console: Console) 
 
     placing = experiment.placed
     if placing is not None and placing.start_makespan is not None:
-        before = placing.start_makespan or 0.0
-        after = placing.makespan or 0.0
-        gain = format_ratio(after / before - 1 if before else 0.0)
+        start = placing.start_makespan or 0.0
+        end = placing.makespan or 0.0
+        gain = format_ratio(end / start - 1 if start else 0.0)
         figure = _JUDGED[scenario.joint_cost] if scenario.jobs else ""
         console.print(
             f"on {placing.iterations} of the {problem.job.iterations} iterations: "
-            f"{figure}{format_duration(before)} -> {format_duration(after)} ({gain}) "
+            f"{figure}{format_duration(start)} -> {format_duration(end)} ({gain}) "
             f"after {placing.candidates:,} candidates, {placing.accepted:,} accepted"
         )
 
@@ -414,6 +423,7 @@ def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
             "simulated": placing.evaluations,
             "optimal": placing.optimal,
         }
+
     return {
         "policy": experiment.scenario.placed_by,
         "placing": experiment.placing,

@@ -1,6 +1,10 @@
-"""The progress bar of commands that work off a number of things."""
+"""How far a command is: a bar of what is done of how much, or a line."""
 
 from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.progress import (
@@ -11,16 +15,37 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from emu.cli.signs_of_life import note_stage
+from emu.report.terminal import terminal
 
-def progress_bar(console: Console, *more: ProgressColumn) -> Progress:
+
+def progress_bar(console: Console, *columns: ProgressColumn) -> Progress:
     """Return a bar of what is done of how much; nothing is drawn off a terminal."""
     return Progress(
         "{task.description}",
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        *more,
+        *columns,
         console=console,
         disable=not console.is_terminal,
         transient=True,
     )
+
+
+@contextlib.contextmanager
+def status_line(
+    title: str, prefix: str = "", console: Console | None = None
+) -> Iterator[Callable[[str], None]]:
+    """Show a line on standard error; give what says in it how far the command is.
+
+    What is said has the ``prefix`` there, and is noted for the lines of a log, too.
+    What else is printed meanwhile goes to the same ``console``, or would break the line.
+    """
+    with (console or terminal(sys.stderr)).status(title) as status:
+
+        def say(text: str) -> None:
+            note_stage(text)
+            status.update(f"{prefix}{text}")
+
+        yield say

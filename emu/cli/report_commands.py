@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-import sys
 import webbrowser
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -19,12 +18,11 @@ from rich.console import Console
 
 from emu.cli.app import app, argument, option
 from emu.cli.options import RunCode, seconds, split_words
-from emu.cli.signs_of_life import note_stage
+from emu.cli.progress import status_line
 from emu.errors import ScenarioError
 from emu.host.files import write_atomic
 from emu.names import for_terminal
 from emu.report.html.page import write_report
-from emu.report.terminal import terminal
 from emu.report.trace import write_trace
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.training.looks import Progress
@@ -87,15 +85,10 @@ def _progress(runs: Sequence[RecordedRun]) -> list[Progress]:
         if not trains(run):
             typer.echo(f"emu: {run.name} trains no model: bytes alone", err=True)
             return []
-    console = terminal(sys.stderr)
-    with console.status("training in one process") as status:
-
-        def watch(step: int, steps: int) -> None:
-            text = f"training: step {step} of {steps}"
-            note_stage(text)
-            status.update(text)
-
-        curves = progress_of(runs, watch)
+    with status_line("training in one process") as say:
+        curves = progress_of(
+            runs, lambda step, steps: say(f"training: step {step} of {steps}")
+        )
 
     for run, curve in zip(runs, curves, strict=True):
         seconds_to_target = time_to(TARGET, run, curve)

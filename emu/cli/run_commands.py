@@ -94,6 +94,7 @@ class Hosts:
             hosts = experiment.scenario.emulation.hosts
             bundles = launch.bundles_of(experiment.problem, _ray_cpus(), hosts)
             return launch.RayLauncher(self.ray, bundles)
+
         if self.file is not None:
             return launch.SshLauncher(
                 launch.read_hosts_file(self.file),
@@ -125,12 +126,16 @@ class Hosts:
         if scenario.emulation.setup and (self.agents or self.ray):
             problem = "agents that others start end with the setup: remove this key"
             raise scenario.origin.error(("emulation", "setup"), problem)
+
         if listen is not None:
             host, port = listen
         elif self.file is not None or self.ray:
-            host, port = launch.address_towards(launcher.hosts[0]), 0
+            host = launch.address_towards(launcher.hosts[0])
+            port = 0
         else:
-            host, port = loopback_address(), 0
+            host = loopback_address()
+            port = 0
+
         more: dict[str, Any] = {}
         if isinstance(launcher, launch.RayLauncher):
             more["host_of"] = launcher.host_of
@@ -427,6 +432,7 @@ def _print_forecast(scenario: Scenario, json_target: str | None) -> None:
         experiment, _ = with_scales(scenario)
     else:
         experiment = with_byte_scale(scenario)
+
     forecast = dry_run_of(experiment)
     window = scenario.job.credit_window
     if emit(json_target, asdict(forecast)):
@@ -435,6 +441,7 @@ def _print_forecast(scenario: Scenario, json_target: str | None) -> None:
         for label, text in forecast.rows():
             table.add_row(label, text)
         terminal().print(table)
+
     check_memory(forecast, window)
     _warn(forecast, terminal(sys.stderr))
 
@@ -539,14 +546,17 @@ def _measure(
     """Run a scenario's job and return it with its CPU times and volumes."""
     check_ready(scenario, runs)
     experiment = profiling.prepare_profile(scenario)
-    check_load(before := host_load(), partial(_tell, console), force=force)
+    load = host_load()
+    check_load(load, partial(_tell, console), force=force)
     with (
         RunDirectory.passing(f"{scenario.name}-profile", runs) as directory,
         ProgressLine(experiment.problem.job, console) as line,
     ):
         outcome = profiling.measure_profile(experiment, directory, line)
-    if (after := host_load()).worst > max(before.worst, WARNED):
-        check_load(after, partial(_tell, console), force=force)
+
+    later_load = host_load()
+    if later_load.worst > max(load.worst, WARNED):
+        check_load(later_load, partial(_tell, console), force=force)
     return experiment, outcome
 
 

@@ -105,6 +105,7 @@ def _show(points: Sequence[Point], rows: Sequence[Figures]) -> None:
     """Print the premises of all points, and their table."""
     windows = {str(point.scenario.job.credit_window) for point in points}
     policies = {str(row["figures"].get("placed_by")) for row in rows} - {"None"}
+
     premises = [
         Premises.from_figures(row["figures"], row["values"]["seed"])
         for row in rows
@@ -112,6 +113,7 @@ def _show(points: Sequence[Point], rows: Sequence[Figures]) -> None:
     ]
     if premises:
         terminal().print(premise_line(premises))
+
     terminal().print(
         f"credit window {', '.join(sorted(windows))}, "
         f"placed by {', '.join(sorted(policies)) or 'unknown'}"
@@ -164,8 +166,9 @@ def run_points(
 
     failures: list[EmulatorError] = []
     total = len(missing)
-    left = (TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False))
-    with closing(results), progress_bar(console, *left) as progress:
+    left = TextColumn("left")
+    remaining = TimeRemainingColumn(elapsed_when_finished=False)
+    with closing(results), progress_bar(console, left, remaining) as progress:
         bar = progress.add_task("points", total=total)
         note_stage(f"point 1 of {total}")
         for count, (index, figures) in enumerate(results, start=1):
@@ -192,6 +195,7 @@ def _name(point: Point) -> str:
 def _simulate_point(point: Point) -> Figures:
     found = ask(point.scenario)
     _, schedule = found.first
+
     cost = found.cost or {}
     figures = {
         **found.figures,
@@ -222,16 +226,19 @@ def _find_misses(
     """
     finished_points = [point for point in points if point.key(mode) in record.rows]
     as_stated = [point for point in finished_points if point.unchanged]
+
     lines = []
     for point in finished_points:
         exact = point in as_stated or not as_stated
         figures = record.rows[point.key(mode)]["figures"]
         values = {key: figures.get(key) for key in ("makespan", "gap", "bytes")}
+        # What is expected of a makespan is of the simulation: here the one foreseen.
         if mode == "emulate":
             values |= {key: figures.get(key) for key in (*_ERRORS, "loss")}
             values["emulated"] = values["makespan"]
             values["makespan"] = figures["predicted_makespan"]
             values["accuracy"] = figures.get("test_accuracy")
+
         if misses := expectations.list_misses(expect, values, exact=exact):
             lines.append(f"{_name(point)}: {'; '.join(misses)}")
     return lines

@@ -68,8 +68,9 @@ def trials(
         words = [str(file)]
         for override in overrides or []:
             words += ["--set", override]
-        again = f"emu trials {shlex.join(words)} --seed {first} --count 1 shows its log"
-        raise RunError(f"{len(bad)} of {count} trials are bad: {again}")
+        command = f"emu trials {shlex.join(words)} --seed {first} --count 1"
+        problem = f"{len(bad)} of {count} trials are bad: {command} shows its log"
+        raise RunError(problem)
 
 
 def _print_trial(seed: int, trial: Trial, *, with_log: bool) -> None:

@@ -124,6 +124,7 @@ class ProgressLine(Observer):
         ]
         if not math.isnan(self._loss):
             figures.insert(2, f"loss {self._loss:.3f}")
+
         note_stage(", ".join(figures[:2]))
         text = ", ".join(figures)
         self._progress.update(self._bar, completed=self._ended, figures=text)
@@ -208,12 +209,12 @@ class LiveViews:
         self._live.on_end(result)
         self._drawing.close()
 
-    def linger(self, why: str = "") -> None:
+    def linger(self, reason: str = "") -> None:
         """Keep the dashboard up until Ctrl-C where the console is a terminal."""
         if self._dashboard is None or not self._console.is_terminal:
             return
-        if why:
-            self._console.print(why)
+        if reason:
+            self._console.print(reason)
         self._console.print(f"the dashboard stays at {self._dashboard.url} (Ctrl-C)")
         try:
             threading.Event().wait()

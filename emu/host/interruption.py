@@ -146,7 +146,7 @@ def deadline(seconds: float) -> Iterator[None]:
         raise Overdue
 
     began = time.monotonic()
-    before = signal.signal(signal.SIGALRM, overdue)
+    handler = signal.signal(signal.SIGALRM, overdue)
     rest, _ = signal.setitimer(signal.ITIMER_REAL, seconds, _ONCE_MORE)
     try:
         yield
@@ -155,7 +155,7 @@ def deadline(seconds: float) -> Iterator[None]:
         raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, handler)
         if rest:
             seconds_gone = time.monotonic() - began
             signal.setitimer(signal.ITIMER_REAL, max(rest - seconds_gone, _AGAIN))

@@ -40,7 +40,6 @@ def name_of_clock() -> str:
 @cache
 def version_of_emu() -> str:
     """Return emu's version; with its commit, where it runs from a git tree."""
-    # which is above
     tree = Path(__file__).parents[1]
     emu = import_module("emu")
     version = str(emu.__version__)
@@ -126,12 +125,12 @@ class Host:
     @contextlib.contextmanager
     def replace(self, other: Host) -> Iterator[None]:
         """Do everything on another host for a while."""
-        own = dict(vars(self))
+        fields = dict(vars(self))
         vars(self).update(vars(other))
         try:
             yield
         finally:
-            vars(self).update(own)
+            vars(self).update(fields)
 
 
 this_host = Host()
