@@ -33,6 +33,7 @@ from emu.problem import Schedule
 from emu.report import explanation_tables as words
 from emu.report.comparison import coflow_line
 from emu.report.facts import flow_table, port_table
+from emu.report.measured_tables import training_table
 from emu.report.terminal import terminal
 from emu.runs.result import Result, Row, flow_rows, port_rows, result_of
 from emu.scenario import Experiment, load, prepare
@@ -40,6 +41,7 @@ from emu.scenario.experiment import count_failures, refuse_deaths
 from emu.scenario.machine_choice import apart_words
 from emu.scenario.own_rules import list_policies
 from emu.scenario.realize import list_model_figures
+from emu.scenario.run_sections import ExpectSection
 from emu.scenario.setup import setup_rows
 from emu.systems.system import figures_on, remarks_on
 from emu.training.looks import epoch_of
@@ -164,9 +166,8 @@ def simulate_by_rates(
     if failures := count_failures(experiment, recovery.makespan):
         more["failures"] = failures
     if schedule.problem.cluster.tuners:
-        shift = slight_delays(
-            experiment.realization, rule, experiment.expected, schedule
-        )
+        expected = experiment.expected
+        shift = slight_delays(experiment.realization, rule, expected, schedule)
         console.print(_TUNED.format(shift))
         more["sensitivity"] = shift
     more |= figures_on(schedule) | _setup(experiment, recovery.makespan, console)
@@ -257,10 +258,8 @@ def simulate_over_packets(
         f"{run.version}, {control}, {sharing} queues, {run.dropped:,} packets dropped"
     )
     longer = schedule.makespan / fluid.makespan - 1 if fluid.makespan else 0.0
-    console.print(
-        f"max-min fair rates: {format_duration(fluid.makespan, 10)}, packets "
-        f"{format_ratio(longer)}"
-    )
+    length = format_duration(fluid.makespan, 10)
+    console.print(f"max-min fair rates: {length}, packets {format_ratio(longer)}")
 
     packets: Result = {}
     if sharing is Shares.TCP:
@@ -276,10 +275,14 @@ def simulate_over_packets(
         "fluid_makespan": fluid.makespan,
     }
     words.print_placing(experiment.placing, console)
-
     content = result_of(experiment.scenario, schedule)
     options.emit(json_target, content | {"packets": packets} | _jobs_json(jobs))
-    if fields := sorted(experiment.scenario.expect.model_fields_set):
+    _say_unjudged(experiment.scenario.expect)
+
+
+def _say_unjudged(expect: ExpectSection) -> None:
+    """Say on standard error what is expected and no packets can tell."""
+    if fields := sorted(expect.model_fields_set):
         keys = ", expect.".join(fields)
         print(f"not judged over packets: expect.{keys}", file=sys.stderr)  # noqa: T201
 
@@ -322,7 +325,7 @@ def _training(
     if not train:
         return more
     curve = virtual_training.virtual_training(scenario, schedule, until)
-    console.print(words.training_table(curve["training"]))
+    console.print(training_table(curve["training"]))
     if "diverged" in curve:
         console.print(f"training diverged at step {curve['diverged']}")
         return more | curve

@@ -1,4 +1,4 @@
-"""How far a command is: a bar of what is done of how much, or a line."""
+"""The progress of a command: a bar of what is done of how much, or a line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def status_line(
     """Show a line on standard error; give what says in it how far the command is.
 
     What is said has the ``prefix`` there, and is noted for the lines of a log, too.
-    What else is printed meanwhile goes to the same ``console``, or would break the line.
+    What else is printed meanwhile goes to the same ``console``, or breaks the line.
     """
     with (console or terminal(sys.stderr)).status(title) as status:
 

@@ -29,7 +29,7 @@ from emu.report.plot_style import (
     new_figure,
     palette,
 )
-from emu.runs.intervals import interval
+from emu.runs.intervals import Interval, interval
 from emu.runs.recorded_run import RecordedRun
 from emu.runs.result import Row
 from emu.runs.retraining import step_ends
@@ -71,10 +71,8 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     assigned = sum_rates(schedule)
     rates = assigned or mean_rates(schedule)
     name = "assigned" if assigned else "mean rate of each flow, summed"
-    steps = problem.links.steps
-    fitting = [unit for unit in _UNITS if steps.most.max() >= unit[1]]
+    fitting = [unit for unit in _UNITS if problem.links.steps.most.max() >= unit[1]]
     unit, factor = fitting[0] if fitting else _UNITS[-1]
-
     for axes, (port, link) in zip(panels.flat, links, strict=False):
         times, values = rates[port]
         axes.step(
@@ -85,19 +83,8 @@ def ports(schedule: Schedule, window: Window) -> Figure:
             lw=1.0,
             label=name,
         )
-        since, capacity = steps.of(port)
-        # The end may come before a change, which then had no effect.
-        until = np.maximum.accumulate(np.append(since, schedule.length))
-        axes.step(
-            until,
-            np.append(capacity, capacity[-1]) / factor,
-            where="post",
-            color=COLOURS[5],
-            ls="--",
-            lw=1,
-            label="capacity",
-        )
-        highest = max([*capacity.tolist(), *values.tolist()]) / factor
+        most = _draw_capacity(axes, schedule, port, factor)
+        highest = max([most, *values.tolist()]) / factor
         axes.set(title=link.name, ylim=(0, 1.12 * highest))
         window.time_axis(axes, schedule.length)
         axes.label_outer(remove_inner_ticks=False)
@@ -108,6 +95,23 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     handles, names = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=3)
     return figure
+
+
+def _draw_capacity(axes: Axes, schedule: Schedule, port: int, factor: float) -> float:
+    """Draw the capacity of a port over time; return the largest, bytes per second."""
+    since, capacity = schedule.problem.links.steps.of(port)
+    # The end may come before a change, which then had no effect.
+    until = np.maximum.accumulate(np.append(since, schedule.length))
+    axes.step(
+        until,
+        np.append(capacity, capacity[-1]) / factor,
+        where="post",
+        color=COLOURS[5],
+        ls="--",
+        lw=1,
+        label="capacity",
+    )
+    return float(max(capacity.tolist()))
 
 
 def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> Figure:
@@ -247,8 +251,7 @@ def bars(
             if name not in values:
                 continue
             span = interval(values[name])
-            end = span.mean + span.half
-            widest = max(widest, end)
+            widest = max(widest, span.mean + span.half)
             height = row + (number - (len(series) - 1) / 2) * pitch
             bar = axes.barh(
                 height,
@@ -258,18 +261,7 @@ def bars(
                 label=None if row else name,
             )
             bar[0].set_gid(f"bar-{row}-{number}")
-            text = f" {span.mean:.4g}"
-            if span.half:
-                text += f" ± {span.half:.2g}"
-                axes.errorbar(
-                    span.mean,
-                    height,
-                    xerr=span.half,
-                    color=ink(),
-                    lw=0.9,
-                    capsize=2,
-                )
-            axes.annotate(text, (end, height), va="center", fontsize=6.5)
+            _write_interval(axes, span, height)
 
     axes.set_yticks(range(len(groups)), list(groups))
     axes.set(xlabel="makespan (s)", xlim=(0, 1.16 * widest or 1.0))
@@ -278,6 +270,23 @@ def bars(
     if len(series) > 1:
         legend_above(axes)
     return figure
+
+
+def _write_interval(axes: Axes, span: Interval, height: float) -> None:
+    """Draw the interval of a bar, and write its figures behind that."""
+    text = f" {span.mean:.4g}"
+    if span.half:
+        text += f" ± {span.half:.2g}"
+        axes.errorbar(
+            span.mean,
+            height,
+            xerr=span.half,
+            color=ink(),
+            lw=0.9,
+            capsize=2,
+        )
+    end = (span.mean + span.half, height)
+    axes.annotate(text, end, va="center", fontsize=6.5)
 
 
 #: Lines differ in grey too.

@@ -424,11 +424,10 @@ def crossover_table(found: Crossover) -> Table:
     below = _say_place(found.below.best)
     low = found.below.value
     high = found.above.value
+    text = f"{below} is faster from {low} to {high}"
     if found.found:
         above = _say_place(found.above.best)
         text = f"{below} is faster up to {low}, {above} from {high}"
-    else:
-        text = f"{below} is faster from {low} to {high}"
     table = plain_table(
         f"{text}, by seeds per second",
         found.key,
@@ -451,19 +450,24 @@ def crossover_table(found: Crossover) -> Table:
                 style="bold" if row is side.best else "",
             )
 
-    estimate = f"at {found.estimate}"
-    if found.estimate is None:
-        estimate = "nowhere in the range"
-    table.caption = (
-        f"first principles: the busiest link has as much to carry in both {estimate}; "
-        f"{found.simulations} simulations"
-    )
+    table.caption = _say_estimate(found)
     if _keeps_times(found):
         table.caption += (
             "\ntimes of tasks are as stated at every value: with job.rates each system "
             "counts its own operations"
         )
     return table
+
+
+def _say_estimate(found: Crossover) -> str:
+    """Return where first principles see the crossover, and the simulations it took."""
+    place = "nowhere in the range"
+    if found.estimate is not None:
+        place = f"at {found.estimate}"
+    return (
+        f"first principles: the busiest link has as much to carry in both {place}; "
+        f"{found.simulations} simulations"
+    )
 
 
 def _keeps_times(found: Crossover) -> bool:

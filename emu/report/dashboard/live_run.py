@@ -84,6 +84,92 @@ class _Delays:
     max_late: float = 0.0
 
 
+class _Flows:
+    """The flows that move, and what crosses every port by their rates."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._job = problem.job
+        edges = len(problem.job.edges)
+        ports = len(problem.capacities)
+        self.active: dict[int, int] = {}
+        """Iteration of the flow that moves by edge."""
+        self.volumes: dict[tuple[int, int], float] = {}
+        """Bytes by edge and iteration, of flows that have not ended."""
+        self._over = np.full(edges, -1, dtype=np.int64)
+        """Last iteration of every edge whose flow has ended."""
+        self._served = np.zeros(edges)
+        self._rate = np.zeros(edges)
+        self._since = np.zeros(edges)
+        self._crossing = np.zeros((ports, edges))
+        for edge, hops in enumerate(problem.hops):
+            self._crossing[list(hops), edge] = 1.0
+        self.port_rate = np.zeros(ports)
+        self.moved = np.zeros(ports)
+        """Bytes since the last sample, by the rates."""
+        self.arrived = np.zeros(ports)
+        """Bytes of the flows that have ended."""
+
+    def decide(self, decided: Decisions, now: float) -> None:
+        """Take the rates that hold from now on."""
+        for edge, iteration in decided.flows:
+            if iteration > self._over[edge]:
+                self.active[edge] = iteration
+
+        # The coordinator reports all events that came together before it decides on the
+        # first of them, so a line may be of a flow that is known to be over.
+        segments = decided.lines
+        is_alive = segments.iteration > self._over[segments.edge]
+        edges = segments.edge[is_alive]
+        self._served[edges] = segments.served[is_alive]
+        self._since[edges] = now
+        self._rate[edges] = segments.rate[is_alive]
+        self.port_rate = self._crossing @ self._rate
+
+    def end(self, message: FlowEnded) -> None:
+        """Take a flow that has arrived."""
+        edge = message.edge
+        crossing = self._crossing[:, edge]
+        self._over[edge] = message.iteration
+        self.active.pop(edge, None)
+        self.volumes.pop((edge, message.iteration), None)
+        self.port_rate -= crossing * self._rate[edge]
+        self._rate[edge] = 0.0
+        self.arrived += crossing * message.volume
+
+    def advance(self, seconds: float) -> None:
+        """Move bytes at the rates that hold."""
+        self.moved += self.port_rate * seconds
+
+    def clear(self) -> None:
+        """Forget what is under way: a new attempt begins."""
+        self.active.clear()
+        self.volumes.clear()
+        self._over[:] = -1
+        for values in (self._served, self._rate, self._since, self.port_rate):
+            values[:] = 0.0
+
+    def list_largest(self, now: float) -> list[form.ActiveFlow]:
+        """Return the largest flows that move, with what their rates amount to."""
+        flows = []
+        for position, iteration in self.active.items():
+            edge = self._job.edges[position]
+            volume = self.volumes.get((position, iteration), 0.0)
+            rate = self._rate[position]
+            # Rates hold until the next decision, so bytes grow evenly since the last.
+            size = float(self._served[position] + rate * (now - self._since[position]))
+            flow = form.ActiveFlow(
+                edge=self._job.edge_names[position],
+                source=self._job.tasks[edge.source].name,
+                destination=self._job.tasks[edge.destination].name,
+                iteration=iteration,
+                bytes=volume,
+                sent=min(max(size, 0.0), volume),
+                rate=float(rate),
+            )
+            flows.append(flow)
+        return sorted(flows, key=lambda flow: -flow.bytes)[:_SHOWN_FLOWS]
+
+
 class LiveRun:
     """A run under way: `tape` takes events, `status` and `history_json` give figures.
 
@@ -119,24 +205,7 @@ class LiveRun:
         #: Iteration and start by task.
         self._running: dict[int, tuple[int, float]] = {}
 
-        edges = len(problem.job.edges)
-        ports = len(problem.capacities)
-        #: Last iteration of every edge whose flow has ended.
-        self._over = np.full(edges, -1, dtype=np.int64)
-        #: Iteration of the flow that moves by edge.
-        self._active: dict[int, int] = {}
-        self._volumes: dict[tuple[int, int], float] = {}
-        self._served = np.zeros(edges)
-        self._rate = np.zeros(edges)
-        self._since = np.zeros(edges)
-        self._crossing = np.zeros((ports, edges))
-        for edge, hops in enumerate(problem.hops):
-            self._crossing[list(hops), edge] = 1.0
-        self._port_rate = np.zeros(ports)
-        #: Bytes since the last sample, by the rates.
-        self._moved = np.zeros(ports)
-        self._arrived = np.zeros(ports)
-
+        self._flows = _Flows(problem)
         #: Last report of every task.
         self._figures: dict[int, dict[str, float]] = {}
         self._delays = _Delays()
@@ -238,9 +307,11 @@ class LiveRun:
                 self._task_ended(notice)
             case FlowEnded():
                 self._measure_delay(received, self._base + notice.time)
-                self._flow_ended(notice)
+                self._flows.end(notice)
             case Decisions():
-                self._apply_decisions(notice)
+                now = self._base + notice.time
+                self._advance(now)
+                self._flows.decide(notice, now)
             case RunTask():
                 iteration = notice.iteration + self._first
                 self._running[notice.task] = (iteration, self._base + notice.start)
@@ -271,11 +342,8 @@ class LiveRun:
 
         # What iterations before ``first`` computed is kept; all else begins anew.
         self._done[:] = np.minimum(first, self._rounds)
-        self._over[:] = -1
-        for container in (self._running, self._active, self._volumes):
-            container.clear()
-        for rates in (self._served, self._rate, self._since, self._port_rate):
-            rates[:] = 0.0
+        self._running.clear()
+        self._flows.clear()
 
     def _measure_delay(self, received: float, happened: float) -> None:
         """Advance to an event; the fastest one so far fixes run time 0."""
@@ -288,18 +356,8 @@ class LiveRun:
 
     def _advance(self, time: float) -> None:
         if time > self._time:
-            self._moved += self._port_rate * (time - self._time)
+            self._flows.advance(time - self._time)
             self._time = time
-
-    def _flow_ended(self, message: FlowEnded) -> None:
-        edge = message.edge
-        crossing = self._crossing[:, edge]
-        self._over[edge] = message.iteration
-        self._active.pop(edge, None)
-        self._volumes.pop((edge, message.iteration), None)
-        self._port_rate -= crossing * self._rate[edge]
-        self._rate[edge] = 0.0
-        self._arrived += crossing * message.volume
 
     def _task_ended(self, message: TaskEnded) -> None:
         task = message.task
@@ -310,7 +368,7 @@ class LiveRun:
         self.history.ran(task, message.iteration + self._first, start, end)
         for edge, volume in zip(message.edges, message.volumes, strict=True):
             if self.problem.hops[edge]:
-                self._volumes[edge, message.iteration] = volume
+                self._flows.volumes[edge, message.iteration] = volume
         if message.late > 0:
             self._delays.late_steps += 1
             self._delays.max_late = max(self._delays.max_late, message.late)
@@ -325,29 +383,13 @@ class LiveRun:
         for figure, value in figures.items():
             self.history.report(end, figure, value)
 
-    def _apply_decisions(self, decided: Decisions) -> None:
-        now = self._base + decided.time
-        self._advance(now)
-        for edge, iteration in decided.flows:
-            if iteration > self._over[edge]:
-                self._active[edge] = iteration
-
-        # The coordinator reports all events that came together before it decides on the
-        # first of them, so a line may be of a flow that is known to be over.
-        segments = decided.lines
-        is_alive = segments.iteration > self._over[segments.edge]
-        edges = segments.edge[is_alive]
-        self._served[edges] = segments.served[is_alive]
-        self._since[edges] = now
-        self._rate[edges] = segments.rate[is_alive]
-        self._port_rate = self._crossing @ self._rate
-
     def _sample(self) -> None:
         span = self._time - self._sampled
         if span > 0:
-            rates = (self._moved / span).tolist()
-            self.history.add(self._sampled, self._time, rates, len(self._active))
-        self._moved[:] = 0.0
+            rates = (self._flows.moved / span).tolist()
+            count = len(self._flows.active)
+            self.history.add(self._sampled, self._time, rates, count)
+        self._flows.moved[:] = 0.0
         self._sampled = self._time
         self._sampled_at = self._clock()
 
@@ -381,8 +423,8 @@ class LiveRun:
                 )
                 for task, (iteration, start) in self._running.items()
             ],
-            active_flows=len(self._active),
-            flows=self._flows(now),
+            active_flows=len(self._flows.active),
+            flows=self._flows.list_largest(now),
             ports=self._ports(),
             figures=self._mean_figures(),
             **vars(self._delays),
@@ -422,6 +464,7 @@ class LiveRun:
         is_running = self._phase == "running"
 
         now = np.array([self._now()])
+        rates = self._flows.port_rate
         steps = self.problem.links.steps
         return [
             form.Port(
@@ -430,34 +473,11 @@ class LiveRun:
                 direction=link.direction,
                 capacity=float(steps.at(port, now)[0]),
                 # Differences of rates may leave less than nothing.
-                rate=max(float(self._port_rate[port]), 0.0) if is_running else 0.0,
-                bytes=float(self._arrived[port]),
+                rate=max(float(rates[port]), 0.0) if is_running else 0.0,
+                bytes=float(self._flows.arrived[port]),
             )
             for port, link in enumerate(self.problem.links)
         ]
-
-    def _flows(self, now: float) -> list[form.ActiveFlow]:
-        job = self.problem.job
-        flows = []
-        for position, iteration in self._active.items():
-            edge = job.edges[position]
-            volume = self._volumes.get((position, iteration), 0.0)
-            rate = self._rate[position]
-            # Rates hold until the next decision, so bytes grow evenly since the last.
-            size = float(self._served[position] + rate * (now - self._since[position]))
-
-            flow = form.ActiveFlow(
-                edge=job.edge_names[position],
-                source=job.tasks[edge.source].name,
-                destination=job.tasks[edge.destination].name,
-                iteration=iteration,
-                bytes=volume,
-                sent=min(max(size, 0.0), volume),
-                rate=float(rate),
-            )
-            flows.append(flow)
-
-        return sorted(flows, key=lambda flow: -flow.bytes)[:_SHOWN_FLOWS]
 
 
 #: Signs of the bar of a rate.

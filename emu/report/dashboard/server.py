@@ -278,6 +278,21 @@ def page(live: LiveRun, report: str = "report.html") -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], text)
 
 
+def _quiet_logger() -> logging.Logger:
+    """Return a logger that says nothing of malformed input.
+
+    Of that aiohttp logs a traceback with its bytes, which could fill the terminal.
+    """
+    logger = logging.getLogger(__name__)
+    logger.addFilter(
+        lambda record: (
+            not record.exc_info
+            or not isinstance(record.exc_info[1], HttpProcessingError)
+        )
+    )
+    return logger
+
+
 class Dashboard:
     """Serves a live run while it is entered; a context manager.
 
@@ -339,20 +354,10 @@ class Dashboard:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._leave = asyncio.Event()
-        logger = logging.getLogger(__name__)
-        # Of malformed input aiohttp logs a traceback with its bytes, which could fill
-        # the terminal.
-        logger.addFilter(
-            lambda record: (
-                not record.exc_info
-                or not isinstance(record.exc_info[1], HttpProcessingError)
-            )
-        )
-
         runner = web.AppRunner(
             self._pages.application(),
             access_log=None,
-            logger=logger,
+            logger=_quiet_logger(),
             shutdown_timeout=0.5,
         )
         await runner.setup()
