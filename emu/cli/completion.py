@@ -40,7 +40,8 @@ def _scenarios(incomplete: str) -> Iterable[str]:
     if not incomplete.endswith("/"):
         folder = folder.parent
     words = [*_shipped(incomplete)]
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    for path in paths:
         if path.suffix in {".yaml", ".yml", ".json"}:
             words.append(str(path))
         if path.is_dir():
@@ -73,12 +74,16 @@ def _keys(incomplete: str) -> Iterable[str]:
 
 
 def _list_below(
-    node: Mapping[str, Any], named: Mapping[str, Any], wanted: str, path: str = ""
+    node: Mapping[str, Any],
+    named: Mapping[str, Any],
+    wanted: str,
+    path: str = "",
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the keys below a node of the schema that ``wanted`` leads to, and words."""
     if "$ref" in node:
         node = named[node["$ref"].rpartition("/")[2]]
-    for choice in (*node.get("anyOf", ()), *node.get("oneOf", ())):
+    choices = [*node.get("anyOf", ()), *node.get("oneOf", ())]
+    for choice in choices:
         yield from _list_below(choice, named, wanted, path)
 
     if "enum" in node and path:

@@ -83,8 +83,13 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
     first = candidates[0]
     best = min(row.makespan for row in candidates)
     for row in candidates:
-        cells = [row.placement, row.policy, *write_makespans(row.makespans)]
-        cells.append(write_pair(pair(row.makespans, first.makespans)))
+        change = pair(row.makespans, first.makespans)
+        cells = [
+            row.placement,
+            row.policy,
+            *write_makespans(row.makespans),
+            write_pair(change),
+        ]
         if not row.refused:
             cells.append(f"{row.answer.share_between:.0%}")
             cells.append(str(len(row.moves)))

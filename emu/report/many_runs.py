@@ -9,7 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.table import Table
 
@@ -76,7 +76,7 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
     Runs repeat each other when all of their scenarios but the seed and what they expect
     is alike. Where `label` is the same for two groups, the keys that differ follow it.
     """
-    groups: dict[str, tuple[str, Result, list[RecordedRun]]] = {}
+    groups: dict[str, _Repetition] = {}
     for run in runs:
         scenario = dict(run.manifest.get("scenario", {}))
         for key in ("seed", "expect"):
@@ -84,19 +84,28 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
         keys = dict(flat(scenario))
         name = label(run)
         content = name + json.dumps(keys, sort_keys=True)
-        _, _, group = groups.setdefault(content, (name, keys, []))
-        group.append(run)
+        group = groups.setdefault(content, _Repetition(name, keys, []))
+        group.runs.append(run)
 
     by_name = {}
-    for name, keys, group in groups.values():
-        namesakes = [rest for label, rest, _ in groups.values() if label == name]
+    for group in groups.values():
+        namesakes = [other for other in groups.values() if other.name == group.name]
         differing = [
             f"{key}={value}"
-            for key, value in keys.items()
-            if any(rest.get(key) != value for rest in namesakes)
+            for key, value in group.keys.items()
+            if any(other.keys.get(key) != value for other in namesakes)
         ]
-        by_name[", ".join([name, *differing])] = group
+        by_name[", ".join([group.name, *differing])] = group.runs
     return by_name
+
+
+class _Repetition(NamedTuple):
+    """Runs that repeat each other."""
+
+    name: str
+    keys: Result
+    """Value of every key of their scenario."""
+    runs: list[RecordedRun]
 
 
 def flat(content: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -124,7 +133,8 @@ def makespans(runs: Sequence[RecordedRun]) -> dict[str, dict[str, list[float]]]:
     """Return name -> emulated, simulated, predicted -> makespans of `repetitions`."""
     by_name: dict[str, dict[str, list[float]]] = {}
     for name, group in repetitions(runs).items():
-        by_name[name] = by_kind = defaultdict[str, list[float]](list)
+        by_kind = defaultdict[str, list[float]](list)
+        by_name[name] = by_kind
         for run in group:
             for kind, schedule in schedules_of(run).items():
                 by_kind[kind].append(schedule.makespan)
@@ -206,9 +216,16 @@ def runs_table(runs: Sequence[RecordedRun]) -> Table:
         if span := row.get("predicted"):
             prediction = format_duration(span["mean"], 5)
 
-        errors = [_write_error(row[key]) for key in ("makespan_error", "replay_error")]
-        cells = [length, half, change, prediction, *errors]
-        table.add_row(row["name"], str(row["runs"]), *cells)
+        table.add_row(
+            row["name"],
+            str(row["runs"]),
+            length,
+            half,
+            change,
+            prediction,
+            _write_error(row["makespan_error"]),
+            _write_error(row["replay_error"]),
+        )
     return table
 
 
@@ -276,7 +293,13 @@ def measurement_table(measurement: Measurement, runs: Sequence[RecordedRun]) -> 
     write = partial(format_duration, digits=5) if is_time else format_size
     for row in measurement_rows(measurement, runs):
         half = write(row["half"]) if row["half"] else ""
-        cells = [write(row["measured"]), half, write(row["here"])]
-        cells.append(_write_error(row["error"]))
-        table.add_row(row["run"], row["schedule"], row["what"], *cells)
+        table.add_row(
+            row["run"],
+            row["schedule"],
+            row["what"],
+            write(row["measured"]),
+            half,
+            write(row["here"]),
+            _write_error(row["error"]),
+        )
     return table

@@ -22,7 +22,8 @@ _RANGES = 12
 def ranges_table(ranges: Mapping[str, NDArray[np.float64]]) -> Table:
     """Return the ranges of a trace in its order, each with a bar of its time in all."""
     grid = plain_table("ranges of the trace", "range", ">times", ">mean", "in all")
-    longest = max((seconds.sum() for seconds in ranges.values()), default=0.0) or 1.0
+    sums = [seconds.sum() for seconds in ranges.values()]
+    longest = max(sums, default=0.0) or 1.0
     for name, seconds in islice(ranges.items(), _RANGES):
         mean = format_duration(float(seconds.mean()))
         share = float(seconds.sum() / longest)
@@ -74,7 +75,11 @@ def audit_table(report: AuditReport) -> Table:
     table = plain_table("Audit", "constraint", ">checked", ">broken", "first")
     for name, count in report.checked.items():
         constraints = name.split(",")
-        broken = [str(v) for v in report.violations if v.constraint in constraints]
+        broken = [
+            str(violation)
+            for violation in report.violations
+            if violation.constraint in constraints
+        ]
         table.add_row(name, f"{count:,}", f"{len(broken):,}", *broken[:1])
     return table
 

@@ -114,7 +114,11 @@ def _draw_capacity(axes: Axes, schedule: Schedule, port: int, factor: float) -> 
     return float(max(capacity.tolist()))
 
 
-def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> Figure:
+def loss(
+    runs: Sequence[RecordedRun],
+    labels: Sequence[str],
+    window: Window,
+) -> Figure:
     """Return the training loss, and accuracy where known (Fig. 4).
 
     Each against emulated time, and against steps: a method may need more of these and
@@ -212,7 +216,10 @@ def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
 
     axes.set(xlabel="time from first to last byte (s)", ylabel="share of flows")
     axes.set(ylim=(0, 1.02), xscale="log")
-    axes.xaxis.set(major_formatter=LogFormatter(), minor_formatter=LogFormatter())
+    axes.xaxis.set(
+        major_formatter=LogFormatter(),
+        minor_formatter=LogFormatter(),
+    )
     legend_above(axes, 1 if window.narrow else 2)
     return figure
 
@@ -225,10 +232,8 @@ def _seconds_by_kind(schedule: Schedule) -> dict[str, Floats]:
     seconds = schedule.flow_end[positions] - schedule.flow_start[positions]
     kinds = np.array([edge_kind(job, job.edges[e]) for e in flows[:, 0].tolist()])
     is_moving = seconds > 0
-    return {
-        kind: seconds[is_moving & (kinds == kind)]
-        for kind in dict.fromkeys(kinds[is_moving].tolist())
-    }
+    moving_kinds = dict.fromkeys(kinds[is_moving].tolist())
+    return {kind: seconds[is_moving & (kinds == kind)] for kind in moving_kinds}
 
 
 def bars(
@@ -244,9 +249,8 @@ def bars(
     figure = new_figure(0.9 + len(groups) * (0.16 + 0.17 * len(series)), width)
     axes = figure.subplots()
     widest = 0.0
-    for number, (name, colour) in enumerate(
-        zip(series, palette(len(series)), strict=True)
-    ):
+    shades = palette(len(series))
+    for number, name in enumerate(series):
         for row, values in enumerate(groups.values()):
             if name not in values:
                 continue
@@ -257,7 +261,7 @@ def bars(
                 height,
                 span.mean,
                 pitch * 0.92,
-                color=colour,
+                color=shades[number],
                 label=None if row else name,
             )
             bar[0].set_gid(f"bar-{row}-{number}")
@@ -307,13 +311,14 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
     inner = across or (keys[-1] if len(keys) > 1 else None)
     outer = [key for key in keys if key != inner]
 
-    groups: dict[str, dict[Any, list[float]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[str, dict[Any, list[float]]] = {}
     for row in rows:
         values = row["values"]
         name = ", ".join(str(values[key]) for key in outer)
         value = values[inner] if inner else "makespan"
         place = float(value) if across else str(value)
-        groups[name][place].append(float(row["figures"]["makespan"]))
+        by_place = groups.setdefault(name, defaultdict(list))
+        by_place[place].append(float(row["figures"]["makespan"]))
     if across is None:
         return bars(groups)
 
@@ -362,7 +367,9 @@ def accuracy_figure(
     figure = new_figure(3.4)
     axes = figure.subplots()
     names = sorted(curves, key=lambda name: curves[name][-1][0])
-    longest = curves[names[-1]][-1][0] if names else 0.0
+    longest = 0.0
+    if names:
+        longest, _ = curves[names[-1]][-1]
     unit, clock = choose_clock(longest)
 
     for position, name in enumerate(names):
@@ -429,7 +436,8 @@ def plot_comparison(
     """
     panels = 3 if progress else 1
     figure = new_figure(0.5 + 1.9 * panels + 0.17 * len(runs), window.width)
-    axes = figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0]
+    grid = figure.subplots(panels, 1, sharex=True, squeeze=False)
+    axes = grid[:, 0]
     traffic = axes[-1]
     shades = palette(len(runs))
     end = max(run.best.length for run in runs)
@@ -485,7 +493,8 @@ def sum_crossed(schedule: Schedule, times: Floats) -> Floats:
 
     total = np.zeros(len(times))
     for start, length, size in zip(starts, lengths, sizes, strict=True):
-        total += size * np.clip((times - start) / length, 0.0, 1.0)
+        share = np.clip((times - start) / length, 0.0, 1.0)
+        total += size * share
     return total
 
 

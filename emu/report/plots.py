@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -36,7 +36,9 @@ _FILLED = 0.8
 
 
 def gantt(
-    schedules: dict[str, Schedule], window: Window, deaths: Sequence[DeathBand] = ()
+    schedules: dict[str, Schedule],
+    window: Window,
+    deaths: Sequence[DeathBand] = (),
 ) -> Figure:
     """Return a panel per schedule, one below the other, on one time axis.
 
@@ -49,12 +51,20 @@ def gantt(
     rows = _rows(problem, window)
     height = 0.9 + len(schedules) * (0.35 + _ROW * len(rows))
     figure = new_figure(height, window.width)
-    panels = figure.subplots(len(schedules), 1, sharex=True, squeeze=False)[:, 0]
+    grid = figure.subplots(len(schedules), 1, sharex=True, squeeze=False)
+    panels = grid[:, 0]
 
     colour = colours([task.kind for task in problem.job.tasks])
     for axes, (name, schedule) in zip(panels, schedules.items(), strict=True):
-        _draw_schedule(axes, schedule, rows, colour, name)
-        _shade_attempts(axes, name, deaths)
+        panel = _Panel(
+            axes=axes,
+            name=name,
+            schedule=schedule,
+            rows=rows,
+            colour=colour,
+        )
+        panel.draw()
+        panel.shade_attempts([band for band in deaths if band.run == name])
         axes.set_title(f"{name}, makespan {schedule.makespan:.4g} s")
         if not window.narrow:
             remark = "NIC rows: flows, coloured by sender"
@@ -73,14 +83,6 @@ def gantt(
     columns = min(len(handles), 2 if window.narrow else 5)
     figure.legend(handles=handles, loc="outside upper center", ncols=columns)
     return figure
-
-
-def _shade_attempts(axes: Axes, name: str, deaths: Sequence[DeathBand]) -> None:
-    """Shade what came before the last attempt of the run of that name."""
-    for band in deaths:
-        if band.run == name:
-            span = axes.axvspan(band.since, band.until, **_shade(band))
-            span.set_gid(f"{name}-{band.what.replace(' ', '-')}-{band.since:.9g}")
 
 
 def _shade(band: DeathBand) -> Any:
@@ -114,86 +116,152 @@ def _rows(problem: Problem, window: Window) -> Rows:
     return rows
 
 
-def _draw_schedule(
-    axes: Axes, schedule: Schedule, rows: Rows, colour: dict[str, str], name: str
-) -> None:
-    _shade_disturbances(axes, schedule, rows, name)
-    _draw_tasks(axes, schedule, rows, colour, name)
-    _draw_flows(axes, schedule, rows, colour, name)
-    _draw_critical_path(axes, schedule, rows)
-    _label_rows(axes, schedule.problem, rows)
+@dataclass(frozen=True)
+class _Panel:
+    """The chart of one schedule."""
 
+    axes: Axes
+    name: str
+    schedule: Schedule
+    rows: Rows
+    colour: dict[str, str]
+    """Colour by kind of task."""
 
-def _draw_tasks(
-    axes: Axes, schedule: Schedule, rows: Rows, colour: dict[str, str], name: str
-) -> None:
-    """Draw a bar per task and iteration, in the colour of its kind."""
-    job = schedule.problem.job
-    for kind, shade in colour.items():
-        boxes: list[Floats] = []
-        for task, count in enumerate(job.rounds):
-            if job.tasks[task].kind == kind and ("task", task) in rows:
-                start = schedule.task_start[task, :count]
-                end = schedule.task_end[task, :count]
-                top = np.full(count, rows["task", task] - _FILLED / 2)
-                boxes += [*_boxes(start, end, top, _FILLED)]
+    def draw(self) -> None:
+        self._shade_disturbances()
+        self._draw_tasks()
+        self._draw_flows()
+        self._draw_critical_path()
+        self._label_rows()
+
+    def shade_attempts(self, bands: Sequence[DeathBand]) -> None:
+        """Shade what came before the last attempt of the run."""
+        for band in bands:
+            span = self.axes.axvspan(band.since, band.until, **_shade(band))
+            state = band.what.replace(" ", "-")
+            span.set_gid(f"{self.name}-{state}-{band.since:.9g}")
+
+    def _add(self, boxes: list[Floats], identifier: str, **style: Any) -> None:
+        bars = PolyCollection(boxes, **style)
+        bars.set_gid(f"{self.name}-{identifier}")
+        self.axes.add_collection(bars)
+
+    def _shade_disturbances(self) -> None:
+        """Shade when links are cut or slow, and tasks of machines paused or slow."""
+        problem = self.schedule.problem
+        machine_of = problem.placement.machine_of
+        boxes_by_state: dict[str, list[Floats]] = {
+            "cut": [],
+            "pause": [],
+            "slow": [],
+        }
+        for band in disturbances(problem.cluster, self.schedule.length):
+            for (subject, position), row in self.rows.items():
+                if band.machine >= 0:
+                    is_met = subject == "task" and machine_of[position] == band.machine
+                else:
+                    is_met = subject == "port" and position == band.port
+                if is_met:
+                    box = _box(band.since, band.until, row, 1.0)
+                    boxes_by_state[band.what].append(box)
+
+        for state, boxes in boxes_by_state.items():
+            if boxes:
+                alpha = 0.12 if state == "slow" else 0.3
+                self._add(boxes, state, facecolor=ink(), alpha=alpha, linewidth=0)
+
+    def _draw_tasks(self) -> None:
+        """Draw a bar per task and iteration, in the colour of its kind."""
+        job = self.schedule.problem.job
+        boxes_by_kind: dict[str, list[Floats]] = {kind: [] for kind in self.colour}
+        for position, count in enumerate(job.rounds):
+            row = self.rows.get(("task", position))
+            if row is not None:
+                start = self.schedule.task_start[position, :count]
+                end = self.schedule.task_end[position, :count]
+                top = np.full(count, row - _FILLED / 2)
+                kind = job.tasks[position].kind
+                boxes_by_kind[kind] += [*_boxes(start, end, top, _FILLED)]
+
+        for kind, boxes in boxes_by_kind.items():
+            if boxes:
+                self._add(boxes, f"tasks-{kind}", facecolor=self.colour[kind])
+
+    def _draw_flows(self) -> None:
+        """Draw the flows over every port; those that overlap share its row."""
+        problem = self.schedule.problem
+        tasks = problem.job.tasks
+        flows = self.schedule.flows()
+        edges = flows[:, 0].tolist()
+        for (subject, port), row in self.rows.items():
+            if subject != "port":
+                continue
+            is_crossing = [port in problem.hops[edge] for edge in edges]
+            positions = tuple(flows[is_crossing].T)
+            start = self.schedule.flow_start[positions]
+            end = self.schedule.flow_end[positions]
+            lane, lanes = pack_lanes(start, end)
+            thickness = _FILLED / max(lanes, 1)
+            top = row - _FILLED / 2 + lane * thickness
+
+            crossing = [problem.job.edges[edge] for edge in positions[0].tolist()]
+            link = problem.links[port].name.replace(" ", "-")
+            self._add(
+                [*_boxes(start, end, top, thickness)],
+                f"flows-{link}",
+                facecolor=[self.colour[tasks[edge.source].kind] for edge in crossing],
+                alpha=0.75,
+                linewidth=0,
+            )
+
+    def _draw_critical_path(self) -> None:
+        """Draw the critical path: around its bars, and down or up where it moves on."""
+        boxes = []
+        moves: list[tuple[tuple[float, int], tuple[float, int]]] = []
+        last_row = None
+        for link in critical_path(self.schedule).links:
+            if link.cause is Cause.GAP:
+                continue
+            subject = ("port", link.port) if link.edge >= 0 else ("task", link.task)
+            row = self.rows.get(subject)  # none on a machine that is not shown
+            if row is not None:
+                boxes.append(_box(link.start, link.end, row, _FILLED))
+                if last_row is not None and last_row != row:
+                    moves.append(((link.start, last_row), (link.start, row)))
+            last_row = row
 
         if boxes:
-            bars = PolyCollection(boxes, facecolor=shade)
-            bars.set_gid(f"{name}-tasks-{kind}")
-            axes.add_collection(bars)
+            outline = PolyCollection(
+                boxes,
+                facecolor="none",
+                edgecolor=ink(),
+                linewidth=0.7,
+            )
+            self.axes.add_collection(outline)
+            steps = LineCollection(moves, color=ink(), linewidth=0.5)
+            self.axes.add_collection(steps)
 
-
-def _draw_flows(
-    axes: Axes, schedule: Schedule, rows: Rows, colour: dict[str, str], name: str
-) -> None:
-    """Draw the flows over every port; those that overlap share its row."""
-    problem = schedule.problem
-    job = problem.job
-    flows = schedule.flows()
-    edges = flows[:, 0].tolist()
-    for (subject, port), row in rows.items():
-        if subject != "port":
-            continue
-        is_crossing = [port in problem.hops[edge] for edge in edges]
-        positions = tuple(flows[is_crossing].T)
-        start = schedule.flow_start[positions]
-        end = schedule.flow_end[positions]
-        lane, lanes = pack_lanes(start, end)
-        thickness = _FILLED / max(lanes, 1)
-        top = row - _FILLED / 2 + lane * thickness
-
-        sources = [job.edges[edge].source for edge in positions[0].tolist()]
-        bars = PolyCollection(
-            [*_boxes(start, end, top, thickness)],
-            facecolor=[colour[job.tasks[source].kind] for source in sources],
-            alpha=0.75,
-            linewidth=0,
-        )
-        bars.set_gid(f"{name}-flows-{problem.links[port].name.replace(' ', '-')}")
-        axes.add_collection(bars)
-
-
-def _shade_disturbances(axes: Axes, schedule: Schedule, rows: Rows, name: str) -> None:
-    """Shade when links are cut or slow, and the tasks of machines paused or slow."""
-    machine_of = schedule.problem.placement.machine_of
-    boxes_by_state: dict[str, list[Floats]] = {"cut": [], "pause": [], "slow": []}
-    for band in disturbances(schedule.problem.cluster, schedule.length):
-        for (subject, position), row in rows.items():
-            if band.machine >= 0:
-                is_met = subject == "task" and machine_of[position] == band.machine
+    def _label_rows(self) -> None:
+        """Name every row, with a line above the first of each machine."""
+        problem = self.schedule.problem
+        names = []
+        last_machine = None
+        for row, (subject, position) in enumerate(self.rows):
+            if subject == "task":
+                names.append(problem.job.tasks[position].name)
+                machine = problem.placement.machine_of[position]
             else:
-                is_met = subject == "port" and position == band.port
-            if is_met:
-                box = _box(band.since, band.until, row, 1.0)
-                boxes_by_state[band.what].append(box)
+                link = problem.links[position]
+                names.append(link.name)
+                machine = link.machine
+            if row and machine != last_machine:
+                self.axes.axhline(row - 0.5, color=ink(), linewidth=0.4)
+            last_machine = machine
 
-    for state, boxes in boxes_by_state.items():
-        if boxes:
-            alpha = 0.12 if state == "slow" else 0.3
-            bars = PolyCollection(boxes, facecolor=ink(), alpha=alpha, linewidth=0)
-            bars.set_gid(f"{name}-{state}")
-            axes.add_collection(bars)
+        self.axes.set_yticks(range(len(names)), names, fontsize=5.5)
+        self.axes.set_ylim(len(names) - 0.4, -0.6)
+        self.axes.tick_params(axis="y", length=0)
+        self.axes.grid(visible=False, axis="y")
 
 
 def _box(start: float, end: float, row: int, thickness: float) -> Floats:
@@ -216,52 +284,6 @@ def _boxes(start: Floats, end: Floats, top: Floats, thickness: float) -> Floats:
     x = np.stack([start, end, end, start], axis=1)
     y = np.stack([top, top, bottom, bottom], axis=1)
     return np.stack([x, y], axis=2)
-
-
-def _draw_critical_path(axes: Axes, schedule: Schedule, rows: Rows) -> None:
-    """Draw the critical path: around its bars, and down or up where it moves on."""
-    boxes = []
-    moves: list[tuple[tuple[float, float], tuple[float, float]]] = []
-    last_row = None
-    for link in critical_path(schedule).links:
-        if link.cause is Cause.GAP:
-            continue
-        subject = ("port", link.port) if link.edge >= 0 else ("task", link.task)
-        row = rows.get(subject)  # none on a machine that is not shown
-        if row is not None:
-            boxes.append(_box(link.start, link.end, row, _FILLED))
-            if last_row is not None and last_row != row:
-                moves.append(((link.start, last_row), (link.start, row)))
-        last_row = row
-
-    if boxes:
-        outline = PolyCollection(
-            boxes, facecolor="none", edgecolor=ink(), linewidth=0.7
-        )
-        axes.add_collection(outline)
-        axes.add_collection(LineCollection(moves, color=ink(), linewidth=0.5))
-
-
-def _label_rows(axes: Axes, problem: Problem, rows: Rows) -> None:
-    """Name every row, with a line above the first of each machine."""
-    names = []
-    last_machine = None
-    for row, (subject, position) in enumerate(rows):
-        if subject == "task":
-            names.append(problem.job.tasks[position].name)
-            machine = problem.placement.machine_of[position]
-        else:
-            link = problem.links[position]
-            names.append(link.name)
-            machine = link.machine
-        if row and machine != last_machine:
-            axes.axhline(row - 0.5, color=ink(), linewidth=0.4)
-        last_machine = machine
-
-    axes.set_yticks(range(len(rows)), names, fontsize=5.5)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
 
 
 FIGURES = ("gantt", "ports", "loss", "cdf", "compare", "progress")
@@ -308,7 +330,8 @@ def _draw(
     first = runs[0]
     names = labels(runs)
     if figure == "gantt":
-        drawing = gantt(schedules_of(first), window, death_bands(first.result))
+        deaths = death_bands(first.result)
+        drawing = gantt(schedules_of(first), window, deaths)
     elif figure == "ports":
         drawing = curves.ports(first.best, window)
     elif figure == "loss":

@@ -310,12 +310,8 @@ class _Group:
         """Yield every flow at each link of its route, and its arrows."""
         lanes_by_flow: list[list[tuple[int, int]]] = [[] for _ in self._flows]
         crossed = self._crossings
-        for flow, port, lane in zip(
-            crossed.flow.tolist(),
-            crossed.port.tolist(),
-            crossed.lane.tolist(),
-            strict=True,
-        ):
+        columns = np.column_stack([crossed.flow, crossed.port, crossed.lane])
+        for flow, port, lane in columns.tolist():
             pid, first_tid = self._tracks[port]
             lanes_by_flow[flow].append((pid, first_tid + lane))
 
@@ -403,7 +399,7 @@ class _Group:
         for port, (times, rates) in enumerate(assigned or mean_rates(self._schedule)):
             title = f"{self._name_port(port)}, {word} rate (MB/s)"
             pid, _ = self._tracks[port]
-            for time, rate in zip(times.tolist(), rates.tolist(), strict=True):
+            for time, rate in np.column_stack([times, rates]).tolist():
                 yield _level(title, pid, time, rate / 1e6)
 
     def _list_undelivered(self) -> Iterator[Event]:
@@ -423,7 +419,8 @@ class _Group:
             order = np.argsort(times, kind="stable")
             levels = np.cumsum(changes[order])
             pid = self._pid(machine)
-            for time, level in zip(times[order].tolist(), levels.tolist(), strict=True):
+            steps = np.column_stack([times[order], levels])
+            for time, level in steps.tolist():
                 megabytes = max(level, 0.0) / 1e6
                 yield _level("not delivered (MB)", pid, time, megabytes)
 
@@ -436,9 +433,9 @@ class _Group:
 
         for time, position, capacity in self._links.steps.rows.tolist():
             port = int(position)
-            line = f"{self._links[port].name} has {format_rate(capacity)}"
+            name = self._links[port].name
             pid, _ = self._tracks[port]
-            yield _mark(line, pid, time)
+            yield _mark(f"{name} has {format_rate(capacity)}", pid, time)
 
 
 def _microseconds(seconds: float) -> float:
@@ -479,7 +476,8 @@ def _bar(name: str, category: str, place: _Slice, args: Event) -> Event:
         "cat": category,
         **_at(place.pid, place.tid, place.start),
     }
-    event["dur"] = round(_microseconds(place.end) - event["ts"], 3)
+    end = _microseconds(place.end)
+    event["dur"] = round(end - event["ts"], 3)
     if args:
         event["args"] = args
     return event

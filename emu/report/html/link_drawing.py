@@ -28,7 +28,13 @@ _HEIGHT = 640
 #: Links that have their name in the drawing, the busiest.
 _NAMED = 6
 #: Colour of a link by its use over that of the busiest: none, a half, as much.
-_RAMP = np.array([[154, 164, 175], [0, 114, 178], [213, 94, 0]])
+_RAMP = np.array(
+    [
+        [154, 164, 175],
+        [0, 114, 178],
+        [213, 94, 0],
+    ]
+)
 
 
 class Node(NamedTuple):
@@ -65,7 +71,8 @@ def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
 
     roots = [find(end) for end in range(len(root))]
     touching = np.bincount(roots, minlength=len(root))
-    junctions = {end: number for number, end in enumerate(dict.fromkeys(roots))}
+    distinct = dict.fromkeys(roots)
+    number_of = {end: number for number, end in enumerate(distinct)}
     nodes: list[Node] = []
     spokes: set[Ends] = set()
     for end, junction in enumerate(roots):
@@ -73,23 +80,29 @@ def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
         if touching[junction] == 1 and len(found) == 1:
             nodes.append(Node(min(found), is_junction=False))
         else:
-            node = Node(junctions[junction], is_junction=True)
+            node = Node(number_of[junction], is_junction=True)
             nodes.append(node)
-            spokes.update((Node(machine, is_junction=False), node) for machine in found)
-    return [*zip(nodes[::2], nodes[1::2], strict=True)], spokes
+            for machine in found:
+                spokes.add((Node(machine, is_junction=False), node))
+
+    tails = nodes[::2]
+    heads = nodes[1::2]
+    return [*zip(tails, heads, strict=True)], spokes
 
 
 def _places(machines: int, joined: Sequence[Ends]) -> dict[Node, Floats]:
     """Return where nodes are drawn: junctions in the middle of what they join."""
     angles = 2 * np.pi * (np.arange(machines) + 0.5) / machines - np.pi / 2
     ring = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    places = {Node(m, is_junction=False): place for m, place in enumerate(ring)}
+    places: dict[Node, Floats] = {}
+    for machine, place in enumerate(ring):
+        places[Node(machine, is_junction=False)] = place
     for node, middle in _middles(places, joined).items():
         # Junctions with the same neighbours would hide each other.
-        crowd = sum(
-            bool(np.abs(middle - place).max() < 0.05) for place in places.values()
-        )
-        places[node] = middle + 0.12 * crowd * np.array([1.0, 0.6])
+        distances = [np.abs(middle - place).max() for place in places.values()]
+        crowd = sum(bool(distance < 0.05) for distance in distances)
+        aside = 0.12 * crowd * np.array([1.0, 0.6])
+        places[node] = middle + aside
 
     scale = np.array([_WIDTH / 2 - 60, _HEIGHT / 2 - 50])
     centre = np.array([_WIDTH / 2, _HEIGHT / 2])
@@ -110,7 +123,8 @@ def _middles(
     matrix = 1e-3 * np.eye(len(junctions))  # one that nothing holds has a place, too
     offsets = np.zeros((len(junctions), 2))
     for tail, head in joined:
-        for node, neighbour in ((tail, head), (head, tail)):
+        pairs = ((tail, head), (head, tail))
+        for node, neighbour in pairs:
             if not node.is_junction or node == neighbour:
                 continue
             matrix[row[node], row[node]] += 1
@@ -119,7 +133,8 @@ def _middles(
             else:
                 offsets[row[node]] += machines[neighbour]
 
-    return dict(zip(junctions, np.linalg.solve(matrix, offsets), strict=True))
+    middles = np.linalg.solve(matrix, offsets)
+    return dict(zip(junctions, middles, strict=True))
 
 
 def link_graph(cluster: Cluster, schedule: Schedule) -> str:
@@ -138,10 +153,15 @@ def link_graph(cluster: Cluster, schedule: Schedule) -> str:
         parts.append(f'<path class="spoke" d="{line}"/>')
     for port in by_use:  # the busiest on top
         tail, head = ends[port]
-        use = rows[port]["used"] / most
-        figures = _write_figures(rows[port], schedule.length)
-        is_used = bool(rows[port]["bytes"])
-        parts.append(_link(place_of[tail], place_of[head], use, figures, used=is_used))
+        row = rows[port]
+        link = _link(
+            place_of[tail],
+            place_of[head],
+            row["used"] / most,
+            _write_figures(row, schedule.length),
+            used=bool(row["bytes"]),
+        )
+        parts.append(link)
     for port in by_use[-_NAMED:]:
         if rows[port]["bytes"]:
             tail, head = ends[port]
@@ -170,17 +190,28 @@ def _bend(tail: Floats, head: Floats) -> tuple[Floats, Floats]:
     course = head - tail
     across = np.array([-course[1], course[0]])
     length = max(math.hypot(*course), 1.0)
-    control = (tail + head) / 2 + across / length * min(0.12 * length + 8, 34)
-    return control, (tail + 2 * control + head) / 4
+    bulge = min(0.12 * length + 8, 34)
+    control = (tail + head) / 2 + across / length * bulge
+    middle = (tail + 2 * control + head) / 4
+    return control, middle
 
 
-def _link(tail: Floats, head: Floats, use: float, figures: str, *, used: bool) -> str:
+def _link(
+    tail: Floats,
+    head: Floats,
+    use: float,
+    figures: str,
+    *,
+    used: bool,
+) -> str:
     """Return a link as a curve with an arrow, and its figures for the pointer.
 
     ``use`` is the share of what the busiest link was used.
     """
-    levels = [np.interp(use, [0, 0.5, 1], shades) for shades in _RAMP.T]
-    colour = f"rgb({','.join(f'{level:.0f}' for level in levels)})"
+    stops = [0, 0.5, 1]
+    levels = [np.interp(use, stops, shades) for shades in _RAMP.T]
+    texts = [f"{level:.0f}" for level in levels]
+    colour = f"rgb({','.join(texts)})"
     if (tail == head).all():  # both ends are at one junction
         circle = f'cx="{tail[0] + 22:.0f}" cy="{tail[1]:.0f}" r="22"'
         shape = f'<circle fill="none" {circle}/>'
@@ -201,7 +232,11 @@ def _arrow(middle: Floats, course: Floats, colour: str) -> str:
     unit = course / max(math.hypot(*course), 1.0)
     across = np.array([-unit[1], unit[0]])
     back = middle - 4 * unit
-    corners = (middle + 6 * unit, back + 4 * across, back - 4 * across)
+    corners = (
+        middle + 6 * unit,
+        back + 4 * across,
+        back - 4 * across,
+    )
     points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
     return f'<polygon fill="{colour}" stroke="none" points="{points}"/>'
 
