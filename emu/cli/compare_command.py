@@ -272,9 +272,11 @@ def compare_rows(
 def _confirm(row: Answer) -> Answer:
     """Return a row with its run over sockets, of the first seed."""
     scenario = row.scenario
+    # What the file states holds; else trials find what this host can keep to.
     if "time_scale" not in scenario.emulation.model_fields_set:
         emulation = scenario.emulation.model_copy(update={"time_scale": AUTO})
         scenario = scenario.model_copy(update={"emulation": emulation})
+    # Run directories are named by scenarios: each row has one of its own.
     name = f"{scenario.name}-{row.system}"
     run = emu.run(scenario.model_copy(update={"name": name}))
     result = run.result

@@ -55,6 +55,7 @@ def _list_names(place: str, incomplete: str) -> Iterable[str]:
     names = getattr(importlib.import_module(module), attribute)
     if callable(names):
         names = names()
+    # A list with commas is one word to the shell: what stands is offered again.
     written = incomplete[: incomplete.rfind(",") + 1]
     return (written + name for name in names)
 

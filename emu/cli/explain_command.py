@@ -98,6 +98,7 @@ def _of_scenario(scenario: emu.Scenario, *, helpful: bool) -> _Told:
     lines = [*islice(recovery, 1), *copies_line(ready, schedule.length)]
 
     more: Result = {}
+    # Looking for the best interval simulates many: only where help is asked for.
     best = intervals(ready) if helpful else None
     if best is not None:
         lines.append(best.line())

@@ -64,6 +64,7 @@ def lab(
         name = file.resolve().parent.name
     directory = RunDirectory.create(f"{name}-lab", runs)
     console = terminal(sys.stderr)
+    # What the user types is the user's own; programs of a file may be of others.
     if not command:
         names = ", ".join(program.name for program in spec.lab.programs)
         ask_to_run(str(file), f"programs {names}")
@@ -103,6 +104,7 @@ def _say_what_failed(failed: LabResult, run: Path, console: Console) -> int:
         f"{code}: its output is {log}"
     )
 
+    # A log may be gigabytes: its end alone is read.
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _SHOWN))
         lines = file.read().decode(errors="replace").split("\n")

@@ -239,6 +239,7 @@ def simulate_over_packets(
 ) -> None:
     """Print what packets make of a job, beside what max-min fair rates make of it."""
     problem = experiment.problem
+    # Packets are of real sizes: bytes are scaled as a run would have them.
     realization = experiment.realization
     scale = experiment.scenario.emulation.stated_byte_scale
     count = packets_of(problem, realization, scale)

@@ -150,6 +150,7 @@ def report(
     else:
         if len(runs) > 1:
             raise ScenarioError(f"--as {form} is of one run", file=str(runs[1]))
+        # A file named .svg says what was meant, though no figure was asked for.
         is_picture = out is not None and out.suffix[1:] in OF_FIGURES
         limits = (width, since, until, machines, only)
         if figure or dark or any(limits) or is_picture:

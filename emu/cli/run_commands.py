@@ -191,6 +191,7 @@ def _foresee(beginning: Beginning, settings: RunSettings, progress: Console) -> 
     """Say what is known of a run before it starts; refuse what memory cannot hold."""
     experiment = beginning.experiment
     scenario = experiment.scenario
+    # Of other hosts neither memory nor load is known before they have joined.
     if settings.launcher is None or settings.launcher.embedded:
         forecast = dry_run_of(experiment)
         check_memory(forecast, scenario.job.credit_window)
@@ -395,6 +396,7 @@ def profile(
 
     scenario_of_file = load(file, overrides or [], timed=False)
     scenario = profiling.of_length(scenario_of_file, iterations)
+    # Measuring takes minutes: what cannot be written is told before.
     check_writable(out)
     measure = partial(_measure, runs=runs, console=console, force=force)
     if rates:
@@ -406,6 +408,7 @@ def profile(
         lines = [*rates_lines(values, fit.residuals)]
     else:
         experiment, outcome = measure(scenario)
+        # Tasks that overlap iterations take no profile of single ones.
         if not scenario.job.unprofiled:
             content = ProfileFile.of(experiment.problem.job, outcome)
             _write_profile(console, out, content)

@@ -66,9 +66,11 @@ def init(
         return
 
     text = names[name].read_text(encoding="utf-8")
+    # The schema lies beside the file, so that editors find it without a network.
     write_atomic(target, f"# yaml-language-server: $schema={_SCHEMA}\n{text}")
     write_atomic(target.parent / _SCHEMA, json.dumps(file_schema(), indent=1) + "\n")
     for model in model_programs(load(names[name])):
+        # A model that is a program is named by a path beside the scenario.
         file, _, _ = model.program.rpartition(":")
         program = Path(file)
         copy = target.parent / program.relative_to(names[name].parent)

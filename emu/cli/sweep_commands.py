@@ -66,6 +66,7 @@ def sweep(
         raise ScenarioError("points run one by one, on this host", file="--emulate")
     points = variations(file, changes, vary, seeds)
     directory = out or Path("sweeps") / load(file, [*changes, "expect=null"]).name
+    # Points are written one by one, so that an interrupted sweep goes on.
     record = SweepRecord(directory)
     console = terminal(sys.stderr)
     mode = "emulate" if emulate else "simulate"
@@ -168,6 +169,7 @@ def run_points(
     total = len(missing)
     left = TextColumn("left")
     remaining = TimeRemainingColumn(elapsed_when_finished=False)
+    # Closed: processes that compute further points end with this one.
     with closing(results), progress_bar(console, left, remaining) as progress:
         bar = progress.add_task("points", total=total)
         note_stage(f"point 1 of {total}")

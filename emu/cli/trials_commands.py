@@ -38,6 +38,7 @@ def trials(
         When a run ended otherwise, or one without faults fails.
     """
     case = Case.of(prepare(load(file, overrides or [])), hosts=hosts)
+    # The run without faults comes first: others are compared with it.
     try:
         tries = Trials(case)
     except AssertionError as error:

@@ -41,6 +41,7 @@ def name_of_clock() -> str:
 def version_of_emu() -> str:
     """Return emu's version; with its commit, where it runs from a git tree."""
     tree = Path(__file__).parents[1]
+    # By name: rooms of the lowest floor import nothing of the package above.
     emu = import_module("emu")
     version = str(emu.__version__)
     if not (tree / ".git").exists():

@@ -81,6 +81,7 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
     )
 
     first = candidates[0]
+    # One that was refused has a makespan of infinity.
     best = min(row.makespan for row in candidates)
     for row in candidates:
         change = pair(row.makespans, first.makespans)
@@ -172,6 +173,7 @@ def _notes_on(candidates: Sequence[Candidate]) -> Iterator[str]:
         if row.refused:
             yield f"{row.name}: {reason(row.refused)}"
 
+    # Rates decide what a placement is worth: two rows may differ by both.
     if any(row.kept for row in candidates):
         yield f"each placement is that of {first.policy}, for all policies"
     elif len({row.policy for row in candidates}) > 1:

@@ -287,6 +287,7 @@ def placement_table(problem: Problem) -> Table:
             nic = f"{format_rate(machine.bandwidth_in)} in, {nic} out"
         processes = [
             name
+            # Tasks of one process stand together, so that its first tells where it is.
             for name, tasks in job.units.items()
             if machine_of[tasks[0]] == position
         ]
@@ -502,6 +503,7 @@ def improvements(explanation: analysis.Explanation, shown: int) -> Table:
     helping = [row for row in rows if row.gain > _NOTHING * base]
     groups = defaultdict[tuple[str, str], list[Improvement]](list)
     for row in helping:
+        # Where edits are known, a change without one cannot be made in the file.
         if row.change.edit is not None or not has_edits:
             groups[row.change.kind, f"{row.makespan:.9g}"].append(row)
     for first, *rest in islice(groups.values(), shown):

@@ -88,6 +88,7 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
         group.runs.append(run)
 
     by_name = {}
+    # Names are what tables and pictures show: two groups must not share one.
     for group in groups.values():
         namesakes = [other for other in groups.values() if other.name == group.name]
         differing = [

@@ -71,6 +71,7 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     assigned = sum_rates(schedule)
     rates = assigned or mean_rates(schedule)
     name = "assigned" if assigned else "mean rate of each flow, summed"
+    # The largest unit in which some link has one or more of it.
     fitting = [unit for unit in _UNITS if problem.links.steps.most.max() >= unit[1]]
     unit, factor = fitting[0] if fitting else _UNITS[-1]
     for axes, (port, link) in zip(panels.flat, links, strict=False):
@@ -181,6 +182,7 @@ def _draw_training(
 
     units = {"loss": "training loss (nats)", "accuracy": "accuracy (share)"}
     by_time.set_ylabel(units[name])
+    # A margin of 2 % keeps the last mark off the edge.
     latest = max(curve[-1, 0] for curve in curves if len(curve))
     window.time_axis(by_time, 1.02 * float(latest))
     by_step.set_xlabel("step")
@@ -199,6 +201,7 @@ def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
     if not any(seconds):
         raise DataError("no flow between machines took time, there is nothing to show")
 
+    # One kind has one colour in all schedules, which differ by their lines.
     colour = colours([kind for by_kind in seconds for kind in by_kind])
     for label, by_kind, line in zip(schedules, seconds, cycle(_LINES), strict=False):
         if not by_kind:
@@ -268,7 +271,9 @@ def bars(
             _write_interval(axes, span, height)
 
     axes.set_yticks(range(len(groups)), list(groups))
+    # The figures of the longest bar need a sixth of the width behind it.
     axes.set(xlabel="makespan (s)", xlim=(0, 1.16 * widest or 1.0))
+    # The first group is the uppermost, as in tables.
     axes.set_ylim(len(groups) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
     if len(series) > 1:

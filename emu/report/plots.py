@@ -70,6 +70,7 @@ def gantt(
             remark = "NIC rows: flows, coloured by sender"
             axes.set_title(remark, loc="right", fontsize=6.5)
 
+    # Attempts before the last one lie before time 0.
     begin = min((band.since for band in deaths), default=0.0)
     end = max(schedule.length for schedule in schedules.values())
     for axes in panels:
@@ -128,6 +129,7 @@ class _Panel:
     """Colour by kind of task."""
 
     def draw(self) -> None:
+        # What is drawn first lies below: shades under bars, the path on top.
         self._shade_disturbances()
         self._draw_tasks()
         self._draw_flows()
@@ -259,6 +261,7 @@ class _Panel:
             last_machine = machine
 
         self.axes.set_yticks(range(len(names)), names, fontsize=5.5)
+        # Downwards: the first machine is the uppermost.
         self.axes.set_ylim(len(names) - 0.4, -0.6)
         self.axes.tick_params(axis="y", length=0)
         self.axes.grid(visible=False, axis="y")

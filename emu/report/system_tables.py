@@ -158,6 +158,7 @@ def target_table(results: Sequence[Answer], target: str) -> Table:
         table.add_row(row.system, *cells)
 
     for row in results:
+        # It was trained as long as allowed: how near it came tells what it lacks.
         if isinstance(row.refused, NotReached):
             seconds = format_duration(row.refused.seconds)
             nearest = f"{row.refused.nearest:.1%} at best"
@@ -271,6 +272,7 @@ def _say_first(rows: Sequence[Answer]) -> Iterator[str]:
     """Yield which of several rows is first, and which of the others tie with it."""
     best, *slower = rows
     machines = ", ".join(best.placing["machines"])
+    # A makespan of 0 is of a job whose times and volumes are all 0.
     ratio = slower[0].makespan / best.makespan if best.makespan else inf
     yield (
         f"{best.system} on {machines} is first, {ratio:.2f} x as fast as the next, "
@@ -439,6 +441,7 @@ def crossover_table(found: Crossover) -> Table:
     )
     for side in (found.below, found.above):
         for row in side.answers:
+            # The table has room for how many machines they are, not for their names.
             machines = machines_words(row.placing).removeprefix("on ").partition(":")[0]
             table.add_row(
                 str(side.value),
@@ -514,6 +517,7 @@ def systems_page(
         f"{html.bullets(edit_lines(row))}</details>"
         for row in results
     )
+    # The first table answers the question, so that it stands before the curves.
     first, *rest = tables
     parts = [
         html.page_title(name, str(first.title)),

@@ -104,6 +104,7 @@ def crossings(schedule: Schedule) -> Crossings:
     positions = tuple(flows.T)
     start = schedule.flow_start[positions][flow]
     end = schedule.flow_end[positions][flow]
+    # Flows overlap at a link, not on their way: each link has lanes of its own.
     lane, lanes = pack_lanes_per_group(start, end, port, len(schedule.problem.links))
     return Crossings(flow=flow, port=port, lane=lane, lanes=lanes)
 
@@ -321,6 +322,7 @@ class _Group:
             edge = self._job.edges[position]
             start = float(self._schedule.flow_start[position, iteration])
             end = float(self._schedule.flow_end[position, iteration])
+            # The fluid model has a flow on all of its links at once.
             bars = [_Slice(pid, tid, start, end) for pid, tid in lanes]
             kind = f"{self._job.tasks[edge.source].kind} flow"
             name = f"{self._job.edge_names[position]} {iteration}"
@@ -416,6 +418,7 @@ class _Group:
             sent = sender == machine  # shape (flows,)
             times = np.concatenate([ready[sent], end[sent]])
             changes = np.concatenate([size[sent], -size[sent]])
+            # Stable: at one instant what becomes ready counts before what has arrived.
             order = np.argsort(times, kind="stable")
             levels = np.cumsum(changes[order])
             pid = self._pid(machine)

@@ -132,6 +132,7 @@ class _Flows:
         self._over[edge] = message.iteration
         self.active.pop(edge, None)
         self.volumes.pop((edge, message.iteration), None)
+        # The next decision sets all rates anew; until then only this flow is gone.
         self.port_rate -= crossing * self._rate[edge]
         self._rate[edge] = 0.0
         self.arrived += crossing * message.volume
@@ -455,6 +456,7 @@ class LiveRun:
         if self._phase == "running" and last_end:
             left = now * self._scale * (ends[-1] / last_end - 1)
 
+        # Beyond the prediction, or without one, every step counts alike.
         if count >= min(steps, len(ends)) or not ends[-1]:
             return count / steps if steps else 1.0, left
         return float(min(max(now, last_end), ends[count]) / ends[-1]), left

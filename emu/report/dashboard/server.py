@@ -196,6 +196,7 @@ class Pages:
         if not hmac.compare_digest(shown, self._token.encode()):
             raise web.HTTPForbidden(text="the token is missing or wrong\n")
 
+        # It has shown the token: it is not closed to make room for others.
         self._strangers.leave(_Visitor(request.protocol))
         response = await handler(request)
         if not response.prepared:
@@ -206,6 +207,7 @@ class Pages:
         return response
 
     async def _socket(self, request: web.Request) -> web.WebSocketResponse:
+        # A browser sends where a page is from; programs send none.
         origin = request.headers.get("Origin")
         if origin is not None and origin.partition("://")[2] != request.host:
             raise web.HTTPForbidden(text="another site's page may not look on\n")

@@ -225,6 +225,7 @@ def talks_of(runs: list[LabResult], traffic: Traffic) -> Talks:
     """Return the programs of lab.json, and the messages between them."""
     found = messages(traffic.packets)
     if len(found) > MOST_MESSAGES:
+        # Positions are sorted again, so that messages stay in the order of time.
         largest = np.argpartition(found["bytes"], -MOST_MESSAGES)[-MOST_MESSAGES:]
         found = found[np.sort(largest)]
 
@@ -263,6 +264,7 @@ def _tasks(
             }
         )
 
+    # A port whose program was never seen belongs to the unknown one of its machine.
     owner = np.empty((len(names), 1 << 16), np.int64)
     for machine in range(len(names)):
         owner[machine] = len(tasks)

@@ -77,6 +77,7 @@ def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
     spokes: set[Ends] = set()
     for end, junction in enumerate(roots):
         found = machines_at[end]
+        # No other link ends there, and one machine alone uses it: it is that machine.
         if touching[junction] == 1 and len(found) == 1:
             nodes.append(Node(min(found), is_junction=False))
         else:
@@ -188,6 +189,7 @@ def _node(node: Node, place: Floats, cluster: Cluster) -> str:
 def _bend(tail: Floats, head: Floats) -> tuple[Floats, Floats]:
     """Return the control point of a curve that keeps to the right, and its middle."""
     course = head - tail
+    # Both directions of a link lie beside each other, and not on one line.
     across = np.array([-course[1], course[0]])
     length = max(math.hypot(*course), 1.0)
     bulge = min(0.12 * length + 8, 34)

@@ -257,6 +257,7 @@ def report_page(run: Path, *, helpful: bool = False) -> str:
     Raises DataError when it is of a lab whose lab.json cannot be read.
     """
     missing: list[str] = []
+    # A lab has programs and packets in place of a schedule.
     if (run / "lab.json").exists():
         title, body, script = lab_parts(run, missing)
         return whole_page(title, _warnings(missing) + body, script)
@@ -299,6 +300,7 @@ def _body(
             missing.append(f"result.json has no usable {name} ({error!r})")
             return ""
 
+    # Where only one of the two schedules is left, that one is shown.
     best = None if recorded is None else recorded.emulated or recorded.simulated
     name = str(result.get("scenario", "run"))
     settings = facts.setting(result)
