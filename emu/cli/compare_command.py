@@ -112,6 +112,7 @@ def compare(
     """
     if to and not systems:
         raise ScenarioError("write --systems all as well", file=f"--to {to}")
+
     if what[0].is_dir() and all(p.is_dir() or p.suffix == ".csv" for p in what):
         _compare_runs(what, json_target, out)
     elif len(what) > 1:
@@ -173,17 +174,17 @@ def _show_variants(
 
 
 def _compare_runs(
-    what: Sequence[Path], json_target: JsonTarget, out: Path | None
+    paths: Sequence[Path], json_target: JsonTarget, out: Path | None
 ) -> None:
     """Show recorded runs, and beside them what was measured elsewhere."""
     from emu.interchange.known_formats import check_command  # noqa: PLC0415 - seldom
     from emu.interchange.recognise import COMPARE  # noqa: PLC0415 - seldom used
 
-    for path in what:
+    for path in paths:
         if not path.is_dir():
             check_command(path, COMPARE)
-    runs = [emu.load_run(path) for path in what if path.is_dir()]
-    measurements = [read_measurement(path) for path in what if not path.is_dir()]
+    runs = [emu.load_run(path) for path in paths if path.is_dir()]
+    measurements = [read_measurement(path) for path in paths if not path.is_dir()]
     say_missing(*runs)
     rows = [
         {"name": found.path.name, "rows": [*measurement_rows(found, runs)]}
@@ -279,6 +280,7 @@ def _confirm(row: Answer) -> Answer:
     # Run directories are named by scenarios: each row has one of its own.
     name = f"{scenario.name}-{row.system}"
     run = emu.run(scenario.model_copy(update={"name": name}))
+
     result = run.result
     confirmation = Confirmation(
         str(run.path),

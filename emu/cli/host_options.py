@@ -94,11 +94,11 @@ class Hosts:
             host = loopback_address()
             port = 0
 
-        more: dict[str, Any] = {}
+        options: dict[str, Any] = {}
         if isinstance(launcher, launch.RayLauncher):
-            more["host_of"] = launcher.host_of
+            options["host_of"] = launcher.host_of
         if self.agents:
-            more["token"] = os.environ.get("EMU_TOKEN", "")
+            options["token"] = os.environ.get("EMU_TOKEN", "")
         return emulation_settings(
             scenario,
             launcher=launcher,
@@ -106,7 +106,7 @@ class Hosts:
             port=port,
             allow=allow,
             any_version=self.any_version,
-            **more,
+            **options,
         )
 
 

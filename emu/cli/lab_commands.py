@@ -135,6 +135,7 @@ def fit(
     """
     outcome = fit_run(run, skip=skip, template=template, mark=mark, force=force)
     write_atomic(out, outcome.text(out.name))
+
     if emit(json_target, outcome.to_json()):
         count = outcome.iterations
         half = count // 2

@@ -158,6 +158,7 @@ def report(
         if explain and form is not Form.HTML:
             raise ScenarioError("is of the page: add --as html", file="--explain")
         path = _write(form, runs[0], out, helpful=explain)
+
     typer.echo(f"written to {path}" if form is not Form.HTML else path)
     if open_it:
         webbrowser.open(path.resolve().as_uri())
@@ -237,8 +238,8 @@ def _write_chakra(run: Path, out: Path | None = None) -> Path:
     record = load_run(run)
     folder = out or run / "chakra"
     left_out = write_traces(record.best.problem, record.realization, folder)
-    for what, count in left_out.items():
-        typer.echo(f"left out: {what}, {count:,} times")
+    for operation, count in left_out.items():
+        typer.echo(f"left out: {operation}, {count:,} times")
     return folder
 
 

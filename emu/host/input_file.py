@@ -190,6 +190,7 @@ def read_arrays(
                     names = [name for name in names if name in infos]
                 if missing := [name for name in names if name not in infos]:
                     raise DataError(f"holds no {', '.join(missing)}", path=str(path))
+
                 size = os.fstat(file.fileno()).st_size
                 total = sum(infos[name].file_size for name in names)
                 check_inflation(path, size, total, inflation)

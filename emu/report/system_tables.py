@@ -335,11 +335,13 @@ def first_of_class(results: Sequence[Answer], row: Answer) -> Answer:
 def ranking(results: Sequence[Answer]) -> Iterator[str]:
     """Yield which system is how much faster, by seeds per second, class by class."""
     answers = _list_answers(results)
-    whole = [row for row in answers if row.whole_graph]
-    parts = [row for row in answers if not row.whole_graph]
-    yield from _ranking_of(parts, "mini-batches" if whole else "")
-    yield from _ranking_of(whole, "the whole graph" if parts else "")
-    if whole and parts:
+    whole_graph_rows = [row for row in answers if row.whole_graph]
+    mini_batch_rows = [row for row in answers if not row.whole_graph]
+    yield from _ranking_of(mini_batch_rows, "mini-batches" if whole_graph_rows else "")
+    yield from _ranking_of(
+        whole_graph_rows, "the whole graph" if mini_batch_rows else ""
+    )
+    if whole_graph_rows and mini_batch_rows:
         yield (
             "Steps on the whole graph and of mini-batches learn differently, and are "
             "not ranked beside each other: --to accuracy=0.88, say, does."
@@ -386,12 +388,12 @@ def _ranking_of(rows: Sequence[Answer], steps_on: str) -> Iterator[str]:
     )
 
 
-def _as_fast(best: Answer, other: Answer) -> str:
+def _as_fast(best: Answer, slower: Answer) -> str:
     # Both may be infinite.
-    is_even = best.samples_per_second == other.samples_per_second
-    ratio = 1.0 if is_even else best.samples_per_second / other.samples_per_second
+    is_even = best.samples_per_second == slower.samples_per_second
+    ratio = 1.0 if is_even else best.samples_per_second / slower.samples_per_second
     times = "" if f"{ratio:.2f}" == "1.00" else f"{ratio:.2f} x "
-    return f"{times}as fast as {other.system}"
+    return f"{times}as fast as {slower.system}"
 
 
 def edit_lines(result: Answer) -> list[str]:
@@ -407,13 +409,13 @@ def edit_lines(result: Answer) -> list[str]:
     first = next(iter(result.scenarios.values()))
     if line := _say_device(first.job):
         lines.append(line)
-    for key, (before, after) in sorted(result.edits.items()):
-        if before is None:
-            lines.append(f"added {key}: {show(after)}")
-        elif after is None:
-            lines.append(f"dropped {key} (was {show(before)})")
+    for key, (stated, edited) in sorted(result.edits.items()):
+        if stated is None:
+            lines.append(f"added {key}: {show(edited)}")
+        elif edited is None:
+            lines.append(f"dropped {key} (was {show(stated)})")
         else:
-            lines.append(f"{key}: {show(after)} (was {show(before)})")
+            lines.append(f"{key}: {show(edited)} (was {show(stated)})")
     return [f"{result.system}: {line}" for line in lines]
 
 

@@ -103,6 +103,7 @@ class _Flows:
         self._crossing = np.zeros((ports, edges))
         for edge, hops in enumerate(problem.hops):
             self._crossing[list(hops), edge] = 1.0
+
         self.port_rate = np.zeros(ports)
         self.moved = np.zeros(ports)
         """Bytes since the last sample, by the rates."""

@@ -98,6 +98,7 @@ def program_table(lab: LabResult) -> Table:
         times = [format_duration(start), "", ""]
         if end is not None:
             times[1:] = [format_duration(end), format_duration(end - start)]
+
         log = log_name(program, machine)
         table.add_row(program, machine, *times, how_ended(run), log)
     return table
@@ -162,6 +163,7 @@ def lab_data(
         "chain": [],
         "curves": {"moved": _rate_curves(traffic, seconds)},
     }
+
     return {
         "clock": "time (s)",
         "counted": "message",
