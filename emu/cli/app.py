@@ -113,6 +113,7 @@ for _line in _TABLE.splitlines():
 
 #: Number of threads of numpy's library, read when it is loaded.
 _BLAS = "OPENBLAS_NUM_THREADS"
+#: Words that docstrings mark as code.
 _LITERAL = re.compile(r"``?([^`]+)``?")
 
 
@@ -209,6 +210,7 @@ def _complain(lines: str) -> None:
 
 #: Libraries of the extra ``figures``.
 _OF_FIGURES = {"matplotlib", "pandas"}
+#: Errors of a disk that is full or broken, which name no file.
 _UNWRITABLE = {errno.ENOSPC, errno.EIO, errno.EDQUOT}
 
 

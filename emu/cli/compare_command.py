@@ -43,6 +43,7 @@ from emu.scenario import Experiment, Scenario
 from emu.scenario.run_sections import AUTO
 from emu.training.looks import HELD
 
+#: Form in which the table of systems is written.
 As: TypeAlias = Annotated[
     Form | None,
     option(

@@ -28,11 +28,13 @@ from emu.runs.recorded_run import RecordedRun, load_run
 from emu.training.looks import Progress
 from emu.units import format_duration
 
+#: Figures of one run or several.
 Figure = StrEnum("Figure", "GANTT PORTS LOSS CDF COMPARE PROGRESS")
 #: The schedule of a run that is drawn.
 Only = StrEnum("Only", "EMULATED SIMULATED")
 #: Forms that a run is written in.
 Form = StrEnum("Form", "HTML TRACE SVG PDF PNG CSV CHAKRA")
+#: Forms of pictures.
 OF_FIGURES = (Form.SVG, Form.PDF, Form.PNG)
 #: Options that limit the contents of a figure.
 _PARTS = {
@@ -43,8 +45,11 @@ _PARTS = {
     Figure.COMPARE: (),
     Figure.PROGRESS: ("since", "until", "only"),
 }
+#: Options whose parameter has another name: ``from`` is a word of Python.
 _OPTIONS = {"since": "--from", "until": "--to"}
+#: Inches: a wider figure is mistyped.
 _WIDEST = 40
+#: Inches of a unit of length.
 _INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
 
 
@@ -243,6 +248,7 @@ def _write_chakra(run: Path, out: Path | None = None) -> Path:
     return folder
 
 
+#: Writers of what is no figure, by form.
 _WRITERS = {
     Form.CHAKRA: _write_chakra,
     Form.HTML: write_report,

@@ -54,6 +54,7 @@ from emu.scenario.workload_file import write_profile
 from emu.systems.system import outlook_on, remarks_on
 from emu.trust.verdict import Trust
 
+#: Simulators that judge a run beside ours.
 Witness = StrEnum("Witness", "NS3")
 
 

@@ -180,7 +180,9 @@ def docs(
 
 #: Content of the arrays that state a split.
 SplitContent = StrEnum("SplitContent", "MASKS IDS")
+#: Part that keeps a vertex of several.
 Overlap = StrEnum("Overlap", "FIRST LAST")
+#: Order of the rows of tables beside a graph.
 Order = StrEnum("Order", "ROWS IDS LABELS")
 
 

@@ -15,6 +15,7 @@ from typing import TextIO
 #: Wall seconds until the first line, and by how much the time grows to each further.
 FIRST = 10.0
 SELDOMER = 3.0
+#: How far the work is, in words.
 _stages = [""]
 
 

@@ -36,6 +36,7 @@ from emu.scenario.virtual_training import seeds_seen
 if TYPE_CHECKING:
     Figures = dict[str, Any]
 
+#: Figures that a run over sockets alone has.
 _ERRORS = ("makespan_error", "replay_error")
 
 

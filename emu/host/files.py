@@ -17,6 +17,7 @@ from typing import Literal
 
 from emu.errors import DataError
 
+#: Files that are being written.
 _begun: set[Path] = set()
 
 
@@ -80,6 +81,7 @@ def write_atomic(path: str | Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
+#: Names of folders and files hold the process that made them.
 _FOLDER = re.compile(r"emu-(?:trial|metis)-(\d+)-\w+")
 _PARTIAL = re.compile(r"\..+\.(\d+)\.partial")  # as `whole_file` names them
 

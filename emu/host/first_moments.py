@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 
+#: Streams of the descriptors 0, 1, 2.
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 

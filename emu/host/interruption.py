@@ -22,11 +22,13 @@ from emu.host.files import discard_begun_files
 
 #: As shells have it: 128 + SIGINT.
 INTERRUPTED = 130
+#: Signals that end a command.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Wall seconds that the command has to end by itself.
 _PATIENCE = 5.0
 #: Wall seconds until it is raised again, if Python dropped it.
 _AGAIN = 0.01
+#: The line that was printed; one is enough.
 _told: list[str] = []
 
 

@@ -134,4 +134,5 @@ class Host:
             vars(self).update(fields)
 
 
+#: The computer that everything asks; trials put another one in its place.
 this_host = Host()

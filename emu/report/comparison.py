@@ -188,6 +188,7 @@ COLUMNS = (">makespan", ">± (95 %)", ">change")
 _PRICES = {"cost": ">cost", "value": ">value / (s $)"}
 #: Figures of emulated points, and their columns.
 _ERRORS = {"makespan_error": ">makespan error", "replay_error": ">replay error"}
+#: Figures that a sweep may have a column of, by their key.
 _FIGURES = {"samples_per_second": ">samples per s", **_ERRORS, **_PRICES}
 
 

@@ -224,6 +224,7 @@ def model_rows(models: Iterable[Row]) -> list[tuple[str, str, str]]:
 
 #: More jobs are shown by the worst of them.
 MOST_JOBS = 20
+#: Jobs that are shown then, below the means of all.
 _WORST = 10
 
 
@@ -328,6 +329,7 @@ def ranges(names: Sequence[str]) -> list[str]:
     return texts
 
 
+#: Title of the moves, on the terminal and on the page.
 QUESTION = "Which tasks should move?"
 #: Share of the makespan below which a difference is rounding.
 _NOTHING = 1e-9

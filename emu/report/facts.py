@@ -17,7 +17,9 @@ from emu.runs.lab_file import LabResult
 from emu.runs.result import Result, Row
 from emu.units import format_duration, format_rate, format_ratio, format_size
 
+#: Colour of a verdict; any other is red.
 _COLOURS = {"trusted": "green", "degraded": "yellow"}
+#: Meaning of ``sharing`` over kernel NICs.
 _SHARING = {
     "fair": "TCP shared NICs that the kernel limits, each with a queue per connection; "
     "no rate was assigned",
@@ -26,6 +28,7 @@ _SHARING = {
     "assigned": "the kernel held every connection to the rate of the schedule, and "
     "every NIC to its own",
 }
+#: Note of the replay error: it is of the host and the network alone.
 _REPLAYED = "simulated with the times and volumes that the run had"
 #: Times that delay before first bytes may exceed what chose a scale: half of what is
 #: allowed was aimed at.
@@ -444,6 +447,7 @@ def payload_line(payloads: Mapping[str, float]) -> str:
 
 #: More links are shown by the busiest of them.
 _MOST_PORTS = 64
+#: Links that are shown then.
 _BUSIEST = 20
 
 

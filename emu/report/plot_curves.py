@@ -39,12 +39,14 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
+#: Units of rates, by their bytes per second.
 _UNITS = (
     ("Gbit/s", 1.25e8),
     ("Mbit/s", 1.25e5),
     ("kB/s", 1e3),
     ("B/s", 1.0),
 )
+#: Styles of lines, which differ in grey too.
 _LINES = ("-", "--", ":", "-.")
 #: Steps of a curve up to which each is marked.
 _FEW = 300

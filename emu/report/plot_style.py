@@ -35,6 +35,7 @@ COLOURS = (
 )
 #: Widths in inches: a page of text, as two columns of a paper.
 WIDTH = 7.2
+#: Endings of files that figures are written to.
 FORMATS = ("svg", "pdf", "png")
 _INK = {False: "#1a1a1a", True: "#e6e6e6"}
 _PAPER = {False: "#ffffff", True: "#16181d"}

@@ -289,6 +289,7 @@ def _boxes(start: Floats, end: Floats, top: Floats, thickness: float) -> Floats:
     return np.stack([x, y], axis=2)
 
 
+#: Names of figures, as ``emu report --figure`` has them.
 FIGURES = ("gantt", "ports", "loss", "cdf", "compare", "progress")
 _WHOLE = Window()
 

@@ -490,6 +490,7 @@ def _say_place(row: Answer) -> str:
     return f"{row.system} {machines_words(row.placing)}"
 
 
+#: Note below the curves of accuracy.
 _CURVES = (
     "Of the first seed, from the first look on. A curve ends at the first of the looks "
     "that hold the target. Drag to zoom, double-click for everything; SVG and CSV save "

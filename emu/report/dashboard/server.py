@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+#: Text format of Prometheus.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from emu.runs.result import Result
 
+#: A run is starting again after a death, too.
 Phase = Literal["starting", "running", "ended", "failed"]
 
 

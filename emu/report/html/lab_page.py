@@ -132,6 +132,7 @@ MOST_MESSAGES = 200_000
 MOST_GAINED = 0.05
 #: Program of ports that were never seen in use.
 UNKNOWN = "unknown"
+#: Fields of a message with the numbers of its two machines.
 _ENDS = ("source", "destination")
 
 
@@ -463,6 +464,7 @@ def _talks(talks: Talks) -> Table:
     return table
 
 
+#: Notes below the titles of charts.
 _GANTT = (
     "Each machine: one lane per program, then the messages through its NIC, out and "
     "in, in the colour of the program that sent them. A message is what went one way "

@@ -23,6 +23,7 @@ from emu.units import format_duration, format_rate, format_size
 
 #: Machines that a drawing has room for.
 MOST_DRAWN = 64
+#: Size of the drawing, in pixels of its own.
 _WIDTH = 960
 _HEIGHT = 640
 #: Links that have their name in the drawing, the busiest.

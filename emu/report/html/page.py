@@ -131,6 +131,7 @@ def _name_place(problem: Problem, link: ChainLink) -> str:
     return problem.links[link.port].name
 
 
+#: Sentence of a cause in the story of a run.
 _TOLD = {
     Cause.COMPUTE: "the job waited for tasks that compute",
     Cause.TRANSFER: "the job waited for transfers",
@@ -229,10 +230,12 @@ _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "img-src data:"
 )
+#: Scripts of the page, in the order in which they need each other.
 _SCRIPTS = (
     *("scale.js", "export.js", "gantt.js"),
     *("curves.js", "accuracy.js", "report.js"),
 )
+#: Errors that a damaged result.json raises: its sections are named, the page stands.
 _DAMAGED = (KeyError, TypeError, ValueError, AttributeError)
 
 
@@ -400,6 +403,7 @@ def whole_page(title: str, body: str, data: Charts) -> str:
     )
 
 
+#: Notes below the titles of charts and sections.
 _GANTT = (
     "Each machine: one lane per task, then its NIC, outgoing and incoming flows. "
     "Upper, strong bars are emulated, lower, pale ones simulated; colours repeat every "
