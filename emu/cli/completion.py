@@ -21,7 +21,11 @@ def offer_words(command: str, parameter: Any) -> None:
     if list_words is None:
         return
 
-    def complete(_ctx: object, _parameter: object, incomplete: str) -> list[str]:
+    def complete(
+        _ctx: object,
+        _parameter: object,
+        incomplete: str,
+    ) -> list[str]:
         words = dict.fromkeys(list_words(incomplete))
         return [word for word in words if word.startswith(incomplete)]
 

@@ -25,7 +25,10 @@ from emu.runs.result import Result, port_rows, relative_error
 from emu.units import format_duration, format_number, format_ratio, format_size
 
 
-def compare(values: Mapping[Draw, float], beside: Mapping[Draw, float]) -> Result:
+def compare(
+    values: Mapping[Draw, float],
+    beside: Mapping[Draw, float],
+) -> Result:
     """Return mean, interval and change of makespans by the names that JSON has."""
     spread = interval([*values.values()])
     change = pair(values, beside)
@@ -56,9 +59,12 @@ def schedules_of(run: RecordedRun) -> dict[str, Schedule]:
 
     Raises DataError when it has none.
     """
-    schedules = {"emulated": run.emulated, "simulated": run.simulated}
-    known = {name: schedule for name, schedule in schedules.items() if schedule}
-    return known or {"": run.best}
+    schedules = {}
+    if run.emulated:
+        schedules["emulated"] = run.emulated
+    if run.simulated:
+        schedules["simulated"] = run.simulated
+    return schedules or {"": run.best}
 
 
 def label(run: RecordedRun) -> str:
@@ -84,8 +90,8 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
         keys = dict(flat(scenario))
         name = label(run)
         content = name + json.dumps(keys, sort_keys=True)
-        group = groups.setdefault(content, _Repetition(name, keys, []))
-        group.runs.append(run)
+        first = _Repetition(name=name, keys=keys, runs=[])
+        groups.setdefault(content, first).runs.append(run)
 
     by_name = {}
     # Names are what tables and pictures show: two groups must not share one.

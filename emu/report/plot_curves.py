@@ -96,7 +96,12 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     for axes in panels.flat[len(links) :]:
         axes.remove()
     handles, names = panels[0, 0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper center", ncols=3)
+    figure.legend(
+        handles,
+        names,
+        loc="outside upper center",
+        ncols=3,
+    )
     return figure
 
 
@@ -384,7 +389,14 @@ def accuracy_figure(
         times = times / clock
         colour = COLOURS[position % _DISTINCT]
         line = _LINES[position // _DISTINCT % len(_LINES)]
-        axes.plot(times, 100 * shares, color=colour, ls=line, marker=".", ms=5)
+        axes.plot(
+            times,
+            100 * shares,
+            color=colour,
+            ls=line,
+            marker=".",
+            ms=5,
+        )
         end = (times[-1], 100 * shares[-1])
         _name_beside(axes, name, position, end, colour)
 

@@ -78,11 +78,16 @@ def gantt(
         axes.label_outer()
 
     handles = [Patch(color=shade, label=kind) for kind, shade in colour.items()]
-    handles.append(Patch(fill=False, edgecolor=ink(), label="critical path"))
+    path = Patch(fill=False, edgecolor=ink(), label="critical path")
+    handles.append(path)
     shades = {band.what: _shade(band) for band in deaths}
     handles += [Patch(label=state, **shade) for state, shade in shades.items()]
     columns = min(len(handles), 2 if window.narrow else 5)
-    figure.legend(handles=handles, loc="outside upper center", ncols=columns)
+    figure.legend(
+        handles=handles,
+        loc="outside upper center",
+        ncols=columns,
+    )
     return figure
 
 

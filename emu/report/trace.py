@@ -106,7 +106,12 @@ def crossings(schedule: Schedule) -> Crossings:
     end = schedule.flow_end[positions][flow]
     # Flows overlap at a link, not on their way: each link has lanes of its own.
     lane, lanes = pack_lanes_per_group(start, end, port, len(schedule.problem.links))
-    return Crossings(flow=flow, port=port, lane=lane, lanes=lanes)
+    return Crossings(
+        flow=flow,
+        port=port,
+        lane=lane,
+        lanes=lanes,
+    )
 
 
 def pack(values: NDArray[Any] | Sequence[float], dtype: str) -> str:
@@ -148,7 +153,12 @@ def trace_events(
 
     for position, (name, schedule) in enumerate(groups.items()):
         first_process = position * GROUP
-        group = _Group(name, schedule, first_process, arrow_numbers)
+        group = _Group(
+            name=name,
+            schedule=schedule,
+            first_process=first_process,
+            arrows=arrow_numbers,
+        )
         bands = [band for band in deaths if band.run == name]
         for event in chain(group.events(), _list_attempts(bands, first_process)):
             if shift and "ts" in event:

@@ -106,8 +106,9 @@ def _places(machines: int, joined: Sequence[Ends]) -> dict[Node, Floats]:
         aside = 0.12 * crowd * np.array([1.0, 0.6])
         places[node] = middle + aside
 
-    scale = np.array([_WIDTH / 2 - 60, _HEIGHT / 2 - 50])
+    # A margin for discs with their names, and for links that both ends join.
     centre = np.array([_WIDTH / 2, _HEIGHT / 2])
+    scale = centre - np.array([60, 50])
     return {node: centre + scale * place for node, place in places.items()}
 
 
@@ -259,7 +260,12 @@ def _path(*points: Floats) -> str:
     return f"M{begin}{command}{' '.join(rest)}"
 
 
-def _label(place: Floats, text: str, kind: str, title: str = "") -> str:
+def _label(
+    place: Floats,
+    text: str,
+    kind: str,
+    title: str = "",
+) -> str:
     x, y = place
     hint = f"<title>{escape(title)}</title>" if title else ""
     return (
