@@ -239,9 +239,8 @@ def simulate_over_packets(
 ) -> None:
     """Print what packets make of a job, beside what max-min fair rates make of it."""
     problem = experiment.problem
-    # Packets are of real sizes: bytes are scaled as a run would have them.
     realization = experiment.realization
-    scale = experiment.scenario.emulation.stated_byte_scale
+    scale = experiment.scenario.emulation.stated_byte_scale  # packets have real sizes
     count = packets_of(problem, realization, scale)
     print(f"about {count:,} packets, by ns-3 ...", file=sys.stderr)  # noqa: T201
 
@@ -276,8 +275,8 @@ def simulate_over_packets(
         "fluid_makespan": fluid.makespan,
     }
     words.print_placing(experiment.placing, console)
-    content = result_of(experiment.scenario, schedule)
-    options.emit(json_target, content | {"packets": packets} | _jobs_json(jobs))
+    more = {"packets": packets} | _jobs_json(jobs)
+    options.emit(json_target, result_of(experiment.scenario, schedule) | more)
     _say_unjudged(experiment.scenario.expect)
 
 

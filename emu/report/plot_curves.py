@@ -73,9 +73,7 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     assigned = sum_rates(schedule)
     rates = assigned or mean_rates(schedule)
     name = "assigned" if assigned else "mean rate of each flow, summed"
-    # The largest unit in which some link has one or more of it.
-    fitting = [unit for unit in _UNITS if problem.links.steps.most.max() >= unit[1]]
-    unit, factor = fitting[0] if fitting else _UNITS[-1]
+    unit, factor = _choose_unit(problem.links.steps.most.max())
     for axes, (port, link) in zip(panels.flat, links, strict=False):
         times, values = rates[port]
         axes.step(
@@ -96,13 +94,14 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     for axes in panels.flat[len(links) :]:
         axes.remove()
     handles, names = panels[0, 0].get_legend_handles_labels()
-    figure.legend(
-        handles,
-        names,
-        loc="outside upper center",
-        ncols=3,
-    )
+    figure.legend(handles, names, loc="outside upper center", ncols=3)
     return figure
+
+
+def _choose_unit(most: float) -> tuple[str, float]:
+    """Return the largest unit of which ``most`` bytes per second are one or more."""
+    fitting = [unit for unit in _UNITS if most >= unit[1]]
+    return fitting[0] if fitting else _UNITS[-1]
 
 
 def _draw_capacity(axes: Axes, schedule: Schedule, port: int, factor: float) -> float:

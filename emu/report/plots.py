@@ -77,18 +77,21 @@ def gantt(
         window.time_axis(axes, end, begin)
         axes.label_outer()
 
-    handles = [Patch(color=shade, label=kind) for kind, shade in colour.items()]
-    path = Patch(fill=False, edgecolor=ink(), label="critical path")
-    handles.append(path)
-    shades = {band.what: _shade(band) for band in deaths}
-    handles += [Patch(label=state, **shade) for state, shade in shades.items()]
-    columns = min(len(handles), 2 if window.narrow else 5)
+    handles = _legend(colour, deaths)
     figure.legend(
         handles=handles,
         loc="outside upper center",
-        ncols=columns,
+        ncols=min(len(handles), 2 if window.narrow else 5),
     )
     return figure
+
+
+def _legend(colour: dict[str, str], deaths: Sequence[DeathBand]) -> list[Patch]:
+    handles = [Patch(color=shade, label=kind) for kind, shade in colour.items()]
+    handles.append(Patch(fill=False, edgecolor=ink(), label="critical path"))
+    shades = {band.what: _shade(band) for band in deaths}
+    handles += [Patch(label=state, **shade) for state, shade in shades.items()]
+    return handles
 
 
 def _shade(band: DeathBand) -> Any:
