@@ -88,7 +88,8 @@ def gantt(
 
 def _legend(colour: dict[str, str], deaths: Sequence[DeathBand]) -> list[Patch]:
     handles = [Patch(color=shade, label=kind) for kind, shade in colour.items()]
-    handles.append(Patch(fill=False, edgecolor=ink(), label="critical path"))
+    path = Patch(fill=False, edgecolor=ink(), label="critical path")
+    handles.append(path)
     shades = {band.what: _shade(band) for band in deaths}
     handles += [Patch(label=state, **shade) for state, shade in shades.items()]
     return handles
@@ -349,7 +350,8 @@ def _draw(
     elif figure == "loss":
         drawing = curves.loss(runs, names, window)
     elif figure == "cdf":
-        schedules = {name: run.best for name, run in zip(names, runs, strict=True)}
+        bests = [run.best for run in runs]
+        schedules = dict(zip(names, bests, strict=True))
         if len(runs) == 1:
             schedules = schedules_of(first)
         drawing = curves.cdf(schedules, window)

@@ -375,7 +375,7 @@ def test_what_was_predicted_stands_beside_what_was_emulated(tmp_path: Path) -> N
     run = load_run(write_run(tmp_path / "run"))
     assert run.emulated is not None
     table = runs_table([run])
-    cells = {str(column.header): next(column.cells) for column in table.columns}
+    cells = {str(column.header): next(iter(column.cells)) for column in table.columns}
 
     assert cells["emulated"] == format_duration(run.emulated.makespan, 5)
     assert cells["predicted"] == format_duration(38.0, 5)
