@@ -88,7 +88,11 @@ def gantt(
 
 def _legend(colour: dict[str, str], deaths: Sequence[DeathBand]) -> list[Patch]:
     handles = [Patch(color=shade, label=kind) for kind, shade in colour.items()]
-    path = Patch(fill=False, edgecolor=ink(), label="critical path")
+    path = Patch(
+        fill=False,
+        edgecolor=ink(),
+        label="critical path",
+    )
     handles.append(path)
     shades = {band.what: _shade(band) for band in deaths}
     handles += [Patch(label=state, **shade) for state, shade in shades.items()]
