@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -13,7 +12,7 @@ import emu
 from emu.cli import options
 from emu.cli.app import app, option
 from emu.cli.options import JsonTarget, Overrides, emit
-from emu.cli.signs_of_life import note_stage
+from emu.cli.progress import status_line
 from emu.errors import ScenarioError
 from emu.experiment.advice import Advice, advise, find_target
 from emu.experiment.job_shares import JobAdvice, share_machines
@@ -87,12 +86,7 @@ def advise_command(
     )
     _check_jobs(scenario, terms, by_sum=by_sum)
 
-    with terminal(sys.stderr).status("advising") as status:
-
-        def watch(what: str) -> None:
-            note_stage(what)
-            status.update(f"trying {what}")
-
+    with status_line("advising", "trying ") as watch:
         advice: Advice | JobAdvice
         if scenario.jobs:
             advice = share_machines(scenario, terms.target, sums=by_sum, watch=watch)

@@ -90,14 +90,14 @@ This host
 #: An option of most commands, and its meaning.
 _LARGE = ("--large", "Lift limits against files of strangers, for your own.")
 #: Commands that read no scenario, and none of a run.
-_READS_NONE = {"init", "schema", "docs", "import", "data", "policies", "placements"}
-_READS_NONE |= {"reproduce", "agent", "trials", "exec", "clean", "import-workload"}
-_READS_NONE |= {"what"}
-#: Modules whose commands carry scenarios out; of the others none runs code of others.
-_CARRIES_OUT = {"predict", "sweep", "run", "trials", "lab"}
+_READS_NONE = {
+    *("init", "schema", "docs", "import", "data", "policies", "placements"),
+    *("reproduce", "agent", "trials", "exec", "clean", "import-workload", "what"),
+}
 #: Modules of one command alone, which carry scenarios out too.
 _OF_ONE = {"explain", "compare", "advise", "crossover"}
-_CARRIES_OUT |= _OF_ONE
+#: Modules whose commands carry scenarios out; of the others none runs code of others.
+_CARRIES_OUT = {"predict", "sweep", "run", "trials", "lab", *_OF_ONE}
 #: Title of a group -> its commands by name; and all commands, in the same order.
 GROUPS: dict[str, dict[str, Listed]] = {}
 COMMANDS: dict[str, Listed] = {}
@@ -113,6 +113,7 @@ for _line in _TABLE.splitlines():
 
 #: Number of threads of numpy's library, read when it is loaded.
 _BLAS = "OPENBLAS_NUM_THREADS"
+#: Words that docstrings mark as code.
 _LITERAL = re.compile(r"``?([^`]+)``?")
 
 
@@ -131,16 +132,19 @@ def write_parameters(
     """Write arguments and options as two columns, ``more`` options first."""
     arguments = list[tuple[str, str]]()
     options = [*more]
-    for one in parameters:
-        meaning = getattr(one, "help", None) or ""
-        if isinstance(one, TyperArgument):
-            arguments.append((one.metavar or str(one.name).upper(), meaning))
-        elif not getattr(one, "hidden", False):
-            names = "/".join([*one.opts, *one.secondary_opts])
-            names += f" {one.metavar}" if one.metavar else ""
-            if one.metavar and one.default:
-                meaning += f" [default: {one.default}]"
-            options.append((names, _LITERAL.sub(r"\1", meaning)))
+    for parameter in parameters:
+        meaning = getattr(parameter, "help", None) or ""
+        value = parameter.metavar
+        if isinstance(parameter, TyperArgument):
+            arguments.append((value or str(parameter.name).upper(), meaning))
+        elif not getattr(parameter, "hidden", False):
+            form = "/".join([*parameter.opts, *parameter.secondary_opts])
+            if value:
+                form += f" {value}"
+            if value and parameter.default:
+                meaning += f" [default: {parameter.default}]"
+            options.append((form, _LITERAL.sub(r"\1", meaning)))
+
     for title, rows in (("Arguments", arguments), ("Options", options)):
         if rows:
             with formatter.section(title):
@@ -183,10 +187,12 @@ class Command(TyperCommand):
     @override
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         pieces = ["[OPTIONS]"]
-        for one in self.params:
-            if isinstance(one, TyperArgument):
-                name = one.metavar or (one.name or "").upper()
-                pieces.append(name if one.required or name[0] == "[" else f"[{name}]")
+        for parameter in self.params:
+            if isinstance(parameter, TyperArgument):
+                name = parameter.metavar or (parameter.name or "").upper()
+                if not parameter.required and name[0] != "[":
+                    name = f"[{name}]"
+                pieces.append(name)
         return pieces
 
     @override
@@ -204,6 +210,7 @@ def _complain(lines: str) -> None:
 
 #: Libraries of the extra ``figures``.
 _OF_FIGURES = {"matplotlib", "pandas"}
+#: Errors of a disk that is full or broken, which name no file.
 _UNWRITABLE = {errno.ENOSPC, errno.EIO, errno.EDQUOT}
 
 
@@ -234,9 +241,12 @@ class Commands(TyperGroup):
                 gc.enable()
                 if setting is None:
                     os.environ.pop(_BLAS, None)
-            how: Any = {"pretty_exceptions_short": False, "rich_markup_mode": None}
+
             for info in app.registered_commands:
-                self.add_command(get_command_from_info(info, **how))
+                command = get_command_from_info(
+                    info, pretty_exceptions_short=False, rich_markup_mode=None
+                )
+                self.add_command(command)
         return self.commands[cmd_name]
 
     @override
@@ -254,7 +264,9 @@ class Commands(TyperGroup):
         write_paragraphs(self.help or "", formatter)
         widest = max(map(len, COMMANDS))
         for title, group in GROUPS.items():
-            rows = [(name.ljust(widest), one.summary) for name, one in group.items()]
+            rows = [
+                (name.ljust(widest), command.summary) for name, command in group.items()
+            ]
             with formatter.section(title):
                 formatter.write_dl(rows)
         write_parameters(self.get_params(ctx), formatter)
@@ -308,12 +320,12 @@ def option(form: str, meaning: str, default: object = None, **more: Any) -> Any:
     default. The default ``...`` is of one that has to be stated, or of an alias, whose
     defaults stand in the commands.
     """
-    names = [word for word in form.split() if word.startswith("-")]
-    value = form.split()[len(names) :]
-    if default is None and not value and "/" not in form:
+    words = form.split()
+    names = [word for word in words if word.startswith("-")]
+    value = words[-1] if len(words) > len(names) else None
+    if default is None and value is None and "/" not in form:
         default = False
-    how: Any = {"metavar": value[0] if value else None, "help": meaning, **more}
-    return typer.Option(default, *names, **how)
+    return typer.Option(default, *names, metavar=value, help=meaning, **more)
 
 
 def argument(form: str, meaning: str, default: object = ...) -> Any:

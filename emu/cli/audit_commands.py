@@ -10,8 +10,8 @@ from emu.cli.options import JsonTarget, RunCode, emit
 from emu.errors import ExpectationMissed, ScenarioError
 from emu.experiment.recompute import audit_whole
 from emu.experiment.run_result import evaluate_run
-from emu.report.explanation_tables import accuracy_table, audit_table
 from emu.report.facts import payload_line
+from emu.report.measured_tables import accuracy_table, audit_table
 from emu.report.terminal import terminal
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.shared_run import share_run, unpack_shared
@@ -47,14 +47,11 @@ def audit(
     problem is built again from the scenario's text, every number of result.json from
     what processes reported, and its guards are asked again.
     """
-    try:
-        seconds = None if tolerance is None else DURATION.parse(tolerance)
-        share = RATIO.parse(relative)
-    except ValueError as error:
-        raise ScenarioError(str(error), file="--tolerance or --relative") from error
+    seconds, share = _parse_margins(tolerance, relative)
     if run_code and result.suffix == ".zip":
         problem = "is a run of others, whose code no audit runs: leave --run-code out"
         raise ScenarioError(problem, file=str(result))
+
     with unpack_shared(result) as run:
         subject = read_to_audit(run, scenario)
         limit = subject.tolerance if seconds is None else seconds
@@ -62,7 +59,10 @@ def audit(
         report, silent = audit_whole(
             subject, limit, share, rule=policy, training=training, stated=stated
         )
+
+    # A file that was shared is unpacked into a folder of no meaning.
     name = subject.name if run == result else result.name
+    lines = [*silent, *(f"guard {finding}" for finding in report.findings)]
     content = {
         "tolerance": limit,
         "relative": share,
@@ -73,18 +73,27 @@ def audit(
         "payloads": subject.payloads,
     }
     if emit(json_target, content):
-        console = terminal()
-        console.print(audit_table(report))
+        terminal().print(audit_table(report))
         if subject.payloads:
-            console.print(f"\nbetween machines: {payload_line(subject.payloads)}")
-        for line in (*silent, *(f"guard {finding}" for finding in report.findings)):
-            console.print(f"\n{line}")
+            lines.insert(0, f"between machines: {payload_line(subject.payloads)}")
         verdict = "keeps" if report.passed else "breaks"
-        within = f"{format_duration(limit)} and {share:.2g}"
-        console.print(f"\n{name}: {verdict} (5)-(15) to within {within}")
+        margin = f"{format_duration(limit)} and {share:.2g}"
+        lines.append(f"{name}: {verdict} (5)-(15) to within {margin}")
+        for line in lines:
+            terminal().print(f"\n{line}")
+
     if not report.passed:
         broken = report.violations
         raise ExpectationMissed(f"{len(broken)} violations, first: {broken[0]}")
+
+
+def _parse_margins(tolerance: str | None, relative: str) -> tuple[float | None, float]:
+    """Return the seconds and the share that figures may be off, as the options say."""
+    try:
+        seconds = None if tolerance is None else DURATION.parse(tolerance)
+        return seconds, RATIO.parse(relative)
+    except ValueError as error:
+        raise ScenarioError(str(error), file="--tolerance or --relative") from error
 
 
 @app.command()

@@ -6,7 +6,6 @@ import sys
 import webbrowser
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -17,8 +16,8 @@ import emu
 from emu.cli import options
 from emu.cli.app import app, argument, option
 from emu.cli.options import JsonTarget, Overrides, emit, judge_simulated, split_words
+from emu.cli.progress import status_line
 from emu.cli.report_commands import OF_FIGURES, Form, say_missing
-from emu.cli.signs_of_life import note_stage
 from emu.emulation.launch.host_report import usable_cores
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.expectations import list_unchecked
@@ -28,17 +27,23 @@ from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import WITHIN, Target, write_rows
 from emu.experiment.variants import Candidate
 from emu.host.files import write_atomic
+from emu.interchange.measurement import read_measurement
 from emu.report import explanation_tables as words
 from emu.report import system_tables
 from emu.report.comparison import candidate_json, comparison_tables
-from emu.report.many_runs import runs_json, runs_table
-from emu.report.measurement import measurement_table, read_measurement
+from emu.report.many_runs import (
+    measurement_rows,
+    measurement_table,
+    runs_json,
+    runs_table,
+)
 from emu.report.terminal import terminal
 from emu.runs.result import Result
 from emu.scenario import Experiment, Scenario
 from emu.scenario.run_sections import AUTO
 from emu.training.looks import HELD
 
+#: Form in which the table of systems is written.
 As: TypeAlias = Annotated[
     Form | None,
     option(
@@ -108,6 +113,7 @@ def compare(
     """
     if to and not systems:
         raise ScenarioError("write --systems all as well", file=f"--to {to}")
+
     if what[0].is_dir() and all(p.is_dir() or p.suffix == ".csv" for p in what):
         _compare_runs(what, json_target, out)
     elif len(what) > 1:
@@ -159,8 +165,8 @@ def _show_variants(
     write_files(write, base.scenario.name, pairs, content)
     if not emit(json_target, content):
         return
-    there = [row.answer.premises for row in candidates if not row.refused]
-    terminal().print(premise_line(there))
+    premises = [row.answer.premises for row in candidates if not row.refused]
+    terminal().print(premise_line(premises))
     scenario = base.scenario
     window = scenario.job.credit_window
     job = words.job_line(base.problem.job, "", window, scenario.pins)
@@ -169,21 +175,24 @@ def _show_variants(
 
 
 def _compare_runs(
-    what: Sequence[Path], json_target: JsonTarget, out: Path | None
+    paths: Sequence[Path], json_target: JsonTarget, out: Path | None
 ) -> None:
     """Show recorded runs, and beside them what was measured elsewhere."""
     from emu.interchange.known_formats import check_command  # noqa: PLC0415 - seldom
     from emu.interchange.recognise import COMPARE  # noqa: PLC0415 - seldom used
 
-    for path in what:
+    for path in paths:
         if not path.is_dir():
             check_command(path, COMPARE)
-    runs = [emu.load_run(path) for path in what if path.is_dir()]
-    others = [read_measurement(path) for path in what if not path.is_dir()]
+    runs = [emu.load_run(path) for path in paths if path.is_dir()]
+    measurements = [read_measurement(path) for path in paths if not path.is_dir()]
     say_missing(*runs)
-    apart = [{"name": one.path.name, "rows": [*one.rows(runs)]} for one in others]
-    if emit(json_target, [*runs_json(runs), *apart]):
-        tables = (measurement_table(one, runs) for one in others)
+    rows = [
+        {"name": found.path.name, "rows": [*measurement_rows(found, runs)]}
+        for found in measurements
+    ]
+    if emit(json_target, [*runs_json(runs), *rows]):
+        tables = (measurement_table(found, runs) for found in measurements)
         terminal().print(runs_table(runs), *tables)
     if out is not None:
         from emu.report.plots import plot  # noqa: PLC0415 - matplotlib takes 0.5 s
@@ -193,11 +202,11 @@ def _compare_runs(
 
 def _pair(text: str, sign: str, right: str) -> tuple[str, str]:
     """Return the two names of an option."""
-    one, _, other = (part.strip() for part in text.partition(sign))
-    if not (one and other) or sign in other:
+    first, _, second = (part.strip() for part in text.partition(sign))
+    if not (first and second) or sign in second:
         option = right.split(maxsplit=1)[0]
         raise ScenarioError(f"write {right}", file=f"{option} {text}")
-    return one, other
+    return first, second
 
 
 def form_of(form: Form | None, out: Path | None, to: str) -> Form | None:
@@ -206,10 +215,10 @@ def form_of(form: Form | None, out: Path | None, to: str) -> Form | None:
     Raises ScenarioError when there is no such form, or the other options lack its
     contents.
     """
-    forms = [one for one in Form if one is not Form.TRACE]  # which is of one run
+    forms = [known for known in Form if known is not Form.TRACE]  # which is of one run
     if form is None and out is not None:
         suffix = out.suffix.removeprefix(".")
-        form = next((one for one in forms if one == suffix), Form.TRACE)
+        form = Form(suffix) if suffix in forms else Form.TRACE
     if form is Form.TRACE:
         raise ScenarioError(f"write --as {'|'.join(forms)}", file=f"--out {out}")
     if form in OF_FIGURES and not to:
@@ -234,15 +243,11 @@ def compare_rows(
         problem = "write --to accuracy=0.88, say, as well"
         raise ScenarioError(problem, file=f"--confirm {confirm}")
     console = terminal(sys.stderr)
-    with console.status("comparing systems") as status:
 
-        def say(text: str) -> None:
-            note_stage(text)
-            status.update(f"comparing systems: {text}")
+    def warn(name: str, error: EmulatorError) -> None:
+        console.print(f"{name}: {reason(error)}")
 
-        def warn(name: str, error: EmulatorError) -> None:
-            console.print(f"{name}: {reason(error)}")
-
+    with status_line("comparing systems", "comparing systems: ", console) as say:
         results = compare_systems(
             scenario,
             rows,
@@ -258,7 +263,9 @@ def compare_rows(
         for number, name in enumerate(best, 1):
             say(f"over sockets: {name}, {number} of {len(best)}")
             try:
-                results = [_confirm(r) if r.system == name else r for r in results]
+                results = [
+                    _confirm(row) if row.system == name else row for row in results
+                ]
             except EmulatorError as error:  # the table stands without
                 console.print(f"{name} could not be run: {reason(error)}")
     return results
@@ -267,11 +274,14 @@ def compare_rows(
 def _confirm(row: Answer) -> Answer:
     """Return a row with its run over sockets, of the first seed."""
     scenario = row.scenario
+    # What the file states holds; else trials find what this host can keep to.
     if "time_scale" not in scenario.emulation.model_fields_set:
         emulation = scenario.emulation.model_copy(update={"time_scale": AUTO})
         scenario = scenario.model_copy(update={"emulation": emulation})
+    # Run directories are named by scenarios: each row has one of its own.
     name = f"{scenario.name}-{row.system}"
     run = emu.run(scenario.model_copy(update={"name": name}))
+
     result = run.result
     confirmation = Confirmation(
         str(run.path),
@@ -322,8 +332,9 @@ def show_systems(
     if not emit(json_target, content):
         return
     tables, lines = _tables_and_lines(results, to)
-    edits = chain(*map(system_tables.edit_lines, results))
-    terminal().print(lines[0], *tables, *edits, *lines[1:], sep="\n")
+    premises, *sentences = lines
+    edits = [line for row in results for line in system_tables.edit_lines(row)]
+    terminal().print(premises, *tables, *edits, *sentences, sep="\n")
     words.warn_unclaimed({row.system: row.placing for row in results if row.placing})
 
 

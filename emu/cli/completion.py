@@ -17,79 +17,106 @@ _INDEX = re.compile(r"\[\d+\]")
 def offer_words(command: str, parameter: Any) -> None:
     """Have a shell offer words for a parameter of a command, where there are some."""
     name = str(parameter.name)
-    words = _WORDS.get(f"{command} {name}", _WORDS.get(name))
+    list_words = _WORDS.get(f"{command} {name}", _WORDS.get(name))
+    if list_words is None:
+        return
 
-    def complete(_ctx: object, _parameter: object, incomplete: str) -> list[str]:
-        offers = dict.fromkeys(words(incomplete)) if words else ()
-        return [word for word in offers if word.startswith(incomplete)]
+    def complete(
+        _ctx: object,
+        _parameter: object,
+        incomplete: str,
+    ) -> list[str]:
+        words = dict.fromkeys(list_words(incomplete))
+        return [word for word in words if word.startswith(incomplete)]
 
-    if words is not None:
-        parameter._custom_shell_complete = complete  # noqa: SLF001 - typer has no other
+    parameter._custom_shell_complete = complete  # noqa: SLF001 - typer has no other
 
 
 def _shipped(_: str) -> Iterable[str]:
-    from emu.scenario import scenario_file as files
+    from emu.scenario import scenario_file
 
-    return files.list_scenarios() | files.list_labs()
+    return scenario_file.list_scenarios() | scenario_file.list_labs()
 
 
 def _scenarios(incomplete: str) -> Iterable[str]:
-    folder = Path(incomplete) if incomplete[-1:] == "/" else Path(incomplete).parent
-    there = sorted(folder.iterdir()) if folder.is_dir() else []
-    files = [str(p) for p in there if p.suffix in {".yaml", ".yml", ".json"}]
-    folders = [f"{path}/" for path in there if path.is_dir()]
-    return [*_shipped(incomplete), *files, *folders]
+    """Return the names of what is shipped, and files and folders beside the word."""
+    folder = Path(incomplete)
+    if not incomplete.endswith("/"):
+        folder = folder.parent
+    words = [*_shipped(incomplete)]
+    paths = sorted(folder.iterdir()) if folder.is_dir() else []
+    for path in paths:
+        if path.suffix in {".yaml", ".yml", ".json"}:
+            words.append(str(path))
+        if path.is_dir():
+            words.append(f"{path}/")
+    return words
 
 
 def _list_names(place: str, incomplete: str) -> Iterable[str]:
     """Return names that ``module:name`` lists, after the words that are there."""
-    module, _, name = place.partition(":")
-    names = getattr(importlib.import_module(module), name)
-    before = incomplete[: incomplete.rfind(",") + 1]
-    return (before + one for one in (names() if callable(names) else names))
+    module, _, attribute = place.partition(":")
+    names = getattr(importlib.import_module(module), attribute)
+    if callable(names):
+        names = names()
+    # A list with commas is one word to the shell: what stands is offered again.
+    written = incomplete[: incomplete.rfind(",") + 1]
+    return (written + name for name in names)
 
 
 def _keys(incomplete: str) -> Iterable[str]:
+    """Return the keys of a scenario, or the words that one may have after ``=``."""
     from emu.scenario.scenario import json_schema
 
     key, equals, _ = incomplete.partition("=")
-    schema = json_schema()
     path = _INDEX.sub("[0]", key)
-    keys = dict(_below(schema, schema["$defs"], path))
+    schema = json_schema()
+    words_of = dict(_list_below(schema, schema["$defs"], path))
     if equals:
-        return (f"{key}={word}" for word in keys.get(path, ()))
+        return (f"{key}={word}" for word in words_of.get(path, ()))
     # What was written stays, its positions in lists among it.
-    return (key + one[len(path) :] for one in keys if one.startswith(path))
+    return (key + known[len(path) :] for known in words_of if known.startswith(path))
 
 
-def _below(
-    node: Mapping[str, Any], named: Mapping[str, Any], wanted: str, at: str = ""
+def _list_below(
+    node: Mapping[str, Any],
+    named: Mapping[str, Any],
+    wanted: str,
+    path: str = "",
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the keys below a node of the schema that ``wanted`` leads to, and words."""
     if "$ref" in node:
         node = named[node["$ref"].rpartition("/")[2]]
-    for each in (*node.get("anyOf", ()), *node.get("oneOf", ())):
-        yield from _below(each, named, wanted, at)
-    if "enum" in node and at:
-        yield at, tuple(map(str, node["enum"]))
+    choices = [*node.get("anyOf", ()), *node.get("oneOf", ())]
+    for choice in choices:
+        yield from _list_below(choice, named, wanted, path)
+
+    if "enum" in node and path:
+        yield path, tuple(map(str, node["enum"]))
     if isinstance(node.get("items"), dict):
-        yield from _below(node["items"], named, wanted, f"{at}[0]")
-    for name, inner in node.get("properties", {}).items():
-        key = f"{at}.{name}" if at else name
+        yield from _list_below(node["items"], named, wanted, f"{path}[0]")
+    for name, child in node.get("properties", {}).items():
+        key = f"{path}.{name}" if path else name
         if key.startswith(wanted):
             yield key, ()
         if wanted == key or wanted.startswith((f"{key}.", f"{key}[")):
-            yield from _below(inner, named, wanted, key)
+            yield from _list_below(child, named, wanted, key)
 
 
+_RULES = partial(_list_names, "emu.scenario.own_rules:list_policies")
+_PLACEMENTS = partial(_list_names, "emu.prediction.placement.place:PLACEMENT_POLICIES")
+_DOCUMENTS = partial(_list_names, "emu.scenario.scenario_file:list_documents")
 #: Parameter -> words for it; of one command alone after its name.
 _WORDS: dict[str, Callable[[str], Iterable[str]]] = {
-    **dict.fromkeys(("file", "files", "explain what", "compare what"), _scenarios),
-    **dict.fromkeys(("overrides", "crossover key", "vary"), _keys),
-    "policies": partial(_list_names, "emu.scenario.own_rules:list_policies"),
-    "placements": partial(
-        _list_names, "emu.prediction.placement.place:PLACEMENT_POLICIES"
-    ),
+    "file": _scenarios,
+    "files": _scenarios,
+    "explain what": _scenarios,
+    "compare what": _scenarios,
+    "overrides": _keys,
+    "crossover key": _keys,
+    "vary": _keys,
+    "policies": _RULES,
+    "placements": _PLACEMENTS,
     "init name": _shipped,
-    "docs name": partial(_list_names, "emu.scenario.scenario_file:list_documents"),
+    "docs name": _DOCUMENTS,
 }

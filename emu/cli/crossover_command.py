@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import emu
 from emu.cli import options
 from emu.cli.app import app, option
 from emu.cli.options import JsonTarget, Overrides, emit, split_words
-from emu.cli.signs_of_life import note_stage
+from emu.cli.progress import status_line
 from emu.errors import ScenarioError
 from emu.experiment.crossover import Values, find_crossover
 from emu.experiment.premises import premise_line
 from emu.report import system_tables
 from emu.report.terminal import terminal
+from emu.scenario import Scenario
 from emu.scenario.document import split_override, value_at
 
 
@@ -43,22 +43,12 @@ def crossover(
     systems = split_words(between)
     if len(systems) != 2:
         raise ScenarioError("write --between A,B", file=f"--between {between}")
-    try:
-        if not values and (stated := value_at(scenario.to_json(), key)) is None:
-            emu.load(scenario, {key: 0})  # which says whether there is such a key
-        low, _, high = values.partition(",")
-        ends = Values.between(low, high) if values else Values.around(stated)
-    except ValueError as error:
-        wrong = f"--range {values}" if values else f"--key {key}"
-        raise ScenarioError(f"{error}: write --range LOW,HIGH", file=wrong) from error
-    with terminal(sys.stderr).status("looking for a crossover") as status:
+    first, second = systems
+    ends = _ends_of(scenario, key, values)
 
-        def watch(text: str) -> None:
-            note_stage(text)
-            status.update(text)
+    with status_line("looking for a crossover") as watch:
+        outcome = find_crossover(scenario, key, (first, second), ends, watch)
 
-        pair = systems[0], systems[1]
-        outcome = find_crossover(scenario, key, pair, ends, watch)
     if emit(json_target, system_tables.crossover_json(outcome)):
         # The table has the values of the key.
         premises = [
@@ -68,3 +58,18 @@ def crossover(
         ]
         terminal().print(premise_line(premises))
         terminal().print(system_tables.crossover_table(outcome))
+
+
+def _ends_of(scenario: Scenario, key: str, values: str) -> Values:
+    """Return the values between which to look: as stated, or around the file's."""
+    try:
+        if values:
+            low, _, high = values.partition(",")
+            return Values.between(low, high)
+        stated = value_at(scenario.to_json(), key)
+        if stated is None:
+            emu.load(scenario, {key: 0})  # which says whether there is such a key
+        return Values.around(stated)
+    except ValueError as error:
+        option = f"--range {values}" if values else f"--key {key}"
+        raise ScenarioError(f"{error}: write --range LOW,HIGH", file=option) from error

@@ -43,6 +43,7 @@ def explain(
         told = _of_run(emu.load_run(what), helpful=helpful, run_code=run_code)
     else:
         told = _of_scenario(emu.load(what, overrides or []), helpful=helpful)
+
     explanation = told.explanation
     console = terminal(quiet=json_target == "-")
     if told.premises:
@@ -95,7 +96,9 @@ def _of_scenario(scenario: emu.Scenario, *, helpful: bool) -> _Told:
     ready, schedule = found.first
     recovery = words.recovery_lines(found.deaths, schedule.length)
     lines = [*islice(recovery, 1), *copies_line(ready, schedule.length)]
+
     more: Result = {}
+    # Looking for the best interval simulates many: only where help is asked for.
     best = intervals(ready) if helpful else None
     if best is not None:
         lines.append(best.line())

@@ -38,18 +38,24 @@ def clean(
     groups = list[Path]()
     with contextlib.suppress(OSError, RunError):  # /proc is not there
         groups = cpu_groups.groups_left_behind(cpu_groups.Hierarchy.find())
-    for path in [] if dry_run else files:
-        remove(path)
-    if (
-        not dry_run
-        and groups
-        and (stay := cpu_groups.remove_left_behind(cpu_groups.Hierarchy.find()))
-    ):
-        problem = "cannot be removed: processes are in it, or it is another user's"
-        raise DataError(problem, path=str(stay[0]))
+
+    if not dry_run:
+        for path in files:
+            remove(path)
+        if groups:
+            _remove_groups()
+
     remains = [*files, *groups]
     if emit(json_target, [str(path) for path in remains]):
+        verb = "found" if dry_run else "removed"
         for path in remains:
-            typer.echo(f"{'found' if dry_run else 'removed'} {for_terminal(str(path))}")
+            typer.echo(f"{verb} {for_terminal(str(path))}")
         if not remains:
             typer.echo("nothing was left behind")
+
+
+def _remove_groups() -> None:
+    remaining = cpu_groups.remove_left_behind(cpu_groups.Hierarchy.find())
+    if remaining:
+        problem = "cannot be removed: processes are in it, or it is another user's"
+        raise DataError(problem, path=str(remaining[0]))

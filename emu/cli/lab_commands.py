@@ -27,6 +27,7 @@ from emu.report.html.lab_page import lab_tables
 from emu.report.terminal import plain_table, terminal
 from emu.runs.lab_file import LabResult, holder_of, log_name
 from emu.runs.run_directory import RunDirectory
+from emu.scenario.run_sections import LabFile
 from emu.scenario.scenario_file import load_lab
 from emu.units import format_duration
 
@@ -56,21 +57,18 @@ def lab(
     if needs := missing_needs():
         raise RunError("; ".join(needs))
     if shell:
-        with open_lab(spec) as machines:
-            known = [machine.name for machine in machines.machines]
-            if shell not in known:
-                raise RunError(f"{shell} is no machine; there are {', '.join(known)}")
-            program = machines.start(shell, ["sh", "-i"], stdin=0, output=1)
-            while program.code is None:
-                machines.wait(1.0)
-        raise typer.Exit(program.code)
-    path = Path(file)  # FOLDER/lab.yaml, as `emu init` writes it: by its folder
-    name = path.resolve().parent.name if path.name == "lab.yaml" else path.stem
+        raise typer.Exit(_open_shell(spec, shell))
+
+    name = file.stem
+    if file.name == "lab.yaml":  # as `emu init` writes it: by its folder
+        name = file.resolve().parent.name
     directory = RunDirectory.create(f"{name}-lab", runs)
     console = terminal(sys.stderr)
+    # What the user types is the user's own; programs of a file may be of others.
     if not command:
         names = ", ".join(program.name for program in spec.lab.programs)
         ask_to_run(str(file), f"programs {names}")
+
     result = run_lab(spec, directory, command or [], pcap=pcap, watch=console.print)
     draw(directory.path, console)
     if emit(json_target, result):
@@ -82,19 +80,36 @@ def lab(
         raise ExpectationMissed("; ".join(misses))
 
 
+def _open_shell(spec: LabFile, machine: str) -> int:
+    """Open a shell on a machine; return its exit code once it has ended."""
+    with open_lab(spec) as machines:
+        known = [candidate.name for candidate in machines.machines]
+        if machine not in known:
+            raise RunError(f"{machine} is no machine; there are {', '.join(known)}")
+        program = machines.start(machine, ["sh", "-i"], stdin=0, output=1)
+        while program.code is None:
+            machines.wait(1.0)
+        return program.code
+
+
 def _say_what_failed(failed: LabResult, run: Path, console: Console) -> int:
     """Print which program failed, and the end of its output; return its exit code."""
-    code: int = failed["code"] if failed["code"] > 0 else 128 - failed["code"]
+    code: int = failed["code"]
+    if code <= 0:
+        code = 128 - code  # of a signal, as shells have it
+
     log = run / log_name(failed["program"], failed["machine"])
     console.print(
         f"{failed['program']} failed first, on {failed['machine']}, with exit code "
         f"{code}: its output is {log}"
     )
+
+    # A log may be gigabytes: its end alone is read.
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _SHOWN))
         lines = file.read().decode(errors="replace").split("\n")
-    for line in [line for line in lines if line.strip()][-1:]:
-        console.print(f"which ends: {for_terminal(line)}")
+    if texts := [line for line in lines if line.strip()]:
+        console.print(f"which ends: {for_terminal(texts[-1])}")
     return code
 
 
@@ -120,17 +135,24 @@ def fit(
     """
     outcome = fit_run(run, skip=skip, template=template, mark=mark, force=force)
     write_atomic(out, outcome.text(out.name))
+
     if emit(json_target, outcome.to_json()):
         count = outcome.iterations
-        half = outcome.iterations // 2
+        half = count // 2
         title = f"{count} iterations from number {outcome.first}: seconds of each"
         table = plain_table(title, "", ">measured", ">simulated", ">error")
-        rest = f"of the last {count - half}, by the first {half}"
-        for what, of in (("of all, by all", ""), (rest, "held_out_")):
-            names = [f"{of}{figure}" for figure in ("measured", "simulated", "error")]
-            *times, error = (getattr(outcome, name) for name in names)
-            cells = [format_duration(seconds, 4) for seconds in times]
-            table.add_row(what, *cells, f"{error:+.2%}")
+        table.add_row(
+            "of all, by all",
+            format_duration(outcome.measured, 4),
+            format_duration(outcome.simulated, 4),
+            f"{outcome.error:+.2%}",
+        )
+        table.add_row(
+            f"of the last {count - half}, by the first {half}",
+            format_duration(outcome.held_out_measured, 4),
+            format_duration(outcome.held_out_simulated, 4),
+            f"{outcome.held_out_error:+.2%}",
+        )
         terminal().print(table)
         for note in outcome.notes:
             typer.echo(note)
@@ -153,5 +175,5 @@ def run_beside(
     if not command:
         raise ScenarioError("there is no command: emu exec RUN MACHINE -- COMMAND")
     os.environ["EMU_MACHINE"] = machine
-    beside = module_command("emu.lab.machines.exec", str(holder), *command)
-    os.execv(sys.executable, beside)  # noqa: S606 - the command is the user's own
+    arguments = module_command("emu.lab.machines.exec", str(holder), *command)
+    os.execv(sys.executable, arguments)  # noqa: S606 - the command is the user's own

@@ -22,10 +22,12 @@ from emu.units import DURATION, Quantity
 def _target(target: str | None) -> str | None:
     """Return the target of ``--json``; ``-`` for what standard output goes to."""
     try:
-        there = os.stat(target or "")  # noqa: PTH116
-        return "-" if os.path.samestat(there, os.fstat(sys.stdout.fileno())) else target
-    except (OSError, ValueError):
+        named = os.stat(target or "")  # noqa: PTH116
+        if os.path.samestat(named, os.fstat(sys.stdout.fileno())):
+            return "-"
+    except (OSError, ValueError):  # a file that is not there yet
         return target
+    return target
 
 
 def _once(overrides: list[str] | None) -> list[str] | None:

@@ -33,6 +33,7 @@ from emu.problem import Schedule
 from emu.report import explanation_tables as words
 from emu.report.comparison import coflow_line
 from emu.report.facts import flow_table, port_table
+from emu.report.measured_tables import training_table
 from emu.report.terminal import terminal
 from emu.runs.result import Result, Row, flow_rows, port_rows, result_of
 from emu.scenario import Experiment, load, prepare
@@ -40,6 +41,7 @@ from emu.scenario.experiment import count_failures, refuse_deaths
 from emu.scenario.machine_choice import apart_words
 from emu.scenario.own_rules import list_policies
 from emu.scenario.realize import list_model_figures
+from emu.scenario.run_sections import ExpectSection
 from emu.scenario.setup import setup_rows
 from emu.systems.system import figures_on, remarks_on
 from emu.training.looks import epoch_of
@@ -54,12 +56,15 @@ def policies(json_target: options.JsonTarget = None) -> None:
     A scenario chooses one with schedule.policy, or names a class of its own. Theorem 1
     of the DGTP paper bounds the makespan of those that keep it.
     """
-    rules = {}
+    rules: dict[str, Row] = {}
     for name in list_policies():
         rule = policy_named(name)
-        keys = ("summary", "source", "knows")
-        rules[name] = {key: getattr(rule, key) for key in keys}
-        rules[name]["theorem1"] = rule.keeps_theorem
+        rules[name] = {
+            "summary": rule.summary,
+            "source": rule.source,
+            "knows": rule.knows,
+            "theorem1": rule.keeps_theorem,
+        }
     _explain(json_target, rules)
 
 
@@ -74,17 +79,18 @@ def placements(json_target: options.JsonTarget = None) -> None:
 
 
 def _explain(json_target: str | None, rules: Mapping[str, Row]) -> None:
+    if not options.emit(json_target, rules):
+        return
     indent = " " * (2 + max(map(len, rules)))
-    if options.emit(json_target, rules):
-        for name, rule in rules.items():
-            source = rule["source"]
-            if rule["knows"] != "nothing":
-                source += f"; needs {rule['knows']}"
-            if rule.get("theorem1"):
-                source += "; keeps Theorem 1"
-            for head, text in ((name, rule["summary"]), ("", source)):
-                lines = TextWrapper(80, head.ljust(len(indent)), indent)
-                typer.echo(lines.fill(text))
+    for name, rule in rules.items():
+        source = rule["source"]
+        if rule["knows"] != "nothing":
+            source += f"; needs {rule['knows']}"
+        if rule.get("theorem1"):
+            source += "; keeps Theorem 1"
+        for head, text in ((name, rule["summary"]), ("", source)):
+            lines = TextWrapper(80, head.ljust(len(indent)), indent)
+            typer.echo(lines.fill(text))
 
 
 #: Carrier of the bytes in a simulation.
@@ -117,14 +123,21 @@ def simulate(
     """
     experiment = prepare(load(file, overrides or []))
     console = terminal(quiet=json_target == "-")
+
     if network is Network.FLUID:
         simulate_by_rates(experiment, json_target, console, train=train)
         return
     if train:
         raise typer.BadParameter("training goes with --network fluid alone")
+
     refuse_deaths(experiment, "packets")
-    by = sharing or Shares.FAIR, congestion_control or Control.CUBIC
-    simulate_over_packets(experiment, *by, json_target, console)
+    simulate_over_packets(
+        experiment,
+        sharing or Shares.FAIR,
+        congestion_control or Control.CUBIC,
+        json_target,
+        console,
+    )
 
 
 def simulate_by_rates(
@@ -134,27 +147,27 @@ def simulate_by_rates(
     found = ask(experiment)
     _, schedule = found.first
     recovery = found.deaths
-    problem = experiment.problem
-    policy = experiment.choose_policy()
-    jobs = job_times(schedule, experiment.realization, policy, epoch_of)
+    rule = experiment.choose_policy()
+    jobs = job_times(schedule, experiment.realization, rule, epoch_of)
     _print_tables(schedule, jobs, console)
     _print_makespan(experiment, schedule, recovery, console)
-    speed = pace(schedule, epoch_of(problem.job.settings)).to_json()
+    speed = pace(schedule, epoch_of(schedule.problem.job.settings)).to_json()
     console.print(words.pace_line(speed))
     models = list_model_figures(experiment.scenario)
     for row in words.model_rows(models):
         console.print(*row)
     gap = bounds.optimality(schedule, experiment.realization, experiment.policy)
-    remarks = remarks_on({"simulated": schedule}, experiment.choose_policy())
-    for line in filter(None, [bounds.optimality_line(gap), *remarks]):
+    if line := bounds.optimality_line(gap):
         console.print(line)
+    for remark in filter(None, remarks_on({"simulated": schedule}, rule)):
+        console.print(remark)
+
     more: Result = {"pace": speed, "models": models, **recovery.to_json()}
     if failures := count_failures(experiment, recovery.makespan):
         more["failures"] = failures
-    if problem.cluster.tuners:
-        rule = experiment.choose_policy()
-        how = experiment.realization, rule, experiment.expected
-        shift = slight_delays(*how, schedule)
+    if schedule.problem.cluster.tuners:
+        expected = experiment.expected
+        shift = slight_delays(experiment.realization, rule, expected, schedule)
         console.print(_TUNED.format(shift))
         more["sensitivity"] = shift
     more |= figures_on(schedule) | _setup(experiment, recovery.makespan, console)
@@ -166,11 +179,16 @@ def simulate_by_rates(
         console.print("cost", ", ".join(words.cost_row(cost)))
     more["placing"] = experiment.placing
     more |= _training(experiment, schedule, console, train=train)
-    more |= {"jobs": [one.to_json() for one in jobs]} if jobs else {}
+    more |= _jobs_json(jobs)
     if json_target is not None:  # a row per flow: 7 % of the CPU of 700,000
         options.emit(json_target, result_of(experiment.scenario, schedule) | gap | more)
     unchecked = expectations.list_unchecked(experiment.scenario.expect)
     options.judge_simulated(unchecked, found.missed)
+
+
+def _jobs_json(jobs: list[JobTime]) -> Result:
+    """Return the times of several jobs; nothing of one alone."""
+    return {"jobs": [job.to_json() for job in jobs]} if jobs else {}
 
 
 def _setup(experiment: Experiment, makespan: float, console: Console) -> Result:
@@ -182,8 +200,9 @@ def _setup(experiment: Experiment, makespan: float, console: Console) -> Result:
         return {}
     if not setup:
         return {}
-    whole = format_duration(makespan + setup["seconds"], 10)
-    console.print(f"setup {' '.join(words.setup_row(setup))}; with setup {whole}")
+    seconds, cause = words.setup_row(setup)
+    length = format_duration(makespan + setup["seconds"], 10)
+    console.print(f"setup {seconds} {cause}; with setup {length}")
     return {"setup": setup}
 
 
@@ -200,6 +219,7 @@ def _print_makespan(
         f"{words.job_line(job, experiment.policy, window, pins)}, "
         f"{len(schedule.flows()):,} flows"
     )
+
     for line in words.recovery_lines(recovery, schedule.length):
         console.print(line)
     if failures := count_failures(experiment, recovery.makespan):
@@ -220,45 +240,58 @@ def simulate_over_packets(
     """Print what packets make of a job, beside what max-min fair rates make of it."""
     problem = experiment.problem
     realization = experiment.realization
-    scale = experiment.scenario.emulation.stated_byte_scale
+    scale = experiment.scenario.emulation.stated_byte_scale  # packets have real sizes
     count = packets_of(problem, realization, scale)
     print(f"about {count:,} packets, by ns-3 ...", file=sys.stderr)  # noqa: T201
+
     run = simulate_packets(
         problem, realization, sharing=sharing, control=control, byte_scale=scale
     )
     schedule = run.schedule
-    rates = simulate_rates(problem, realization, "maxmin")
-    fluid = rates.makespan
+    fluid = simulate_rates(problem, realization, "maxmin")
     jobs = job_times(schedule, realization, "maxmin", epoch_of)
     _print_tables(schedule, jobs, console)
-    longer = schedule.makespan / fluid - 1 if fluid else 0.0
-    length = format_duration(schedule.makespan, 10)
+
+    name = experiment.scenario.name
     console.print(
-        f"{experiment.scenario.name}: makespan {length} over packets: ns-3 "
+        f"{name}: makespan {format_duration(schedule.makespan, 10)} over packets: ns-3 "
         f"{run.version}, {control}, {sharing} queues, {run.dropped:,} packets dropped"
     )
-    beside = f"max-min fair rates: {format_duration(fluid, 10)}"
-    console.print(f"{beside}, packets {format_ratio(longer)}")
+    longer = schedule.makespan / fluid.makespan - 1 if fluid.makespan else 0.0
+    length = format_duration(fluid.makespan, 10)
+    console.print(f"max-min fair rates: {length}, packets {format_ratio(longer)}")
+
     packets: Result = {}
     if sharing is Shares.TCP:
-        full = full_queues(rates, time_scale=1.0, byte_scale=scale)
-        console.print(full.sentence())
-        packets["full_queues"] = full.to_json()
+        queues = full_queues(fluid, time_scale=1.0, byte_scale=scale)
+        console.print(queues.sentence())
+        packets["full_queues"] = queues.to_json()
+    packets |= {
+        "ns3": run.version,
+        "sharing": sharing.value,
+        "congestion_control": control.value,
+        "byte_scale": scale,
+        "dropped": run.dropped,
+        "fluid_makespan": fluid.makespan,
+    }
     words.print_placing(experiment.placing, console)
-    packets |= {"ns3": run.version, "sharing": sharing.value}
-    packets |= {"congestion_control": control.value, "byte_scale": scale}
-    packets |= {"dropped": run.dropped, "fluid_makespan": fluid}
-    more: Result = {"packets": packets}
-    more |= {"jobs": [one.to_json() for one in jobs]} if jobs else {}
+    more = {"packets": packets} | _jobs_json(jobs)
     options.emit(json_target, result_of(experiment.scenario, schedule) | more)
-    if fields := sorted(experiment.scenario.expect.model_fields_set):
+    _say_unjudged(experiment.scenario.expect)
+
+
+def _say_unjudged(expect: ExpectSection) -> None:
+    """Say on standard error what is expected and no packets can tell."""
+    if fields := sorted(expect.model_fields_set):
         keys = ", expect.".join(fields)
         print(f"not judged over packets: expect.{keys}", file=sys.stderr)  # noqa: T201
 
 
 def _print_tables(schedule: Schedule, jobs: list[JobTime], console: Console) -> None:
     tables = [flow_table(flow_rows(schedule)), port_table(port_rows(schedule))]
-    for table in [*tables, *([words.job_table(jobs)] if jobs else [])]:
+    if jobs:
+        tables.append(words.job_table(jobs))
+    for table in tables:
         console.print(table)
         console.print()
 
@@ -288,15 +321,16 @@ def _training(
                 "a run reads other values where it is late, so that its accuracy "
                 "after as many is another"
             )
+
     if not train:
         return more
     curve = virtual_training.virtual_training(scenario, schedule, until)
-    console.print(words.training_table(curve["training"]))
+    console.print(training_table(curve["training"]))
     if "diverged" in curve:
         console.print(f"training diverged at step {curve['diverged']}")
         return more | curve
-    splits = ", ".join(f"{k} {v:.2%}" for k, v in curve["accuracy"].items())
-    console.print(f"accuracy at the end: {splits}")
+    shares = [f"{split} {share:.2%}" for split, share in curve["accuracy"].items()]
+    console.print(f"accuracy at the end: {', '.join(shares)}")
     return more | curve
 
 
@@ -329,32 +363,17 @@ def place(
     with progress_bar(terminal(sys.stderr)) as bar:  # nothing is drawn off a terminal
         line = bar.add_task("searching", total=None)
 
-        def tell(candidates: int, of: int, best: float) -> None:
+        def watch(candidates: int, most: int, best: float) -> None:
             text = f"best {format_duration(best)}, candidates"
-            note_stage(f"{text} {candidates:,} of {of:,}")
-            bar.update(line, description=text, completed=candidates, total=of)
+            note_stage(f"{text} {candidates:,} of {most:,}")
+            bar.update(line, description=text, completed=candidates, total=most)
 
-        experiment = emu.place(scenario, progress=tell)
+        experiment = emu.place(scenario, progress=watch)
+
     problem = experiment.problem
-    of = experiment.scenario
     makespan = ask(experiment).makespan
     console = terminal(quiet=json_target == "-")
-    console.print(words.placement_table(problem))
-    job = problem.job, experiment.policy, of.job.credit_window, of.pins
-    length = format_duration(makespan, 10)
-    console.print(f"\n{of.name}: makespan {length}, {words.job_line(*job)}")
-    words.print_placing(experiment.placing, console, apart_words(of, problem))
-    placing = experiment.placed
-    if placing is not None and placing.start_makespan is not None:
-        before = placing.start_makespan or 0.0
-        after = placing.makespan or 0.0
-        gain = format_ratio(after / before - 1 if before else 0.0)
-        what = _JUDGED[of.joint_cost] if of.jobs else ""
-        console.print(
-            f"on {placing.iterations} of the {problem.job.iterations} iterations: "
-            f"{what}{format_duration(before)} -> {format_duration(after)} ({gain}) "
-            f"after {placing.candidates:,} candidates, {placing.accepted:,} accepted"
-        )
+    _print_placement(experiment, makespan, console)
     rounding = rounding_effect(
         problem, experiment.realization, experiment.choose_policy()
     )
@@ -370,14 +389,46 @@ def place(
     options.emit(json_target, content)
 
 
+def _print_placement(experiment: Experiment, makespan: float, console: Console) -> None:
+    """Print where tasks are, how long the job takes there, and what a search gained."""
+    problem = experiment.problem
+    scenario = experiment.scenario
+    console.print(words.placement_table(problem))
+    window = scenario.job.credit_window
+    job = words.job_line(problem.job, experiment.policy, window, scenario.pins)
+    length = format_duration(makespan, 10)
+    console.print(f"\n{scenario.name}: makespan {length}, {job}")
+    hint = apart_words(scenario, problem)
+    words.print_placing(experiment.placing, console, hint)
+
+    placing = experiment.placed
+    if placing is not None and placing.start_makespan is not None:
+        start = placing.start_makespan or 0.0
+        end = placing.makespan or 0.0
+        gain = format_ratio(end / start - 1 if start else 0.0)
+        figure = _JUDGED[scenario.joint_cost] if scenario.jobs else ""
+        console.print(
+            f"on {placing.iterations} of the {problem.job.iterations} iterations: "
+            f"{figure}{format_duration(start)} -> {format_duration(end)} ({gain}) "
+            f"after {placing.candidates:,} candidates, {placing.accepted:,} accepted"
+        )
+
+
 def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
     problem = experiment.problem
     placing = experiment.placed
     search = None
     if placing is not None and placing.candidates > 0:
-        names = ("iterations", "makespan", "start_makespan", "candidates", "accepted")
-        search = {name: getattr(placing, name) for name in names}
-        search |= {"simulated": placing.evaluations, "optimal": placing.optimal}
+        search = {
+            "iterations": placing.iterations,
+            "makespan": placing.makespan,
+            "start_makespan": placing.start_makespan,
+            "candidates": placing.candidates,
+            "accepted": placing.accepted,
+            "simulated": placing.evaluations,
+            "optimal": placing.optimal,
+        }
+
     return {
         "policy": experiment.scenario.placed_by,
         "placing": experiment.placing,

@@ -1,16 +1,51 @@
-"""The progress bar of commands that work off a number of things."""
+"""The progress of a command: a bar of what is done of how much, or a line."""
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
 
-from rich import progress
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TimeElapsedColumn,
+)
+
+from emu.cli.signs_of_life import note_stage
+from emu.report.terminal import terminal
 
 
-def progress_bar(console: Console, *more: progress.ProgressColumn) -> progress.Progress:
+def progress_bar(console: Console, *columns: ProgressColumn) -> Progress:
     """Return a bar of what is done of how much; nothing is drawn off a terminal."""
-    bar = progress.BarColumn(bar_width=24)
-    counts = progress.MofNCompleteColumn(), progress.TimeElapsedColumn(), *more
-    how: Any = {"console": console, "disable": not console.is_terminal}
-    return progress.Progress("{task.description}", bar, *counts, transient=True, **how)
+    return Progress(
+        "{task.description}",
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        *columns,
+        console=console,
+        disable=not console.is_terminal,
+        transient=True,
+    )
+
+
+@contextlib.contextmanager
+def status_line(
+    title: str, prefix: str = "", console: Console | None = None
+) -> Iterator[Callable[[str], None]]:
+    """Show a line on standard error; give what says in it how far the command is.
+
+    What is said has the ``prefix`` there, and is noted for the lines of a log, too.
+    What else is printed meanwhile goes to the same ``console``, or breaks the line.
+    """
+    with (console or terminal(sys.stderr)).status(title) as status:
+
+        def say(text: str) -> None:
+            note_stage(text)
+            status.update(f"{prefix}{text}")
+
+        yield say

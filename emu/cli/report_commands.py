@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-import sys
 import webbrowser
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +18,23 @@ from rich.console import Console
 
 from emu.cli.app import app, argument, option
 from emu.cli.options import RunCode, seconds, split_words
-from emu.cli.signs_of_life import note_stage
+from emu.cli.progress import status_line
 from emu.errors import ScenarioError
 from emu.host.files import write_atomic
 from emu.names import for_terminal
 from emu.report.html.page import write_report
-from emu.report.terminal import terminal
 from emu.report.trace import write_trace
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.training.looks import Progress
 from emu.units import format_duration
 
+#: Figures of one run or several.
 Figure = StrEnum("Figure", "GANTT PORTS LOSS CDF COMPARE PROGRESS")
 #: The schedule of a run that is drawn.
 Only = StrEnum("Only", "EMULATED SIMULATED")
 #: Forms that a run is written in.
 Form = StrEnum("Form", "HTML TRACE SVG PDF PNG CSV CHAKRA")
+#: Forms of pictures.
 OF_FIGURES = (Form.SVG, Form.PDF, Form.PNG)
 #: Options that limit the contents of a figure.
 _PARTS = {
@@ -44,8 +45,11 @@ _PARTS = {
     Figure.COMPARE: (),
     Figure.PROGRESS: ("since", "until", "only"),
 }
+#: Options whose parameter has another name: ``from`` is a word of Python.
 _OPTIONS = {"since": "--from", "until": "--to"}
+#: Inches: a wider figure is mistyped.
 _WIDEST = 40
+#: Inches of a unit of length.
 _INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
 
 
@@ -86,19 +90,17 @@ def _progress(runs: Sequence[RecordedRun]) -> list[Progress]:
         if not trains(run):
             typer.echo(f"emu: {run.name} trains no model: bytes alone", err=True)
             return []
-    console = terminal(sys.stderr)
-    with console.status("training in one process") as status:
+    with status_line("training in one process") as say:
+        curves = progress_of(
+            runs, lambda step, steps: say(f"training: step {step} of {steps}")
+        )
 
-        def tell(step: int, of: int) -> None:
-            note_stage(text := f"training: step {step} of {of}")
-            status.update(text)
-
-        curves = progress_of(runs, tell)
     for run, curve in zip(runs, curves, strict=True):
-        at = time_to(TARGET, run, curve)
-        best = f"at best {np.nanmax(curve.accuracy['valid']):.1%}"
-        when = best if math.isnan(at) else f"{TARGET:.0%} after {format_duration(at)}"
-        typer.echo(f"{run.name}: validation accuracy {when}")
+        seconds_to_target = time_to(TARGET, run, curve)
+        outcome = f"{TARGET:.0%} after {format_duration(seconds_to_target)}"
+        if math.isnan(seconds_to_target):
+            outcome = f"at best {np.nanmax(curve.accuracy['valid']):.1%}"
+        typer.echo(f"{run.name}: validation accuracy {outcome}")
     return curves
 
 
@@ -137,67 +139,88 @@ def report(
     """
     if form in OF_FIGURES:
         kind = figure or Figure.GANTT
-        choices = {
+        parts = {
             "width": width and _parse_inches(width),
             "since": since and seconds(since, "--from"),
             "until": until and seconds(until, "--to"),
             "machines": tuple(split_words(machines)),
             "only": str(only or ""),
         }
-        for name in ("since", "until", "machines", "only"):
-            if choices[name] and name not in _PARTS[kind]:
-                figures = ", ".join(one for one in Figure if name in _PARTS[one])
-                problem = f"is of {figures}, the figure is {kind}"
-                raise ScenarioError(problem, file=_OPTIONS.get(name, f"--{name}"))
-        target = out or runs[0] / f"{kind}.{form}"
-        if form is not Form.SVG and target.suffix != f".{form}":
+        _check_parts(kind, parts)
+        path = out or runs[0] / f"{kind}.{form}"
+        if form is not Form.SVG and path.suffix != f".{form}":
             raise ScenarioError(f"--as {form} is written as .{form}", file=str(out))
-        window = {name: value for name, value in choices.items() if value != ""}
-        path = _draw_figure(runs, kind, target, window, dark=dark)
+        window = {name: value for name, value in parts.items() if value != ""}
+        _draw_figure(runs, kind, path, window, dark=dark)
     else:
         if len(runs) > 1:
             raise ScenarioError(f"--as {form} is of one run", file=str(runs[1]))
-        drawn = out is not None and out.suffix[1:] in OF_FIGURES
-        if figure or dark or width or since or until or machines or only or drawn:
+        # A file named .svg says what was meant, though no figure was asked for.
+        is_picture = out is not None and out.suffix[1:] in OF_FIGURES
+        limits = (width, since, until, machines, only)
+        if figure or dark or any(limits) or is_picture:
             raise ScenarioError("draws no figure: add --as svg", file=f"--as {form}")
         if explain and form is not Form.HTML:
             raise ScenarioError("is of the page: add --as html", file="--explain")
-        how = {"helpful": True} if explain else {}
-        path = _WRITERS[form](runs[0], out, **how)
-        if form is not Form.CSV:  # which has said so
-            say_missing(load_run(runs[0]))
+        path = _write(form, runs[0], out, helpful=explain)
+
     typer.echo(f"written to {path}" if form is not Form.HTML else path)
     if open_it:
         webbrowser.open(path.resolve().as_uri())
+
+
+def _check_parts(figure: Figure, parts: Mapping[str, Any]) -> None:
+    """Raise ScenarioError where an option is stated that is of other figures."""
+    for name in ("since", "until", "machines", "only"):
+        if parts[name] and name not in _PARTS[figure]:
+            figures = ", ".join(other for other in Figure if name in _PARTS[other])
+            problem = f"is of {figures}, the figure is {figure}"
+            raise ScenarioError(problem, file=_OPTIONS.get(name, f"--{name}"))
+
+
+def _write(form: Form, run: Path, out: Path | None, *, helpful: bool) -> Path:
+    """Write what is no figure and return its path; print what the run lacks."""
+    write = partial(write_report, helpful=True) if helpful else _WRITERS[form]
+    path = write(run, out)
+    if form is not Form.CSV:  # which has said so
+        say_missing(load_run(run))
+    return path
 
 
 def _draw_figure(
     runs: Sequence[Path],
     figure: Figure,
     path: Path,
-    stated: Mapping[str, Any],
+    window: Mapping[str, Any],
     *,
     dark: bool,
-) -> Path:
-    """Draw a figure and return its path; print what the runs lack."""
+) -> None:
+    """Draw a figure; print what the runs lack."""
     from emu.report.plot_style import Window  # noqa: PLC0415 - matplotlib takes 0.5 s
     from emu.report.plots import plot  # noqa: PLC0415
 
     records = [load_run(run) for run in runs]
     progress = _progress(records) if figure is Figure.PROGRESS else []
-    how: Any = {"dark": dark, "window": Window(**stated), "progress": progress}
-    plot(records, str(figure), path, **how)
+    plot(
+        records,
+        str(figure),
+        path,
+        dark=dark,
+        window=Window(**window),
+        progress=progress,
+    )
     for run in records:
         say_missing(run)
         if figure is Figure.LOSS and "loss" not in set(run.training["figure"]):
             typer.echo(f"emu: {run.name}: no loss reported", err=True)
-    return path
 
 
 def say_missing(*runs: RecordedRun) -> None:
     """Print what run directories lack, a line each."""
-    for line in [f"{run.name}: {part}" for run in runs for part in run.missing]:
-        typer.echo(f"emu: {for_terminal(line)}", err=True)
+    for run in runs:
+        for part in run.missing:
+            line = for_terminal(f"{run.name}: {part}")
+            typer.echo(f"emu: {line}", err=True)
 
 
 def _write_tables(run: Path, out: Path | None = None) -> Path:
@@ -220,11 +243,12 @@ def _write_chakra(run: Path, out: Path | None = None) -> Path:
     record = load_run(run)
     folder = out or run / "chakra"
     left_out = write_traces(record.best.problem, record.realization, folder)
-    for what, count in left_out.items():
-        typer.echo(f"left out: {what}, {count:,} times")
+    for operation, count in left_out.items():
+        typer.echo(f"left out: {operation}, {count:,} times")
     return folder
 
 
+#: Writers of what is no figure, by form.
 _WRITERS = {
     Form.CHAKRA: _write_chakra,
     Form.HTML: write_report,

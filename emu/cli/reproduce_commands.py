@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -11,10 +10,9 @@ import typer
 
 from emu.cli.app import app, argument, option
 from emu.cli.options import Jobs, JsonTarget, emit
-from emu.cli.signs_of_life import note_stage
+from emu.cli.progress import status_line
 from emu.errors import DataError
 from emu.host.files import write_atomic
-from emu.report.terminal import terminal
 from emu.reproduction.blocks import text_lines, write_blocks
 from emu.reproduction.claims import Claim, find_claims
 from emu.reproduction.rows import Row, reproduce
@@ -70,12 +68,7 @@ def _carry_out(
     claims: Sequence[Claim], draws: int, jobs: int, *, full: bool
 ) -> list[Row]:
     """Return the rows of claims; say on standard error how far they are."""
-    with terminal(sys.stderr).status("reproducing") as status:
-
-        def watch(text: str) -> None:
-            note_stage(text)
-            status.update(f"reproducing: {text}")
-
+    with status_line("reproducing", "reproducing: ") as watch:
         return list(reproduce(claims, draws=draws, jobs=jobs, full=full, watch=watch))
 
 

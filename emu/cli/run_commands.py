@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from emu.cli.app import app, argument, option
+from emu.cli.host_options import Hosts
 from emu.cli.options import JsonTarget, Overrides, Queues, ScenarioFile, Tcp, emit
 from emu.cli.report_commands import draw
 from emu.cli.watching import LiveViews, ProgressLine, address
-from emu.emulation import launch
 from emu.emulation.coordinator import RunSettings
 from emu.emulation.launch.host_report import loopback_rate, usable_cores
 from emu.emulation.launch.programs import program_path
@@ -38,16 +36,16 @@ from emu.experiment.profiling import (
     measure_rates,
     rates_keys,
 )
-from emu.experiment.run_experiment import carry_out, emulation_settings
+from emu.experiment.run_experiment import carry_out
 from emu.experiment.run_result import RunResult
 from emu.experiment.witness import PacketNetwork, with_witness
 from emu.host.files import check_writable
-from emu.host.this_host import loopback_address, module_command
+from emu.host.this_host import module_command
 from emu.prediction import packets
 from emu.prediction.packets import Control, Shares
 from emu.problem import Profile
-from emu.report.explanation_tables import ranges_table, rates_lines, times_lines
 from emu.report.facts import run_tables
+from emu.report.measured_tables import ranges_table, rates_lines, times_lines
 from emu.report.terminal import plain_table, terminal
 from emu.runs.result import Result
 from emu.runs.run_directory import RunDirectory
@@ -56,89 +54,8 @@ from emu.scenario.workload_file import write_profile
 from emu.systems.system import outlook_on, remarks_on
 from emu.trust.verdict import Trust
 
+#: Simulators that judge a run beside ours.
 Witness = StrEnum("Witness", "NS3")
-
-
-@dataclass(frozen=True)
-class Hosts:
-    """Hosts, as the options state them.
-
-    Raises ScenarioError when two ways are asked for, or the hosts cannot be read.
-    """
-
-    agents: int
-    file: Path | None
-    ray: str
-    any_version: bool = False
-
-    def __post_init__(self) -> None:
-        if bool(self.agents) + (self.file is not None) + bool(self.ray) > 1:
-            problem = "waits for agents that others start, --hosts and --ray start them"
-            raise ScenarioError(f"{problem}: state one of the three", file="--agents")
-        if self.file is not None:
-            launch.read_hosts_file(self.file)
-
-    @property
-    def here(self) -> bool:
-        """True where this host alone carries the processes."""
-        return not (self.agents or self.file or self.ray)
-
-    def launcher(self, experiment: Experiment) -> launch.Launcher:
-        """Return the launcher of the agents.
-
-        Raises RunError when the Ray cluster has no room; ScenarioError when
-        EMU_RAY_CPUS is no number above 0.
-        """
-        if self.ray:
-            hosts = experiment.scenario.emulation.hosts
-            text = os.environ.get("EMU_RAY_CPUS", "1")
-            cpus = 0.0
-            with contextlib.suppress(ValueError):
-                cpus = float(text)
-            if not 0 < cpus < math.inf:
-                problem = f"found {text!r}, write a number"
-                raise ScenarioError(problem, file="EMU_RAY_CPUS")
-            bundles = launch.bundles_of(experiment.problem, cpus, hosts)
-            return launch.RayLauncher(self.ray, bundles)
-        if self.file is not None:
-            return launch.SshLauncher(
-                launch.read_hosts_file(self.file),
-                ssh=os.environ.get("EMU_SSH") or "ssh",
-                agent=os.environ.get("EMU_AGENT", ""),
-            )
-        if self.agents:
-            return launch.ExternalLauncher(self.agents)
-        return launch.LocalLauncher()
-
-    def settings(
-        self, experiment: Experiment, at: tuple[str, int] | None, allow: tuple[str, ...]
-    ) -> RunSettings:
-        """Return settings to emulate on these hosts, which are reserved from now on.
-
-        ``at``: where to listen; None is the way to the hosts.
-
-        Raises RunError when the Ray cluster has no room, or there is no way to the
-        hosts; ScenarioError when the agents cannot be started again, and must.
-        """
-        launcher = self.launcher(experiment)
-        scenario = experiment.scenario
-        if scenario.restarts and (self.agents or self.ray):
-            problem = "agents that others start end with an attempt: write abort"
-            raise scenario.origin.error(("on_failure",), problem)
-        if scenario.emulation.setup and (self.agents or self.ray):
-            problem = "agents that others start end with the setup: remove this key"
-            raise scenario.origin.error(("emulation", "setup"), problem)
-        way = loopback_address()
-        if at is None and (self.file is not None or self.ray):
-            way = launch.address_towards(launcher.hosts[0])
-        host, port = at or (way, 0)
-        how: Any = {"launcher": launcher, "listen": host, "port": port}
-        how |= {"allow": allow, "any_version": self.any_version}
-        if isinstance(launcher, launch.RayLauncher):
-            how["host_of"] = launcher.host_of
-        if self.agents:
-            how["token"] = os.environ.get("EMU_TOKEN", "")
-        return emulation_settings(scenario, **how)
 
 
 def _program(text: str) -> str:
@@ -224,52 +141,61 @@ def run(
     run in any case.
     """
     progress = terminal(sys.stderr)
-    names = tuple(allow or ())
-    where = Hosts(agents, hosts, ray, any_version=any_version)
-    at = address(listen, "--listen", port=0) if listen else None
-    queues = sharing, congestion_control
-    check = check_witness(witness, dry=dry_run, stated=queues)
+    programs = tuple(allow or ())
+    carriers = Hosts(agents, hosts, ray, any_version=any_version)
+    listen_at = address(listen, "--listen", port=0) if listen else None
+    check = check_witness(witness, dry=dry_run, stated=(sharing, congestion_control))
     loader = _choose_loader(file, overrides or [], resume)
     if dry_run:
         _print_forecast(_only(loader), json_target)
         return
+
     beginning = _prepare_run(
-        loader, resume, runs, check, progress, where, force=force, allow=names
+        loader, resume, runs, check, progress, carriers, force=force, allow=programs
     )
     experiment = beginning.experiment
-    choice = beginning.choice
-    scenario = experiment.scenario
-    settings = where.settings(experiment, at, names)
+    settings = carriers.settings(experiment, listen_at, programs)
     _foresee(beginning, settings, progress)
-    directory = beginning.directory or RunDirectory.create(scenario.name, runs)
-    page = os.environ.get("EMU_DASHBOARD") or "0" if dashboard else ""
+    name = experiment.scenario.name
+    directory = beginning.directory or RunDirectory.create(name, runs)
+    page = (os.environ.get("EMU_DASHBOARD") or "0") if dashboard else ""
     views = LiveViews(
         experiment, settings, directory.path, progress, page=page, table=live
     )
     with views as observer:
-        outcome = carry_out(
-            experiment, settings, directory, observer, choice, beginning.start
-        )
+        choice = beginning.choice
+        start = beginning.start
+        outcome = carry_out(experiment, settings, directory, observer, choice, start)
         if witness is not None:
-            outcome = over_packets(outcome, *queues, directory, progress)
+            outcome = over_packets(
+                outcome, sharing, congestion_control, directory, progress
+            )
         views.on_end(outcome.content)
         if emit(json_target, outcome.content):
-            terminal().print(run_tables(outcome.content))
-            both = {"simulated": outcome.predicted, "emulated": outcome.run.schedule}
-            for line in remarks_on(both, outcome.experiment.choose_policy()):
-                terminal().print(line)
+            _print_outcome(outcome)
         progress.print(f"written to {directory.path}/")
         draw(directory.path, progress)
         views.linger()
-    judge(scenario, outcome.content, strict=strict)
+    judge(experiment.scenario, outcome.content, strict=strict)
+
+
+def _print_outcome(outcome: RunResult) -> None:
+    """Print the tables of a run, and what its rate policy remarks on it."""
+    console = terminal()
+    console.print(run_tables(outcome.content))
+    schedules = {"simulated": outcome.predicted, "emulated": outcome.run.schedule}
+    for line in remarks_on(schedules, outcome.experiment.choose_policy()):
+        console.print(line)
 
 
 def _foresee(beginning: Beginning, settings: RunSettings, progress: Console) -> None:
     """Say what is known of a run before it starts; refuse what memory cannot hold."""
     experiment = beginning.experiment
-    scenario = beginning.experiment.scenario
+    scenario = experiment.scenario
+    # Of other hosts neither memory nor load is known before they have joined.
     if settings.launcher is None or settings.launcher.embedded:
-        check_memory(forecast := dry_run_of(experiment), scenario.job.credit_window)
+        forecast = dry_run_of(experiment)
+        check_memory(forecast, scenario.job.credit_window)
         if beginning.choice is None:
             _warn(forecast, progress)
         for remark in experiment.remarks():
@@ -306,7 +232,7 @@ def _prepare_run(
     runs: Path,
     carried: Callable[[Experiment], object],
     progress: Console,
-    where: Hosts,
+    carriers: Hosts,
     *,
     force: bool,
     allow: tuple[str, ...],
@@ -316,18 +242,20 @@ def _prepare_run(
     ``carried``: refuses an experiment before anything of it is started.
     """
 
-    def check(scenario: Scenario, place: Path) -> None:
-        check_ready(scenario, place, here=where.here)
+    def check(scenario: Scenario, folder: Path) -> None:
+        check_ready(scenario, folder, here=carriers.here)
         if scenario.emulation.compute == "real":
             check_load(host_load(), partial(_tell, progress), force=force)
 
     if resume is not None:
         say = partial(progress.print, soft_wrap=True)
-        rest = resume_run(resume, stated, say)
-        check(rest.experiment.scenario, resume)
-        carried(rest.experiment)
-        return rest
-    check(scenario := _only(stated), runs)
+        beginning = resume_run(resume, stated, say)
+        check(beginning.experiment.scenario, resume)
+        carried(beginning.experiment)
+        return beginning
+
+    scenario = _only(stated)
+    check(scenario, runs)
     experiment, choice = with_scales(
         scenario,
         lambda trial: progress.print(trial.sentence()),
@@ -348,7 +276,7 @@ def check_witness(
     or it without a run (``dry``); DataError when it is not installed.
     """
     if witness is None:
-        if any(one is not None for one in stated):
+        if any(choice is not None for choice in stated):
             problem = "are of packets: add --witness ns3"
             raise ScenarioError(problem, file="--sharing, --congestion-control")
         return lambda _: None
@@ -390,8 +318,11 @@ def judge(scenario: Scenario, result: Result, *, strict: bool) -> None:
 
 def _print_forecast(scenario: Scenario, json_target: str | None) -> None:
     """Print what the simulation of a scenario says of its run; start nothing."""
-    kernel = scenario.emulation.network == "kernel"  # no trial is needed there
-    experiment = with_scales(scenario)[0] if kernel else with_byte_scale(scenario)
+    if scenario.emulation.network == "kernel":  # no trial is needed there
+        experiment, _ = with_scales(scenario)
+    else:
+        experiment = with_byte_scale(scenario)
+
     forecast = dry_run_of(experiment)
     window = scenario.job.credit_window
     if emit(json_target, asdict(forecast)):
@@ -400,6 +331,7 @@ def _print_forecast(scenario: Scenario, json_target: str | None) -> None:
         for label, text in forecast.rows():
             table.add_row(label, text)
         terminal().print(table)
+
     check_memory(forecast, window)
     _warn(forecast, terminal(sys.stderr))
 
@@ -453,43 +385,51 @@ def profile(
     """
     console = terminal(sys.stderr)
     if trace is not None:
-        from emu.interchange.known_formats import (  # noqa: PLC0415 - seldom used
-            check_command,
-        )
-        from emu.interchange.recognise import PROFILE  # noqa: PLC0415 - seldom used
-
-        check_command(trace, PROFILE)
+        _check_trace(trace)
         scenario = load(file, overrides or [], timed=False)
         kinds = dict(map(_range, ranges or ()))
         with console.status("counting what is sampled"):
             profile_of_trace = profiling.profile_from_trace(
-                scenario, trace, kinds, lambda t: console.print(ranges_table(t))
+                scenario, trace, kinds, lambda found: console.print(ranges_table(found))
             )
         _write_profile(console, out, profile_of_trace)
         return
+
     scenario_of_file = load(file, overrides or [], timed=False)
     scenario = profiling.of_length(scenario_of_file, iterations)
+    # Measuring takes minutes: what cannot be written is told before.
     check_writable(out)
     measure = partial(_measure, runs=runs, console=console, force=force)
     if rates:
         fit = measure_rates(scenario, measure)
-        what = "job.rates"
-        keys = rates_keys(fit, scenario_of_file.job.operation_rates)
-        edit = {"job.times": None, "profile": None, what: keys}
+        key = "job.rates"
+        values = rates_keys(fit, scenario_of_file.job.operation_rates)
+        edit = {"job.times": None, "profile": None, key: values}
         write_scenario(out, load(scenario_of_file, edit))
-        lines = [*rates_lines(keys, fit.residuals)]
+        lines = [*rates_lines(values, fit.residuals)]
     else:
         experiment, outcome = measure(scenario)
+        # Tasks that overlap iterations take no profile of single ones.
         if not scenario.job.unprofiled:
             content = ProfileFile.of(experiment.problem.job, outcome)
             _write_profile(console, out, content)
             return
         times, rest = profiling.times_by_kind(experiment, outcome.times)
-        what = "job.times"
-        write_scenario(out, with_times := load(scenario_of_file, {what: times}))
+        key = "job.times"
+        with_times = load(scenario_of_file, {key: times})
+        write_scenario(out, with_times)
         lines = times_lines(with_times.job.times, rest)
-    first = f"written to {out}, with {what} as measured here:"
+
+    first = f"written to {out}, with {key} as measured here:"
     console.print(first, *lines, f"next: emu simulate {out}", sep="\n")
+
+
+def _check_trace(trace: Path) -> None:
+    """Raise DataError where a file is no trace that times can be taken from."""
+    from emu.interchange.known_formats import check_command  # noqa: PLC0415 - seldom
+    from emu.interchange.recognise import PROFILE  # noqa: PLC0415 - seldom used
+
+    check_command(trace, PROFILE)
 
 
 def _measure(
@@ -498,14 +438,17 @@ def _measure(
     """Run a scenario's job and return it with its CPU times and volumes."""
     check_ready(scenario, runs)
     experiment = profiling.prepare_profile(scenario)
-    check_load(before := host_load(), partial(_tell, console), force=force)
+    load = host_load()
+    check_load(load, partial(_tell, console), force=force)
     with (
         RunDirectory.passing(f"{scenario.name}-profile", runs) as directory,
         ProgressLine(experiment.problem.job, console) as line,
     ):
         outcome = profiling.measure_profile(experiment, directory, line)
-    if (after := host_load()).worst > max(before.worst, WARNED):
-        check_load(after, partial(_tell, console), force=force)
+
+    later_load = host_load()
+    if later_load.worst > max(load.worst, WARNED):
+        check_load(later_load, partial(_tell, console), force=force)
     return experiment, outcome
 
 
@@ -547,7 +490,9 @@ def agent(
     address(coordinator, "agent")
     arguments = [coordinator, f"--patience={patience}"]
     arguments += [f"--allow={program}" for program in allow or ()]
-    arguments += [f"--name={name}"] if name else []
-    arguments += [f"--bind={bind}"] if bind else []
+    if name:
+        arguments.append(f"--name={name}")
+    if bind:
+        arguments.append(f"--bind={bind}")
     command = module_command("emu.emulation.launch", *arguments)
     os.execv(sys.executable, command)  # noqa: S606 -- our own module

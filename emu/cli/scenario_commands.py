@@ -62,24 +62,32 @@ def init(
     if target.exists():
         raise ScenarioError("is there already; choose another --out", file=str(target))
     if name in labs:
-        ignore = shutil.ignore_patterns("__pycache__")
-        try:
-            shutil.copytree(labs[name].parent, target, ignore=ignore)
-        except OSError as error:
-            problem = f"cannot be written: {error.strerror}"
-            raise ScenarioError(problem, file=str(target)) from error
-        typer.echo(f"written to {target}/; next: emu lab {target}/{scenario_file.LAB}")
+        _copy_lab(labs[name].parent, target)
         return
+
     text = names[name].read_text(encoding="utf-8")
+    # The schema lies beside the file, so that editors find it without a network.
     write_atomic(target, f"# yaml-language-server: $schema={_SCHEMA}\n{text}")
     write_atomic(target.parent / _SCHEMA, json.dumps(file_schema(), indent=1) + "\n")
     for model in model_programs(load(names[name])):
-        program = Path(model.program.rpartition(":")[0])
-        beside = target.parent / program.relative_to(names[name].parent)
-        beside.parent.mkdir(parents=True, exist_ok=True)
-        if not beside.exists():
-            write_atomic(beside, program.read_text(encoding="utf-8"))
+        # A model that is a program is named by a path beside the scenario.
+        file, _, _ = model.program.rpartition(":")
+        program = Path(file)
+        copy = target.parent / program.relative_to(names[name].parent)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if not copy.exists():
+            write_atomic(copy, program.read_text(encoding="utf-8"))
     typer.echo(f"written to {target}; next: emu simulate {target}")
+
+
+def _copy_lab(folder: Path, target: Path) -> None:
+    ignore = shutil.ignore_patterns("__pycache__")
+    try:
+        shutil.copytree(folder, target, ignore=ignore)
+    except OSError as error:
+        problem = f"cannot be written: {error.strerror}"
+        raise ScenarioError(problem, file=str(target)) from error
+    typer.echo(f"written to {target}/; next: emu lab {target}/{scenario_file.LAB}")
 
 
 @app.command()
@@ -93,33 +101,46 @@ def validate(
     An error names the file, the line, the key, and what would be right. Of code of
     others it looks at the text alone; a line says which simulating would run.
     """
-    errors: dict[str, list[ScenarioError]] = {}
-    for file in files:
-        try:
-            find = (
-                find_lab_errors
-                if scenario_file.is_lab(file, overrides or [])
-                else find_errors
-            )
-            errors[str(file)] = find(file, overrides or [])
-        except ScenarioError as error:
-            errors[str(file)] = [error]
-    problems = [error for of_file in errors.values() for error in of_file]
-    keys = ("file", "line", "key", "problem")
+    changes = overrides or []
+    errors = {str(file): _find_errors(file, changes) for file in files}
     report = {
-        file: [{key: getattr(error, key) for key in keys} for error in of_file]
-        for file, of_file in errors.items()
+        file: [
+            {
+                "file": error.file,
+                "line": error.line,
+                "key": error.key,
+                "problem": error.problem,
+            }
+            for error in errors_of_file
+        ]
+        for file, errors_of_file in errors.items()
     }
     if emit(json_target, report):
-        for good in [file for file in files if not errors[str(file)]]:
-            typer.echo(f"{good}: good")
-            if not scenario_file.is_lab(good, overrides or []):  # a lab is such code
-                for note in _notes(load(good, overrides or [])):
-                    typer.echo(f"{good}: {note}", err=True)
-    for wrong in problems:
-        typer.echo(f"emu: {wrong}", err=True)
+        for file in files:
+            if not errors[str(file)]:
+                _say_good(file, changes)
+
+    problems = [error for found in errors.values() for error in found]
+    for problem in problems:
+        typer.echo(f"emu: {problem}", err=True)
     if problems:
         raise typer.Exit(ScenarioError.exit_code)
+
+
+def _find_errors(file: Path, overrides: list[str]) -> list[ScenarioError]:
+    try:
+        if scenario_file.is_lab(file, overrides):
+            return find_lab_errors(file, overrides)
+        return find_errors(file, overrides)
+    except ScenarioError as error:
+        return [error]
+
+
+def _say_good(file: Path, overrides: list[str]) -> None:
+    typer.echo(f"{file}: good")
+    if not scenario_file.is_lab(file, overrides):  # a lab is code of others itself
+        for note in _notes(load(file, overrides)):
+            typer.echo(f"{file}: {note}", err=True)
 
 
 def _notes(scenario: Scenario) -> Iterator[str]:
@@ -159,7 +180,9 @@ def docs(
 
 #: Content of the arrays that state a split.
 SplitContent = StrEnum("SplitContent", "MASKS IDS")
+#: Part that keeps a vertex of several.
 Overlap = StrEnum("Overlap", "FIRST LAST")
+#: Order of the rows of tables beside a graph.
 Order = StrEnum("Order", "ROWS IDS LABELS")
 
 
@@ -338,9 +361,10 @@ def import_workload(
 
     for note in workload.notes:
         typer.echo(note)
-    for what, count in sorted(workload.left_out.items(), key=lambda row: -row[1]):
+    left_out = sorted(workload.left_out.items(), key=lambda row: -row[1])
+    for operation, count in left_out:
         if count:
-            typer.echo(f"left out: {what}, {count:,} times")
+            typer.echo(f"left out: {operation}, {count:,} times")
     typer.echo(
         f"NICs are not in the file: {nic}, by --nic; latency {latency or 'none'}"
     )
@@ -377,8 +401,9 @@ def data_command(
         return
     rows = sources.list_data()
     if emit(json_target, [asdict(row) for row in rows]):
-        columns = ("graph", "kind", ">vertices", ">edges", ">size", "origin")
-        table = plain_table("", *columns)
+        table = plain_table(
+            "", "graph", "kind", ">vertices", ">edges", ">size", "origin"
+        )
         alike = attrgetter("name", "kind", "origin", "vertices", "edges")
         for (name, kind, origin, *facts), group in groupby(rows, alike):
             counts = ("" if n is None else f"{n:,}" for n in facts)

@@ -15,6 +15,7 @@ from typing import TextIO
 #: Wall seconds until the first line, and by how much the time grows to each further.
 FIRST = 10.0
 SELDOMER = 3.0
+#: How far the work is, in words.
 _stages = [""]
 
 
@@ -29,10 +30,11 @@ def signs_of_life(command: str, first: float = FIRST) -> Iterator[None]:
     if sys.stderr.isatty():
         yield
         return
+
     over = threading.Event()
     # Trials put another file in the place of standard error while they last.
-    what = command, first, over, sys.stderr
-    thread = threading.Thread(target=_tell, args=what, daemon=True)
+    arguments = (command, first, over, sys.stderr)
+    thread = threading.Thread(target=_tell, args=arguments, daemon=True)
     note_stage("")
     thread.start()
     try:
@@ -42,11 +44,12 @@ def signs_of_life(command: str, first: float = FIRST) -> Iterator[None]:
         thread.join()
 
 
-def _tell(command: str, after: float, over: threading.Event, to: TextIO) -> None:
+def _tell(command: str, seconds: float, over: threading.Event, log: TextIO) -> None:
     began = time.monotonic()
-    while not over.wait(max(began + after - time.monotonic(), 0.0)):
-        stage = f": {_stages[0]}" if _stages[0] else ""
+    while not over.wait(max(began + seconds - time.monotonic(), 0.0)):
+        line = f"emu {command}: at work for {seconds:g} s"
+        if _stages[0]:
+            line += f": {_stages[0]}"
         with contextlib.suppress(OSError, ValueError):  # closed
-            line = f"emu {command}: at work for {after:g} s{stage}"
-            print(line, file=to, flush=True)
-        after *= SELDOMER
+            print(line, file=log, flush=True)
+        seconds *= SELDOMER

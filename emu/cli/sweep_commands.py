@@ -36,6 +36,7 @@ from emu.scenario.virtual_training import seeds_seen
 if TYPE_CHECKING:
     Figures = dict[str, Any]
 
+#: Figures that a run over sockets alone has.
 _ERRORS = ("makespan_error", "replay_error")
 
 
@@ -66,13 +67,19 @@ def sweep(
         raise ScenarioError("points run one by one, on this host", file="--emulate")
     points = variations(file, changes, vary, seeds)
     directory = out or Path("sweeps") / load(file, [*changes, "expect=null"]).name
-    mode = "emulate" if emulate else "simulate"
+    # Points are written one by one, so that an interrupted sweep goes on.
     record = SweepRecord(directory)
-    over_sockets = partial(_emulate_point, runs=directory / "runs")
-    carry = over_sockets if emulate else _simulate_point
     console = terminal(sys.stderr)
+    mode = "emulate" if emulate else "simulate"
+    over_sockets = partial(_emulate_point, runs=directory / "runs")
     failures = run_points(
-        points, record, mode, carry, console, jobs=1 if emulate else jobs, ray=ray
+        points,
+        record,
+        mode,
+        over_sockets if emulate else _simulate_point,
+        console,
+        jobs=1 if emulate else jobs,
+        ray=ray,
     )
 
     expect = load(file, changes).expect
@@ -83,18 +90,24 @@ def sweep(
     table = record.write_table(keys)
     if rows := [record.rows[key] for key in keys if key in record.rows]:
         _show(points, rows)
-        console.print(f"written to {table}{_draw(points, rows, directory, console)}")
+        figure = _draw(points, rows, directory, console)
+        console.print(f"written to {table}{figure}")
+
     if not emulate:
         judge_simulated(expectations.list_unchecked(expect), [])
-    if bad := failures or misses:
-        problem = "failed" if failures else "missed what is expected"
-        raise ExpectationMissed(f"{len(bad)} of {len(points)} points {problem}")
+    if failures:
+        problem = f"{len(failures)} of {len(points)} points failed"
+        raise ExpectationMissed(problem)
+    if misses:
+        problem = f"{len(misses)} of {len(points)} points missed what is expected"
+        raise ExpectationMissed(problem)
 
 
 def _show(points: Sequence[Point], rows: Sequence[Figures]) -> None:
     """Print the premises of all points, and their table."""
     windows = {str(point.scenario.job.credit_window) for point in points}
     policies = {str(row["figures"].get("placed_by")) for row in rows} - {"None"}
+
     premises = [
         Premises.from_figures(row["figures"], row["values"]["seed"])
         for row in rows
@@ -102,6 +115,7 @@ def _show(points: Sequence[Point], rows: Sequence[Figures]) -> None:
     ]
     if premises:
         terminal().print(premise_line(premises))
+
     terminal().print(
         f"credit window {', '.join(sorted(windows))}, "
         f"placed by {', '.join(sorted(policies)) or 'unknown'}"
@@ -121,9 +135,10 @@ def _draw(
     except (DataError, ImportError) as error:
         console.print(f"points.svg is left out: {error}")
         return ""
+    path = directory / "points.svg"
     with style(dark=False):
-        save(sweep_figure(rows, list(points[0].values)), directory / "points.svg")
-    return f" and {directory / 'points.svg'}"
+        save(sweep_figure(rows, list(points[0].values)), path)
+    return f" and {path}"
 
 
 def run_points(
@@ -141,22 +156,32 @@ def run_points(
     ``mode``: ``simulate`` or ``emulate``: part of a point's key. ``jobs``: processes
     that points are spread over, 0 for one per core; ``ray``: the cluster instead.
     """
+    missing = [
+        point
+        for point in points
+        if not record.take(point.key(mode), _values(point, mode))
+    ]
+    if ray:
+        results = spread_over_ray(carry, missing, ray)
+    else:
+        results = spread(lambda index: carry(missing[index]), len(missing), jobs)
+
     failures: list[EmulatorError] = []
-    rest = [p for p in points if not record.take(p.key(mode), _values(p, mode))]
-    columns = TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False)
-    results = spread(lambda n: carry(rest[n]), len(rest), jobs)
-    results = spread_over_ray(carry, rest, ray) if ray else results
-    with closing(results), progress_bar(console, *columns) as progress:
-        bar = progress.add_task("points", total=len(rest))
-        note_stage(f"point 1 of {len(rest)}")
-        for count, (n, figures) in enumerate(results, start=1):
-            point = rest[n]
+    total = len(missing)
+    left = TextColumn("left")
+    remaining = TimeRemainingColumn(elapsed_when_finished=False)
+    # Closed: processes that compute further points end with this one.
+    with closing(results), progress_bar(console, left, remaining) as progress:
+        bar = progress.add_task("points", total=total)
+        note_stage(f"point 1 of {total}")
+        for count, (index, figures) in enumerate(results, start=1):
+            point = missing[index]
             if isinstance(figures, EmulatorError):
                 failures.append(figures)
                 console.print(f"{_name(point)}: {figures}")
             else:
                 record.add(point.key(mode), _values(point, mode), figures)
-            note_stage(f"point {min(count + 1, len(rest))} of {len(rest)}")
+            note_stage(f"point {min(count + 1, total)} of {total}")
             progress.advance(bar)
     return failures
 
@@ -173,6 +198,7 @@ def _name(point: Point) -> str:
 def _simulate_point(point: Point) -> Figures:
     found = ask(point.scenario)
     _, schedule = found.first
+
     cost = found.cost or {}
     figures = {
         **found.figures,
@@ -181,14 +207,15 @@ def _simulate_point(point: Point) -> Figures:
         "cost": cost.get("total"),
         "value": cost.get("value"),
     }
-    return _report_figures(figures) | {
+    return {
+        **_known(figures),
         "flows": len(schedule.flows()),
         "placed_by": point.scenario.placed_by,
         **found.premises.to_figures(),
     }
 
 
-def _report_figures(figures: Mapping[str, float | None]) -> Figures:
+def _known(figures: Mapping[str, float | None]) -> Figures:
     return {name: value for name, value in figures.items() if value is not None}
 
 
@@ -202,16 +229,19 @@ def _find_misses(
     """
     finished_points = [point for point in points if point.key(mode) in record.rows]
     as_stated = [point for point in finished_points if point.unchanged]
+
     lines = []
     for point in finished_points:
         exact = point in as_stated or not as_stated
         figures = record.rows[point.key(mode)]["figures"]
         values = {key: figures.get(key) for key in ("makespan", "gap", "bytes")}
+        # What is expected of a makespan is of the simulation: here the one foreseen.
         if mode == "emulate":
             values |= {key: figures.get(key) for key in (*_ERRORS, "loss")}
             values["emulated"] = values["makespan"]
             values["makespan"] = figures["predicted_makespan"]
             values["accuracy"] = figures.get("test_accuracy")
+
         if misses := expectations.list_misses(expect, values, exact=exact):
             lines.append(f"{_name(point)}: {'; '.join(misses)}")
     return lines
@@ -224,17 +254,23 @@ def _emulate_point(point: Point, runs: Path) -> Figures:
     settings = emulation_settings(experiment.scenario)
     result = carry_out(experiment, settings, directory, choice=choice).content
 
-    keys = ("makespan", "replayed_makespan", "predicted_makespan", *_ERRORS)
     run_figures = expectations.run_figures(result)
     cost = result.get("cost", {})
-    known = {key: run_figures[key] for key in ("gap", "bytes", "loss")} | {
-        "samples": seeds_seen(experiment.problem.job),
-        "samples_per_second": result["pace"]["samples_per_second"],
-        "cost": cost.get("total"),
-        "value": cost.get("value"),
-    }
-    figures = {name: result[name] for name in keys} | _report_figures(known)
+    keys = ("makespan", "replayed_makespan", "predicted_makespan", *_ERRORS)
+    figures: Figures = {name: result[name] for name in keys}
+    figures |= _known(
+        {
+            "gap": run_figures["gap"],
+            "bytes": run_figures["bytes"],
+            "loss": run_figures["loss"],
+            "samples": seeds_seen(experiment.problem.job),
+            "samples_per_second": result["pace"]["samples_per_second"],
+            "cost": cost.get("total"),
+            "value": cost.get("value"),
+        }
+    )
     for split, share in result.get("accuracy", {}).items():
         figures[f"{split}_accuracy"] = share
-    placed_by = point.scenario.placed_by
-    return {**figures, "placed_by": placed_by, "run": str(directory.path)}
+    figures["placed_by"] = point.scenario.placed_by
+    figures["run"] = str(directory.path)
+    return figures

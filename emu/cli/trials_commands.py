@@ -13,7 +13,7 @@ from emu.cli.signs_of_life import note_stage
 from emu.errors import RunError
 from emu.names import for_terminal
 from emu.scenario import load, prepare
-from emu.testing.trials import Case, Trials
+from emu.testing.trials import Case, Trial, Trials
 
 
 @app.command()
@@ -38,37 +38,50 @@ def trials(
         When a run ended otherwise, or one without faults fails.
     """
     case = Case.of(prepare(load(file, overrides or [])), hosts=hosts)
+    # The run without faults comes first: others are compared with it.
     try:
         tries = Trials(case)
     except AssertionError as error:
         raise RunError(str(error)) from error
     outcomes = Counter[str]()
     bad = dict[int, list[str]]()
-    for each in range(seed, seed + count):
-        note_stage(f"seed {each}")
-        trial = tries.run(each)
-        end = type(trial.error).__name__ if trial.error else "coordinator killed"
-        outcomes["equal results" if trial.run else end] += 1
+    is_single = count == 1
+    for number in range(seed, seed + count):
+        note_stage(f"seed {number}")
+        trial = tries.run(number)
+        if trial.run:
+            outcomes["equal results"] += 1
+        elif trial.error:
+            outcomes[type(trial.error).__name__] += 1
+        else:
+            outcomes["coordinator killed"] += 1
         if trial.complaints:
-            bad[each] = trial.complaints
-        if json_target is None and (trial.complaints or count == 1):
-            whole = count == 1
-            lines = [
-                f"seed {each}: {trial.faults}",
-                f"  happened: {trial.happened}",
-                f"  ended with: {trial.error or 'a result'}",
-                *(f"  ! {complaint}" for complaint in trial.complaints),
-            ]
-            for line in "\n".join([*lines, trial.log] if whole else lines).splitlines():
-                typer.echo(for_terminal(line))
+            bad[number] = trial.complaints
+        if json_target is None and (trial.complaints or is_single):
+            _print_trial(number, trial, with_log=is_single)
+
     if emit(json_target, {"trials": count, "outcomes": outcomes, "complaints": bad}):
-        ends = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.most_common())
+        counts = [f"{times} {outcome}" for outcome, times in outcomes.most_common()]
+        ends = ", ".join(counts)
         typer.echo(f"{count} trials from seed {seed}: {ends}; {len(bad)} bad")
     if bad:
         first = next(iter(bad))
-        words = [
-            str(file),
-            *(word for one in overrides or [] for word in ("--set", one)),
-        ]
-        again = f"emu trials {shlex.join(words)} --seed {first} --count 1 shows its log"
-        raise RunError(f"{len(bad)} of {count} trials are bad: {again}")
+        words = [str(file)]
+        for override in overrides or []:
+            words += ["--set", override]
+        command = f"emu trials {shlex.join(words)} --seed {first} --count 1"
+        problem = f"{len(bad)} of {count} trials are bad: {command} shows its log"
+        raise RunError(problem)
+
+
+def _print_trial(seed: int, trial: Trial, *, with_log: bool) -> None:
+    lines = [
+        f"seed {seed}: {trial.faults}",
+        f"  happened: {trial.happened}",
+        f"  ended with: {trial.error or 'a result'}",
+        *(f"  ! {complaint}" for complaint in trial.complaints),
+    ]
+    if with_log:
+        lines.append(trial.log)
+    for line in "\n".join(lines).splitlines():
+        typer.echo(for_terminal(line))

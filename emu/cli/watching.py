@@ -7,7 +7,7 @@ import os
 import threading
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
@@ -83,11 +83,11 @@ class ProgressLine(Observer):
             from_user = token == os.environ.get("EMU_TOKEN")
             secret = "$EMU_TOKEN" if from_user else token
             # What others would reach there is themselves.
-            where = "on each host run"
+            place = "on each host run"
             if is_loopback(host):
-                where = "on this host run (for others: --listen HOST:PORT)"
+                place = "on this host run (for others: --listen HOST:PORT)"
             self.on_notice(
-                f"waiting for {self._agents} agents, {where}:\n"
+                f"waiting for {self._agents} agents, {place}:\n"
                 f"    EMU_TOKEN={secret} emu agent {format_address(host, port)}"
             )
 
@@ -124,6 +124,7 @@ class ProgressLine(Observer):
         ]
         if not math.isnan(self._loss):
             figures.insert(2, f"loss {self._loss:.3f}")
+
         note_stage(", ".join(figures[:2]))
         text = ", ".join(figures)
         self._progress.update(self._bar, completed=self._ended, figures=text)
@@ -161,35 +162,45 @@ class LiveViews:
         launcher = settings.launcher
         self._agents = launcher.count if launcher and not launcher.hosts else 0
         self._job = experiment.problem.job
-        names = experiment.scenario.name, experiment.policy
-        self._live = LiveRun(experiment.problem, *names, settings.time_scale)
+        self._live = LiveRun(
+            experiment.problem,
+            experiment.scenario.name,
+            experiment.policy,
+            settings.time_scale,
+        )
         self._open = ExitStack()
         self._drawing = ExitStack()
         self._dashboard: Dashboard | None = None
         if page:
             from emu.report.dashboard.server import Dashboard  # noqa: PLC0415 - aiohttp
 
-            here = ":" not in page
-            at = f"127.0.0.1:{page}" if here else page
-            host, port = address(at, "EMU_DASHBOARD")
-            where: Any = {"host": loopback_address() if here else host, "port": port}
+            if ":" in page:
+                host, port = address(page, "EMU_DASHBOARD")
+            else:
+                _, port = address(f"127.0.0.1:{page}", "EMU_DASHBOARD")
+                host = loopback_address()
             token = os.environ.get("EMU_DASHBOARD_TOKEN", "")
-            self._dashboard = Dashboard(self._live, directory, token=token, **where)
+            self._dashboard = Dashboard(
+                self._live, directory, host=host, port=port, token=token
+            )
 
     def __enter__(self) -> Observer:
         if self._dashboard is not None:
             self._open.enter_context(self._dashboard)
             self._console.print(f"dashboard at {self._dashboard.url}", soft_wrap=True)
         line = ProgressLine(self._job, self._console, agents=self._agents)
-        self._drawing.enter_context(
-            draw_live(self._live, self._console) if self._table else line
-        )
+        if self._table:
+            self._drawing.enter_context(draw_live(self._live, self._console))
+        else:
+            self._drawing.enter_context(line)
+        # The tape costs 0.2 us per event, which only its viewers are worth.
         if self._dashboard is None and not self._table:
             return line
         return Observers([line, self._live.tape])
 
     def __exit__(self, _: object, error: object, trace: object) -> None:
         self._drawing.close()
+        # Ctrl-C is no failure: the page ends with the run.
         if isinstance(error, EmulatorError):
             self._live.on_failure(str(error))
             self.linger(f"the run failed: {error}")
@@ -200,12 +211,12 @@ class LiveViews:
         self._live.on_end(result)
         self._drawing.close()
 
-    def linger(self, why: str = "") -> None:
+    def linger(self, reason: str = "") -> None:
         """Keep the dashboard up until Ctrl-C where the console is a terminal."""
         if self._dashboard is None or not self._console.is_terminal:
             return
-        if why:
-            self._console.print(why)
+        if reason:
+            self._console.print(reason)
         self._console.print(f"the dashboard stays at {self._dashboard.url} (Ctrl-C)")
         try:
             threading.Event().wait()

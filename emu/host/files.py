@@ -17,6 +17,7 @@ from typing import Literal
 
 from emu.errors import DataError
 
+#: Files that are being written.
 _begun: set[Path] = set()
 
 
@@ -39,14 +40,15 @@ def whole_file(path: Path) -> Iterator[Path]:
         if path.is_symlink() and not special:
             link = "this is a link; name the file that it leads to"
             raise DataError(f"cannot be written: {link}", path=str(path))
+
         yield path if special else partial
         if not special:
             with partial.open("rb") as file:
                 os.fsync(file.fileno())
             partial.replace(path)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise DataError(f"cannot be written: {why}", path=str(path)) from error
+        problem = f"cannot be written: {error.strerror or error}"
+        raise DataError(problem, path=str(path)) from error
     finally:
         with contextlib.suppress(OSError):  # the first error is the one to tell
             partial.unlink(missing_ok=True)
@@ -79,6 +81,7 @@ def write_atomic(path: str | Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
+#: Names of folders and files hold the process that made them.
 _FOLDER = re.compile(r"emu-(?:trial|metis)-(\d+)-\w+")
 _PARTIAL = re.compile(r"\..+\.(\d+)\.partial")  # as `whole_file` names them
 
@@ -106,12 +109,13 @@ def find_remains(runs: Path) -> list[Path]:
     """
     import tempfile  # noqa: PLC0415 - emu --help does without
 
-    folders = [p for p in Path(tempfile.gettempdir()).glob("emu-*") if p.is_dir()]
-    files = [p for p in runs.glob("**/.*.partial") if p.is_file()]
-    return sorted(
-        [p for p in folders if _is_orphan(p, _FOLDER)]
-        + [p for p in files if _is_orphan(p, _PARTIAL)]
+    folders = (
+        path for path in Path(tempfile.gettempdir()).glob("emu-*") if path.is_dir()
     )
+    remains = [path for path in folders if _is_orphan(path, _FOLDER)]
+    files = (path for path in runs.glob("**/.*.partial") if path.is_file())
+    remains += [path for path in files if _is_orphan(path, _PARTIAL)]
+    return sorted(remains)
 
 
 def remove(path: Path) -> None:

@@ -5,12 +5,27 @@ import os
 import signal
 import sys
 
+#: Streams of the descriptors 0, 1, 2.
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
 #: What is drawn, where a terminal's encoding has none of it.
-_PLAIN = {"░": ".", "±": "+-", "→": "->", "…": "...", "\u00d7": "x", "µ": "u", "μ": "u"}
-_PLAIN |= {"≤": "<=", "≥": ">=", "·": ".", "\u2013": "-", "—": "-", "│": "|", "┃": "|"}
+_PLAIN = {
+    "░": ".",
+    "±": "+-",
+    "→": "->",
+    "…": "...",
+    "\u00d7": "x",
+    "µ": "u",
+    "μ": "u",
+    "≤": "<=",
+    "≥": ">=",
+    "·": ".",
+    "\u2013": "-",
+    "—": "-",
+    "│": "|",
+    "┃": "|",
+}
 
 
 def _write_plainly(error: UnicodeError) -> tuple[str, int]:
@@ -39,23 +54,30 @@ def begin() -> None:
     gets what is printed.
     """
     for number, (name, mode) in enumerate(_STREAMS):
-        try:
-            os.fstat(number)
-        except OSError:
-            nothing = os.open(os.devnull, os.O_RDWR)
-            if nothing != number:
-                os.dup2(nothing, number)
-                os.close(nothing)
-            os.set_inheritable(number, True)
+        _open_where_closed(number)
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115
+
     codecs.register_error("emu", _write_plainly)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="emu")
+
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _on_interrupt)
+
+
+def _open_where_closed(number: int) -> None:
+    """Have a descriptor lead nowhere where it is closed."""
+    try:
+        os.fstat(number)
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        if nowhere != number:
+            os.dup2(nowhere, number)
+            os.close(nowhere)
+        os.set_inheritable(number, True)
 
 
 def _on_interrupt(number: int, _frame: object) -> None:

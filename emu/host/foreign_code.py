@@ -42,7 +42,9 @@ def is_installed(name: str) -> bool:
         spec = importlib.util.find_spec(name)
     except ImportError:
         return False
-    folders = (spec and spec.submodule_search_locations) or ()
+    if spec is None:
+        return False
+    folders = spec.submodule_search_locations or ()
     return any(any(Path(folder).glob("_C*")) for folder in folders)
 
 
@@ -91,12 +93,12 @@ def code_of_others(
     """
     outer = _consent.get()
     runs = runs and outer.runs
-    own = replace(outer, runs=runs) if tell is None else _Consent(runs, tell)
-    before = _consent.set(own)
+    consent = replace(outer, runs=runs) if tell is None else _Consent(runs, tell)
+    token = _consent.set(consent)
     try:
         yield
     finally:
-        _consent.reset(before)
+        _consent.reset(token)
 
 
 def code_runs() -> bool:
@@ -115,8 +117,10 @@ def ask_to_run(file: str, what: str, problem: Callable[[], str] = lambda: "") ->
     consent = _consent.get()
     if consent.runs and (reason := problem()):
         raise DataError(reason, path=what.partition(" ")[2])
+
     line = f"runs code of {file}: {what}"
-    line = line if consent.runs else f"left out, --run-code adds it: what {line}"
+    if not consent.runs:
+        line = f"left out, --run-code adds it: what {line}"
     if line not in consent.told:
         consent.told.add(line)
         consent.tell(line)
@@ -147,9 +151,12 @@ def look_up(module: ModuleType, name: str, program: str) -> Callable[..., Any]:
     """
     target = getattr(module, name, None)
     if target is None or not callable(target):
-        classes = {n: v for n, v in vars(module).items() if isinstance(v, type)}
-        own = [n for n, v in classes.items() if v.__module__ == module.__name__]
-        raise DataError(_absence(name, own), path=program)
+        classes = [
+            known
+            for known, value in vars(module).items()
+            if isinstance(value, type) and value.__module__ == module.__name__
+        ]
+        raise DataError(_absence(name, classes), path=program)
     factory: Callable[..., Any] = target
     return factory
 
@@ -164,14 +171,15 @@ def module_text(module: str) -> str:
 
     Raises DataError when there is no such module, or no text of it.
     """
-    first, *rest = module.split(".")
+    name, *parts = module.split(".")
     spec = None
     with contextlib.suppress(ImportError, ValueError):  # the second of __main__
-        spec = importlib.util.find_spec(first)
-    for end in range(2, len(rest) + 2):
+        spec = importlib.util.find_spec(name)
+    for part in parts:
         folders = spec and spec.submodule_search_locations
-        name = ".".join((first, *rest)[:end])
+        name = f"{name}.{part}"
         spec = PathFinder.find_spec(name, folders) if folders else None
+
     if spec is None:
         raise DataError(f"No module named {module!r}")
     if not (spec.origin or "").endswith(".py"):
@@ -191,25 +199,37 @@ def class_problem(text: str, file: str, name: str, method: str, *, sure: bool) -
         nodes = [*ast.walk(ast.parse(text, file))]
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return f"{type(error).__name__}: {error}"
-    classes = {one.name: one for one in nodes if isinstance(one, ast.ClassDef)}
-    names = {getattr(n, k, "") for n in nodes for k in ("id", "name", "asname")}
-    if name not in classes and (sure or names.isdisjoint({name, "*"})):
+    classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+    mentioned = {
+        getattr(node, key, "") for node in nodes for key in ("id", "name", "asname")
+    }
+    if name not in classes and (sure or mentioned.isdisjoint({name, "*"})):
         return _absence(name, classes)
+
+    wanted = method.partition("(")[0]
     bases = [name]
-    unknown = not method
+    is_unknown = not method
     for base in bases:  # which grow
         if base not in classes:
-            unknown |= base not in vars(builtins)
+            is_unknown |= base not in vars(builtins)
             continue
-        body = classes[base].body
-        names = {getattr(n, "name", "") for n in body} | {
-            getattr(t, "id", "") for n in body for t in getattr(n, "targets", ())
-        }
-        if method.partition("(")[0] in names:
+        if wanted in _names_in(classes[base]):
             return ""
         bases += {*map(ast.unparse, classes[base].bases)} - {*bases}
-    of_bases = " of its own" if unknown else ""
-    return "" if unknown and not sure else f"{name} has no method {method}{of_bases}"
+
+    if is_unknown and not sure:
+        return ""
+    of_bases = " of its own" if is_unknown else ""
+    return f"{name} has no method {method}{of_bases}"
+
+
+def _names_in(node: ast.ClassDef) -> set[str]:
+    """Return what the body of a class defines or assigns to."""
+    names = {getattr(statement, "name", "") for statement in node.body}
+    for statement in node.body:
+        for target in getattr(statement, "targets", ()):
+            names.add(getattr(target, "id", ""))
+    return names
 
 
 def line_of(error: BaseException, file: str) -> str:

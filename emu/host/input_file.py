@@ -82,6 +82,7 @@ def open_input(path: Path, most: int | None = None) -> Iterator[BufferedReader]:
     except OSError:  # of a folder; it does not close what it was given
         os.close(descriptor)
         raise
+
     with file:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
@@ -181,15 +182,19 @@ def read_arrays(
     with one_error(path):
         try:
             with open_input(path) as file, zipfile.ZipFile(file) as archive:
-                infos = {i.filename.removesuffix(".npy"): i for i in archive.infolist()}
+                infos = {
+                    info.filename.removesuffix(".npy"): info
+                    for info in archive.infolist()
+                }
                 if optional:
                     names = [name for name in names if name in infos]
                 if missing := [name for name in names if name not in infos]:
                     raise DataError(f"holds no {', '.join(missing)}", path=str(path))
+
                 size = os.fstat(file.fileno()).st_size
                 total = sum(infos[name].file_size for name in names)
                 check_inflation(path, size, total, inflation)
-                return {n: _member(archive, infos[n], path) for n in names}
+                return {name: _member(archive, infos[name], path) for name in names}
         except FileNotFoundError as error:
             raise DataError("is missing", path=str(path)) from error
 
@@ -197,7 +202,8 @@ def read_arrays(
 def array_names(path: Path) -> list[str]:
     """Return the names of arrays of an npz file; DataError when missing or damaged."""
     with one_error(path), open_input(path) as file, zipfile.ZipFile(file) as archive:
-        return [n[: -len(".npy")] for n in archive.namelist() if n.endswith(".npy")]
+        members = archive.namelist()
+    return [name.removesuffix(".npy") for name in members if name.endswith(".npy")]
 
 
 def check_inflation(
@@ -271,6 +277,7 @@ def read_array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         shape, fortran, dtype = read_header(file)
     except (tokenize.TokenError, SyntaxError, RecursionError) as error:
         raise ValueError(f"its header is damaged: {error}") from error
+
     if dtype.hasobject:
         problem = "it holds Python objects, which are never unpickled; save numbers"
         raise ValueError(f"{problem} or texts, one array each")
@@ -301,7 +308,7 @@ def check_shape(content: Any, shape: Any, path: Path, at: str = "") -> None:
         _adapter(shape).validate_python(content, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        where = ".".join(printable(str(step), 40) for step in first["loc"])
+        place = ".".join(printable(str(step), 40) for step in first["loc"])
         value = "" if first["type"] == "missing" else f", found {first['input']!r:.40}"
-        problem = f"{at}{where or 'its content'}: {first['msg']}{printable(value, 60)}"
+        problem = f"{at}{place or 'its content'}: {first['msg']}{printable(value, 60)}"
         raise DataError(problem, path=str(path)) from error

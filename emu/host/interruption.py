@@ -22,11 +22,13 @@ from emu.host.files import discard_begun_files
 
 #: As shells have it: 128 + SIGINT.
 INTERRUPTED = 130
+#: Signals that end a command.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Wall seconds that the command has to end by itself.
 _PATIENCE = 5.0
 #: Wall seconds until it is raised again, if Python dropped it.
 _AGAIN = 0.01
+#: The line that was printed; one is enough.
 _told: list[str] = []
 
 
@@ -146,7 +148,7 @@ def deadline(seconds: float) -> Iterator[None]:
         raise Overdue
 
     began = time.monotonic()
-    before = signal.signal(signal.SIGALRM, overdue)
+    handler = signal.signal(signal.SIGALRM, overdue)
     rest, _ = signal.setitimer(signal.ITIMER_REAL, seconds, _ONCE_MORE)
     try:
         yield
@@ -155,7 +157,7 @@ def deadline(seconds: float) -> Iterator[None]:
         raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, handler)
         if rest:
             seconds_gone = time.monotonic() - began
             signal.setitimer(signal.ITIMER_REAL, max(rest - seconds_gone, _AGAIN))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+#: Sums and products are of 64 bits.
 _MASK = (1 << 64) - 1
 
 

@@ -40,8 +40,8 @@ def name_of_clock() -> str:
 @cache
 def version_of_emu() -> str:
     """Return emu's version; with its commit, where it runs from a git tree."""
-    # which is above
     tree = Path(__file__).parents[1]
+    # By name: rooms of the lowest floor import nothing of the package above.
     emu = import_module("emu")
     version = str(emu.__version__)
     if not (tree / ".git").exists():
@@ -126,12 +126,13 @@ class Host:
     @contextlib.contextmanager
     def replace(self, other: Host) -> Iterator[None]:
         """Do everything on another host for a while."""
-        own = dict(vars(self))
+        fields = dict(vars(self))
         vars(self).update(vars(other))
         try:
             yield
         finally:
-            vars(self).update(own)
+            vars(self).update(fields)
 
 
+#: The computer that everything asks; trials put another one in its place.
 this_host = Host()

@@ -25,12 +25,12 @@ def candidate_json(row: Candidate, first: Candidate) -> Result:
     ``change`` is against the first one, the mean of the seeds' changes; with half the
     width of its 95 % interval, and whether that holds 0.
     """
-    names = {"placement": row.placement, "policy": row.policy}
+    content: Result = {"placement": row.placement, "policy": row.policy}
     if row.refused:
-        return {**names, "refused": reason(row.refused)}
+        return {**content, "refused": reason(row.refused)}
+
     found = row.answer
-    content = {
-        **names,
+    content |= {
         **compare(row.makespans, first.makespans),
         "placing": row.placing,
         "placement_kept": row.kept,
@@ -52,7 +52,9 @@ class Comparison(list[Candidate]):
 
     def _repr_html_(self) -> str:
         """Return the tables of `comparison_tables`, for notebooks."""
-        return "".join(map(html_of, comparison_tables(self))) if self else repr(self)
+        if not self:
+            return repr(self)
+        return "".join(html_of(table) for table in comparison_tables(self))
 
 
 def write_makespans(makespans: Mapping[Any, float]) -> tuple[str, str]:
@@ -74,17 +76,26 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
     ``job`` says in a line what it was.
     """
     title = f"Simulated, {job}" if job else "Simulated"
-    columns = ("placement", "policy", *COLUMNS, ">bytes moved", ">tasks moved")
-    table = plain_table(title, *columns)
+    table = plain_table(
+        title, "placement", "policy", *COLUMNS, ">bytes moved", ">tasks moved"
+    )
+
     first = candidates[0]
+    # One that was refused has a makespan of infinity.
     best = min(row.makespan for row in candidates)
     for row in candidates:
-        cells = [row.placement, row.policy, *write_makespans(row.makespans)]
-        cells.append(write_pair(pair(row.makespans, first.makespans)))
+        change = pair(row.makespans, first.makespans)
+        cells = [
+            row.placement,
+            row.policy,
+            *write_makespans(row.makespans),
+            write_pair(change),
+        ]
         if not row.refused:
             cells.append(f"{row.answer.share_between:.0%}")
             cells.append(str(len(row.moves)))
         table.add_row(*cells, style="bold" if row.makespan == best else "")
+
     table.caption = "\n".join(_notes_on(candidates))
     return table
 
@@ -104,26 +115,32 @@ def comparison_tables(
 ) -> Iterator[Table]:
     """Yield `comparison_table`, costs, and how long coflows take that have a name."""
     yield comparison_table(candidates, job)
-    there = [row for row in candidates if not row.refused]
-    if any(row.answer.cost for row in there):
-        yield _cost_table(there)
-    if any(row.answer.coflows for row in there):
-        yield _coflow_table(there)
+    answers = [row for row in candidates if not row.refused]
+    if any(row.answer.cost for row in answers):
+        yield _cost_table(answers)
+    if any(row.answer.coflows for row in answers):
+        yield _coflow_table(answers)
 
 
 def _coflow_table(candidates: Sequence[Candidate]) -> Table:
     """Return the times of named coflows, the shortest mean in bold."""
     title = "Coflows; slowdown: over the time that one takes alone"
-    columns = (">coflows", ">mean", ">95 % within", ">slowdown")
-    table = plain_table(title, "placement", "policy", *columns)
-    times = [(row, row.answer.coflows) for row in candidates if row.answer.coflows]
-    least = min(found["mean"] for _, found in times)
-    for row, found in times:
-        mean = format_duration(found["mean"], 4)
-        most = format_duration(found["p95"], 4)
-        cells = [f"{found['count']:,}", mean, most, f"{found['slowdown']:.3f}"]
-        style = "bold" if found["mean"] == least else ""
-        table.add_row(row.placement, row.policy, *cells, style=style)
+    table = plain_table(
+        title, "placement", "policy", ">coflows", ">mean", ">95 % within", ">slowdown"
+    )
+
+    known = [(row, row.answer.coflows) for row in candidates if row.answer.coflows]
+    shortest = min(times["mean"] for _, times in known)
+    for row, times in known:
+        table.add_row(
+            row.placement,
+            row.policy,
+            f"{times['count']:,}",
+            format_duration(times["mean"], 4),
+            format_duration(times["p95"], 4),
+            f"{times['slowdown']:.3f}",
+            style="bold" if times["mean"] == shortest else "",
+        )
     return table
 
 
@@ -141,24 +158,27 @@ def _cost_table(candidates: Sequence[Candidate]) -> Table:
 def _notes_on(candidates: Sequence[Candidate]) -> Iterator[str]:
     """Yield moves, ties by rounding, refusals, and the rule placements are by."""
     first = candidates[0]
-    there = [row for row in candidates if not row.refused]
-    for row in there:
+    answers = [row for row in candidates if not row.refused]
+    for row in answers:
         if 0 < len(row.moves) <= _LISTED:
             yield f"{row.placement}: {', '.join(map(str, row.moves))}"
-    for row in there:
+    for row in answers:
         shift = max(row.answer.rounding, first.answer.rounding)
         if 0 < abs(row.makespan - first.makespan) < shift:
-            least = f"rounding alone moves it by {format_duration(shift)}"
-            yield f"{row.name}: as good as the first row, {least}"
+            yield (
+                f"{row.name}: as good as the first row, rounding alone moves it by "
+                f"{format_duration(shift)}"
+            )
     for row in candidates:
         if row.refused:
             yield f"{row.name}: {reason(row.refused)}"
 
+    # Rates decide what a placement is worth: two rows may differ by both.
     if any(row.kept for row in candidates):
         yield f"each placement is that of {first.policy}, for all policies"
-    else:
-        is_searched = any(row.placing and row.placing["candidates"] for row in there)
-        if is_searched and len({row.policy for row in candidates}) > 1:
+    elif len({row.policy for row in candidates}) > 1:
+        is_searched = any(row.placing and row.placing["candidates"] for row in answers)
+        if is_searched:
             yield "each row is placed under its own policy"
 
 
@@ -168,6 +188,7 @@ COLUMNS = (">makespan", ">± (95 %)", ">change")
 _PRICES = {"cost": ">cost", "value": ">value / (s $)"}
 #: Figures of emulated points, and their columns.
 _ERRORS = {"makespan_error": ">makespan error", "replay_error": ">replay error"}
+#: Figures that a sweep may have a column of, by their key.
 _FIGURES = {"samples_per_second": ">samples per s", **_ERRORS, **_PRICES}
 
 
@@ -187,27 +208,31 @@ def sweep_table(
         values = row["values"]
         group = tuple(str(values[key]) for key in keys)
         groups[group][values["seed"]] = row["figures"]
-    uneven = not by_makespan and _is_uneven([row["figures"] for row in rows])
+
+    figures_of_all = [row["figures"] for row in rows]
+    uneven = not by_makespan and _is_uneven(figures_of_all)
+    measure = _seconds_per_sample if uneven else _makespan  # least of the best
     seconds = {
-        group: {seed: _seconds(one, uneven) for seed, one in by_seed.items()}
+        group: {seed: measure(figures) for seed, figures in by_seed.items()}
         for group, by_seed in groups.items()
     }
     best = min(seconds, key=lambda group: interval([*seconds[group].values()]).mean)
 
-    figures = _figure_columns([row["figures"] for row in rows], uneven=uneven)
+    writers = _figure_columns(figures_of_all, uneven=uneven)
     columns = [*keys, ">makespan", ">± (95 %)", ">seeds", ">against the best"]
-    table = plain_table("", *columns, *(_FIGURES[key] for key in figures))
+    table = plain_table("", *columns, *(_FIGURES[key] for key in writers))
     for group, by_seed in groups.items():
-        makespans = {seed: float(one["makespan"]) for seed, one in by_seed.items()}
-        apart = None if group == best else pair(seconds[group], seconds[best])
+        makespans = {seed: _makespan(figures) for seed, figures in by_seed.items()}
+        change = None if group == best else pair(seconds[group], seconds[best])
         cells = [
             *group,
             *write_makespans(makespans),
             str(len(by_seed)),
-            write_pair(apart),
+            write_pair(change),
         ]
-        for key, write in figures.items():
-            values = [float(one[key]) for one in by_seed.values() if key in one]
+        for key, write in writers.items():
+            known = [figures for figures in by_seed.values() if key in figures]
+            values = [float(figures[key]) for figures in known]
             cells.append(write(interval(values).mean) if values else "")
         table.add_row(*cells, style="bold" if group == best else "")
     if uneven:
@@ -215,17 +240,19 @@ def sweep_table(
     return table
 
 
+def _makespan(figures: Row) -> float:
+    return float(figures["makespan"])
+
+
+def _seconds_per_sample(figures: Row) -> float:
+    return 1 / float(figures["samples_per_second"])
+
+
 def _is_uneven(figures: Sequence[Row]) -> bool:
     """Return True where points train on other numbers of samples."""
-    known = all("samples_per_second" in one for one in figures)
-    return known and len({one["samples"] for one in figures}) > 1
-
-
-def _seconds(figures: Row, uneven: bool) -> float:  # noqa: FBT001 - one call
-    """Return what is least of the best: the makespan, or the seconds of a sample."""
-    if uneven:
-        return 1 / float(figures["samples_per_second"])
-    return float(figures["makespan"])
+    if not all("samples_per_second" in row for row in figures):
+        return False
+    return len({row["samples"] for row in figures}) > 1
 
 
 def _figure_columns(
@@ -236,8 +263,8 @@ def _figure_columns(
     if uneven:
         columns["samples_per_second"] = lambda mean: format_number(mean, 4)
     for key in _ERRORS:
-        if all(key in one for one in figures):
+        if all(key in row for row in figures):
             columns[key] = format_ratio
-    if any("cost" in one for one in figures):
+    if any("cost" in row for row in figures):
         columns |= {"cost": format_money, "value": "{:.4g}".format}
     return columns

@@ -8,11 +8,9 @@ import sys
 import textwrap
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from typing import Any
+from itertools import groupby, islice
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -31,7 +29,6 @@ from emu.report.terminal import WIDTH, plain_table, terminal
 from emu.runs.result import Row
 from emu.scenario.error_messages import write_value
 from emu.scenario.machine_choice import machines_words
-from emu.trust.violation import AuditReport
 from emu.units import (
     format_duration,
     format_money,
@@ -40,57 +37,6 @@ from emu.units import (
     format_ratio,
     format_size,
 )
-
-#: Ranges of a trace that are listed.
-_RANGES = 12
-
-
-def ranges_table(ranges: Mapping[str, NDArray[np.float64]]) -> Table:
-    """Return the ranges of a trace in its order, each with a bar of its time in all."""
-    grid = plain_table("ranges of the trace", "range", ">times", ">mean", "in all")
-    longest = max((seconds.sum() for seconds in ranges.values()), default=0.0) or 1.0
-    for name, seconds in [*ranges.items()][:_RANGES]:
-        mean = format_duration(float(seconds.mean()))
-        share = Text("█" * round(30 * float(seconds.sum() / longest)), style="blue")
-        grid.add_row(name, f"{len(seconds):,}", mean, share)
-    if len(ranges) > _RANGES:
-        grid.caption = f"and {len(ranges) - _RANGES} shorter ones"
-    return grid
-
-
-def times_lines(
-    times: Iterable[tuple[str, Any]], rest: Mapping[str, float]
-) -> list[str]:
-    """Return the keys of ``job.times`` above 0, and kinds of task that have none."""
-    lines = []
-    for key, time in times:
-        parts = time if isinstance(time, tuple) else (time or 0.0,)
-        if any(parts):
-            lines.append(f"  {key}: {', '.join(map(format_duration, parts))}")
-    for kind, seconds in rest.items():
-        if seconds:
-            lines.append(f"  ({kind}: {format_duration(seconds)}, no key takes it)")
-    return lines
-
-
-def rates_lines(
-    rates: Mapping[str, Any], residuals: Mapping[str, float]
-) -> Iterator[str]:
-    """Yield ``job.rates``, and how far times by them are from what was measured."""
-    yield from (f"  {name}: {rate}" for name, rate in rates.items())
-    for kind, share in residuals.items():
-        yield f"  ({kind}: {format_ratio(share)} at the furthest)"
-
-
-def training_table(training: Sequence[Mapping[str, float]]) -> Table:
-    """Return loss and validation accuracy over time, where that was looked at."""
-    grid = plain_table("training", ">step", ">time", ">loss", ">validation accuracy")
-    looks = [row for row in training if "accuracy" in row]
-    for row in looks or training[-1:]:
-        accuracy = f"{row['accuracy']:.2%}" if looks else "no such vertices"
-        time = format_duration(row["time"], 5)
-        grid.add_row(f"{row['iteration']:.0f}", time, f"{row['loss']:.4g}", accuracy)
-    return grid
 
 
 def length_text(iterations: int, mini_batches: int) -> str:
@@ -110,28 +56,38 @@ def job_line(
     """
     window = window or window_of(job) or "without effect"
     length = length_text(job.iterations, job.iterations - pipeline_depth(job))
-    count = sum(bool({task.name, task.process_name} & {*pins}) for task in job.tasks)
     line = f"{length}, credit window {window}"
-    line += f", {count} of {len(job.tasks)} tasks pinned" if count else ""
-    return line + (f", rates by {policy}" if policy else "")
+    names = {*pins}
+    pinned = [
+        task for task in job.tasks if task.name in names or task.process_name in names
+    ]
+    if pinned:
+        line += f", {len(pinned)} of {len(job.tasks)} tasks pinned"
+    if policy:
+        line += f", rates by {policy}"
+    return line
 
 
 def placing_line(placing: Row) -> str:
     """Return the method of the placement of tasks, and on which machines they stand."""
-    by = f"by {placing['policy']}"
-    where = machines_words(placing)
-    line = f"placed {'as the scenario states' if by == 'by explicit' else by}"
-    line += f" {where}" if where else ""
+    policy = placing["policy"]
+    line = "placed as the scenario states"
+    if policy != "explicit":
+        line = f"placed by {policy}"
+    machines = machines_words(placing)
+    if machines:
+        line += f" {machines}"
     if placing["candidates"]:
-        most = f"at most {placing['budget']:,} candidates"
-        line += f" ({most}, seed {placing['seed']})"
-    best = "no placement there is better" if where else "no placement is better"
-    return line + (f", {best}" if placing["optimal"] else "")
+        line += f" (at most {placing['budget']:,} candidates, seed {placing['seed']})"
+    if placing["optimal"]:
+        line += f", no placement {'there ' if machines else ''}is better"
+    return line
 
 
 def warn_of_unclaimed(placing: Row) -> str:
     """Return a warning of resources that limit nothing; empty where there are none."""
-    if not (idle := placing["unclaimed"]):
+    idle = placing["unclaimed"]
+    if not idle:
         return ""
     verb = "limits" if len(idle) == 1 else "limit"
     return f"warning: {', '.join(idle)} {verb} nothing: no task demands any"
@@ -143,24 +99,26 @@ def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
     ``without`` is the makespan of the job that is not killed, seconds.
     """
     if recovery.killed:
-        count = len(recovery.killed)
-        loss = dict(recovery.lost)
+        lost = dict(recovery.lost)
         # What was under way at the cut is not: batches travel to idle workers anew.
-        rest = recovery.makespan - without - math.fsum(loss.values())
+        rest = recovery.makespan - without - math.fsum(lost.values())
         if format_duration(rest) != "0 us":
-            loss["starting up"] = rest
-        often = f"{count} times" if count > 1 else "once"
+            lost["starting up"] = rest
+        count = len(recovery.killed)
+        times = f"{count} times" if count > 1 else "once"
         length = format_duration(without, 10)
-        yield f"killed {often}, lost {write_loss(loss)}; {length} without"
-    for one in recovery.killed:
-        yield f"{one.error}: goes on at iteration {one.next_iteration}"
+        yield f"killed {times}, lost {write_loss(lost)}; {length} without"
+    for kill in recovery.killed:
+        yield f"{kill.error}: goes on at iteration {kill.next_iteration}"
 
 
 def most_failing(drawn: Mapping[str, int]) -> str:
     """Return what failed most often of the failures that were drawn: ``m0 3, m1 1``."""
-    most = sorted(drawn, key=lambda name: -drawn[name])
-    others = [f"{len(most) - 4} others"] if most[4:] else []
-    return ", ".join([*(f"{name} {drawn[name]}" for name in most[:4]), *others])
+    names = sorted(drawn, key=lambda name: -drawn[name])
+    parts = [f"{name} {drawn[name]}" for name in names[:4]]
+    if len(names) > 4:
+        parts.append(f"{len(names) - 4} others")
+    return ", ".join(parts)
 
 
 def write_loss(lost: Mapping[str, float]) -> str:
@@ -185,12 +143,12 @@ def warn_unclaimed(placings: Mapping[str, Row]) -> None:
 
     One placing alone has the name ``""``.
     """
-    names = defaultdict[str, list[str]](list)
+    names_by_line = defaultdict[str, list[str]](list)
     for name, placing in placings.items():
         if line := warn_of_unclaimed(placing):
-            names[line].append(name)
-    for line, of in names.items():
-        note = f" ({', '.join(of)})" if any(of) else ""
+            names_by_line[line].append(name)
+    for line, names in names_by_line.items():
+        note = f" ({', '.join(names)})" if any(names) else ""
         terminal(sys.stderr).print(line + note)
 
 
@@ -198,45 +156,53 @@ def pace_rows(pace: Row) -> list[tuple[str, str, str]]:
     """Return (what, how much, of what); ``pace`` is that of result.json, or empty."""
     rows = []
     if (seconds := pace.get("iteration_seconds")) is not None:
-        rows = [("iteration time", format_duration(seconds), "mean between their ends")]
+        length = format_duration(seconds)
+        rows.append(("iteration time", length, "mean between their ends"))
     if (samples := pace.get("samples_per_second")) is not None:
         speed = f"{format_number(samples, 4)} per s"
         rows.append(("samples", speed, "seeds of all workers"))
     if (busy := pace.get("busy")) is not None:
-        rows.append(
-            ("workers busy", f"{busy:.0%}", "of the makespan, the mean over workers")
-        )
-    shares = pace.get("critical_path", {}).items()
-    if first := [f"{name} {share:.0%}" for name, share in shares]:
-        rows.append(("critical path", first[0], ", ".join(first[1:])))
+        note = "of the makespan, the mean over workers"
+        rows.append(("workers busy", f"{busy:.0%}", note))
+    if path := pace.get("critical_path"):
+        most, *rest = (f"{name} {share:.0%}" for name, share in path.items())
+        rows.append(("critical path", most, ", ".join(rest)))
     return rows
 
 
 def pace_line(pace: Row) -> str:
     """Return the same in one line; empty where nothing is known."""
-    return ", ".join(
-        f"{what} {value}{f', {note}' if what == 'critical path' and note else ''}"
-        for what, value, note in pace_rows(pace)
-    )
+    parts = []
+    for label, value, note in pace_rows(pace):
+        parts.append(f"{label} {value}")
+        if label == "critical path" and note:
+            parts.append(note)
+    return ", ".join(parts)
 
 
 def setup_row(setup: Row) -> tuple[str, str]:
     """Return the seconds before time 0, simulated, and what is sent in them."""
-    causes = setup["causes"].items()
-    parts = [f"{format_size(one['bytes'])} of {cause}" for cause, one in causes]
+    parts = [
+        f"{format_size(row['bytes'])} of {cause}"
+        for cause, row in setup["causes"].items()
+    ]
     text = ", ".join(parts) or "nothing to send"
     if run := setup.get("measured"):
-        length = format_duration(run["seconds"], 4)
-        size = format_size(run["bytes"])
-        text += f"; emulated {length} ({format_ratio(run['error'])}), {size} arrived, "
-        text += run["trust"]
+        text += (
+            f"; emulated {format_duration(run['seconds'], 4)} "
+            f"({format_ratio(run['error'])}), {format_size(run['bytes'])} arrived, "
+            f"{run['trust']}"
+        )
     return format_duration(setup["seconds"], 4), f"before time 0: {text}"
 
 
 def cost_row(cost: Row) -> tuple[str, str]:
     """Return the dollars of a run in all, and what they are for with its value."""
-    whats = ("servers", "lambdas", "parameter_servers")
-    parts = [f"{w.replace('_', ' ')} {format_money(cost[w])}" for w in whats if cost[w]]
+    parts = [
+        f"{key.replace('_', ' ')} {format_money(cost[key])}"
+        for key in ("servers", "lambdas", "parameter_servers")
+        if cost[key]
+    ]
     if "lost" in cost:
         parts.append(f"{format_money(cost['lost'])} of lambdas without an answer")
     if cost["value"] is not None:
@@ -247,46 +213,52 @@ def cost_row(cost: Row) -> tuple[str, str]:
 def model_rows(models: Iterable[Row]) -> list[tuple[str, str, str]]:
     """Return the measurements of models that are programs: one row each."""
     rows = []
-    for one in models:
-        note = f"{one['program']}, {one['flops'] / 1e9:.3g} GFLOP"
-        if one.get("seconds_used", True):
-            note += f" and {format_duration(one['seconds'], 3)} of CPU"
-        parameters = f"{one['parameters']:,} parameters"
+    for model in models:
+        note = f"{model['program']}, {model['flops'] / 1e9:.3g} GFLOP"
+        if model.get("seconds_used", True):
+            note += f" and {format_duration(model['seconds'], 3)} of CPU"
+        parameters = f"{model['parameters']:,} parameters"
         rows.append(("model", parameters, f"{note} per batch of a worker"))
     return rows
 
 
 #: More jobs are shown by the worst of them.
 MOST_JOBS = 20
+#: Jobs that are shown then, below the means of all.
 _WORST = 10
 
 
 def job_table(jobs: Iterable[JobTime]) -> Table:
     """Return a row per job; of many the most slowed down, below how all of them do."""
-    jobs = [*jobs]
-    columns = ["job", ">released", ">ended", ">took", ">alone", ">slowdown"]
-    with_samples = any(one.samples_per_second is not None for one in jobs)
+    rows = jobs = [*jobs]
     title = "Jobs"
-    rows = jobs
     if len(jobs) > MOST_JOBS:
         title = f"The {_WORST} most slowed down of {len(jobs)} jobs"
-        rows = sorted(jobs, key=lambda one: -one.slowdown)[:_WORST]
-    table = plain_table(title, *columns, *[">samples per s"] * with_samples)
+        rows = sorted(jobs, key=lambda job: -job.slowdown)[:_WORST]
+    columns = ["job", ">released", ">ended", ">took", ">alone", ">slowdown"]
+    if any(job.samples_per_second is not None for job in jobs):
+        columns.append(">samples per s")
+
+    table = plain_table(title, *columns)
     if rows is not jobs:
-        took = np.array([[o.seconds for o in jobs], [o.slowdown for o in jobs]])
-        for name, (seconds, slowdown) in {
-            "mean of all": took.mean(axis=1),
-            "median of all": np.median(took, axis=1),
-            "95 % within": np.percentile(took, 95, axis=1),
-        }.items():
-            cells = [name, "", "", format_duration(float(seconds), 4), ""]
-            table.add_row(*cells, f"{slowdown:.3f}", *[""] * with_samples)
-    for one in rows:
-        times = (one.release, one.end, one.seconds, one.alone)
-        cells = [one.job, *(format_duration(time, 4) for time in times)]
-        speed = one.samples_per_second
-        cell = "" if speed is None else format_number(speed, 4)
-        table.add_row(*cells, f"{one.slowdown:.3f}", *[cell] * with_samples)
+        seconds_of_all = [job.seconds for job in jobs]
+        figures = np.array([seconds_of_all, [job.slowdown for job in jobs]])
+        for name, (seconds, slowdown) in (
+            ("mean of all", figures.mean(axis=1)),
+            ("median of all", np.median(figures, axis=1)),
+            ("95 % within", np.percentile(figures, 95, axis=1)),
+        ):
+            length = format_duration(float(seconds), 4)
+            table.add_row(name, "", "", length, "", f"{slowdown:.3f}")
+    for job in rows:
+        cells = [
+            format_duration(seconds, 4)
+            for seconds in (job.release, job.end, job.seconds, job.alone)
+        ]
+        cells.append(f"{job.slowdown:.3f}")
+        if job.samples_per_second is not None:
+            cells.append(format_number(job.samples_per_second, 4))
+        table.add_row(job.job, *cells)
     return table
 
 
@@ -296,10 +268,17 @@ def placement_table(problem: Problem) -> Table:
     cluster = problem.cluster
     loads = resource_loads(job, cluster, problem.placement)
     resources = sorted({load.resource for load in loads})
-    columns = (f">{name}" for name in resources)
-    table = plain_table("Placement", "machine", ">NIC", *columns, "processes")
+    table = plain_table(
+        "Placement",
+        "machine",
+        ">NIC",
+        *(f">{name}" for name in resources),
+        "processes",
+    )
+
+    machine_of = problem.placement.machine_of
     for position, machine in enumerate(cluster.machines):
-        of_machine = {
+        used = {
             load.resource: load_words(load, "/", "")
             for load in loads
             if load.machine == machine.name
@@ -307,54 +286,50 @@ def placement_table(problem: Problem) -> Table:
         nic = format_rate(machine.bandwidth_out) if machine.has_nic else "none"
         if machine.bandwidth_in != machine.bandwidth_out:
             nic = f"{format_rate(machine.bandwidth_in)} in, {nic} out"
-        machine_of = problem.placement.machine_of
-        names = [p for p, of in job.units.items() if machine_of[of[0]] == position]
-        loads_shown = (of_machine[name] for name in resources)
-        table.add_row(machine.name, nic, *loads_shown, " ".join(ranges(names)))
+        processes = [
+            name
+            # Tasks of one process stand together, so that its first tells where it is.
+            for name, tasks in job.units.items()
+            if machine_of[tasks[0]] == position
+        ]
+        table.add_row(
+            machine.name,
+            nic,
+            *(used[resource] for resource in resources),
+            " ".join(ranges(processes)),
+        )
     return table
 
 
 def load_words(load: ResourceLoad, between: str, without: str) -> str:
     """Return the use of a resource, ``between``, and its capacity."""
-    amount = format_size if load.resource in SIZES else "{:g}".format
-    most = without if math.isinf(load.capacity) else between + amount(load.capacity)
-    return amount(load.used) + most
+    write = format_size if load.resource in SIZES else "{:g}".format
+    if math.isinf(load.capacity):
+        return f"{write(load.used)}{without}"
+    return f"{write(load.used)}{between}{write(load.capacity)}"
 
 
 def ranges(names: Sequence[str]) -> list[str]:
     """Return ``names`` with runs of numbers joined: s0 s1 s2 w1 -> s0-2 w1."""
-    texts: list[str] = []
 
-    def run(item: tuple[int, str]) -> tuple[str, int]:
-        match = re.fullmatch(r"(.*?)(\d+)", item[1])
-        return (match[1], int(match[2]) - item[0]) if match else (item[1], 0)
+    def run_of(item: tuple[int, str]) -> tuple[str, int]:
+        """Return stem and first number of the run that a name is of."""
+        position, name = item
+        match = re.fullmatch(r"(.*?)(\d+)", name)
+        # In a run the number grows with the position.
+        return (match[1], int(match[2]) - position) if match else (name, 0)
 
-    for (stem, _), members in groupby(enumerate(names), key=run):
+    texts = []
+    for (stem, _), members in groupby(enumerate(names), key=run_of):
         first, *rest = [name for _, name in members]
-        texts.append(f"{first}-{rest[-1].removeprefix(stem)}" if rest else first)
+        text = first
+        if rest:
+            text += f"-{rest[-1].removeprefix(stem)}"
+        texts.append(text)
     return texts
 
 
-def audit_table(report: AuditReport) -> Table:
-    """Return one row per constraint: comparisons, violations, the first of them."""
-    table = plain_table("Audit", "constraint", ">checked", ">broken", "first")
-    for name, count in report.checked.items():
-        of = name.split(",")
-        broken = [str(v) for v in report.violations if v.constraint in of]
-        table.add_row(name, f"{count:,}", f"{len(broken):,}", *broken[:1])
-    return table
-
-
-def accuracy_table(found: Mapping[str, Mapping[str, float]]) -> Table:
-    """Return one row per job and split; one job alone has no name."""
-    several = [*found] != [""]
-    table = plain_table("", *["job"] * several, "split", ">accuracy")
-    for job, splits in found.items():
-        for split, share in splits.items():
-            table.add_row(*[job] * several, split, f"{share:.2%}")
-    return table
-
-
+#: Title of the moves, on the terminal and on the page.
 QUESTION = "Which tasks should move?"
 #: Share of the makespan below which a difference is rounding.
 _NOTHING = 1e-9
@@ -372,13 +347,16 @@ def explanation_tables(
 
     ``shown`` rows of that; ``window`` and ``pins`` as in `job_line`.
     """
-    parts: list[RenderableType] = []
-    if explanation.moves is not analysis.NO_MOVES:
-        parts += [Text(moves_line(explanation), style="bold"), ""]
     schedule = explanation.schedule
     simulation = explanation.simulated
-    makespan = format_duration(schedule.makespan, 6)
-    text = Text.assemble((makespan, "bold"), " from start to end")
+    moves = explanation.moves
+    parts: list[RenderableType] = []
+    if moves is not analysis.NO_MOVES:
+        parts += [Text(moves_line(explanation), style="bold"), ""]
+
+    text = Text.assemble(
+        (format_duration(schedule.makespan, 6), "bold"), " from start to end"
+    )
     if simulation is not None:
         text.append(f", simulated {format_duration(explanation.replayed_makespan, 6)}")
     text.append(
@@ -387,9 +365,10 @@ def explanation_tables(
         "before ends"
     )
     parts += [text, ""]
-    if explanation.moves.steps:
-        last = Text(placement_text(explanation.moves.steps[-1].problem), style="dim")
-        parts += [moves_table(explanation.moves), last, ""]
+    if moves.steps:
+        last = Text(placement_text(moves.steps[-1].problem), style="dim")
+        parts += [moves_table(moves), last, ""]
+
     parts.append(causes(explanation))
     if any(link.port >= 0 for link in explanation.chain.links):
         parts += ["", ports(explanation)]
@@ -406,37 +385,46 @@ def moves_line(explanation: analysis.Explanation) -> str:
     moves = explanation.moves
     if not moves.steps:
         return "No better placement was found: no task needs to move."
-    before = moves.before
-    after = moves.makespan
+    first_makespan = moves.before
+    last_makespan = moves.makespan
+
     count = f"These {moves.count} moves" if moves.count > 1 else "This move"
     shorter = "an end,"
-    if before < math.inf:
-        percent = 100 * (1 - after / before)
+    if first_makespan < math.inf:
+        percent = 100 * (1 - last_makespan / first_makespan)
         share = f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
-        shorter = f"{share} shorter, {format_duration(before, 6)} ->"
-    return f"{count}: {shorter} {format_duration(after, 6)}"
+        shorter = f"{share} shorter, {format_duration(first_makespan, 6)} ->"
+    return f"{count}: {shorter} {format_duration(last_makespan, 6)}"
 
 
 def moves_table(moves: analysis.TaskMoves) -> Table:
     """Return a row per step on the way to the best placement found."""
-    why = any(step.why for step in moves.steps)
-    columns = ["move", ">makespan then", ">in all", *["why"] * why]
+    has_reasons = any(step.why for step in moves.steps)
+    columns = ["move", ">makespan then", ">in all"]
+    if has_reasons:
+        columns.append("why")
+
     table = plain_table(QUESTION, *columns)
     for step in moves.steps:
-        share = format_ratio(step.makespan / moves.before - 1)
-        row = str(step.near), format_duration(step.makespan, 6), share
-        table.add_row(*row, *[step.why] * why)
+        cells = [
+            str(step.near),
+            format_duration(step.makespan, 6),
+            format_ratio(step.makespan / moves.before - 1),
+        ]
+        if has_reasons:
+            cells.append(step.why)
+        table.add_row(*cells)
     return table
 
 
 def placement_text(problem: Problem) -> str:
     """Return where ``problem`` stands as the lines of a scenario file."""
     section = analysis.write_placement(problem)
-    text = ", ".join(f"{name}: {on}" for name, on in section["tasks"].items())
+    places = [f"{name}: {machine}" for name, machine in section["tasks"].items()]
     whole_words = textwrap.TextWrapper(
         WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
     )
-    tasks = whole_words.fill(f"  tasks: {{{text}}}")
+    tasks = whole_words.fill(f"  tasks: {{{', '.join(places)}}}")
     return f"placement:\n  policy: {section['policy']}\n{tasks}"
 
 
@@ -444,18 +432,27 @@ def causes(explanation: analysis.Explanation) -> Table:
     """Return the causes and their sum."""
     schedule = explanation.schedule
     chain = explanation.chain
-    columns = ("cause", "of", "held back by", ">time", ">share", ">links")
-    table = plain_table("Why this long", *columns)
+    table = plain_table(
+        "Why this long", "cause", "of", "held back by", ">time", ">share", ">links"
+    )
+
+    # The chain is of the last attempt; deaths have rows of their own.
     seconds = chain.seconds + schedule.outages.seconds
     total = seconds or 1.0
     rows = analysis.cause_rows(schedule.problem, chain)
     for row in [*rows, *analysis.death_rows(schedule)]:
-        cells = [row["cause"], row["what"], row["port"] or row["pool"]]
-        cells.append(format_duration(row["seconds"]))
-        share = f"{100 * row['seconds'] / total:.1f} %"
-        table.add_row(*cells, share, str(row["links"]))
-    whole = format_duration(seconds, 6), "100.0 %", str(len(chain.links))
-    table.add_row("sum", "", "", *whole, style="bold")
+        table.add_row(
+            row["cause"],
+            row["what"],
+            row["port"] or row["pool"],
+            format_duration(row["seconds"]),
+            f"{100 * row['seconds'] / total:.1f} %",
+            str(row["links"]),
+        )
+
+    length = format_duration(seconds, 6)
+    links = str(len(chain.links))
+    table.add_row("sum", "", "", length, "100.0 %", links, style="bold")
     return table
 
 
@@ -465,9 +462,12 @@ def ports(explanation: analysis.Explanation) -> Table:
     total = explanation.chain.seconds or 1.0
     for row in analysis.port_rows(explanation.schedule.problem, explanation.chain):
         share = row["seconds"] / total
-        time = format_duration(row["seconds"])
-        cells = row["port"], time, f"{100 * share:.1f} %"
-        table.add_row(*cells, "█" * round(30 * share))
+        table.add_row(
+            row["port"],
+            format_duration(row["seconds"]),
+            f"{100 * share:.1f} %",
+            "█" * round(30 * share),
+        )
     return table
 
 
@@ -479,8 +479,8 @@ def apart(emulated: Schedule, simulated: Schedule, parts: tuple[Drift, ...]) -> 
     for row in analysis.apart_rows(emulated.problem, parts):
         if abs(row["seconds"]) >= _NOTHING * base:
             table.add_row(row["cause"], row["what"], *difference(row["seconds"], base))
-    whole = difference(emulated.length - simulated.length, base)
-    table.add_row("sum", "", *whole, style="bold")
+    total = difference(emulated.length - simulated.length, base)
+    table.add_row("sum", "", *total, style="bold")
     return table
 
 
@@ -492,26 +492,39 @@ def improvements(explanation: analysis.Explanation, shown: int) -> Table:
     """
     moves = explanation.moves
     rows = explanation.improvements_then or explanation.improvements
-    base = (moves.makespan if moves.steps else explanation.replayed_makespan) or 1.0
-    title = "What would help" + " after these moves" * bool(moves.steps)
-    edits = any(one.change.edit for one in rows)
-    columns = [">makespan", ">gain", "as" if edits else ""]
-    table = plain_table(f"{title} (each line is simulated)", "change", *columns)
-    helping = [one for one in rows if one.gain > _NOTHING * base]
-    groups: dict[tuple[str, str], list[Improvement]] = defaultdict(list)
-    for one in helping:
-        if one.change.edit is not None or not edits:
-            groups[one.change.kind, f"{one.makespan:.9g}"].append(one)
-    for one, *same in [*groups.values()][:shown]:
-        what = one.change.what + (f" (or {len(same)} more)" if same else "")
-        gain = one.gain / base
-        last = edit_text(one.change.edit) if edits else "█" * round(20 * gain)
-        makespan = format_duration(one.makespan, 6)
-        table.add_row(what, makespan, format_ratio(-gain), last)
+    makespan = moves.makespan if moves.steps else explanation.replayed_makespan
+    base = makespan or 1.0
+    has_edits = any(row.change.edit for row in rows)
+    title = "What would help (each line is simulated)"
+    if moves.steps:
+        title = "What would help after these moves (each line is simulated)"
+    table = plain_table(
+        title, "change", ">makespan", ">gain", "as" if has_edits else ""
+    )
+
+    helping = [row for row in rows if row.gain > _NOTHING * base]
+    groups = defaultdict[tuple[str, str], list[Improvement]](list)
+    for row in helping:
+        # Where edits are known, a change without one cannot be made in the file.
+        if row.change.edit is not None or not has_edits:
+            groups[row.change.kind, f"{row.makespan:.9g}"].append(row)
+    for first, *rest in islice(groups.values(), shown):
+        change = first.change.what
+        if rest:
+            change += f" (or {len(rest)} more)"
+        gain = first.gain / base
+        last = edit_text(first.change.edit) if has_edits else "█" * round(20 * gain)
+        table.add_row(
+            change,
+            format_duration(first.makespan, 6),
+            format_ratio(-gain),
+            last,
+        )
+
     unseen = max(0, len(groups) - shown)
-    more = f"{unseen} more would help, " if unseen else ""
-    table.caption = f"{more}{len(rows) - len(helping)} changes would not"
-    if edits:
+    unseen_words = f"{unseen} more would help, " if unseen else ""
+    table.caption = f"{unseen_words}{len(rows) - len(helping)} changes would not"
+    if has_edits:
         table.caption += "; --json has all keys"
     return table
 
@@ -521,16 +534,18 @@ def edit_text(edit: Row | None) -> str:
 
     One that is too long for it is shown by its first key.
     """
-    keys = {k: v for k, v in (edit or {}).items() if not k.endswith(_STANDING)}
+    keys = {
+        key: value for key, value in (edit or {}).items() if not key.endswith(_STANDING)
+    }
     if len(keys) > 1:  # another change, on the machines as they are chosen
         keys.pop("job.machines", None)
     if not keys:
         return ""
-    (key, value), *others = keys.items()
+    (key, value), *rest = keys.items()
     text = f"{key}={write_value(value)}"
-    if not others and len(text) <= _EDIT_WIDTH:
+    if not rest and len(text) <= _EDIT_WIDTH:
         return text
-    return f"{key}, {len(others)} more" if others else key
+    return f"{key}, {len(rest)} more" if rest else key
 
 
 #: Columns for an edit.

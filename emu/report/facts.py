@@ -17,7 +17,9 @@ from emu.runs.lab_file import LabResult
 from emu.runs.result import Result, Row
 from emu.units import format_duration, format_rate, format_ratio, format_size
 
+#: Colour of a verdict; any other is red.
 _COLOURS = {"trusted": "green", "degraded": "yellow"}
+#: Meaning of ``sharing`` over kernel NICs.
 _SHARING = {
     "fair": "TCP shared NICs that the kernel limits, each with a queue per connection; "
     "no rate was assigned",
@@ -26,6 +28,7 @@ _SHARING = {
     "assigned": "the kernel held every connection to the rate of the schedule, and "
     "every NIC to its own",
 }
+#: Note of the replay error: it is of the host and the network alone.
 _REPLAYED = "simulated with the times and volumes that the run had"
 #: Times that delay before first bytes may exceed what chose a scale: half of what is
 #: allowed was aimed at.
@@ -50,21 +53,26 @@ class DeathBand:
 def death_bands(result: Row) -> list[DeathBand]:
     """Return what attempts did before deaths ended them, and when the run was down."""
     recovery = result.get("recovery") or {}
-    bands = list[DeathBand]()
+    bands = []
     for run, key in (("emulated", "attempts"), ("simulated", "predicted_attempts")):
-        deaths = recovery.get(key, [])
-        up = -math.fsum(one["ran"] + one["recovery"] for one in deaths)
-        for one in deaths:
-            began = up
-            death = up + one["ran"]
-            cut = death - one["again"]
-            up = death + one["recovery"]
-            note = f"{one['error']}: goes on at iteration {one['next_iteration']}"
-            if "detection" in one:
-                note += f"; noticed in {one['detection']:.2g} s of wall time"
-            bands.append(DeathBand(run, "done", began, cut))
-            bands.append(DeathBand(run, "done again", cut, death))
-            bands.append(DeathBand(run, "down", death, up, note))
+        attempts = recovery.get(key, [])
+        begin = -math.fsum(attempt["ran"] + attempt["recovery"] for attempt in attempts)
+        # Attempts follow each other, and the last one begins at 0.
+        for attempt in attempts:
+            death = begin + attempt["ran"]
+            cut = death - attempt["again"]
+            end = death + attempt["recovery"]
+            note = (
+                f"{attempt['error']}: goes on at iteration {attempt['next_iteration']}"
+            )
+            if "detection" in attempt:
+                note += f"; noticed in {attempt['detection']:.2g} s of wall time"
+            bands += [
+                DeathBand(run, "done", begin, cut),
+                DeathBand(run, "done again", cut, death),
+                DeathBand(run, "down", death, end, note),
+            ]
+            begin = end
     return bands
 
 
@@ -79,10 +87,11 @@ def run_facts(result: Result, digits: int = 4) -> list[Fact]:
         tcp = result["transport"]
         facts.append(Fact("network", "kernel", _SHARING[result["sharing"]]))
         facts += _nic_facts(result.get("nics"))
-        of = f"of {tcp['segments']} segments; {tcp['timeouts']} timeouts"
-        facts.append(Fact("TCP", f"{tcp['retransmitted']} again", of))
+        note = f"of {tcp['segments']} segments; {tcp['timeouts']} timeouts"
+        facts.append(Fact("TCP", f"{tcp['retransmitted']} again", note))
     if recovery := result.get("recovery"):
         facts += _recovery(recovery, digits)
+
     facts += _lengths(result, digits)
     if setup := result.get("setup"):
         facts.append(Fact("setup", *words.setup_row(setup)))
@@ -90,59 +99,76 @@ def run_facts(result: Result, digits: int = 4) -> list[Fact]:
     facts += [Fact(*row) for row in words.model_rows(result.get("models", []))]
     if "cost" in result:
         facts.append(Fact("cost", *words.cost_row(result["cost"])))
-    if again := result.get("relaunches"):
-        note = f"{again['late']} for one that answered too late, "
-        note += f"{format_duration(again['seconds'], 4)} waited for them"
-        facts.append(Fact("launched again", f"{again['count']} lambdas", note))
+
+    if relaunches := result.get("relaunches"):
+        note = (
+            f"{relaunches['late']} for one that answered too late, "
+            f"{format_duration(relaunches['seconds'], 4)} waited for them"
+        )
+        count = f"{relaunches['count']} lambdas"
+        facts.append(Fact("launched again", count, note))
     if verdict := result.get("verdict"):
-        trust = str(verdict["trust"])
-        most = f"{100 * verdict['max_error']:g} % may be"
-        line = f"the host moved the end by {format_ratio(verdict['error'])}, {most}"
-        colour = _COLOURS.get(trust, "red")
-        facts.append(Fact("verdict", trust, line, "verdict", colour))
-        for name in ("reasons", "remedies"):
-            facts += _name_first(name, verdict[name])
+        facts += _verdict(verdict)
+
     facts += _prediction(result.get("prediction"))
     if witness := result.get("witness"):
         facts += _witness(witness, digits)
     return [*facts, *_learnt(result), *_computer(result)]
 
 
+def _verdict(verdict: Result) -> Iterator[Fact]:
+    """Yield how far a run is to be trusted, why, and what would help."""
+    trust = str(verdict["trust"])
+    error = format_ratio(verdict["error"])
+    most = f"{100 * verdict['max_error']:g} % may be"
+    yield Fact(
+        "verdict",
+        trust,
+        f"the host moved the end by {error}, {most}",
+        key="verdict",
+        style=_COLOURS.get(trust, "red"),
+    )
+    for name in ("reasons", "remedies"):
+        yield from _name_first(name, verdict[name])
+
+
 def setting(result: Result) -> Iterator[Fact]:
     """Yield the scenario, and the method of its placement."""
-    counts = []
+    notes = []
     if iterations := result.get("iterations"):
         batches = result.get("mini_batches") or iterations
-        counts.append(words.length_text(iterations, batches))
+        notes.append(words.length_text(iterations, batches))
     for key, text in (
         ("credit_window", "credit window {}"),
         ("processes", "{} processes"),
         ("policy", "rates by {}"),
     ):
-        counts += [text.format(result[key])] if key in result else []
-    yield Fact("scenario", str(result.get("scenario", "run")), ", ".join(counts))
+        if key in result:
+            notes.append(text.format(result[key]))
+
+    yield Fact("scenario", str(result.get("scenario", "run")), ", ".join(notes))
     if failures := result.get("failures"):
         count = f"{sum(failures.values())} drawn"
         yield Fact("failures", count, words.most_failing(failures))
     if "placing" in result:
-        line = words.placing_line(result["placing"])
-        yield Fact("placement", result["placement"], line)
-        if line := words.warn_of_unclaimed(result["placing"]):
-            yield Fact("", "", line)
+        placing = result["placing"]
+        yield Fact("placement", result["placement"], words.placing_line(placing))
+        if warning := words.warn_of_unclaimed(placing):
+            yield Fact("", "", warning)
 
 
 def _nic_facts(nics: Result | None) -> Iterator[Fact]:
     """Yield how far NICs are off the stated rates, measured before anything began."""
     if nics is None:  # of an earlier emu
         return
-    _, off, where = max(
-        (abs(share - 1), share - 1, f"{machine} {way}")
-        for machine, ways in nics["shares"].items()
-        for way, share in ways.items()
+    _, deviation, place = max(
+        (abs(share - 1), share - 1, f"{machine} {direction}")
+        for machine, directions in nics["shares"].items()
+        for direction, share in directions.items()
     )
     took = format_duration(nics["seconds"], 2)
-    line = f"off the stated rate at most ({where}); measured in {took} beforehand"
-    yield Fact("NICs", format_ratio(off), line)
+    note = f"off the stated rate at most ({place}); measured in {took} beforehand"
+    yield Fact("NICs", format_ratio(deviation), note)
 
 
 def _lengths(result: Result, digits: int) -> Iterator[Fact]:
@@ -151,19 +177,20 @@ def _lengths(result: Result, digits: int) -> Iterator[Fact]:
         if result.get("flow_ends", "fluid") == "arrival":
             meaning = "a flow ends when its last byte is in the receiver's memory"
         if attempts := (result.get("recovery") or {}).get("attempts"):
-            began = attempts[-1]["next_iteration"]
-            meaning = f"of all attempts, the last from iteration {began} on; {meaning}"
+            first = attempts[-1]["next_iteration"]
+            meaning = f"of all attempts, the last from iteration {first} on; {meaning}"
         length = format_duration(result["makespan"], digits)
         yield Fact("emulated makespan", length, meaning, "makespan")
-    of = f"times were {result.get('times', 'stated')}"
+
+    times = f"times were {result.get('times', 'stated')}"
     if result.get("times") == "measured":
-        of = "times were not stated, the run measured them (compute: real)"
-    for key, beside, note in (
-        ("makespan_error", "predicted_makespan", f"predicted before the run; {of}"),
+        times = "times were not stated, the run measured them (compute: real)"
+    for key, reference, note in (
+        ("makespan_error", "predicted_makespan", f"predicted before the run; {times}"),
         ("replay_error", "replayed_makespan", _REPLAYED),
     ):
         if key in result:
-            text = f"of {format_duration(result[beside], digits)} {note}"
+            text = f"of {format_duration(result[reference], digits)} {note}"
             yield Fact(key.replace("_", " "), format_ratio(result[key]), text, key)
     if line := optimality_line(result):
         bound = format_duration(result["bound"], digits)
@@ -172,23 +199,27 @@ def _lengths(result: Result, digits: int) -> Iterator[Fact]:
 
 def _recovery(recovery: Result, digits: int) -> Iterator[Fact]:
     """Yield what the ends of attempts have lost."""
-    loss = recovery["lost"]
-    ends = recovery["attempts"]
-    line = f"in {len(ends)}: {words.write_loss(loss)}"
+    lost = recovery["lost"]
+    attempts = recovery["attempts"]
+    note = f"in {len(attempts)}: {words.write_loss(lost)}"
     if prediction := recovery.get("predicted_lost"):
-        line += f"; simulated {words.write_loss(prediction)}"
-    line += "; recovery is as stated, and no part of the errors"
-    yield Fact("lost to deaths", format_duration(sum(loss.values()), digits), line)
-    took = format_duration(sum(one.get("took", 0.0) for one in ends))
+        note += f"; simulated {words.write_loss(prediction)}"
+    note += "; recovery is as stated, and no part of the errors"
+    yield Fact("lost to deaths", format_duration(sum(lost.values()), digits), note)
+
+    took = format_duration(sum(attempt.get("took", 0.0) for attempt in attempts))
     yield Fact("", "", f"this computer took {took} of wall time to go on, not counted")
-    for one in ends:
-        line = f"goes on at iteration {one['next_iteration']}: {one['error']}"
-        yield Fact("", "", line)
+    for attempt in attempts:
+        first = attempt["next_iteration"]
+        yield Fact("", "", f"goes on at iteration {first}: {attempt['error']}")
 
 
 def _name_first(name: str, texts: Sequence[str]) -> list[Fact]:
     """Return a line each, the first with the name."""
-    return [Fact("" if n else name, "", text) for n, text in enumerate(texts)]
+    return [
+        Fact(name if position == 0 else "", "", text)
+        for position, text in enumerate(texts)
+    ]
 
 
 def _prediction(
@@ -200,6 +231,7 @@ def _prediction(
     if verdict["error"] is None:
         yield Fact(label, "not judged", "; ".join(verdict["reasons"]))
         return
+
     outcome = str(verdict["outcome"])
     most = f"{100 * verdict['threshold']:g} % may be"
     line = f"{off} by {format_ratio(verdict['error'])}, {most}"
@@ -207,6 +239,7 @@ def _prediction(
         line += f"; since {format_duration(verdict['since'], 3)}"
     if verdict["links"]:
         line += f", on {', '.join(verdict['links'])}"
+
     colour = "green" if outcome == "agrees" else "yellow"
     yield Fact(label, outcome, line, label, colour)
     yield from _name_first("likely reason", verdict["reasons"])
@@ -214,7 +247,10 @@ def _prediction(
 
 def _witness(seen: Result, digits: int) -> Iterator[Fact]:
     """Yield the makespan over packets, and who agrees with whom of three."""
-    lengths = {n: format_duration(s, digits) for n, s in seen["makespans"].items()}
+    lengths = {
+        name: format_duration(seconds, digits)
+        for name, seconds in seen["makespans"].items()
+    }
     line = (
         f"beside {lengths['fluid']} by rates and {lengths['measured']} measured: ns-3 "
         f"{seen['ns3']}, {seen['congestion_control']}, {seen['sharing']} queues, "
@@ -230,106 +266,147 @@ def _learnt(result: Result) -> Iterator[Fact]:
     """Yield when last bytes came, what was trained, and what each job took."""
     transport = result.get("transport", {})
     if (early := transport.get("early_wall_seconds")) is not None:
-        meaning = "what their rates had carried (wall time, median)"
-        late = f"{transport.get('late_flows', 0)} of {transport['flows']} late"
-        lead = f"{format_duration(abs(early), 3)} {'after' if early < 0 else 'ahead'}"
-        yield Fact("last bytes", lead, f"{'' if early < 0 else 'of '}{meaning}; {late}")
-    for own in (result, *result.get("jobs", ())):
-        if (step := own.get("diverged")) is not None:
-            yield Fact("training", f"diverged at step {step}", own.get("job", ""))
+        yield _last_bytes(early, transport)
+    for part in (result, *result.get("jobs", ())):
+        if (step := part.get("diverged")) is not None:
+            yield Fact("training", f"diverged at step {step}", part.get("job", ""))
+
     if points := result.get("training"):
-        loss = f"{points[-1]['loss']:.4f}"
-        first = f"{points[0]['loss']:.4f}"
-        yield Fact("training loss", loss, f"from {first} at first")
+        first = points[0]["loss"]
+        last = points[-1]["loss"]
+        yield Fact("training loss", f"{last:.4f}", f"from {first:.4f} at first")
     for split, accuracy in result.get("accuracy", {}).items():
         yield Fact(f"{split} accuracy", f"{accuracy:.4f}")
-    if apart := result.get("reads_apart"):
-        value = f"{apart['other']:,} of {apart['count']:,}"
-        further = "accuracy is {:+.4f} off the simulated".format
-        note = f"; {further(apart['accuracy'])}" if "accuracy" in apart else ""
-        yield Fact("other reads", value, f"than simulated before the run{note}")
-    jobs = result.get("jobs", ())
+    if reads := result.get("reads_apart"):
+        note = "than simulated before the run"
+        if "accuracy" in reads:
+            note += f"; accuracy is {reads['accuracy']:+.4f} off the simulated"
+        yield Fact("other reads", f"{reads['other']:,} of {reads['count']:,}", note)
+    yield from _jobs(result.get("jobs", ()))
+
+
+def _last_bytes(early: float, transport: Result) -> Fact:
+    """Return when last bytes came, by the wall seconds that they were early."""
+    lead = format_duration(abs(early), 3)
+    if early < 0:
+        value = f"{lead} after"
+        note = "what their rates had carried"
+    else:
+        value = f"{lead} ahead"
+        note = "of what their rates had carried"
+    late = f"{transport.get('late_flows', 0)} of {transport['flows']} late"
+    return Fact("last bytes", value, f"{note} (wall time, median); {late}")
+
+
+def _jobs(jobs: Sequence[Result]) -> Iterator[Fact]:
+    """Yield what each job took; of very many those that were slowed down most."""
     if len(jobs) > words.MOST_JOBS:
         note = f"the {words.MOST_JOBS} most slowed down follow"
         yield Fact("jobs", f"{len(jobs)}", note)
         jobs = sorted(jobs, key=lambda job: -job["slowdown"])[: words.MOST_JOBS]
     for job in jobs:
-        alone = f"{job['slowdown']:.3f} times {format_duration(job['alone'], 4)} alone"
-        yield Fact(f"job {job['job']}", format_duration(job["seconds"], 4), alone)
+        note = f"{job['slowdown']:.3f} times {format_duration(job['alone'], 4)} alone"
+        yield Fact(f"job {job['job']}", format_duration(job["seconds"], 4), note)
 
 
 def _computer(result: Result) -> Iterator[Fact]:
     if "wall_seconds" in result:
         startup = result["startup"]
         memory = format_size(startup["memory"]) if startup["memory"] else "unknown"
-        line = f"wall time, after {format_duration(startup['seconds'], 2)} to start; "
-        line += f"processes hold {memory}"
+        note = (
+            f"wall time, after {format_duration(startup['seconds'], 2)} to start; "
+            f"processes hold {memory}"
+        )
         length = format_duration(result["wall_seconds"])
-        yield Fact("this computer", length, line, "wall_seconds")
+        yield Fact("this computer", length, note, "wall_seconds")
+
     if hosts := result.get("hosts"):
-        where = (f"{host['host']}: {', '.join(host['machines'])}" for host in hosts)
-        yield Fact("hosts", str(len(hosts)), "; ".join(where), "hosts")
+        machines = [f"{host['host']}: {', '.join(host['machines'])}" for host in hosts]
+        yield Fact("hosts", str(len(hosts)), "; ".join(machines), "hosts")
     if choice := result.get("auto_scale"):
-        actual = choice["actual"]
-        prediction = choice["predicted"]
-        if "kernel" in choice:
-            over = actual["delay"] / prediction["delay"] if prediction["delay"] else 1.0
-            line = (
-                "by what kernel NICs cost: delay before first bytes "
-                f"{100 * actual['delay']:.2g} % ({100 * prediction['delay']:.2g} "
-                f"foreseen), cores {actual['cpu_busy']:.0%} busy "
-                f"({prediction['cpu_busy']:.0%} by this run)"
-            )
-            if over > _SLOW:
-                state = f"{over * choice['time_scale']:.2g}"
-                line += f"; this host is too slow for it: state {state}"
-        else:
-            line = f"chosen by {len(choice['trials'])} trials; late flows "
-            line += f"{100 * actual['late_flows']:.2g} %"
-            share = f", {100 * prediction['late_flows']:.2g} % in the trial"
-            note = "; untried, as no trial met the aims"
-            line += share if choice["held"] else note
-        yield Fact("time scale", f"{choice['time_scale']:g}", line)
+        yield Fact("time scale", f"{choice['time_scale']:g}", _say_choice(choice))
+
+
+def _say_choice(choice: Result) -> str:
+    """Return how a time scale was chosen, and how far it held what was aimed at."""
+    actual = choice["actual"]
+    prediction = choice["predicted"]
+    if "kernel" not in choice:
+        line = (
+            f"chosen by {len(choice['trials'])} trials; late flows "
+            f"{100 * actual['late_flows']:.2g} %"
+        )
+        if choice["held"]:
+            return f"{line}, {100 * prediction['late_flows']:.2g} % in the trial"
+        return f"{line}; untried, as no trial met the aims"
+
+    line = (
+        "by what kernel NICs cost: delay before first bytes "
+        f"{100 * actual['delay']:.2g} % ({100 * prediction['delay']:.2g} "
+        f"foreseen), cores {actual['cpu_busy']:.0%} busy "
+        f"({prediction['cpu_busy']:.0%} by this run)"
+    )
+    over = actual["delay"] / prediction["delay"] if prediction["delay"] else 1.0
+    if over > _SLOW:
+        state = f"{over * choice['time_scale']:.2g}"
+        line += f"; this host is too slow for it: state {state}"
+    return line
 
 
 def lab_facts(lab: LabResult) -> list[Fact]:
     """Return the figures of a lab's run."""
-    wall, start, compute, wait = (
-        format_duration(lab[f"{key}_seconds"])
-        for key in ("wall", "startup", "computed", "waited")
-    )
     scale = lab.get("time_scale", 1.0)
+    pace = "real time"
+    if scale != 1:
+        wall = format_duration(lab["wall_seconds"])
+        pace = f"time scale {scale:g}: took {wall}"
+
+    startup = format_duration(lab["startup_seconds"])
     trust = lab["trust"]
-    pace = "real time" if scale == 1 else f"time scale {scale:g}: took {wall}"
-    line = f"{pace}; machines took {start} to start"
-    of_cores = f"programs computed {compute} and waited {wait} for a core"
-    if cpu := lab.get("cpu"):
-        gain = format_duration(lab.get("early_seconds", 0.0))
-        least = min(cpu.values())
-        most = max(cpu.values())
-        each = f"{least:g}" if least == most else f"{least:g} to {most:g}"
-        of_cores += f"; of {each} cores each; {gain} early after pauses"
-    again, timeouts = (
-        sum(counts[name] for counts in lab["tcp"].values())
-        for name in ("retransmitted", "timeouts")
-    )
-    drops = sum(sum(ways.values()) for ways in lab["dropped"].values())
+    dropped = sum(sum(counts.values()) for counts in lab["dropped"].values())
     facts = [
-        Fact("time", format_duration(lab["wall_seconds"] / scale), line),
-        Fact("verdict", trust, of_cores, style=_COLOURS.get(trust, "red")),
+        Fact(
+            "time",
+            format_duration(lab["wall_seconds"] / scale),
+            f"{pace}; machines took {startup} to start",
+        ),
+        Fact("verdict", trust, _say_cores(lab), style=_COLOURS.get(trust, "red")),
         *_prediction(lab.get("prediction")),
         *_nic_facts(lab.get("measured")),
-        Fact("sent again", f"{again:,}", f"segments; {timeouts} timeouts"),
-        Fact("dropped by queues", f"{drops:,}", "packets"),
+        Fact(
+            "sent again",
+            f"{_count_tcp(lab, 'retransmitted'):,}",
+            f"segments; {_count_tcp(lab, 'timeouts')} timeouts",
+        ),
+        Fact("dropped by queues", f"{dropped:,}", "packets"),
     ]
+
     if crossing := lab.get("crossed"):
         payload = sum(sum(row.values()) for row in crossing["bytes"].values())
-        of = f"{crossing['packets']:,} packets, {crossing['messages']:,} messages"
-        facts.append(Fact("payload", format_size(payload), of))
+        note = f"{crossing['packets']:,} packets, {crossing['messages']:,} messages"
+        facts.append(Fact("payload", format_size(payload), note))
         if queues := crossing.get("shared_queues"):
             met = "of connections met in one queue of a NIC: less than their fair share"
             facts.append(Fact("shared queues", f"{queues} pairs", met))
     return facts
+
+
+def _say_cores(lab: LabResult) -> str:
+    """Return what programs computed, what they waited for cores, and had of these."""
+    computed = format_duration(lab["computed_seconds"])
+    waited = format_duration(lab["waited_seconds"])
+    line = f"programs computed {computed} and waited {waited} for a core"
+    if cpu := lab.get("cpu"):
+        least = min(cpu.values())
+        most = max(cpu.values())
+        cores = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+        gain = format_duration(lab.get("early_seconds", 0.0))
+        line += f"; of {cores} cores each; {gain} early after pauses"
+    return line
+
+
+def _count_tcp(lab: LabResult, name: str) -> int:
+    return sum(counts[name] for counts in lab["tcp"].values())
 
 
 def flow_table(rows: Sequence[Row], payloads: str = "") -> Table:
@@ -337,34 +414,40 @@ def flow_table(rows: Sequence[Row], payloads: str = "") -> Table:
 
     ``rows`` are ``edges`` of result.json; ``payloads`` see `payload_line`.
     """
-    beside = any("simulated_mean_seconds" in row for row in rows)
-    table = plain_table(
-        "Flows between machines",
-        *("from", "to", ">flows", ">bytes", ">waiting", ">moving"),
-        *((">simulated", ">apart") if beside else ()),
-    )
+    columns = ["from", "to", ">flows", ">bytes", ">waiting", ">moving"]
+    has_simulation = any("simulated_mean_seconds" in row for row in rows)
+    if has_simulation:
+        columns += [">simulated", ">apart"]
+    table = plain_table("Flows between machines", *columns)
+
     table.caption = payloads or None
     for row in rows:
         moving = row["mean_seconds"]
         waiting = row.get("mean_waiting_seconds")
-        counts = f"{row['flows']:,}", format_size(row["bytes"])
-        times = "" if waiting is None else format_duration(waiting)
-        cells = [*counts, times, format_duration(moving)]
-        if beside:
+        cells = [
+            row["from"],
+            row["to"],
+            f"{row['flows']:,}",
+            format_size(row["bytes"]),
+            "" if waiting is None else format_duration(waiting),
+            format_duration(moving),
+        ]
+        if has_simulation:
             simulation = row["simulated_mean_seconds"]
-            apart = moving / simulation - 1 if simulation else 0.0
-            cells += [format_duration(simulation), format_ratio(apart)]
-        table.add_row(row["from"], row["to"], *cells)
+            error = moving / simulation - 1 if simulation else 0.0
+            cells += [format_duration(simulation), format_ratio(error)]
+        table.add_row(*cells)
     return table
 
 
 def payload_line(payloads: Mapping[str, float]) -> str:
     """Return the bytes between machines by kind of payload; empty for nothing."""
-    return ", ".join(f"{kind} {format_size(n)}" for kind, n in payloads.items())
+    return ", ".join(f"{kind} {format_size(size)}" for kind, size in payloads.items())
 
 
 #: More links are shown by the busiest of them.
 _MOST_PORTS = 64
+#: Links that are shown then.
 _BUSIEST = 20
 
 
@@ -377,6 +460,7 @@ def port_table(rows: Sequence[Row]) -> Table:
     if len(rows) > _MOST_PORTS:
         title = f"The {_BUSIEST} busiest of {len(rows)} NICs and links"
         rows = sorted(rows, key=lambda row: -row["used"])[:_BUSIEST]
+
     table = plain_table(title, "port", ">capacity", ">bytes", ">used", "")
     for row in rows:
         table.add_row(
@@ -406,13 +490,14 @@ def headline(result: Result) -> Table:
 
 
 def budget_table(result: Result) -> Table:
-    """Return the words.difference between emulation and simulation, by cause."""
+    """Return the difference between emulation and simulation, by cause."""
     title = "Error budget, on the critical path"
     table = plain_table(title, "cause", ">time", ">of the makespan")
     makespan = result["replayed_makespan"] or 1.0
     for cause, seconds in result["error_budget"].items():
         if format_duration(seconds) != format_duration(0.0):  # by rounding alone
             table.add_row(cause, *words.difference(float(seconds), makespan))
+
     for host in result.get("hosts", ()):
         seconds = float(host["seconds"])
         table.add_row(f"of it on {host['host']}", *words.difference(seconds, makespan))
@@ -424,11 +509,17 @@ def budget_table(result: Result) -> Table:
 
 def kinds_table(result: Result) -> Table:
     """Return the figures of the tasks, per kind."""
-    columns = (">tasks", ">mean time", ">longest", ">late", ">latest by")
-    table = plain_table("Tasks", "kind", *columns)
+    table = plain_table(
+        "Tasks", "kind", ">tasks", ">mean time", ">longest", ">late", ">latest by"
+    )
     for kind, row in result["kinds"].items():
-        cells = [format_duration(row[key]) for key in ("mean_seconds", "max_seconds")]
+        cells = [
+            kind,
+            str(row["tasks"]),
+            format_duration(row["mean_seconds"]),
+            format_duration(row["max_seconds"]),
+        ]
         if late := row["late_iterations"]:
             cells += [str(late), format_duration(row["max_late_seconds"])]
-        table.add_row(kind, str(row["tasks"]), *cells)
+        table.add_row(*cells)
     return table

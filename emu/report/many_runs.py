@@ -1,23 +1,34 @@
-"""Several runs side by side: means with their intervals, names, and a table."""
+"""Several runs side by side: means with their intervals, names, and tables.
+
+Beside them stand measurements that were made elsewhere.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from rich.table import Table
 
+from emu.errors import DataError
+from emu.interchange.measurement import Measurement
+from emu.prediction.analysis.throughput import pace
 from emu.problem import Schedule
+from emu.problem.fields.suggestion import nearest
 from emu.report.terminal import plain_table
 from emu.runs.intervals import Draw, Interval, interval, pair
 from emu.runs.recorded_run import RecordedRun
-from emu.runs.result import Result, relative_error
-from emu.units import format_duration, format_number, format_ratio
+from emu.runs.result import Result, port_rows, relative_error
+from emu.units import format_duration, format_number, format_ratio, format_size
 
 
-def compare(values: Mapping[Draw, float], beside: Mapping[Draw, float]) -> Result:
+def compare(
+    values: Mapping[Draw, float],
+    beside: Mapping[Draw, float],
+) -> Result:
     """Return mean, interval and change of makespans by the names that JSON has."""
     spread = interval([*values.values()])
     change = pair(values, beside)
@@ -37,8 +48,9 @@ def write_pair(apart: Interval | None) -> str:
         return ""
     if not apart.half:
         return format_ratio(apart.mean)
+    mean = format_number(100 * apart.mean, 2, "+")
     half = format_number(100 * apart.half, 2)
-    text = f"{format_number(100 * apart.mean, 2, '+')} ± {half} %"
+    text = f"{mean} ± {half} %"
     return f"tie ({text})" if apart.tie else text
 
 
@@ -47,16 +59,21 @@ def schedules_of(run: RecordedRun) -> dict[str, Schedule]:
 
     Raises DataError when it has none.
     """
-    both = {"emulated": run.emulated, "simulated": run.simulated}
-    return {name: one for name, one in both.items() if one} or {"": run.best}
+    schedules = {}
+    if run.emulated:
+        schedules["emulated"] = run.emulated
+    if run.simulated:
+        schedules["simulated"] = run.simulated
+    return schedules or {"": run.best}
 
 
 def label(run: RecordedRun) -> str:
     """Return scenario, placement and policy of a run."""
     scenario = run.manifest.get("scenario", {})
     name = run.result.get("scenario") or scenario.get("name") or run.name
-    placement = scenario.get("placement", {}).get("policy", "?")
-    return f"{name}, {run.result.get('placement') or placement}, {run.policy}"
+    stated = scenario.get("placement", {}).get("policy", "?")
+    placement = run.result.get("placement") or stated
+    return f"{name}, {placement}, {run.policy}"
 
 
 def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
@@ -65,25 +82,37 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
     Runs repeat each other when all of their scenarios but the seed and what they expect
     is alike. Where `label` is the same for two groups, the keys that differ follow it.
     """
-    groups: dict[str, tuple[str, Result, list[RecordedRun]]] = {}
+    groups: dict[str, _Repetition] = {}
     for run in runs:
         scenario = dict(run.manifest.get("scenario", {}))
-        name = label(run)
         for key in ("seed", "expect"):
             scenario.pop(key, None)
         keys = dict(flat(scenario))
+        name = label(run)
         content = name + json.dumps(keys, sort_keys=True)
-        groups.setdefault(content, (name, keys, []))[2].append(run)
+        first = _Repetition(name=name, keys=keys, runs=[])
+        groups.setdefault(content, first).runs.append(run)
+
     by_name = {}
-    for name, keys, group in groups.values():
-        alike = [other for n, other, _ in groups.values() if n == name]
+    # Names are what tables and pictures show: two groups must not share one.
+    for group in groups.values():
+        namesakes = [other for other in groups.values() if other.name == group.name]
         differing = [
             f"{key}={value}"
-            for key, value in keys.items()
-            if any(other.get(key) != value for other in alike)
+            for key, value in group.keys.items()
+            if any(other.keys.get(key) != value for other in namesakes)
         ]
-        by_name[", ".join([name, *differing])] = group
+        by_name[", ".join([group.name, *differing])] = group.runs
     return by_name
+
+
+class _Repetition(NamedTuple):
+    """Runs that repeat each other."""
+
+    name: str
+    keys: Result
+    """Value of every key of their scenario."""
+    runs: list[RecordedRun]
 
 
 def flat(content: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -92,34 +121,33 @@ def flat(content: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         for key, value in content.items():
             yield from flat(value, f"{prefix}.{key}")
     elif isinstance(content, list):
-        for place, value in enumerate(content):
-            yield from flat(value, f"{prefix}[{place}]")
+        for position, value in enumerate(content):
+            yield from flat(value, f"{prefix}[{position}]")
     else:
         yield prefix.removeprefix("."), content
 
 
 def labels(runs: Sequence[RecordedRun]) -> list[str]:
     """Return the name of every run, its directory where others repeat it."""
-    name_of = {
-        id(run): run.name if len(group) > 1 else name
-        for name, group in repetitions(runs).items()
-        for run in group
-    }
+    name_of: dict[int, str] = {}
+    for name, group in repetitions(runs).items():
+        for run in group:
+            name_of[id(run)] = run.name if len(group) > 1 else name
     return [name_of[id(run)] for run in runs]
 
 
 def makespans(runs: Sequence[RecordedRun]) -> dict[str, dict[str, list[float]]]:
     """Return name -> emulated, simulated, predicted -> makespans of `repetitions`."""
-    groups: dict[str, dict[str, list[float]]] = {}
+    by_name: dict[str, dict[str, list[float]]] = {}
     for name, group in repetitions(runs).items():
-        row: dict[str, list[float]] = defaultdict(list)
-        groups[name] = row
+        by_kind = defaultdict[str, list[float]](list)
+        by_name[name] = by_kind
         for run in group:
             for kind, schedule in schedules_of(run).items():
-                row[kind].append(schedule.makespan)
+                by_kind[kind].append(schedule.makespan)
             if "predicted_makespan" in run.result:
-                row["predicted"].append(float(run.result["predicted_makespan"]))
-    return groups
+                by_kind["predicted"].append(float(run.result["predicted_makespan"]))
+    return by_name
 
 
 def runs_json(runs: Sequence[RecordedRun]) -> list[Result]:
@@ -132,25 +160,26 @@ def runs_json(runs: Sequence[RecordedRun]) -> list[Result]:
     """
     groups = repetitions(runs)
     first = _by_seed(next(iter(groups.values()), []))
-    rows: list[Result] = []
-    for name, group in makespans(runs).items():
-        intervals = {kind: interval(values) for kind, values in group.items()}
-        change = pair(_by_seed(groups[name]), first)
-        down = interval([run.best.outages.recovery for run in groups[name]]).mean
+
+    rows = []
+    for name, values_by_kind in makespans(runs).items():
+        group = groups[name]
+        intervals = {kind: interval(values) for kind, values in values_by_kind.items()}
+        change = pair(_by_seed(group), first)
+        recovery = interval([run.best.outages.recovery for run in group]).mean
+
         row: Result = {
             "name": name,
-            "runs": max(one.count for one in intervals.values()),
-            "makespan_error": _error(intervals, "predicted", down),
-            "replay_error": _error(intervals, "simulated", down),
-            "change": change and {**vars(change), "tie": change.tie},
-            "missing": [
-                f"{r.name}: {part}" for r in groups[name] for part in r.missing
-            ],
+            "runs": max(span.count for span in intervals.values()),
+            "makespan_error": _error(intervals, "predicted", recovery),
+            "replay_error": _error(intervals, "simulated", recovery),
+            "change": {**vars(change), "tie": change.tie} if change else None,
+            "missing": [f"{run.name}: {part}" for run in group for part in run.missing],
         }
-        spans = {
-            k: {"mean": one.mean, "half": one.half} for k, one in intervals.items()
-        }
-        rows.append(row | spans)
+
+        for kind, span in intervals.items():
+            row[kind] = {"mean": span.mean, "half": span.half}
+        rows.append(row)
     return rows
 
 
@@ -163,32 +192,121 @@ def _by_seed(runs: Sequence[RecordedRun]) -> dict[int | None, float]:
     return {seed: interval(values).mean for seed, values in values_by_seed.items()}
 
 
-def _error(found: dict[str, Interval], beside: str, down: float) -> float | None:
+def _error(found: dict[str, Interval], kind: str, recovery: float) -> float | None:
     """Return the error of the mean emulated makespan against another kind.
 
     It is no share of the seconds for which deaths had the job down.
     """
-    if "emulated" not in found or beside not in found:
+    if "emulated" not in found or kind not in found:
         return None
-    return relative_error(found["emulated"].mean - down, found[beside].mean - down)
+    emulated = found["emulated"].mean - recovery
+    return relative_error(emulated, found[kind].mean - recovery)
 
 
 def runs_table(runs: Sequence[RecordedRun]) -> Table:
     """Return one row per group of `repetitions`, with 95 % intervals."""
-    columns = (">runs", ">emulated", ">±", ">change", ">predicted")
-    errors = (">makespan error", ">replay error")
-    title = "scenario, placement, policy"
-    table = plain_table("Recorded runs", title, *columns, *errors)
+    table = plain_table(
+        "Recorded runs",
+        "scenario, placement, policy",
+        *(">runs", ">emulated", ">±", ">change", ">predicted"),
+        *(">makespan error", ">replay error"),
+    )
+
     for row in runs_json(runs):
-        cells = ["missing", "", "", ""]
-        if one := row.get("emulated"):
-            cells[0] = format_duration(one["mean"], 5)
-            cells[1] = format_duration(one["half"]) if one["half"] else ""
-        if one := row["change"]:
-            cells[2] = write_pair(Interval(one["mean"], one["half"], one["count"]))
-        if one := row.get("predicted"):
-            cells[3] = format_duration(one["mean"], 5)
-        apart = row["makespan_error"], row["replay_error"]
-        cells += ["" if error is None else format_ratio(error) for error in apart]
-        table.add_row(row["name"], str(row["runs"]), *cells)
+        length = "missing"
+        half = change = prediction = ""
+        if span := row.get("emulated"):
+            length = format_duration(span["mean"], 5)
+            half = _write_half(span["half"])
+        if found := row["change"]:
+            change = write_pair(Interval(found["mean"], found["half"], found["count"]))
+        if span := row.get("predicted"):
+            prediction = format_duration(span["mean"], 5)
+
+        table.add_row(
+            row["name"],
+            str(row["runs"]),
+            length,
+            half,
+            change,
+            prediction,
+            _write_error(row["makespan_error"]),
+            _write_error(row["replay_error"]),
+        )
+    return table
+
+
+def _write_half(seconds: float) -> str:
+    """Return half of an interval, nothing where it is of one value."""
+    return format_duration(seconds) if seconds else ""
+
+
+def _write_error(error: float | None) -> str:
+    return "" if error is None else format_ratio(error)
+
+
+def measurement_rows(
+    measurement: Measurement, runs: Sequence[RecordedRun]
+) -> Iterator[Result]:
+    """Yield every figure measured elsewhere beside that of every schedule of the runs.
+
+    ``error`` is of the schedule against the measurement, None where that is 0.
+    Raises DataError when a run has no such link, or several jobs.
+    """
+    for run in runs:
+        for kind, schedule in schedules_of(run).items():
+            figures = _figures_of(schedule, run.name, measurement)
+            for name, values in measurement.values.items():
+                spread = interval(values)
+                measured = spread.mean
+                figure = figures[name]
+                yield {
+                    "run": run.name,
+                    "schedule": kind,
+                    "what": name,
+                    "measured": measured,
+                    "half": spread.half,
+                    "here": figure,
+                    "error": relative_error(figure, measured) if measured else None,
+                }
+
+
+def _figures_of(
+    schedule: Schedule, name: str, measurement: Measurement
+) -> dict[str, float]:
+    """Return what a schedule of a run has of what was measured."""
+    if measurement.unit == "seconds":
+        seconds = pace(schedule, None).iteration_seconds
+        if seconds is None:
+            problem = f"{name} has several jobs, and no iteration of all"
+            raise DataError(problem, path=measurement.path)
+        return {"iteration": seconds}
+
+    sizes = {row["port"]: row["bytes"] for row in port_rows(schedule)}
+    for link in measurement.values:
+        if link not in sizes:
+            problem = f"{name} has no link {link!r}, {nearest(link, sizes)}"
+            raise DataError(problem, path=measurement.path)
+    return sizes
+
+
+def measurement_table(measurement: Measurement, runs: Sequence[RecordedRun]) -> Table:
+    """Return a row per figure and schedule; the error is against the measurement."""
+    title = f"Measured elsewhere: {measurement.path.name}"
+    table = plain_table(
+        title, "run", "schedule", "what", ">measured", ">±", ">here", ">error"
+    )
+    is_time = measurement.unit == "seconds"
+    write = partial(format_duration, digits=5) if is_time else format_size
+    for row in measurement_rows(measurement, runs):
+        half = write(row["half"]) if row["half"] else ""
+        table.add_row(
+            row["run"],
+            row["schedule"],
+            row["what"],
+            write(row["measured"]),
+            half,
+            write(row["here"]),
+            _write_error(row["error"]),
+        )
     return table

@@ -29,7 +29,7 @@ from emu.report.plot_style import (
     new_figure,
     palette,
 )
-from emu.runs.intervals import interval
+from emu.runs.intervals import Interval, interval
 from emu.runs.recorded_run import RecordedRun
 from emu.runs.result import Row
 from emu.runs.retraining import step_ends
@@ -39,9 +39,17 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 
-_UNITS = (("Gbit/s", 1.25e8), ("Mbit/s", 1.25e5), ("kB/s", 1e3), ("B/s", 1.0))
+#: Units of rates, by their bytes per second.
+_UNITS = (
+    ("Gbit/s", 1.25e8),
+    ("Mbit/s", 1.25e5),
+    ("kB/s", 1e3),
+    ("B/s", 1.0),
+)
+#: Styles of lines, which differ in grey too.
 _LINES = ("-", "--", ":", "-.")
-_FEW = 300  # steps of a curve up to which each is marked
+#: Steps of a curve up to which each is marked.
+_FEW = 300
 
 
 def ports(schedule: Schedule, window: Window) -> Figure:
@@ -52,44 +60,72 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     Raises DataError when nothing is left to show.
     """
     problem = schedule.problem
-    links = enumerate(problem.links)
-    cluster = problem.cluster
-    pairs = [(p, link) for p, link in links if window.shows(cluster, link.machine)]
-    columns = 1 if window.narrow else 2
-    lines = -(-len(pairs) // columns)
+    links = [
+        (port, link)
+        for port, link in enumerate(problem.links)
+        if window.shows(problem.cluster, link.machine)
+    ]
+    columns = 1 if window.narrow else 2  # a NIC takes two: out and in
+    lines = -(-len(links) // columns)  # rounded up
     figure = new_figure(0.6 + 1.05 * lines, window.width)
     panels = figure.subplots(lines, columns, sharex=True, squeeze=False)
+
     assigned = sum_rates(schedule)
     rates = assigned or mean_rates(schedule)
     name = "assigned" if assigned else "mean rate of each flow, summed"
-    steps = problem.links.steps
-    fitting = [one for one in _UNITS if steps.most.max() >= one[1]]
-    unit, factor = fitting[0] if fitting else _UNITS[-1]
-    for place, (port, link) in enumerate(pairs):  # a NIC takes two: out and in
-        axes = panels.flat[place]
-        (since, capacity) = steps.of(port)
+    unit, factor = _choose_unit(problem.links.steps.most.max())
+    for axes, (port, link) in zip(panels.flat, links, strict=False):
         times, values = rates[port]
-        curve = np.concatenate([[0.0], times]), np.concatenate([[0.0], values / factor])
-        solid: Any = {"color": palette(1)[0], "lw": 1.0, "label": name}
-        axes.step(*curve, where="post", **solid)
-        # The end may come before a change, which then had no effect.
-        until = np.maximum.accumulate(np.append(since, schedule.length))
-        limits = np.append(capacity, capacity[-1]) / factor
-        style: Any = {"color": COLOURS[5], "ls": "--", "lw": 1, "label": "capacity"}
-        axes.step(until, limits, where="post", **style)
-        highest = max([*capacity.tolist(), *values.tolist()]) / factor
+        axes.step(
+            np.concatenate([[0.0], times]),
+            np.concatenate([[0.0], values / factor]),
+            where="post",
+            color=palette(1)[0],
+            lw=1.0,
+            label=name,
+        )
+        most = _draw_capacity(axes, schedule, port, factor)
+        highest = max([most, *values.tolist()]) / factor
         axes.set(title=link.name, ylim=(0, 1.12 * highest))
         window.time_axis(axes, schedule.length)
         axes.label_outer(remove_inner_ticks=False)
         axes.set_ylabel(unit if axes in panels[:, 0] else "")
-    for axes in panels.flat[len(pairs) :]:
+
+    for axes in panels.flat[len(links) :]:
         axes.remove()
     handles, names = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=3)
     return figure
 
 
-def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> Figure:
+def _choose_unit(most: float) -> tuple[str, float]:
+    """Return the largest unit of which ``most`` bytes per second are one or more."""
+    fitting = [unit for unit in _UNITS if most >= unit[1]]
+    return fitting[0] if fitting else _UNITS[-1]
+
+
+def _draw_capacity(axes: Axes, schedule: Schedule, port: int, factor: float) -> float:
+    """Draw the capacity of a port over time; return the largest, bytes per second."""
+    since, capacity = schedule.problem.links.steps.of(port)
+    # The end may come before a change, which then had no effect.
+    until = np.maximum.accumulate(np.append(since, schedule.length))
+    axes.step(
+        until,
+        np.append(capacity, capacity[-1]) / factor,
+        where="post",
+        color=COLOURS[5],
+        ls="--",
+        lw=1,
+        label="capacity",
+    )
+    return float(max(capacity.tolist()))
+
+
+def loss(
+    runs: Sequence[RecordedRun],
+    labels: Sequence[str],
+    window: Window,
+) -> Figure:
     """Return the training loss, and accuracy where known (Fig. 4).
 
     Each against emulated time, and against steps: a method may need more of these and
@@ -97,40 +133,66 @@ def loss(runs: Sequence[RecordedRun], labels: Sequence[str], window: Window) -> 
 
     Raises DataError when no run reported a loss, or nothing is left to show.
     """
-    curves: dict[str, list[Floats]] = {"loss": [], "accuracy": []}
-    for run in runs:
-        for name, of_runs in curves.items():
-            rows = run.training[run.training["figure"] == name].groupby("iteration")
-            # At the time of the last report of an iteration, the mean of all.
-            of_runs.append(np.column_stack([rows["time"].max(), rows["value"].mean()]))
-    curves = {f: of_runs for f, of_runs in curves.items() if any(map(len, of_runs))}
-    if not curves:
+    curves_by_name: dict[str, list[Floats]] = {}
+    for name in ("loss", "accuracy"):
+        curves = [_training_curve(run, name) for run in runs]
+        if any(map(len, curves)):
+            curves_by_name[name] = curves
+    if not curves_by_name:
         names = ", ".join(run.name for run in runs)
         raise DataError(f"no loss was reported in {names}")
-    height = 0.4 + 2.1 * len(curves) + 0.17 * len(runs)
+
+    height = 0.4 + 2.1 * len(curves_by_name) + 0.17 * len(runs)
     figure = new_figure(height, window.width)
-    shades = palette(len(runs))
-    panels = figure.subplots(len(curves), 2, squeeze=False, sharey="row")
-    for (by_time, by_step), (name, of_runs) in zip(panels, curves.items(), strict=True):
-        for label, curve, colour in zip(labels, of_runs, shades, strict=True):
-            few = len(curve) <= _FEW
-            style: Any = {"color": colour, "lw": 1.5 if few else 0.7, "ms": 3}
-            style["marker"] = "." if few else ""
-            # One without is noted in the picture, not left out.
-            note = "" if len(curve) else f": no {name} reported"
-            values = curve.reshape(-1, 2)
-            by_time.plot(*values.T, label=f"{label}{note}", **style)
-            by_step.plot(np.arange(1, len(curve) + 1), values[:, 1], **style)
-        units = {"loss": "training loss (nats)", "accuracy": "accuracy (share)"}
-        by_time.set_ylabel(units[name])
-        latest = max(curve[-1, 0] for curve in of_runs if len(curve))
-        window.time_axis(by_time, 1.02 * float(latest))
-        by_step.set_xlabel("step")
-        by_step.xaxis.set_major_locator(MaxNLocator(integer=True))
+    panels = figure.subplots(len(curves_by_name), 2, squeeze=False, sharey="row")
+    for axes, (name, curves) in zip(panels, curves_by_name.items(), strict=True):
+        _draw_training(axes, name, curves, labels, window)
     if len(runs) > 1:
-        entries = panels[0, 0].get_legend_handles_labels()
-        figure.legend(*entries, loc="outside upper left")
+        handles, names_of_runs = panels[0, 0].get_legend_handles_labels()
+        figure.legend(handles, names_of_runs, loc="outside upper left")
     return figure
+
+
+def _training_curve(run: RecordedRun, name: str) -> Floats:
+    """Return time and value of every iteration's reports, shape (iterations, 2).
+
+    The time is that of the last report of an iteration, the value the mean of all.
+    """
+    is_named = run.training["figure"] == name
+    rows = run.training[is_named].groupby("iteration")
+    return np.column_stack([rows["time"].max(), rows["value"].mean()])
+
+
+def _draw_training(
+    axes: Sequence[Axes],
+    name: str,
+    curves: Sequence[Floats],
+    labels: Sequence[str],
+    window: Window,
+) -> None:
+    """Draw a figure of the training of all runs, over time and over steps."""
+    by_time, by_step = axes
+    for label, curve, colour in zip(labels, curves, palette(len(curves)), strict=True):
+        has_few = len(curve) <= _FEW
+        style: Any = {
+            "color": colour,
+            "lw": 1.5 if has_few else 0.7,
+            "ms": 3,
+            "marker": "." if has_few else "",
+        }
+        # One without is noted in the picture, not left out.
+        note = "" if len(curve) else f": no {name} reported"
+        times, values = curve.reshape(-1, 2).T
+        by_time.plot(times, values, label=f"{label}{note}", **style)
+        by_step.plot(np.arange(1, len(curve) + 1), values, **style)
+
+    units = {"loss": "training loss (nats)", "accuracy": "accuracy (share)"}
+    by_time.set_ylabel(units[name])
+    # A margin of 2 % keeps the last mark off the edge.
+    latest = max(curve[-1, 0] for curve in curves if len(curve))
+    window.time_axis(by_time, 1.02 * float(latest))
+    by_step.set_xlabel("step")
+    by_step.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
@@ -141,33 +203,46 @@ def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
     """
     figure = new_figure(2.9, window.width)
     axes = figure.subplots()
-    kinds = []
-    for schedule in schedules.values():
-        job = schedule.problem.job
-        flows = schedule.flows()
-        at = tuple(flows.T)
-        seconds = schedule.flow_end[at] - schedule.flow_start[at]
-        names = np.array([edge_kind(job, job.edges[e]) for e in flows[:, 0].tolist()])
-        moving = seconds > 0
-        labels = dict.fromkeys(names[moving].tolist())
-        kinds.append({kind: seconds[moving & (names == kind)] for kind in labels})
-    if not any(kinds):
+    seconds = [_seconds_by_kind(schedule) for schedule in schedules.values()]
+    if not any(seconds):
         raise DataError("no flow between machines took time, there is nothing to show")
-    colour = colours([kind for by_kind in kinds for kind in by_kind])
-    for label, by_kind, line in zip(schedules, kinds, cycle(_LINES), strict=False):
+
+    # One kind has one colour in all schedules, which differ by their lines.
+    colour = colours([kind for by_kind in seconds for kind in by_kind])
+    for label, by_kind, line in zip(schedules, seconds, cycle(_LINES), strict=False):
         if not by_kind:
             axes.plot([], [], color="none", label=f"{label}: no flow between machines")
-        for kind, seconds in by_kind.items():
-            ranks = np.sort(seconds)
-            share = np.arange(len(ranks) + 1) / len(ranks)
-            name = kind if len(schedules) == 1 else f"{kind}, {label}"
-            style: Any = {"color": colour[kind], "ls": line, "label": name}
-            axes.step([ranks[0], *ranks], share, where="post", **style)
+        for kind, lengths in by_kind.items():
+            ranks = np.sort(lengths)
+            axes.step(
+                [ranks[0], *ranks],
+                np.arange(len(ranks) + 1) / len(ranks),
+                where="post",
+                color=colour[kind],
+                ls=line,
+                label=kind if len(schedules) == 1 else f"{kind}, {label}",
+            )
+
     axes.set(xlabel="time from first to last byte (s)", ylabel="share of flows")
     axes.set(ylim=(0, 1.02), xscale="log")
-    axes.xaxis.set(major_formatter=LogFormatter(), minor_formatter=LogFormatter())
+    axes.xaxis.set(
+        major_formatter=LogFormatter(),
+        minor_formatter=LogFormatter(),
+    )
     legend_above(axes, 1 if window.narrow else 2)
     return figure
+
+
+def _seconds_by_kind(schedule: Schedule) -> dict[str, Floats]:
+    """Return how long the flows of every kind took, of those that took time."""
+    job = schedule.problem.job
+    flows = schedule.flows()
+    positions = tuple(flows.T)
+    seconds = schedule.flow_end[positions] - schedule.flow_start[positions]
+    kinds = np.array([edge_kind(job, job.edges[e]) for e in flows[:, 0].tolist()])
+    is_moving = seconds > 0
+    moving_kinds = dict.fromkeys(kinds[is_moving].tolist())
+    return {kind: seconds[is_moving & (kinds == kind)] for kind in moving_kinds}
 
 
 def bars(
@@ -179,7 +254,7 @@ def bars(
     drawn.
     """
     series = list(dict.fromkeys(name for row in groups.values() for name in row))
-    thick = 0.8 / max(len(series), 1)
+    pitch = 0.8 / max(len(series), 1)
     figure = new_figure(0.9 + len(groups) * (0.16 + 0.17 * len(series)), width)
     axes = figure.subplots()
     widest = 0.0
@@ -190,24 +265,43 @@ def bars(
                 continue
             span = interval(values[name])
             widest = max(widest, span.mean + span.half)
-            place = row + (number - (len(series) - 1) / 2) * thick
-            how: Any = {"color": shades[number], "label": None if row else name}
-            bar = axes.barh(place, span.mean, thick * 0.92, **how)
+            height = row + (number - (len(series) - 1) / 2) * pitch
+            bar = axes.barh(
+                height,
+                span.mean,
+                pitch * 0.92,
+                color=shades[number],
+                label=None if row else name,
+            )
             bar[0].set_gid(f"bar-{row}-{number}")
-            text = f" {span.mean:.4g}"
-            if span.half:
-                how = {"xerr": span.half, "color": ink(), "lw": 0.9, "capsize": 2}
-                axes.errorbar(span.mean, place, **how)
-                text += f" ± {span.half:.2g}"
-            end = span.mean + span.half
-            axes.annotate(text, (end, place), va="center", fontsize=6.5)
+            _write_interval(axes, span, height)
+
     axes.set_yticks(range(len(groups)), list(groups))
+    # The figures of the longest bar need a sixth of the width behind it.
     axes.set(xlabel="makespan (s)", xlim=(0, 1.16 * widest or 1.0))
+    # The first group is the uppermost, as in tables.
     axes.set_ylim(len(groups) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
     if len(series) > 1:
         legend_above(axes)
     return figure
+
+
+def _write_interval(axes: Axes, span: Interval, height: float) -> None:
+    """Draw the interval of a bar, and write its figures behind that."""
+    text = f" {span.mean:.4g}"
+    if span.half:
+        text += f" ± {span.half:.2g}"
+        axes.errorbar(
+            span.mean,
+            height,
+            xerr=span.half,
+            color=ink(),
+            lw=0.9,
+            capsize=2,
+        )
+    end = (span.mean + span.half, height)
+    axes.annotate(text, end, va="center", fontsize=6.5)
 
 
 #: Lines differ in grey too.
@@ -223,38 +317,55 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
 
     ``rows`` are those of a `SweepRecord`, at least one; ``keys`` vary, in order.
     """
-    across = None
-    for key in reversed(keys):
-        with contextlib.suppress(ValueError):  # words
-            if len({float(row["values"][key]) for row in rows}) > 1:
-                across = key
+    across = _key_of_numbers(rows, keys)
     # Bars are grouped by all keys but the last, where there are several.
     inner = across or (keys[-1] if len(keys) > 1 else None)
-    others = [key for key in keys if key != inner]
-    groups: dict[str, dict[Any, list[float]]] = defaultdict(lambda: defaultdict(list))
+    outer = [key for key in keys if key != inner]
+
+    groups: dict[str, dict[Any, list[float]]] = {}
     for row in rows:
-        name = ", ".join(str(row["values"][key]) for key in others)
-        value = row["values"][inner] if inner else "makespan"
+        values = row["values"]
+        name = ", ".join(str(values[key]) for key in outer)
+        value = values[inner] if inner else "makespan"
         place = float(value) if across else str(value)
-        groups[name][place].append(float(row["figures"]["makespan"]))
+        by_place = groups.setdefault(name, defaultdict(list))
+        by_place[place].append(float(row["figures"]["makespan"]))
     if across is None:
         return bars(groups)
-    canvas = new_figure(2.9)
-    axes = canvas.subplots()
+
+    figure = new_figure(2.9)
+    axes = figure.subplots()
     highest = 0.0
-    shades = zip(palette(len(groups)), cycle(_MARKERS), strict=False)
-    for (name, line), (colour, marker) in zip(groups.items(), shades, strict=True):
-        x = sorted(line)
-        intervals = [interval(line[at]) for at in x]
-        highest = max(highest, *(one.mean + one.half for one in intervals))
-        how: Any = {"color": colour, "marker": marker, "ms": 4, "capsize": 2.5}
-        means, halves = zip(*((one.mean, one.half) for one in intervals), strict=True)
-        axes.errorbar(x, means, yerr=halves, label=name, **how)
+    colour_of = palette(len(groups))
+    for number, (name, makespans) in enumerate(groups.items()):
+        values = sorted(makespans)
+        spans = [interval(makespans[value]) for value in values]
+        highest = max(highest, *(span.mean + span.half for span in spans))
+        axes.errorbar(
+            values,
+            [span.mean for span in spans],
+            yerr=[span.half for span in spans],
+            label=name,
+            color=colour_of[number],
+            marker=_MARKERS[number % len(_MARKERS)],
+            ms=4,
+            capsize=2.5,
+        )
+
     axes.set(xlabel=across, ylabel="makespan (s)", ylim=(0, 1.08 * highest or 1.0))
     axes.set_xticks(np.unique([float(row["values"][across]) for row in rows]))
-    if others:
+    if outer:
         legend_above(axes)
-    return canvas
+    return figure
+
+
+def _key_of_numbers(rows: Sequence[Row], keys: Sequence[str]) -> str | None:
+    """Return the first key of several numbers; None where all are of words."""
+    for key in keys:
+        with contextlib.suppress(ValueError):  # words
+            if len({float(row["values"][key]) for row in rows}) > 1:
+                return key
+    return None
 
 
 def accuracy_figure(
@@ -267,17 +378,26 @@ def accuracy_figure(
     figure = new_figure(3.4)
     axes = figure.subplots()
     names = sorted(curves, key=lambda name: curves[name][-1][0])
-    longest = curves[names[-1]][-1][0] if names else 0.0
+    longest = 0.0
+    if names:
+        longest, _ = curves[names[-1]][-1]
     unit, clock = choose_clock(longest)
 
-    for place, name in enumerate(names):
+    for position, name in enumerate(names):
         times, shares = np.transpose(curves[name])
         times = times / clock
-        colour = COLOURS[place % _DISTINCT]
-        line = _LINES[place // _DISTINCT % len(_LINES)]
-        axes.plot(times, 100 * shares, color=colour, ls=line, marker=".", ms=5)
-        end = times[-1], 100 * shares[-1]
-        _name_beside(axes, name, place, end, colour)
+        colour = COLOURS[position % _DISTINCT]
+        line = _LINES[position // _DISTINCT % len(_LINES)]
+        axes.plot(
+            times,
+            100 * shares,
+            color=colour,
+            ls=line,
+            marker=".",
+            ms=5,
+        )
+        end = (times[-1], 100 * shares[-1])
+        _name_beside(axes, name, position, end, colour)
 
     axes.axhline(100 * target, color=ink(), ls=":", lw=1)
     axes.annotate(
@@ -293,19 +413,24 @@ def accuracy_figure(
 
 
 def _name_beside(
-    axes: Axes, name: str, place: int, end: tuple[float, float], colour: str
+    axes: Axes, name: str, position: int, end: tuple[float, float], colour: str
 ) -> None:
-    """Write the name of a curve right of the axes, the ``place``-th from the top."""
-    leader = {"arrowstyle": "-", "color": colour, "alpha": 0.4, "lw": 0.6}
+    """Write the name of a curve right of the axes, by its position from the top."""
     axes.annotate(
         name,
         xy=end,
-        xytext=(1.05, 0.97 - place * _LABEL_STEP),
+        xytext=(1.05, 0.97 - position * _LABEL_STEP),
         textcoords="axes fraction",
         color=colour,
         va="center",
         fontsize="small",
-        arrowprops={**leader, "relpos": (0, 0.5)},
+        arrowprops={
+            "arrowstyle": "-",
+            "color": colour,
+            "alpha": 0.4,
+            "lw": 0.6,
+            "relpos": (0, 0.5),
+        },
         annotation_clip=False,
     )
 
@@ -329,30 +454,48 @@ def plot_comparison(
     """
     panels = 3 if progress else 1
     figure = new_figure(0.5 + 1.9 * panels + 0.17 * len(runs), window.width)
-    axes = figure.subplots(panels, 1, sharex=True, squeeze=False)[:, 0]
+    grid = figure.subplots(panels, 1, sharex=True, squeeze=False)
+    axes = grid[:, 0]
+    traffic = axes[-1]
     shades = palette(len(runs))
     end = max(run.best.length for run in runs)
-    for run, curve, colour in zip(runs, progress, shades, strict=False):
-        at = step_ends(run)
-        axes[0].plot(at, curve.loss, color=colour)
-        shares = curve.accuracy["valid"]
-        axes[1].plot(at[curve.looks - 1], shares, color=colour, marker=".")
     if progress:
-        axes[0].set_ylabel("training loss (nats)")
-        axes[1].set(ylabel="validation accuracy", ylim=(0, 1))
-        axes[1].axhline(TARGET, color=ink(), ls=":", lw=1)
-        target = f"{TARGET:.0%}, what the paper trains to"
-        place = {"xy": (0, TARGET), "xycoords": ("axes fraction", "data")}
-        axes[1].annotate(target, **place, va="bottom", fontsize="small")
+        _draw_progress(axes[0], axes[1], runs, progress)
+
     edges = np.linspace(0, end, _PARTS + 1)
     for run, label, colour in zip(runs, labels, shades, strict=True):
         rate = np.diff(sum_crossed(run.best, edges)) / np.diff(edges)
-        axes[-1].stairs(rate / 1e9, edges, color=colour, label=label)
-    axes[-1].set_ylabel("between machines (GB/s)")
-    axes[-1].set_ylim(bottom=0)
-    window.time_axis(axes[-1], end)
-    figure.legend(*axes[-1].get_legend_handles_labels(), loc="outside upper left")
+        traffic.stairs(rate / 1e9, edges, color=colour, label=label)
+    traffic.set_ylabel("between machines (GB/s)")
+    traffic.set_ylim(bottom=0)
+    window.time_axis(traffic, end)
+    handles, names = traffic.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper left")
     return figure
+
+
+def _draw_progress(
+    losses: Axes,
+    accuracies: Axes,
+    runs: Sequence[RecordedRun],
+    progress: Sequence[Progress],
+) -> None:
+    for run, curve, colour in zip(runs, progress, palette(len(runs)), strict=False):
+        ends = step_ends(run)
+        losses.plot(ends, curve.loss, color=colour)
+        shares = curve.accuracy["valid"]
+        accuracies.plot(ends[curve.looks - 1], shares, color=colour, marker=".")
+
+    losses.set_ylabel("training loss (nats)")
+    accuracies.set(ylabel="validation accuracy", ylim=(0, 1))
+    accuracies.axhline(TARGET, color=ink(), ls=":", lw=1)
+    accuracies.annotate(
+        f"{TARGET:.0%}, what the paper trains to",
+        xy=(0, TARGET),
+        xycoords=("axes fraction", "data"),
+        va="bottom",
+        fontsize="small",
+    )
 
 
 def sum_crossed(schedule: Schedule, times: Floats) -> Floats:
@@ -360,14 +503,16 @@ def sum_crossed(schedule: Schedule, times: Floats) -> Floats:
 
     The bytes of a flow count evenly from its start to its end.
     """
-    at = tuple(schedule.flows().T)
-    start = schedule.flow_start[at]
-    sizes = schedule.flow_bytes[at]
+    flows = tuple(schedule.flows().T)
+    starts = schedule.flow_start[flows]
+    sizes = schedule.flow_bytes[flows]
     # What took no time to a billionth of the run is a step.
-    length = np.maximum(schedule.flow_end[at] - start, 1e-9 * schedule.length)
+    lengths = np.maximum(schedule.flow_end[flows] - starts, 1e-9 * schedule.length)
+
     total = np.zeros(len(times))
-    for one, long, volume in zip(start, length, sizes, strict=True):
-        total += volume * np.clip((times - one) / long, 0.0, 1.0)
+    for start, length, size in zip(starts, lengths, sizes, strict=True):
+        share = np.clip((times - start) / length, 0.0, 1.0)
+        total += size * share
     return total
 
 
@@ -377,5 +522,6 @@ def time_to(target: float, run: RecordedRun, progress: Progress) -> float:
     Seconds; NaN where it never did.
     """
     place = progress.reach("valid", target)
-    at = np.nan if place is None else step_ends(run)[progress.looks[place] - 1]
-    return float(at)
+    if place is None:
+        return float("nan")
+    return float(step_ends(run)[progress.looks[place] - 1])

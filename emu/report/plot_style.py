@@ -35,6 +35,7 @@ COLOURS = (
 )
 #: Widths in inches: a page of text, as two columns of a paper.
 WIDTH = 7.2
+#: Endings of files that figures are written to.
 FORMATS = ("svg", "pdf", "png")
 _INK = {False: "#1a1a1a", True: "#e6e6e6"}
 _PAPER = {False: "#ffffff", True: "#16181d"}
@@ -54,7 +55,10 @@ def style(*, dark: bool) -> Iterator[None]:
         _PAPER[dark]: "figure.facecolor axes.facecolor savefig.facecolor",
         _FAINT[dark]: "grid.color",
     }
-    settings: Any = {key: c for c, keys in keys_of.items() for key in keys.split()}
+
+    settings: Any = {}
+    for colour, keys in keys_of.items():
+        settings |= dict.fromkeys(keys.split(), colour)
     settings |= {
         "grid.linewidth": 0.6,
         "axes.grid": True,
@@ -76,6 +80,7 @@ def style(*, dark: bool) -> Iterator[None]:
         "pdf.fonttype": 42,
         "text.parse_math": False,  # a name may hold dollars
     }
+
     with mpl.rc_context(settings):
         yield
 
@@ -117,15 +122,25 @@ def save(figure: Figure, path: Path) -> None:
         raise DataError(f"ends in none of {names}", path=str(path))
     # Without a date the same figure is the same file.
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
-    how: Any = {"format": kind, "dpi": 200, "metadata": metadata.get(kind)}
     with whole_file(path) as partial:
-        figure.savefig(partial, facecolor="auto", **how)
+        figure.savefig(
+            partial,
+            facecolor="auto",
+            format=kind,
+            dpi=200,
+            metadata=metadata.get(kind),
+        )
 
 
 def legend_above(axes: Axes, columns: int = 4) -> None:
     """Put the legend above the plot, where it covers no data."""
-    how: Any = {"ncols": columns, "columnspacing": 1.2, "handlelength": 1.4}
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), **how)
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0, 1.0),
+        ncols=columns,
+        columnspacing=1.2,
+        handlelength=1.4,
+    )
 
 
 #: Inches below which a figure is of one column of a paper.
@@ -188,5 +203,6 @@ class Window:
             return run
         if getattr(run, self.only) is None:
             raise DataError(f"has no {self.only} schedule", path=str(run.path))
-        other = "simulated" if self.only == "emulated" else "emulated"
-        return replace(run, **{other: None})  # type: ignore[arg-type] # a field
+        if self.only == "emulated":
+            return replace(run, simulated=None)
+        return replace(run, emulated=None)

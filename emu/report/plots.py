@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -26,15 +26,19 @@ from emu.report.trace import pack_lanes
 from emu.runs.recorded_run import RecordedRun
 from emu.training.looks import Progress
 
-Floats: TypeAlias = NDArray[np.float64]
+Floats: TypeAlias = NDArray[np.floating[Any]]
 #: A task or port by its position, and the row that it has.
 Rows: TypeAlias = dict[tuple[str, int], int]
-_ROW = 0.13  # inches; 23 tasks and 8 ports twice fill a page
-_FILLED = 0.8  # part of a row that its bars take
+#: Inches of a row; 23 tasks and 8 ports twice fill a page.
+_ROW = 0.13
+#: Part of a row that its bars take.
+_FILLED = 0.8
 
 
 def gantt(
-    schedules: dict[str, Schedule], window: Window, deaths: Sequence[DeathBand] = ()
+    schedules: dict[str, Schedule],
+    window: Window,
+    deaths: Sequence[DeathBand] = (),
 ) -> Figure:
     """Return a panel per schedule, one below the other, on one time axis.
 
@@ -47,33 +51,61 @@ def gantt(
     rows = _rows(problem, window)
     height = 0.9 + len(schedules) * (0.35 + _ROW * len(rows))
     figure = new_figure(height, window.width)
-    panels = figure.subplots(len(schedules), 1, sharex=True, squeeze=False)[:, 0]
+    grid = figure.subplots(len(schedules), 1, sharex=True, squeeze=False)
+    panels = grid[:, 0]
+
     colour = colours([task.kind for task in problem.job.tasks])
-    end = max(schedule.length for schedule in schedules.values())
     for axes, (name, schedule) in zip(panels, schedules.items(), strict=True):
-        _panel(axes, schedule, rows, colour, name)
-        for band in (band for band in deaths if band.run == name):
-            span = axes.axvspan(band.since, band.until, **_shade(band))
-            span.set_gid(f"{name}-{band.what.replace(' ', '-')}-{band.since:.9g}")
+        panel = _Panel(
+            axes=axes,
+            name=name,
+            schedule=schedule,
+            rows=rows,
+            colour=colour,
+        )
+        panel.draw()
+        panel.shade_attempts([band for band in deaths if band.run == name])
         axes.set_title(f"{name}, makespan {schedule.makespan:.4g} s")
         if not window.narrow:
             remark = "NIC rows: flows, coloured by sender"
             axes.set_title(remark, loc="right", fontsize=6.5)
+
+    # Attempts before the last one lie before time 0.
+    begin = min((band.since for band in deaths), default=0.0)
+    end = max(schedule.length for schedule in schedules.values())
     for axes in panels:
-        window.time_axis(axes, end, min((band.since for band in deaths), default=0.0))
+        window.time_axis(axes, end, begin)
         axes.label_outer()
-    handles = [Patch(color=c, label=kind) for kind, c in colour.items()]
-    handles.append(Patch(fill=False, edgecolor=ink(), label="critical path"))
-    shades = {band.what: _shade(band) for band in deaths}
-    handles += [Patch(label=what, **shade) for what, shade in shades.items()]
-    columns = min(len(handles), 2 if window.narrow else 5)
-    figure.legend(handles=handles, loc="outside upper center", ncols=columns)
+
+    handles = _legend(colour, deaths)
+    figure.legend(
+        handles=handles,
+        loc="outside upper center",
+        ncols=min(len(handles), 2 if window.narrow else 5),
+    )
     return figure
 
 
+def _legend(colour: dict[str, str], deaths: Sequence[DeathBand]) -> list[Patch]:
+    handles = [Patch(color=shade, label=kind) for kind, shade in colour.items()]
+    path = Patch(
+        fill=False,
+        edgecolor=ink(),
+        label="critical path",
+    )
+    handles.append(path)
+    shades = {band.what: _shade(band) for band in deaths}
+    handles += [Patch(label=state, **shade) for state, shade in shades.items()]
+    return handles
+
+
 def _shade(band: DeathBand) -> Any:
-    alpha = {"done": 0.04, "done again": 0.12, "down": 0.3}[band.what]
-    return {"facecolor": ink(), "alpha": alpha, "linewidth": 0}
+    alphas = {"done": 0.04, "done again": 0.12, "down": 0.3}
+    return {
+        "facecolor": ink(),
+        "alpha": alphas[band.what],
+        "linewidth": 0,
+    }
 
 
 def _rows(problem: Problem, window: Window) -> Rows:
@@ -82,81 +114,184 @@ def _rows(problem: Problem, window: Window) -> Rows:
     Links that are no NIC come last; what nothing crosses has no row.
     """
     rows: Rows = {}
-    ports = {port for hops in problem.hops for port in hops}
+    links = problem.links
+    crossed_ports = {port for hops in problem.hops for port in hops}
     machines = [*range(len(problem.cluster.machines)), -1]
-    for machine in [m for m in machines if window.shows(problem.cluster, m)]:
-        for task, place in enumerate(problem.placement.machine_of):
-            if place == machine:
+    for machine in machines:
+        if not window.shows(problem.cluster, machine):
+            continue
+
+        for task, host in enumerate(problem.placement.machine_of):
+            if host == machine:
                 rows["task", task] = len(rows)
-        links = problem.links
         for port in links.shared if machine < 0 else links.of_machine(machine):
-            if port in ports:
+            if port in crossed_ports:
                 rows["port", port] = len(rows)
     return rows
 
 
-def _panel(
-    axes: Axes, schedule: Schedule, rows: Rows, colour: dict[str, str], name: str
-) -> None:
-    _bands(axes, schedule, rows, name)
-    problem = schedule.problem
-    job = schedule.problem.job
-    start = schedule.task_start
-    end = schedule.task_end
-    all_flows = schedule.flows()
-    for kind, shade in colour.items():
-        boxes: list[Floats] = []
-        for j, count in enumerate(job.rounds):
-            if job.tasks[j].kind == kind and ("task", j) in rows:
-                top = np.full(count, rows["task", j] - _FILLED / 2)
-                boxes += [*_boxes(start[j, :count], end[j, :count], top, _FILLED)]
-        if boxes:
-            bars = PolyCollection(boxes, facecolor=shade)
-            bars.set_gid(f"{name}-tasks-{kind}")
-            axes.add_collection(bars)
-    for (what, port), row in rows.items():
-        if what == "port":
-            crossing = [port in problem.hops[e] for e in all_flows[:, 0].tolist()]
-            at = tuple(all_flows[crossing].T)
-            start = schedule.flow_start[at]
-            end = schedule.flow_end[at]
-            lane, _ = pack_lanes(start, end)
-            thickness = _FILLED / (lane.max() + 1) if len(lane) else _FILLED
+@dataclass(frozen=True)
+class _Panel:
+    """The chart of one schedule."""
+
+    axes: Axes
+    name: str
+    schedule: Schedule
+    rows: Rows
+    colour: dict[str, str]
+    """Colour by kind of task."""
+
+    def draw(self) -> None:
+        # What is drawn first lies below: shades under bars, the path on top.
+        self._shade_disturbances()
+        self._draw_tasks()
+        self._draw_flows()
+        self._draw_critical_path()
+        self._label_rows()
+
+    def shade_attempts(self, bands: Sequence[DeathBand]) -> None:
+        """Shade what came before the last attempt of the run."""
+        for band in bands:
+            span = self.axes.axvspan(band.since, band.until, **_shade(band))
+            state = band.what.replace(" ", "-")
+            span.set_gid(f"{self.name}-{state}-{band.since:.9g}")
+
+    def _add(self, boxes: list[Floats], identifier: str, **style: Any) -> None:
+        bars = PolyCollection(boxes, **style)
+        bars.set_gid(f"{self.name}-{identifier}")
+        self.axes.add_collection(bars)
+
+    def _shade_disturbances(self) -> None:
+        """Shade when links are cut or slow, and tasks of machines paused or slow."""
+        problem = self.schedule.problem
+        machine_of = problem.placement.machine_of
+        boxes_by_state: dict[str, list[Floats]] = {
+            "cut": [],
+            "pause": [],
+            "slow": [],
+        }
+        for band in disturbances(problem.cluster, self.schedule.length):
+            for (subject, position), row in self.rows.items():
+                if band.machine >= 0:
+                    is_met = subject == "task" and machine_of[position] == band.machine
+                else:
+                    is_met = subject == "port" and position == band.port
+                if is_met:
+                    box = _box(band.since, band.until, row, 1.0)
+                    boxes_by_state[band.what].append(box)
+
+        for state, boxes in boxes_by_state.items():
+            if boxes:
+                alpha = 0.12 if state == "slow" else 0.3
+                self._add(boxes, state, facecolor=ink(), alpha=alpha, linewidth=0)
+
+    def _draw_tasks(self) -> None:
+        """Draw a bar per task and iteration, in the colour of its kind."""
+        job = self.schedule.problem.job
+        boxes_by_kind: dict[str, list[Floats]] = {kind: [] for kind in self.colour}
+        for position, count in enumerate(job.rounds):
+            row = self.rows.get(("task", position))
+            if row is not None:
+                start = self.schedule.task_start[position, :count]
+                end = self.schedule.task_end[position, :count]
+                top = np.full(count, row - _FILLED / 2)
+                kind = job.tasks[position].kind
+                boxes_by_kind[kind] += [*_boxes(start, end, top, _FILLED)]
+
+        for kind, boxes in boxes_by_kind.items():
+            if boxes:
+                self._add(boxes, f"tasks-{kind}", facecolor=self.colour[kind])
+
+    def _draw_flows(self) -> None:
+        """Draw the flows over every port; those that overlap share its row."""
+        problem = self.schedule.problem
+        tasks = problem.job.tasks
+        flows = self.schedule.flows()
+        edges = flows[:, 0].tolist()
+        for (subject, port), row in self.rows.items():
+            if subject != "port":
+                continue
+            is_crossing = [port in problem.hops[edge] for edge in edges]
+            positions = tuple(flows[is_crossing].T)
+            start = self.schedule.flow_start[positions]
+            end = self.schedule.flow_end[positions]
+            lane, lanes = pack_lanes(start, end)
+            thickness = _FILLED / max(lanes, 1)
             top = row - _FILLED / 2 + lane * thickness
-            boxes = [*_boxes(start, end, top, thickness)]
-            sources = [job.edges[edge].source for edge in at[0].tolist()]
-            shades = [colour[job.tasks[source].kind] for source in sources]
-            bars = PolyCollection(boxes, facecolor=shades, alpha=0.75, linewidth=0)
-            bars.set_gid(f"{name}-flows-{problem.links[port].name.replace(' ', '-')}")
-            axes.add_collection(bars)
-    _chain(axes, schedule, rows)
-    _label_rows(axes, problem, rows)
 
+            crossing = [problem.job.edges[edge] for edge in positions[0].tolist()]
+            link = problem.links[port].name.replace(" ", "-")
+            self._add(
+                [*_boxes(start, end, top, thickness)],
+                f"flows-{link}",
+                facecolor=[self.colour[tasks[edge.source].kind] for edge in crossing],
+                alpha=0.75,
+                linewidth=0,
+            )
 
-def _bands(axes: Axes, schedule: Schedule, rows: Rows, name: str) -> None:
-    """Shade when links are cut or slow, and the tasks of machines paused or slow."""
-    machines = schedule.problem.placement.machine_of
-    spans: dict[str, list[Floats]] = {"cut": [], "pause": [], "slow": []}
-    for band in disturbances(schedule.problem.cluster, schedule.length):
-        subjects = {("port", band.port)}
-        if band.machine >= 0:
-            tasks = [j for j, m in enumerate(machines) if m == band.machine]
-            subjects = {("task", task) for task in tasks}
-        for row in [row for subject, row in rows.items() if subject in subjects]:
-            spans[band.what].append(_box(band.since, band.until, row, 1.0))
-    for what, boxes in spans.items():
-        alpha = 0.12 if what == "slow" else 0.3
-        bars = PolyCollection(boxes, facecolor=ink(), alpha=alpha, linewidth=0)
-        bars.set_gid(f"{name}-{what}")
+    def _draw_critical_path(self) -> None:
+        """Draw the critical path: around its bars, and down or up where it moves on."""
+        boxes = []
+        moves: list[tuple[tuple[float, int], tuple[float, int]]] = []
+        last_row = None
+        for link in critical_path(self.schedule).links:
+            if link.cause is Cause.GAP:
+                continue
+            subject = ("port", link.port) if link.edge >= 0 else ("task", link.task)
+            row = self.rows.get(subject)  # none on a machine that is not shown
+            if row is not None:
+                boxes.append(_box(link.start, link.end, row, _FILLED))
+                if last_row is not None and last_row != row:
+                    moves.append(((link.start, last_row), (link.start, row)))
+            last_row = row
+
         if boxes:
-            axes.add_collection(bars)
+            outline = PolyCollection(
+                boxes,
+                facecolor="none",
+                edgecolor=ink(),
+                linewidth=0.7,
+            )
+            self.axes.add_collection(outline)
+            steps = LineCollection(moves, color=ink(), linewidth=0.5)
+            self.axes.add_collection(steps)
+
+    def _label_rows(self) -> None:
+        """Name every row, with a line above the first of each machine."""
+        problem = self.schedule.problem
+        names = []
+        last_machine = None
+        for row, (subject, position) in enumerate(self.rows):
+            if subject == "task":
+                names.append(problem.job.tasks[position].name)
+                machine = problem.placement.machine_of[position]
+            else:
+                link = problem.links[position]
+                names.append(link.name)
+                machine = link.machine
+            if row and machine != last_machine:
+                self.axes.axhline(row - 0.5, color=ink(), linewidth=0.4)
+            last_machine = machine
+
+        self.axes.set_yticks(range(len(names)), names, fontsize=5.5)
+        # Downwards: the first machine is the uppermost.
+        self.axes.set_ylim(len(names) - 0.4, -0.6)
+        self.axes.tick_params(axis="y", length=0)
+        self.axes.grid(visible=False, axis="y")
 
 
 def _box(start: float, end: float, row: int, thickness: float) -> Floats:
     """Return the corners of one bar in the middle of a row."""
     top = row - thickness / 2
     bottom = row + thickness / 2
-    return np.array([[start, top], [end, top], [end, bottom], [start, bottom]])
+    return np.array(
+        [
+            [start, top],
+            [end, top],
+            [end, bottom],
+            [start, bottom],
+        ]
+    )
 
 
 def _boxes(start: Floats, end: Floats, top: Floats, thickness: float) -> Floats:
@@ -167,48 +302,7 @@ def _boxes(start: Floats, end: Floats, top: Floats, thickness: float) -> Floats:
     return np.stack([x, y], axis=2)
 
 
-def _chain(axes: Axes, schedule: Schedule, rows: Rows) -> None:
-    """Draw the critical path: around its bars, and down or up where it moves on."""
-    moves: list[tuple[tuple[float, float], tuple[float, float]]] = []
-    boxes = []
-    last = None
-    for link in critical_path(schedule).links:
-        if link.cause is Cause.GAP:
-            continue
-        at = ("port", link.port) if link.edge >= 0 else ("task", link.task)
-        if at not in rows:  # on a machine that is not shown
-            last = None
-            continue
-        row = rows[at]
-        boxes.append(_box(link.start, link.end, row, _FILLED))
-        if last is not None and last != row:
-            moves.append(((link.start, last), (link.start, row)))
-        last = row
-    if boxes:
-        outline: Any = {"facecolor": "none", "edgecolor": ink(), "linewidth": 0.7}
-        axes.add_collection(PolyCollection(boxes, **outline))
-        axes.add_collection(LineCollection(moves, color=ink(), linewidth=0.5))
-
-
-def _label_rows(axes: Axes, problem: Problem, rows: Rows) -> None:
-    """Name every row, with a line above the first of each machine."""
-    tasks = problem.job.tasks
-    machine_of = problem.placement.machine_of
-    names = []
-    before = None
-    for row, (what, of) in enumerate(rows):
-        link = problem.links[of if what == "port" else 0]
-        names.append(tasks[of].name if what == "task" else link.name)
-        machine = machine_of[of] if what == "task" else link.machine
-        if row and machine != before:
-            axes.axhline(row - 0.5, color=ink(), linewidth=0.4)
-        before = machine
-    axes.set_yticks(range(len(rows)), names, fontsize=5.5)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
-
-
+#: Names of figures, as ``emu report --figure`` has them.
 FIGURES = ("gantt", "ports", "loss", "cdf", "compare", "progress")
 _WHOLE = Window()
 
@@ -235,23 +329,38 @@ def plot(
         raise ValueError(f"no figure is called {figure}; there are {FIGURES}")
     if figure in ("gantt", "ports") and len(runs) != 1:
         raise DataError(f"{figure} is of one run, found {len(runs)}")
-    windows = [window.of(run) for run in runs]
-    clocks = {"emulated" if run.emulated else "simulated" for run in windows}
+    runs = [window.of(run) for run in runs]
+    clocks = {"emulated" if run.emulated else "simulated" for run in runs}
     window = replace(window, clock=clocks.pop() if len(clocks) == 1 else "")
-    first = windows[0]
-    names = labels(windows)
-
-    def cdf() -> Figure:
-        bests = dict(zip(names, (run.best for run in windows), strict=True))
-        return curves.cdf(bests if len(runs) > 1 else schedules_of(first), window)
-
-    drawings: dict[str, Callable[[], Figure]] = {
-        "gantt": lambda: gantt(schedules_of(first), window, death_bands(first.result)),
-        "ports": lambda: curves.ports(first.best, window),
-        "loss": lambda: curves.loss(windows, names, window),
-        "cdf": cdf,
-        "compare": lambda: curves.bars(makespans(windows), width=window.width),
-        "progress": lambda: curves.plot_comparison(windows, names, progress, window),
-    }
     with plot_style.style(dark=dark):
-        plot_style.save(drawings[figure](), out)
+        drawing = _draw(figure, runs, window, progress)
+        plot_style.save(drawing, out)
+
+
+def _draw(
+    figure: str,
+    runs: Sequence[RecordedRun],
+    window: Window,
+    progress: Sequence[Progress],
+) -> Figure:
+    """Return the figure of that name of runs that hold what is to be shown alone."""
+    first = runs[0]
+    names = labels(runs)
+    if figure == "gantt":
+        deaths = death_bands(first.result)
+        drawing = gantt(schedules_of(first), window, deaths)
+    elif figure == "ports":
+        drawing = curves.ports(first.best, window)
+    elif figure == "loss":
+        drawing = curves.loss(runs, names, window)
+    elif figure == "cdf":
+        bests = [run.best for run in runs]
+        schedules = dict(zip(names, bests, strict=True))
+        if len(runs) == 1:
+            schedules = schedules_of(first)
+        drawing = curves.cdf(schedules, window)
+    elif figure == "compare":
+        drawing = curves.bars(makespans(runs), width=window.width)
+    else:
+        drawing = curves.plot_comparison(runs, names, progress, window)
+    return drawing

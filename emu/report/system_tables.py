@@ -43,7 +43,7 @@ def answer_json(row: Answer, first: Answer) -> Result:
     """
     if row.refused:
         return {"system": row.system, "refused": reason(row.refused)}
-    tried = [{"settings": dict(keys), "seconds": time} for keys, time in row.tried]
+    port, used = row.busiest
     content: Result = {
         "system": row.system,
         **compare(row.makespans, first.makespans),
@@ -55,17 +55,21 @@ def answer_json(row: Answer, first: Answer) -> Result:
         "limits": row.limits,
         "placing": row.placing,
         "busiest_link": row.busiest_link,
-        "busiest": dict(zip(("port", "used"), row.busiest, strict=True)),
+        "busiest": {"port": port, "used": used},
         "memory": row.memory,
         "gpu_memory": row.gpu_memory,
         "busy": row.busy,
         "bytes": row.figures["bytes"],
         "cost": row.cost,
         "setup": row.setup,
-        "edits": {key: [*both] for key, both in row.edits.items()},
+        "edits": {key: [*values] for key, values in row.edits.items()},
         "settings": dict(row.question.settings),
-        "tried": tried,
+        "tried": [
+            {"settings": dict(settings), "seconds": seconds}
+            for settings, seconds in row.tried
+        ],
     }
+
     if row.run:
         content["run"] = asdict(row.run)
     if row.looks:
@@ -109,24 +113,31 @@ def crossover_json(found: Crossover) -> Result:
 
 def systems_table(results: Sequence[Answer]) -> Table:
     """Return one row per system; the change is against the first of its class."""
-    columns = (">iteration", ">seeds", ">seeds per s")
-    table = plain_table("Simulated", "system", *COLUMNS, *columns)
+    table = plain_table(
+        "Simulated", "system", *COLUMNS, ">iteration", ">seeds", ">seeds per s"
+    )
     for row in results:
         cells = [row.system, *write_makespans(row.makespans)]
         if not row.refused:
             first = first_of_class(results, row)
-            cells.append(write_pair(pair(row.makespans, first.makespans)))
-            cells.append(format_duration(row.iteration_seconds))
-            cells.append(f"{row.seeds_per_step:,}")
-            cells.append(format_number(row.samples_per_second, 4))
+            cells += [
+                write_pair(pair(row.makespans, first.makespans)),
+                format_duration(row.iteration_seconds),
+                f"{row.seeds_per_step:,}",
+                format_number(row.samples_per_second, 4),
+            ]
         table.add_row(*cells)
     return table
 
 
+def _list_answers(results: Sequence[Answer]) -> list[Answer]:
+    """Return the rows that are not refused."""
+    return [row for row in results if not row.refused]
+
+
 def rank(results: Sequence[Answer]) -> list[Answer]:
     """Return the rows that are not refused, the fastest first."""
-    rows = [row for row in results if not row.refused]
-    return sorted(rows, key=lambda row: row.makespan)
+    return sorted(_list_answers(results), key=lambda row: row.makespan)
 
 
 def target_table(results: Sequence[Answer], target: str) -> Table:
@@ -135,20 +146,23 @@ def target_table(results: Sequence[Answer], target: str) -> Table:
     Differences are taken seed by seed. ``target`` is in words.
     """
     rows = rank(results)
-    has_cost = any(row.cost for row in rows)
-    columns = (">on", ">time", ">to the first", ">on all", ">epochs", ">steps")
-    prices = [">cost"] if has_cost else []
-    title = f"Simulated, to {target}"
-    table = plain_table(title, "system", *columns, ">per epoch", *prices)
+    columns = [">on", ">time", ">to the first", ">on all", ">epochs", ">steps"]
+    columns.append(">per epoch")
+    if any(row.cost for row in rows):
+        columns.append(">cost")
+    table = plain_table(f"Simulated, to {target}", "system", *columns)
     for row in rows:
         cells = _cells_of(row, rows[0])
         if row.cost:
             cells.append(format_money(row.cost["total"]))
         table.add_row(row.system, *cells)
+
     for row in results:
-        if isinstance(error := row.refused, NotReached):
-            best = f"{error.nearest:.1%} at best"
-            table.add_row(row.system, "", format_duration(error.seconds), best)
+        # It was trained as long as allowed: how near it came tells what it lacks.
+        if isinstance(row.refused, NotReached):
+            seconds = format_duration(row.refused.seconds)
+            nearest = f"{row.refused.nearest:.1%} at best"
+            table.add_row(row.system, "", seconds, nearest)
     return table
 
 
@@ -156,12 +170,12 @@ def _cells_of(row: Answer, first: Answer) -> list[str]:
     """Return the cells of a row that reaches a target, after its name."""
     placing = row.placing
     change = "" if row is first else write_pair(pair(row.makespans, first.makespans))
-    on_all = row.everywhere
+    everywhere = "" if row.everywhere is None else format_duration(row.everywhere, 3)
     return [
         f"{len(placing['machines'])} of {placing['machines_in_all']}",
         format_duration(row.makespan),
         change,
-        "" if on_all is None else format_duration(on_all, 3),
+        everywhere,
         f"{row.epochs:.3g}",
         f"{row.steps:,.0f}",
         format_duration(row.epoch_seconds, 3),
@@ -170,36 +184,66 @@ def _cells_of(row: Answer, first: Answer) -> list[str]:
 
 def limits_table(results: Sequence[Answer]) -> Table:
     """Return what crosses, what limits each system, and what its machines need."""
-    columns = (">bytes", ">setup", "busiest link", "limited by", ">memory", ">busy")
-    table = plain_table("What limits them", "system", *columns)
+    table = plain_table(
+        "What limits them",
+        "system",
+        ">bytes",
+        ">setup",
+        "busiest link",
+        "limited by",
+        ">memory",
+        ">busy",
+    )
+
     ranked = rank(results)
     for row in ranked:
         link, share = row.busiest
         moved = row.figures["bytes"] or 0.0
-        setup = format_duration(row.setup["seconds"], 3) if row.setup else ""
-        memories = filter(None, (row.memory, row.gpu_memory))
-        fullest = [format_size(max(sizes.values())) for sizes in memories]
-        busiest = f"{link} {share:.0%}" if moved else ""
-        busy = "" if row.busy is None else f"{row.busy:.0%}"
-        cells = [format_size(moved), setup, busiest, row.limit, " + ".join(fullest)]
-        table.add_row(row.system, *cells, busy)
-    with_gpus = any(row.gpu_memory for row in ranked)
-    on_gpus = ", and of its GPUs" if with_gpus else ""
-    memory = f"memory: of the fullest machine{on_gpus}"
-    table.caption = f"{memory}; busy: what trains, the mean"
+        memory = [
+            format_size(max(sizes.values()))
+            for sizes in (row.memory, row.gpu_memory)
+            if sizes
+        ]
+        table.add_row(
+            row.system,
+            format_size(moved),
+            format_duration(row.setup["seconds"], 3) if row.setup else "",
+            f"{link} {share:.0%}" if moved else "",
+            row.limit,
+            " + ".join(memory),
+            "" if row.busy is None else f"{row.busy:.0%}",
+        )
+
+    has_gpus = any(row.gpu_memory for row in ranked)
+    of_gpus = ", and of its GPUs" if has_gpus else ""
+    table.caption = (
+        f"memory: of the fullest machine{of_gpus}; busy: what trains, the mean"
+    )
     return table
 
 
 def runs_of_rows(results: Sequence[Answer]) -> list[Table]:
     """Return a table of the rows that were run over sockets, none where none was."""
-    columns = (">simulated", ">over sockets", ">makespan error", "verdict")
-    table = plain_table("Over sockets", "system", *columns, "prediction")
-    for one in rank(results):
-        if run := one.run:
-            lengths = [next(iter(one.makespans.values())), run.makespan]
-            cells = [format_duration(seconds, 5) for seconds in lengths]
-            cells += [format_ratio(run.makespan_error), run.trust, run.outcome]
-            table.add_row(one.system, *cells)
+    table = plain_table(
+        "Over sockets",
+        "system",
+        ">simulated",
+        ">over sockets",
+        ">makespan error",
+        "verdict",
+        "prediction",
+    )
+    for row in rank(results):
+        if run := row.run:
+            first_makespan = next(iter(row.makespans.values()))
+            table.add_row(
+                row.system,
+                format_duration(first_makespan, 5),
+                format_duration(run.makespan, 5),
+                format_ratio(run.makespan_error),
+                run.trust,
+                run.outcome,
+            )
     return [table] if table.row_count else []
 
 
@@ -209,40 +253,66 @@ def target_lines(results: Sequence[Answer]) -> Iterator[str]:
     Differences are taken seed by seed: one within its own 95 % interval is a tie.
     """
     rows = rank(results)
-    classes = defaultdict[str, list[str]](list)
     if len(rows) > 1:
-        best, *others = rows
-        changes = {one.system: pair(one.makespans, best.makespans) for one in others}
-        ties = [name for name, change in changes.items() if change and change.tie]
-        where = ", ".join(best.placing["machines"])
-        ratio = others[0].makespan / best.makespan if best.makespan else inf
-        line = f"{best.system} on {where} is first, {ratio:.2f} x as fast as the next"
-        yield f"{line}, {others[0].system}."
-        if ties:
-            yield f"A tie with {best.system} within 95 %: {', '.join(ties)}."
-    for one in rows:
-        classes[one.weights].append(one.system)
-    for names in classes.values():
+        yield from _say_first(rows)
+
+    names_by_weights = defaultdict[str, list[str]](list)
+    for row in rows:
+        names_by_weights[row.weights].append(row.system)
+    for names in names_by_weights.values():
         if len(names) > 1:
             yield f"Equal weights, trained once: {', '.join(names)}."
-    for one in results:
-        grid = defaultdict[str, dict[str, None]](dict)  # each value once, in order
-        for settings, _ in one.tried:
-            for key, value in settings.items():
-                grid[key.removeprefix("job.")][str(value)] = None
-        options = ", ".join(f"{key} {' | '.join(v)}" for key, v in grid.items())
-        if len(one.tried) > 1:
-            keys = one.question.settings.items()
-            own = [f"{k.removeprefix('job.')} {v}" for k, v in keys]
-            count = len(one.tried)
-            yield f"{one.system}: the best of {count}, {options}: {', '.join(own)}"
+
+    for row in results:
+        if len(row.tried) > 1:
+            yield _say_settings(row)
+
+
+def _say_first(rows: Sequence[Answer]) -> Iterator[str]:
+    """Yield which of several rows is first, and which of the others tie with it."""
+    best, *slower = rows
+    machines = ", ".join(best.placing["machines"])
+    # A makespan of 0 is of a job whose times and volumes are all 0.
+    ratio = slower[0].makespan / best.makespan if best.makespan else inf
+    yield (
+        f"{best.system} on {machines} is first, {ratio:.2f} x as fast as the next, "
+        f"{slower[0].system}."
+    )
+
+    ties = []
+    for row in slower:
+        change = pair(row.makespans, best.makespans)
+        if change and change.tie:
+            ties.append(row.system)
+    if ties:
+        yield f"A tie with {best.system} within 95 %: {', '.join(ties)}."
+
+
+def _say_settings(row: Answer) -> str:
+    """Return the settings of a system that were tried, and those that are best."""
+    grid = defaultdict[str, dict[str, None]](dict)  # each value once, in order
+    for settings, _ in row.tried:
+        for key, value in settings.items():
+            grid[key.removeprefix("job.")][str(value)] = None
+
+    options = [f"{key} {' | '.join(values)}" for key, values in grid.items()]
+    best = [
+        f"{key.removeprefix('job.')} {value}"
+        for key, value in row.question.settings.items()
+    ]
+    return (
+        f"{row.system}: the best of {len(row.tried)}, {', '.join(options)}: "
+        f"{', '.join(best)}"
+    )
 
 
 def systems_csv(results: Sequence[Answer]) -> str:
     """Return one line per system, whose columns are keys of JSON with one value."""
     # Lists, as of machines and looks, have as many values as they please.
-    every = [flat(row) for row in answers_json(results)]
-    rows = [{k: v for k, v in row if "[" not in k} for row in every]
+    rows = [
+        {key: value for key, value in flat(row) if "[" not in key}
+        for row in answers_json(results)
+    ]
     names = dict.fromkeys(name for row in rows for name in row)
     file = StringIO()
     writer = csv.DictWriter(file, [*names], lineterminator="\n")
@@ -256,27 +326,31 @@ def first_of_class(results: Sequence[Answer], row: Answer) -> Answer:
 
     Steps on the whole graph and of mini-batches are compared to a target alone.
     """
-    there = [other for other in results if not other.refused]
-    alike = [other for other in there if other.whole_graph == row.whole_graph]
-    return there[0] if row.question.target else alike[0]
+    answers = _list_answers(results)
+    if row.question.target:
+        return answers[0]
+    return next(other for other in answers if other.whole_graph == row.whole_graph)
 
 
 def ranking(results: Sequence[Answer]) -> Iterator[str]:
     """Yield which system is how much faster, by seeds per second, class by class."""
-    there = [result for result in results if not result.refused]
-    whole = [result for result in there if result.whole_graph]
-    parts = [result for result in there if not result.whole_graph]
-    yield from _ranking_of(parts, "mini-batches" if whole else "")
-    yield from _ranking_of(whole, "the whole graph" if parts else "")
-    if whole and parts:
+    answers = _list_answers(results)
+    whole_graph_rows = [row for row in answers if row.whole_graph]
+    mini_batch_rows = [row for row in answers if not row.whole_graph]
+    yield from _ranking_of(mini_batch_rows, "mini-batches" if whole_graph_rows else "")
+    yield from _ranking_of(
+        whole_graph_rows, "the whole graph" if mini_batch_rows else ""
+    )
+    if whole_graph_rows and mini_batch_rows:
         yield (
             "Steps on the whole graph and of mini-batches learn differently, and are "
             "not ranked beside each other: --to accuracy=0.88, say, does."
         )
-    count = len(there[0].makespans)
+
+    count = len(answers[0].makespans)
     if count > 1:
         yield f"Times: means over {count} seeds; cost, bytes, memory: of the first."
-    if any(key.startswith("job.times") for row in there for key in row.edits):
+    if any(key.startswith("job.times") for row in answers for key in row.edits):
         # 512 seeds of amazon_computers have 1.5 times the inputs of 128, not 4 times.
         yield (
             "Times are scaled by seeds, which overstates those of larger batches: "
@@ -300,24 +374,26 @@ def _ranking_of(rows: Sequence[Answer], steps_on: str) -> Iterator[str]:
     """Yield the order of the systems of one class."""
     if len(rows) < 2:
         return
-    best, *others = sorted(rows, key=lambda row: -row.samples_per_second)
-    phrases = [_as_fast(best, other) for other in others]
+    best, *slower = sorted(rows, key=lambda row: -row.samples_per_second)
+    phrases = ", ".join(_as_fast(best, row) for row in slower)
     of_class = f" on {steps_on}" if steps_on else ""
-    order = f"{best.system} is {', '.join(phrases)}"
-    sentence = f"By seeds per second {order} here{of_class}."
+
     counts = [row.seeds_per_step or 0 for row in rows]
     least = min(counts)
     most = max(counts)
     seeds = "as many" if least == most else f"{least:,} to {most:,}"
-    yield f"{sentence} All train on {seeds} seeds per iteration."
+    yield (
+        f"By seeds per second {best.system} is {phrases} here{of_class}. "
+        f"All train on {seeds} seeds per iteration."
+    )
 
 
-def _as_fast(best: Answer, other: Answer) -> str:
+def _as_fast(best: Answer, slower: Answer) -> str:
     # Both may be infinite.
-    is_even = best.samples_per_second == other.samples_per_second
-    ratio = 1.0 if is_even else best.samples_per_second / other.samples_per_second
+    is_even = best.samples_per_second == slower.samples_per_second
+    ratio = 1.0 if is_even else best.samples_per_second / slower.samples_per_second
     times = "" if f"{ratio:.2f}" == "1.00" else f"{ratio:.2f} x "
-    return f"{times}as fast as {other.system}"
+    return f"{times}as fast as {slower.system}"
 
 
 def edit_lines(result: Answer) -> list[str]:
@@ -328,17 +404,18 @@ def edit_lines(result: Answer) -> list[str]:
 
     if result.refused:
         return [f"{result.system}: {reason(result.refused)}"]
-    setup = " ".join(setup_row(result.setup))
-    lines = [placing_line(result.placing), f"setup {setup}"]
-    jobs = [scenario.job for scenario in result.scenarios.values()]
-    lines += filter(None, map(_say_device, jobs[:1]))
-    for key, (before, after) in sorted(result.edits.items()):
-        if before is None:
-            lines.append(f"added {key}: {show(after)}")
-        elif after is None:
-            lines.append(f"dropped {key} (was {show(before)})")
+    seconds, cause = setup_row(result.setup)
+    lines = [placing_line(result.placing), f"setup {seconds} {cause}"]
+    first = next(iter(result.scenarios.values()))
+    if line := _say_device(first.job):
+        lines.append(line)
+    for key, (stated, edited) in sorted(result.edits.items()):
+        if stated is None:
+            lines.append(f"added {key}: {show(edited)}")
+        elif edited is None:
+            lines.append(f"dropped {key} (was {show(stated)})")
         else:
-            lines.append(f"{key}: {show(after)} (was {show(before)})")
+            lines.append(f"{key}: {show(edited)} (was {show(stated)})")
     return [f"{result.system}: {line}" for line in lines]
 
 
@@ -348,30 +425,37 @@ _WORK = ("job.model", "job.dataset", "job.fanouts")
 
 def crossover_table(found: Crossover) -> Table:
     """Return both systems on both sides of a crossover, or at the ends of the range."""
-    below = found.below.best
-    above = found.above.best
+    below = _say_place(found.below.best)
     low = found.below.value
     high = found.above.value
-    text = f"{_where(below)} is faster from {low} to {high}"
+    text = f"{below} is faster from {low} to {high}"
     if found.found:
-        text = f"{_where(below)} is faster up to {low}, {_where(above)} from {high}"
-    columns = ("system", "on", ">seeds per s", "limited by", ">busiest link")
-    table = plain_table(f"{text}, by seeds per second", found.key, *columns)
+        above = _say_place(found.above.best)
+        text = f"{below} is faster up to {low}, {above} from {high}"
+    table = plain_table(
+        f"{text}, by seeds per second",
+        found.key,
+        "system",
+        "on",
+        ">seeds per s",
+        "limited by",
+        ">busiest link",
+    )
     for side in (found.below, found.above):
         for row in side.answers:
-            speed = format_number(row.samples_per_second, 4)
-            where = machines_words(row.placing).removeprefix("on ").partition(":")[0]
-            cells = [row.system, where, speed, row.limit]
-            link = format_duration(row.busiest_link)
-            style = "bold" if row is side.best else ""
-            table.add_row(str(side.value), *cells, link, style=style)
+            # The table has room for how many machines they are, not for their names.
+            machines = machines_words(row.placing).removeprefix("on ").partition(":")[0]
+            table.add_row(
+                str(side.value),
+                row.system,
+                machines,
+                format_number(row.samples_per_second, 4),
+                row.limit,
+                format_duration(row.busiest_link),
+                style="bold" if row is side.best else "",
+            )
 
-    nowhere = found.estimate is None
-    text = "nowhere in the range" if nowhere else f"at {found.estimate}"
-    table.caption = (
-        f"first principles: the busiest link has as much to carry in both {text}; "
-        f"{found.simulations} simulations"
-    )
+    table.caption = _say_estimate(found)
     if _keeps_times(found):
         table.caption += (
             "\ntimes of tasks are as stated at every value: with job.rates each system "
@@ -380,21 +464,33 @@ def crossover_table(found: Crossover) -> Table:
     return table
 
 
+def _say_estimate(found: Crossover) -> str:
+    """Return where first principles see the crossover, and the simulations it took."""
+    place = "nowhere in the range"
+    if found.estimate is not None:
+        place = f"at {found.estimate}"
+    return (
+        f"first principles: the busiest link has as much to carry in both {place}; "
+        f"{found.simulations} simulations"
+    )
+
+
 def _keeps_times(found: Crossover) -> bool:
     """Return True where a key changes what is computed, and no time follows it."""
-    scenarios = [
-        scenario for row in found.below.answers for scenario in row.scenarios.values()
-    ]
-    is_stated = any(
-        getattr(scenario.job, "rates", None) is None for scenario in scenarios
+    if not found.key.startswith(_WORK):
+        return False
+    return any(
+        getattr(scenario.job, "rates", None) is None
+        for row in found.below.answers
+        for scenario in row.scenarios.values()
     )
-    return is_stated and found.key.startswith(_WORK)
 
 
-def _where(row: Answer) -> str:
+def _say_place(row: Answer) -> str:
     return f"{row.system} {machines_words(row.placing)}"
 
 
+#: Note below the curves of accuracy.
 _CURVES = (
     "Of the first seed, from the first look on. A curve ends at the first of the looks "
     "that hold the target. Drag to zoom, double-click for everything; SVG and CSV save "
@@ -420,11 +516,12 @@ def systems_page(
 
     text = "".join(f"<p>{escape(line)}</p>" for line in lines)
     changes = "".join(
-        f"<details><summary>{escape(one.system)}</summary>"
-        f"{html.bullets(edit_lines(one))}</details>"
-        for one in results
+        f"<details><summary>{escape(row.system)}</summary>"
+        f"{html.bullets(edit_lines(row))}</details>"
+        for row in results
     )
-    first, *others = tables
+    # The first table answers the question, so that it stands before the curves.
+    first, *rest = tables
     parts = [
         html.page_title(name, str(first.title)),
         html.section("first", "Which system is first", text, html.table(first)),
@@ -432,13 +529,16 @@ def systems_page(
     charts: dict[str, Any] = {"runs": [], "training": []}
     if target is not None:
         accuracy, split = target
-        missed = {one.system for one in results if one.refused}
         charts = accuracy_chart(
-            curves_of(results), accuracy, split=split, missed=missed
+            curves_of(results),
+            accuracy,
+            split=split,
+            missed={row.system for row in results if row.refused},
         )
         parts.append(html.chart("accuracy", "Accuracy over time", _CURVES))
-    for n, grid in enumerate(others):
-        parts.append(html.section(f"table{n}", str(grid.title), html.table(grid)))
+    for number, table in enumerate(rest):
+        title = str(table.title)
+        parts.append(html.section(f"table{number}", title, html.table(table)))
     title = "What each takes otherwise than the file"
     parts.append(html.section("changes", title, changes))
     return whole_page(name, "".join(parts), charts)
@@ -449,5 +549,5 @@ def curves_of(
 ) -> dict[str, Sequence[tuple[float, float]]]:
     """Return the accuracy over time of every system, with its first seed."""
     return {
-        one.system: next(iter(one.curves.values())) for one in results if one.curves
+        row.system: next(iter(row.curves.values())) for row in results if row.curves
     }

@@ -51,17 +51,20 @@ def pack_lanes(start: Floats, end: Floats) -> tuple[Ints, int]:
     bars ever overlap. ``start`` and ``end`` are seconds, shape (bars,).
     """
     lanes = np.zeros(len(start), dtype=np.int64)
-    busy: list[tuple[float, int]] = []
+    lane_count = 0
+    busy: list[tuple[float, int]] = []  # end of the bar, lane
     free: list[int] = []
-    count = 0
+
     for bar in np.lexsort((end, start)).tolist():
         while busy and busy[0][0] <= start[bar]:
-            heappush(free, heappop(busy)[1])
-        lane = heappop(free) if free else count
-        count = max(count, lane + 1)
+            _, lane = heappop(busy)
+            heappush(free, lane)
+        lane = heappop(free) if free else lane_count
+        lane_count = max(lane_count, lane + 1)
         lanes[bar] = lane
         heappush(busy, (float(end[bar]), lane))
-    return lanes, count
+
+    return lanes, lane_count
 
 
 def pack_lanes_per_group(
@@ -69,12 +72,12 @@ def pack_lanes_per_group(
 ) -> tuple[Ints, list[int]]:
     """Return `pack_lanes` of every group, and the number of lanes of each."""
     lanes = np.zeros(len(start), dtype=np.int64)
-    counts = []
+    lane_counts = []
     for number in range(groups):
         members = np.flatnonzero(group == number)
-        lanes[members], count = pack_lanes(start[members], end[members])
-        counts.append(count)
-    return lanes, counts
+        lanes[members], lane_count = pack_lanes(start[members], end[members])
+        lane_counts.append(lane_count)
+    return lanes, lane_counts
 
 
 class Crossings(NamedTuple):
@@ -93,14 +96,22 @@ def crossings(schedule: Schedule) -> Crossings:
     """Return the lanes of all flows, in the order of the flows and of their routes."""
     flows = schedule.flows()
     hops = schedule.problem.hops
-    at = tuple(flows.T)
-    port = np.array([p for e in flows[:, 0].tolist() for p in hops[e]], dtype=np.int64)
-    count = np.array([len(hops[e]) for e in flows[:, 0].tolist()], dtype=np.int64)
-    flow = np.repeat(np.arange(len(flows)), count)
-    start = schedule.flow_start[at][flow]
-    end = schedule.flow_end[at][flow]
-    lanes = pack_lanes_per_group(start, end, port, len(schedule.problem.links))
-    return Crossings(flow, port, *lanes)
+    routes = [hops[edge] for edge in flows[:, 0].tolist()]
+    hop_counts = np.array([len(route) for route in routes], dtype=np.int64)
+    flow = np.repeat(np.arange(len(flows)), hop_counts)
+    port = np.array([*chain.from_iterable(routes)], dtype=np.int64)
+
+    positions = tuple(flows.T)
+    start = schedule.flow_start[positions][flow]
+    end = schedule.flow_end[positions][flow]
+    # Flows overlap at a link, not on their way: each link has lanes of its own.
+    lane, lanes = pack_lanes_per_group(start, end, port, len(schedule.problem.links))
+    return Crossings(
+        flow=flow,
+        port=port,
+        lane=lane,
+        lanes=lanes,
+    )
 
 
 def pack(values: NDArray[Any] | Sequence[float], dtype: str) -> str:
@@ -116,7 +127,9 @@ def pack_columns(**columns: NDArray[Any]) -> dict[str, str]:
     The 7 digits of float32 are less than a pixel.
     """
     kinds = {"f": "f4", "i": "u4", "u": "u4"}
-    return {name: pack(one, kinds[one.dtype.kind]) for name, one in columns.items()}
+    return {
+        name: pack(values, kinds[values.dtype.kind]) for name, values in columns.items()
+    }
 
 
 #: Process numbers of the second group begin here; a group has fewer machines.
@@ -134,27 +147,42 @@ def trace_events(
     Schedules are by the name of their group, such as ``emulated``; ``deaths`` are bars
     of a process of their own in their groups.
     """
-    arrow = count(1)
-    before = -_microseconds(min((band.since for band in deaths), default=0.0))
+    arrow_numbers = count(1)
+    first_attempt = min((band.since for band in deaths), default=0.0)
+    shift = -_microseconds(first_attempt)
+
     for position, (name, schedule) in enumerate(groups.items()):
+        first_process = position * GROUP
+        group = _Group(
+            name=name,
+            schedule=schedule,
+            first_process=first_process,
+            arrows=arrow_numbers,
+        )
         bands = [band for band in deaths if band.run == name]
-        group = _Group(name, schedule, position * GROUP, arrow)
-        for event in chain(group.events(), _list_attempts(bands, position * GROUP)):
-            if before and "ts" in event:
-                event["ts"] = round(event["ts"] + before, 3)
+        for event in chain(group.events(), _list_attempts(bands, first_process)):
+            if shift and "ts" in event:
+                event["ts"] = round(event["ts"] + shift, 3)
             yield event
 
 
-def _list_attempts(bands: Sequence[DeathBand], first: int) -> Iterator[Event]:
+def _list_attempts(bands: Sequence[DeathBand], first_process: int) -> Iterator[Event]:
     """Yield what attempts before the last did, above the machines of their group."""
-    pid = first + GROUP - 1
+    pid = first_process + GROUP - 1
     if bands:
         yield _meta("process_name", pid, name=f"{bands[0].run}: attempts")
-        yield _meta("process_sort_index", pid, sort_index=first)
+        yield _meta("process_sort_index", pid, sort_index=first_process)
         yield _meta("thread_name", pid, 1, name="attempts")
+
     for band in bands:
         args = {"note": band.note} if band.note else {}
-        yield _bar(band.what, "death", _Slice(pid, 1, band.since, band.until), args)
+        place = _Slice(
+            pid=pid,
+            tid=1,
+            start=band.since,
+            end=band.until,
+        )
+        yield _bar(band.what, "death", place, args)
 
 
 def write_trace(run: Path, out: Path | None = None) -> Path:
@@ -163,23 +191,27 @@ def write_trace(run: Path, out: Path | None = None) -> Path:
     Raises DataError when neither schedule can be read, or the file cannot be written.
     """
     record = load_run(run)
-    groups = {} if record.emulated is None else {"emulated": record.emulated}
+    groups = {}
+    if record.emulated is not None:
+        groups["emulated"] = record.emulated
     if record.simulated is not None:
         groups["simulated"] = with_simulated_rates(record)
     if not groups:
         raise DataError("; ".join(record.missing), path=str(run))
 
-    def lines() -> Iterator[str]:
-        # A line per event: all events of a long run together took 8 GB.
-        before = '{"displayTimeUnit":"ms","traceEvents":['
-        for event in trace_events(groups, death_bands(record.result)):
-            yield before + json.dumps(event, separators=(",", ":"))
-            before = ","
-        yield "]}"
-
     path = out or run / "trace.json"
-    RunDirectory(path.parent).write_lines(path.name, lines())
+    events = trace_events(groups, death_bands(record.result))
+    RunDirectory(path.parent).write_lines(path.name, _list_lines(events))
     return path
+
+
+def _list_lines(events: Iterator[Event]) -> Iterator[str]:
+    """Yield a line per event: all events of a long run together took 8 GB."""
+    separator = '{"displayTimeUnit":"ms","traceEvents":['
+    for event in events:
+        yield separator + json.dumps(event, separators=(",", ":"))
+        separator = ","
+    yield "]}"
 
 
 class _Slice(NamedTuple):
@@ -195,161 +227,228 @@ class _Group:
     """The events of one schedule."""
 
     def __init__(
-        self, name: str, schedule: Schedule, first: int, arrow: count[int]
+        self,
+        name: str,
+        schedule: Schedule,
+        first_process: int,
+        arrows: count[int],
     ) -> None:
         self._name = name
         self._schedule = schedule
-        self._arrow = arrow
+        self._arrow_numbers = arrows
         self._problem = schedule.problem
         self._job = schedule.problem.job
-        self._first = first
+        self._links = schedule.problem.links
+        self._machine_of = schedule.problem.placement.machine_of
+        self._first_process = first_process
         self._bars = schedule.bars()
-        self._machine_of = self._problem.placement.machine_of
         self._flows = schedule.flows()
-        self._crossed = crossings(schedule)
-        self._links = self._problem.links
-        # Shared links stand in the process behind the machines.
-        self._shared = len(self._problem.cluster.machines)
-        self._place = [
-            (link.machine, _LANES * (1 + (link.direction == "in")))
-            if link.direction
-            else (self._shared, _LANES * (1 + self._links.shared.index(port)))
-            for port, link in enumerate(self._links)
-        ]
+        self._crossings = crossings(schedule)
+        self._tracks = [self._track_of(port) for port in range(len(self._links))]
+
+    def _track_of(self, port: int) -> tuple[int, int]:
+        """Return the process of a link, and the thread of its first lane."""
+        link = self._links[port]
+        if not link.direction:
+            # Shared links stand in the process behind the machines.
+            machines = len(self._problem.cluster.machines)
+            position = self._links.shared.index(port)
+            return self._pid(machines), _LANES * (1 + position)
+        first_lane = 2 * _LANES if link.direction == "in" else _LANES
+        return self._pid(link.machine), first_lane
+
+    def _pid(self, machine: int) -> int:
+        return self._first_process + machine + 1
 
     def events(self) -> Iterator[Event]:
         """Yield all events."""
+        yield from self._list_processes()
+        yield from self._list_tasks()
+        yield from self._list_lanes()
+        yield from self._list_flows()
+        yield from self._list_handoffs()
+        yield from self._list_rates()
+        yield from self._list_undelivered()
+        yield from self._list_changes()
+
+    def _list_processes(self) -> Iterator[Event]:
         names = [machine.name for machine in self._problem.cluster.machines]
-        for m, name in enumerate([*names, "links"] if self._links.shared else names):
-            pid = self._pid(m)
+        if self._links.shared:
+            names.append("links")
+        for position, name in enumerate(names):
+            pid = self._pid(position)
             yield _meta("process_name", pid, name=f"{self._name}: {name}")
             yield _meta("process_sort_index", pid, sort_index=pid)
-        for j, task in enumerate(self._job.tasks):
-            if not self._bars[j].any():
-                continue
-            pid = self._pid(self._machine_of[j])
-            yield _meta("thread_name", pid, j + 1, name=f"{task.name} ({task.kind})")
-            yield _meta("thread_sort_index", pid, j + 1, sort_index=j + 1)
-            for n in np.flatnonzero(self._bars[j]).tolist():
-                args = {"task": task.name, "iteration": n}
-                yield _bar(f"{task.name} {n}", task.kind, self._task_bar(j, n), args)
-        for port, lanes in enumerate(self._crossed.lanes):
-            host, first = self._place[port]
-            for lane in range(lanes):
-                at = (self._pid(host), first + lane)
-                name = self._name_port(port)
-                yield _meta("thread_name", *at, name=f"{name} {lane + 1}")
-                yield _meta("thread_sort_index", *at, sort_index=at[1])
-        yield from self._flow_bars()
-        yield from self._handoffs()
-        assigned = sum_rates(self._schedule)
-        word = "mean" if assigned is None else "assigned"
-        for port, (times, rates) in enumerate(assigned or mean_rates(self._schedule)):
-            title = f"{self._name_port(port)}, {word} rate (MB/s)"
-            process = self._pid(self._place[port][0])
-            for time, rate in zip(times.tolist(), rates.tolist(), strict=True):
-                yield _level(title, process, time, rate / 1e6)
-        yield from self._list_undelivered()
-        yield from self._changes()
 
-    def _pid(self, machine: int) -> int:
-        return self._first + machine + 1
+    def _list_tasks(self) -> Iterator[Event]:
+        """Yield the lane of every task that is shown, and its bars."""
+        for position, task in enumerate(self._job.tasks):
+            iterations = np.flatnonzero(self._bars[position]).tolist()
+            if not iterations:
+                continue
+            yield from _name_lane(
+                pid=self._pid(self._machine_of[position]),
+                tid=position + 1,
+                name=f"{task.name} ({task.kind})",
+            )
+
+            for iteration in iterations:
+                bar = self._task_bar(position, iteration)
+                args = {"task": task.name, "iteration": iteration}
+                yield _bar(f"{task.name} {iteration}", task.kind, bar, args)
+
+    def _list_lanes(self) -> Iterator[Event]:
+        """Yield the names of the lanes of every link."""
+        for port, lane_count in enumerate(self._crossings.lanes):
+            pid, first_tid = self._tracks[port]
+            for lane in range(lane_count):
+                name = f"{self._name_port(port)} {lane + 1}"
+                yield from _name_lane(pid=pid, tid=first_tid + lane, name=name)
 
     def _task_bar(self, task: int, iteration: int) -> _Slice:
-        start = float(self._schedule.task_start[task, iteration])
-        end = float(self._schedule.task_end[task, iteration])
-        return _Slice(self._pid(self._machine_of[task]), task + 1, start, end)
+        return _Slice(
+            pid=self._pid(self._machine_of[task]),
+            tid=task + 1,
+            start=float(self._schedule.task_start[task, iteration]),
+            end=float(self._schedule.task_end[task, iteration]),
+        )
 
     def _name_port(self, port: int) -> str:
         link = self._links[port]
         return f"NIC {link.direction}" if link.direction else link.name
 
-    def _flow_bars(self) -> Iterator[Event]:
-        schedule = self._schedule
-        job = self._job
-        bars: list[list[tuple[int, int]]] = [[] for _ in self._flows]
-        for flow, port, lane in zip(
-            *(column.tolist() for column in self._crossed[:3]), strict=True
+    def _list_flows(self) -> Iterator[Event]:
+        """Yield every flow at each link of its route, and its arrows."""
+        lanes_by_flow: list[list[tuple[int, int]]] = [[] for _ in self._flows]
+        crossed = self._crossings
+        columns = np.column_stack([crossed.flow, crossed.port, crossed.lane])
+        for flow, port, lane in columns.tolist():
+            pid, first_tid = self._tracks[port]
+            lanes_by_flow[flow].append((pid, first_tid + lane))
+
+        for (position, iteration), lanes in zip(
+            self._flows.tolist(), lanes_by_flow, strict=True
         ):
-            machine, first = self._place[port]
-            bars[flow].append((self._pid(machine), first + lane))
-        for (e, n), places in zip(self._flows.tolist(), bars, strict=True):
-            edge = job.edges[e]
-            size = float(schedule.flow_bytes[e, n])
-            start = float(schedule.flow_start[e, n])
-            end = float(schedule.flow_end[e, n])
-            args = {
-                "flow": job.edge_names[e],
-                "iteration": n,
-                "bytes": size,
-                "waited_s": start - float(schedule.flow_ready[e, n]),
-                "mean_bytes_per_s": size / (end - start) if end > start else 0.0,
-            }
-            if latency := float(self._problem.latencies[e]):
-                args["latency_s"] = latency  # until its arrow may end
-            kind = f"{job.tasks[edge.source].kind} flow"
-            name = f"{args['flow']} {n}"
-            slices = [_Slice(*place, start, end) for place in places]
-            for bar in slices:  # the same flow, with its figures once
-                yield _bar(name, kind, bar, args if bar is slices[0] else {})
-            yield from self._arrow_between(self._task_bar(edge.source, n), slices[0])
-            target = self._task_bar(edge.destination, n + edge.lag)
-            yield from self._arrow_between(slices[-1], target)
+            edge = self._job.edges[position]
+            start = float(self._schedule.flow_start[position, iteration])
+            end = float(self._schedule.flow_end[position, iteration])
+            # The fluid model has a flow on all of its links at once.
+            bars = [_Slice(pid, tid, start, end) for pid, tid in lanes]
+            kind = f"{self._job.tasks[edge.source].kind} flow"
+            name = f"{self._job.edge_names[position]} {iteration}"
+            args = self._describe_flow(position, iteration)
+            for bar in bars:  # the same flow, with its figures once
+                yield _bar(name, kind, bar, args if bar is bars[0] else {})
 
-    def _handoffs(self) -> Iterator[Event]:
+            sender = self._task_bar(edge.source, iteration)
+            receiver = self._task_bar(edge.destination, iteration + edge.lag)
+            yield from self._draw_arrow(sender, bars[0])
+            yield from self._draw_arrow(bars[-1], receiver)
+
+    def _describe_flow(self, edge: int, iteration: int) -> Event:
+        """Return the figures that a viewer shows of a flow."""
+        schedule = self._schedule
+        flow = (edge, iteration)
+        size = float(schedule.flow_bytes[flow])
+        start = float(schedule.flow_start[flow])
+        seconds = float(schedule.flow_end[flow]) - start
+        args = {
+            "flow": self._job.edge_names[edge],
+            "iteration": iteration,
+            "bytes": size,
+            "waited_s": start - float(schedule.flow_ready[flow]),
+            "mean_bytes_per_s": size / seconds if seconds > 0 else 0.0,
+        }
+        if latency := float(self._problem.latencies[edge]):
+            args["latency_s"] = latency  # until its arrow may end
+        return args
+
+    def _list_handoffs(self) -> Iterator[Event]:
         """Yield the arrows of what never crosses a NIC, credits included."""
-        hops = self._problem.hops
-        counts = self._job.flow_counts
-        for edge, path, size in zip(self._job.edges, hops, counts, strict=True):
-            kind = "credit" if edge.credit else "dependency"
-            for n in range(0 if path else size):
-                at = (edge.source, n)
-                to = (edge.destination, n + edge.lag)
-                if self._bars[at] and self._bars[to]:
-                    bars = self._task_bar(*at), self._task_bar(*to)
-                    yield from self._arrow_between(*bars, kind)
+        for edge, route, iterations in zip(
+            self._job.edges, self._problem.hops, self._job.flow_counts, strict=True
+        ):
+            if route:
+                continue
 
-    def _arrow_between(
+            kind = "credit" if edge.credit else "dependency"
+            for iteration in range(iterations):
+                target = iteration + edge.lag
+                has_source = self._bars[edge.source, iteration]
+                if has_source and self._bars[edge.destination, target]:
+                    source = self._task_bar(edge.source, iteration)
+                    destination = self._task_bar(edge.destination, target)
+                    yield from self._draw_arrow(source, destination, kind)
+
+    def _draw_arrow(
         self, source: _Slice, target: _Slice, category: str = "dependency"
     ) -> Iterator[Event]:
-        number = next(self._arrow)
+        arrow = {
+            "id": next(self._arrow_numbers),
+            "name": category,
+            "cat": category,
+        }
         # Readers bind an arrow to the bar around its time: leave from inside the bar.
-        inside = source.end - min(1e-6, (source.end - source.start) / 2)
-        for phase, bar, time in (("s", source, inside), ("f", target, target.start)):
-            head = {"ph": phase, "id": number, "name": category, "cat": category}
-            event = head | _at(bar.pid, bar.tid, time)
-            yield {**event, "bp": "e"} if phase == "f" else event
+        half = (source.end - source.start) / 2
+
+        departure = source.end - min(1e-6, half)
+        yield {
+            "ph": "s",
+            **arrow,
+            **_at(source.pid, source.tid, departure),
+        }
+        yield {
+            "ph": "f",
+            **arrow,
+            **_at(target.pid, target.tid, target.start),
+            "bp": "e",
+        }
+
+    def _list_rates(self) -> Iterator[Event]:
+        """Yield the rate through every link, assigned where that is known."""
+        assigned = sum_rates(self._schedule)
+        word = "mean" if assigned is None else "assigned"
+        for port, (times, rates) in enumerate(assigned or mean_rates(self._schedule)):
+            title = f"{self._name_port(port)}, {word} rate (MB/s)"
+            pid, _ = self._tracks[port]
+            for time, rate in np.column_stack([times, rates]).tolist():
+                yield _level(title, pid, time, rate / 1e6)
 
     def _list_undelivered(self) -> Iterator[Event]:
         """Yield per machine the megabytes that stand or move between ready and end."""
-        at = tuple(self._flows.T)
         schedule = self._schedule
-        machine = np.array(
-            [self._machine_of[edge.source] for edge in self._job.edges], dtype=np.int64
-        )[self._flows[:, 0]]
-        for m in range(len(self._problem.cluster.machines)):
-            here = machine == m
-            both = schedule.flow_ready[at][here], schedule.flow_end[at][here]
-            times = np.concatenate(both)
-            size = schedule.flow_bytes[at][here]
-            order = np.argsort(times, kind="stable")
-            level = np.cumsum(np.concatenate([size, -size])[order])
-            for time, value in zip(times[order].tolist(), level.tolist(), strict=True):
-                megabytes = max(value, 0.0) / 1e6
-                yield _level("not delivered (MB)", self._pid(m), time, megabytes)
+        flows = tuple(self._flows.T)
+        ready = schedule.flow_ready[flows]
+        end = schedule.flow_end[flows]
+        size = schedule.flow_bytes[flows]
+        sources = [self._machine_of[edge.source] for edge in self._job.edges]
+        sender = np.array(sources, dtype=np.int64)[self._flows[:, 0]]
 
-    def _changes(self) -> Iterator[Event]:
+        for machine in range(len(self._problem.cluster.machines)):
+            sent = sender == machine  # shape (flows,)
+            times = np.concatenate([ready[sent], end[sent]])
+            changes = np.concatenate([size[sent], -size[sent]])
+            # Stable: at one instant what becomes ready counts before what has arrived.
+            order = np.argsort(times, kind="stable")
+            levels = np.cumsum(changes[order])
+            pid = self._pid(machine)
+            steps = np.column_stack([times[order], levels])
+            for time, level in steps.tolist():
+                megabytes = max(level, 0.0) / 1e6
+                yield _level("not delivered (MB)", pid, time, megabytes)
+
+    def _list_changes(self) -> Iterator[Event]:
         """Yield a mark where a capacity or a machine's speed becomes another one."""
-        mark = {"ph": "i", "s": "p"}  # s: as high as its process
         cluster = self._problem.cluster
         for change in cluster.speed_changes:
             line = f"{change.machine} has {change.share:.3g} of its speed"
-            at = _at(self._pid(cluster.index(change.machine)), 0, change.time)
-            yield {**mark, "name": line, **at}
-        for time, port, capacity in self._links.steps.rows.tolist():
-            line = f"{self._links[int(port)].name} has {format_rate(capacity)}"
-            at = _at(self._pid(self._place[int(port)][0]), 0, time)
-            yield {**mark, "name": line, **at}
+            yield _mark(line, self._pid(cluster.index(change.machine)), change.time)
+
+        for time, position, capacity in self._links.steps.rows.tolist():
+            port = int(position)
+            name = self._links[port].name
+            pid, _ = self._tracks[port]
+            yield _mark(f"{name} has {format_rate(capacity)}", pid, time)
 
 
 def _microseconds(seconds: float) -> float:
@@ -361,19 +460,56 @@ def _microseconds(seconds: float) -> float:
 
 
 def _meta(kind: str, pid: int, tid: int = 0, **args: Any) -> Event:
-    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": args}
+    return {
+        "ph": "M",
+        "name": kind,
+        "pid": pid,
+        "tid": tid,
+        "args": args,
+    }
+
+
+def _name_lane(pid: int, tid: int, name: str) -> Iterator[Event]:
+    yield _meta("thread_name", pid, tid, name=name)
+    yield _meta("thread_sort_index", pid, tid, sort_index=tid)
 
 
 def _at(pid: int, tid: int, time: float) -> Event:
-    return {"pid": pid, "tid": tid, "ts": _microseconds(time)}
+    return {
+        "pid": pid,
+        "tid": tid,
+        "ts": _microseconds(time),
+    }
 
 
-def _bar(name: str, category: str, bar: _Slice, args: Event) -> Event:
-    at = _at(bar.pid, bar.tid, bar.start)
-    event = {"ph": "X", "name": name, "cat": category, **at}
-    event["dur"] = round(_microseconds(bar.end) - event["ts"], 3)
-    return event | ({"args": args} if args else {})
+def _bar(name: str, category: str, place: _Slice, args: Event) -> Event:
+    event = {
+        "ph": "X",
+        "name": name,
+        "cat": category,
+        **_at(place.pid, place.tid, place.start),
+    }
+    end = _microseconds(place.end)
+    event["dur"] = round(end - event["ts"], 3)
+    if args:
+        event["args"] = args
+    return event
 
 
 def _level(name: str, pid: int, time: float, value: float) -> Event:
-    return {"ph": "C", "name": name, **_at(pid, 0, time), "args": {"value": value}}
+    return {
+        "ph": "C",
+        "name": name,
+        **_at(pid, 0, time),
+        "args": {"value": value},
+    }
+
+
+def _mark(name: str, pid: int, time: float) -> Event:
+    """Return a mark as high as its process, which is what the scope ``p`` says."""
+    return {
+        "ph": "i",
+        "s": "p",
+        "name": name,
+        **_at(pid, 0, time),
+    }

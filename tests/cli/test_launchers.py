@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emu.cli.run_commands import Hosts
+from emu.cli.host_options import Hosts
 from emu.cli.watching import ProgressLine
 from emu.emulation.launch.ray_cluster import bundles_of
 from emu.errors import ScenarioError

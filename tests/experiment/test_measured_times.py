@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.errors import ScenarioError
 from emu.experiment.profiling import of_length, prepare_profile, times_by_kind
-from emu.report.explanation_tables import times_lines
+from emu.report.measured_tables import times_lines
 from emu.scenario import build_job, load, realize
 from emu.scenario.scenario_file import find_errors, loads
 

@@ -12,7 +12,7 @@ import pytest
 
 from emu.errors import DataError, ScenarioError
 from emu.experiment.profiling import profile_from_trace
-from emu.report.explanation_tables import ranges_table
+from emu.report.measured_tables import ranges_table
 from emu.scenario import load
 from emu.scenario.scenario_file import loads
 from tests.integration.scenarios import tiny_training

@@ -61,6 +61,19 @@ LEARNT = [{"loss": 3.5}, {"loss": 2.5}, {"loss": 1.5}]
              "transport": {"segments": 80, "retransmitted": 7, "timeouts": 5}},
             ["-3 % off the stated rate at most (m0 out)", "7 again of 80 segments; 5"],
         ),
+        (
+            {"auto_scale": {"time_scale": 4.0, "trials": [1, 2], "held": True,
+                            "actual": {"late_flows": 0.03},
+                            "predicted": {"late_flows": 0.01}}},
+            ["time scale 4 chosen by 2 trials; late flows 3 %, 1 % in the trial"],
+        ),
+        (
+            {"auto_scale": {"time_scale": 4.0, "kernel": True,
+                            "actual": {"delay": 0.09, "cpu_busy": 0.5},
+                            "predicted": {"delay": 0.03, "cpu_busy": 0.25}}},
+            ["first bytes 9 % (3 foreseen), cores 50% busy (25% by this run)",
+             "too slow for it: state 12"],
+        ),
     ],
 )  # fmt: skip
 def test_each_figure_is_told_beside_its_own(

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from emu.prediction.analysis.traffic import CONNECTION, OWNER, PACKET, Traffic
+from emu.report.facts import lab_facts
+from emu.report.html.lab_page import nic_table
 from emu.report.html.page import write_report
 from emu.runs.array_files import SAMPLES, write_traffic
 from emu.runs.run_directory import RunDirectory
@@ -139,3 +141,39 @@ def test_the_charts_of_a_lab_hold_what_crossed(run: Path) -> None:
     assert counts["computing", "0"] == 0.5
     assert counts["waiting", "2"] == 0.25
     assert counts["b", "0"] == 3.0  # segments a second
+
+
+def test_each_way_of_a_nic_has_its_own_counts() -> None:
+    lab: Any = {
+        "nics": {"a": {"out": 1e6, "in": 2e6}},
+        "tcp": {"a": {"segments": 3, "retransmitted": 4, "timeouts": 5}},
+        "traffic": {
+            "a": {"out_bytes": 6, "in_bytes": 7, "out_packets": 8, "in_packets": 9}
+        },
+        "dropped": {"a": {"out": 10, "in": 11}},
+    }
+    columns = [
+        [str(cell) for cell in column.cells] for column in nic_table(lab).columns
+    ]
+    out, into = zip(*columns, strict=True)
+
+    assert out == ("a out", "8 Mbit/s", "6 B", "8", "10", "3", "4", "5")
+    assert into == ("a in", "16 Mbit/s", "7 B", "9", "11", "", "", "")
+
+
+def test_computing_waiting_and_starting_are_told_apart() -> None:
+    lab: Any = {
+        "trust": "trusted",
+        "wall_seconds": 1.0,
+        "startup_seconds": 2.0,
+        "computed_seconds": 3.0,
+        "waited_seconds": 4.0,
+        "tcp": {"a": {"retransmitted": 5, "timeouts": 6}},
+        "dropped": {"a": {"out": 7, "in": 8}},
+    }
+    facts = {fact.label: fact for fact in lab_facts(lab)}
+
+    assert facts["time"].note == "real time; machines took 2 s to start"
+    assert facts["verdict"].note == "programs computed 3 s and waited 4 s for a core"
+    assert facts["sent again"][1:3] == ("5", "segments; 6 timeouts")
+    assert facts["dropped by queues"].value == "15"

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from emu.report.html.markup import link_ends, link_graph
+from emu.report.html.link_drawing import link_ends, link_graph
 from emu.runs.result import port_rows
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads

@@ -6,14 +6,18 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import emu
 from emu.errors import DataError
+from emu.prediction.simulation import simulate
 from emu.report.many_runs import write_pair
+from emu.report.plot_curves import cdf
 from emu.report.plot_style import Window
 from emu.report.plots import FIGURES, plot
 from emu.runs.intervals import interval, pair
+from emu.testing import two_machine_example
 from tests.report.recorded import with_deaths, write_run
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -233,3 +237,15 @@ def test_interval() -> None:
     assert interval([7.0]).half == 0.0
     with pytest.raises(ValueError, match="no values"):
         interval([])
+
+
+def test_a_distribution_is_of_times_between_first_and_last_byte() -> None:
+    schedule = simulate(*two_machine_example(3))
+    flows = tuple(schedule.flows().T)
+    moving = schedule.flow_end[flows] - schedule.flow_start[flows]
+    since_ready = schedule.flow_end[flows] - schedule.flow_ready[flows]
+    assert moving.max() < since_ready.max()
+
+    (axes,) = cdf({"": schedule}, Window()).axes
+    ends = [np.asarray(line.get_xdata()).max() for line in axes.lines]
+    assert max(ends) == moving.max()

@@ -40,12 +40,13 @@ from emu.report.explanation_tables import (
 )
 from emu.report.facts import budget_table, flow_table, port_table, run_facts, setting
 from emu.report.html.page import headline
-from emu.report.many_runs import _error, runs_json
+from emu.report.many_runs import _error, runs_json, runs_table
 from emu.report.terminal import terminal
 from emu.runs.intervals import Interval
 from emu.runs.recorded_run import load_run
 from emu.runs.result import flow_rows, port_rows
 from emu.testing import two_machine_example
+from emu.units import format_duration
 from tests.report.answers import candidate_of
 from tests.report.recorded import write_run
 
@@ -353,3 +354,29 @@ def test_what_rounding_left_is_no_row_of_the_error_budget() -> None:
     table = budget_table({"replayed_makespan": 1.0, "error_budget": budget})
 
     assert [*table.columns[0].cells] == ["loop lag"]
+
+
+def test_coflows_are_shown_by_their_mean_and_by_most_of_them() -> None:
+    times = {"count": 3, "mean": 2.0, "p95": 7.0, "slowdown": 1.5}
+    later = {**times, "mean": 4.0, "p95": 5.0}
+    rows = [
+        candidate_of("ifs", "oes", {0: 10.0}, coflows=later),
+        candidate_of("etp", "oes", {0: 11.0}, coflows=times),
+    ]
+    *_, table = comparison_tables(rows)
+    first, second = _shown(table)[-2:]
+
+    assert first.split() == ["ifs", "oes", "3", "4", "s", "5", "s", "1.500"]
+    assert second.split() == ["etp", "oes", "3", "2", "s", "7", "s", "1.500"]
+    assert [row.style for row in table.rows] == ["", "bold"]
+
+
+def test_what_was_predicted_stands_beside_what_was_emulated(tmp_path: Path) -> None:
+    run = load_run(write_run(tmp_path / "run"))
+    assert run.emulated is not None
+    table = runs_table([run])
+    cells = {str(column.header): next(iter(column.cells)) for column in table.columns}
+
+    assert cells["emulated"] == format_duration(run.emulated.makespan, 5)
+    assert cells["predicted"] == format_duration(38.0, 5)
+    assert cells["emulated"] != cells["predicted"]

@@ -193,3 +193,18 @@ def test_a_trace_processor_reads_it(run: Path, tmp_path: Path) -> None:
     with processor:
         query = "select count(*) as bars from slice where name = 'w0 0'"
         assert next(iter(processor.query(query))).bars == 2
+
+
+def test_what_waits_for_its_turn_is_not_delivered() -> None:
+    schedule = simulate(*two_machine_example(3))
+    flows = tuple(schedule.flows().T)
+    ready = schedule.flow_ready[flows]
+    assert (ready < schedule.flow_start[flows]).any()
+
+    changes = {
+        event["ts"]
+        for event in trace_events({"simulated": schedule})
+        if event["ph"] == "C" and event["name"].startswith("not delivered")
+    }
+    instants = [*ready, *schedule.flow_end[flows]]
+    assert changes == {round(float(instant) * 1e6, 3) for instant in instants}

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -67,9 +68,108 @@ class Tape(Observer):
         self._note(decisions)
 
 
+#: Flows that a status lists, the largest of those that move.
 _SHOWN_FLOWS = 40
 #: Wall seconds per sample of the history.
 SAMPLE = 0.25
+
+
+@dataclass
+class _Delays:
+    """Fields of a `Status` on what came late."""
+
+    delay: float = 0.0
+    max_delay: float = 0.0
+    late_steps: int = 0
+    max_late: float = 0.0
+
+
+class _Flows:
+    """The flows that move, and what crosses every port by their rates."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._job = problem.job
+        edges = len(problem.job.edges)
+        ports = len(problem.capacities)
+        self.active: dict[int, int] = {}
+        """Iteration of the flow that moves by edge."""
+        self.volumes: dict[tuple[int, int], float] = {}
+        """Bytes by edge and iteration, of flows that have not ended."""
+        self._over = np.full(edges, -1, dtype=np.int64)
+        """Last iteration of every edge whose flow has ended."""
+        self._served = np.zeros(edges)
+        self._rate = np.zeros(edges)
+        self._since = np.zeros(edges)
+        self._crossing = np.zeros((ports, edges))
+        for edge, hops in enumerate(problem.hops):
+            self._crossing[list(hops), edge] = 1.0
+
+        self.port_rate = np.zeros(ports)
+        self.moved = np.zeros(ports)
+        """Bytes since the last sample, by the rates."""
+        self.arrived = np.zeros(ports)
+        """Bytes of the flows that have ended."""
+
+    def decide(self, decided: Decisions, now: float) -> None:
+        """Take the rates that hold from now on."""
+        for edge, iteration in decided.flows:
+            if iteration > self._over[edge]:
+                self.active[edge] = iteration
+
+        # The coordinator reports all events that came together before it decides on the
+        # first of them, so a line may be of a flow that is known to be over.
+        segments = decided.lines
+        is_alive = segments.iteration > self._over[segments.edge]
+        edges = segments.edge[is_alive]
+        self._served[edges] = segments.served[is_alive]
+        self._since[edges] = now
+        self._rate[edges] = segments.rate[is_alive]
+        self.port_rate = self._crossing @ self._rate
+
+    def end(self, message: FlowEnded) -> None:
+        """Take a flow that has arrived."""
+        edge = message.edge
+        crossing = self._crossing[:, edge]
+        self._over[edge] = message.iteration
+        self.active.pop(edge, None)
+        self.volumes.pop((edge, message.iteration), None)
+        # The next decision sets all rates anew; until then only this flow is gone.
+        self.port_rate -= crossing * self._rate[edge]
+        self._rate[edge] = 0.0
+        self.arrived += crossing * message.volume
+
+    def advance(self, seconds: float) -> None:
+        """Move bytes at the rates that hold."""
+        self.moved += self.port_rate * seconds
+
+    def clear(self) -> None:
+        """Forget what is under way: a new attempt begins."""
+        self.active.clear()
+        self.volumes.clear()
+        self._over[:] = -1
+        for values in (self._served, self._rate, self._since, self.port_rate):
+            values[:] = 0.0
+
+    def list_largest(self, now: float) -> list[form.ActiveFlow]:
+        """Return the largest flows that move, with what their rates amount to."""
+        flows = []
+        for position, iteration in self.active.items():
+            edge = self._job.edges[position]
+            volume = self.volumes.get((position, iteration), 0.0)
+            rate = self._rate[position]
+            # Rates hold until the next decision, so bytes grow evenly since the last.
+            size = float(self._served[position] + rate * (now - self._since[position]))
+            flow = form.ActiveFlow(
+                edge=self._job.edge_names[position],
+                source=self._job.tasks[edge.source].name,
+                destination=self._job.tasks[edge.destination].name,
+                iteration=iteration,
+                bytes=volume,
+                sent=min(max(size, 0.0), volume),
+                rate=float(rate),
+            )
+            flows.append(flow)
+        return sorted(flows, key=lambda flow: -flow.bytes)[:_SHOWN_FLOWS]
 
 
 class LiveRun:
@@ -102,28 +202,21 @@ class LiveRun:
         self._outcome: form.Summary | None = None
         self._verdict: str | None = None
         self._error: str | None = None
-        tasks = len(problem.job.tasks)
-        edges = len(problem.job.edges)
         self._rounds = np.asarray(problem.job.rounds)
-        self._done = np.zeros(tasks, dtype=np.int64)
-        self._over = np.full(edges, -1, dtype=np.int64)
+        self._done = np.zeros(len(problem.job.tasks), dtype=np.int64)
+        #: Iteration and start by task.
         self._running: dict[int, tuple[int, float]] = {}
-        self._active: dict[int, int] = {}
-        self._volumes: dict[tuple[int, int], float] = {}
-        self._served, self._rate, self._since = (np.zeros(edges) for _ in range(3))
-        self._crossing = np.zeros((len(problem.capacities), edges))
-        for edge, hops in enumerate(problem.hops):
-            self._crossing[list(hops), edge] = 1.0
-        self._port_rate = np.zeros(len(problem.capacities))
-        self._moved = self._port_rate.copy()
-        self._arrived = self._port_rate.copy()
+
+        self._flows = _Flows(problem)
+        #: Last report of every task.
         self._figures: dict[int, dict[str, float]] = {}
+        self._delays = _Delays()
+
+        #: Wall time of run time 0.
         self._zero = math.inf
         #: Iterations and run time before iteration 0 and time 0 of this attempt.
         self._first = 0
         self._base = 0.0
-        self._delay = self._max_delay = self._max_late = 0.0
-        self._late = 0
         self._time = 0.0
         self._sampled = 0.0
         self._sampled_at = -math.inf
@@ -135,12 +228,11 @@ class LiveRun:
         """Note what the run came to; ``result`` is the content of result.json."""
         with self._lock:
             self._fold()
-            self._phase = "ended"
-            self._processes = 0
+            self._leave("ended")
             figures = {key: float(result[key]) for key in form.Summary.model_fields}
             self._outcome = form.Summary(**figures)
-            verdict = result.get("verdict")
-            self._verdict = None if verdict is None else str(verdict["trust"])
+            if (verdict := result.get("verdict")) is not None:
+                self._verdict = str(verdict["trust"])
             self._advance(max(self._time, self._outcome.makespan))
             self._sample()
 
@@ -148,10 +240,14 @@ class LiveRun:
         """Note that the run could not be finished, and why."""
         with self._lock:
             self._fold()
-            self._phase = "failed"
+            self._leave("failed")
             self._error = error
-            self._processes = 0
             self._sample()
+
+    def _leave(self, phase: form.Phase) -> None:
+        """Be in a phase in which no process is up."""
+        self._phase = phase
+        self._processes = 0
 
     def status(self) -> form.Status:
         """Return the run as it is now."""
@@ -177,9 +273,9 @@ class LiveRun:
             start = self._predicted.task_start
             end = self._predicted.task_end
         task, iteration = np.nonzero(np.isfinite(end))
-        at = task, iteration
-        spans = np.stack([*at, start[at], end[at]], axis=1)
-        first = np.argsort(spans[:, 2], kind="stable")[: form.SPANS]
+        starts = start[task, iteration]
+        spans = np.stack([task, iteration, starts, end[task, iteration]], axis=1)
+        first = np.argsort(starts, kind="stable")[: form.SPANS]
         return cast("list[list[float]]", spans[first].tolist())
 
     def news(self, seen: form.Seen) -> tuple[Result, form.Seen]:
@@ -195,46 +291,40 @@ class LiveRun:
         return max(self._time, (self._clock() - self._zero) / self._scale)
 
     def _fold(self) -> None:
-        for moment, what in self.tape.drain():
-            self._take(moment, what)
+        for moment, notice in self.tape.drain():
+            self._take(moment, notice)
         # With the last task: simulations and the verdict follow, and are not the run.
         if self._phase == "running" and (self._done >= self._rounds).all():
-            self._phase = "ended"
-            self._processes = 0
+            self._leave("ended")
             self._sample()
         if self._phase == "running":
             self._advance(self._now())
             if self._clock() - self._sampled_at >= SAMPLE:
                 self._sample()
 
-    def _take(self, received: float, what: object) -> None:
-        base = self._base
-        match what:
+    def _take(self, received: float, notice: object) -> None:
+        match notice:
             case TaskEnded():
-                self._measure_delay(received, base + what.end)
-                self._task_ended(what)
+                self._measure_delay(received, self._base + notice.end)
+                self._task_ended(notice)
             case FlowEnded():
-                self._measure_delay(received, base + what.time)
-                edge = what.edge
-                self._over[edge] = what.iteration
-                self._active.pop(edge, None)
-                self._volumes.pop((edge, what.iteration), None)
-                self._port_rate -= self._crossing[:, edge] * self._rate[edge]
-                self._rate[edge] = 0.0
-                self._arrived += self._crossing[:, edge] * what.volume
+                self._measure_delay(received, self._base + notice.time)
+                self._flows.end(notice)
             case Decisions():
-                self._apply_decisions(what)
+                now = self._base + notice.time
+                self._advance(now)
+                self._flows.decide(notice, now)
             case RunTask():
-                n = what.iteration + self._first
-                self._running[what.task] = n, base + what.start
+                iteration = notice.iteration + self._first
+                self._running[notice.task] = (iteration, self._base + notice.start)
             case ("began",):
                 self._phase = "running"
                 self._zero = received + 1.0
             case "restarting", str(error), int(first):
                 self._restart(error, first)
             case Schedule() if self._predicted is None:  # of the first attempt
-                self._predicted = what
-                ends = what.task_end
+                self._predicted = notice
+                ends = notice.task_end
                 self._ends = np.sort(ends[np.isfinite(ends)]).tolist()
             case "joined", int(processes):
                 self._processes = processes
@@ -244,85 +334,79 @@ class LiveRun:
     def _restart(self, error: str, first: int) -> None:
         """Go on at the run time so far, with nothing under way."""
         self._sample()
+
         note = f"{error}: goes on at iteration {first}"
         self.history.deaths.append((self._time, note))
-        self._phase = "starting"
-        self._processes = 0
+        self._leave("starting")
         self._first = first
         self._base = self._time
         self._zero = math.inf
-        self._done[:], self._over[:] = np.minimum(first, self._rounds), -1
-        for container in (self._running, self._active, self._volumes):
-            container.clear()
-        for rates in (self._served, self._rate, self._since, self._port_rate):
-            rates[:] = 0.0
+
+        # What iterations before ``first`` computed is kept; all else begins anew.
+        self._done[:] = np.minimum(first, self._rounds)
+        self._running.clear()
+        self._flows.clear()
 
     def _measure_delay(self, received: float, happened: float) -> None:
         """Advance to an event; the fastest one so far fixes run time 0."""
-        self._zero = min(self._zero, received - happened * self._scale)
-        self._delay = received - happened * self._scale - self._zero
-        self._max_delay = max(self._max_delay, self._delay)
+        zero = received - happened * self._scale
+        self._zero = min(self._zero, zero)
+        delays = self._delays
+        delays.delay = zero - self._zero
+        delays.max_delay = max(delays.max_delay, delays.delay)
         self._advance(happened)
 
-    def _advance(self, to: float) -> None:
-        if to > self._time:
-            self._moved += self._port_rate * (to - self._time)
-            self._time = to
+    def _advance(self, time: float) -> None:
+        if time > self._time:
+            self._flows.advance(time - self._time)
+            self._time = time
 
     def _task_ended(self, message: TaskEnded) -> None:
-        self._running.pop(message.task, None)
-        self._done[message.task] += 1
-        n = message.iteration + self._first
-        base = self._base
-        self.history.ran(message.task, n, base + message.start, base + message.end)
+        task = message.task
+        self._running.pop(task, None)
+        self._done[task] += 1
+        start = self._base + message.start
+        end = self._base + message.end
+        self.history.ran(task, message.iteration + self._first, start, end)
         for edge, volume in zip(message.edges, message.volumes, strict=True):
             if self.problem.hops[edge]:
-                self._volumes[edge, message.iteration] = volume
+                self._flows.volumes[edge, message.iteration] = volume
         if message.late > 0:
-            self._late += 1
-            self._max_late = max(self._max_late, message.late)
+            self._delays.late_steps += 1
+            self._delays.max_late = max(self._delays.max_late, message.late)
+
         figures = {
             figure: value
             for figure, value in message.report.items()
             if (figure == "loss" or "accuracy" in figure) and math.isfinite(value)
         }
         if figures:
-            self._figures[message.task] = figures
+            self._figures[task] = figures
         for figure, value in figures.items():
-            self.history.report(base + message.end, figure, value)
-
-    def _apply_decisions(self, decided: Decisions) -> None:
-        self._advance(self._base + decided.time)
-        for edge, iteration in decided.flows:
-            if iteration > self._over[edge]:
-                self._active[edge] = iteration
-        # The coordinator reports all events that came together before it decides on the
-        # first of them, so a line may be of a flow that is known to be over.
-        segments = decided.lines
-        alive = segments.iteration > self._over[segments.edge]
-        edges = segments.edge[alive]
-        since = self._base + decided.time
-        self._served[edges], self._since[edges] = segments.served[alive], since
-        self._rate[edges] = segments.rate[alive]
-        self._port_rate = self._crossing @ self._rate
+            self.history.report(end, figure, value)
 
     def _sample(self) -> None:
         span = self._time - self._sampled
         if span > 0:
-            rates = (self._moved / span).tolist()
-            self.history.add(self._sampled, self._time, rates, len(self._active))
-        self._moved[:] = 0.0
-        self._sampled, self._sampled_at = self._time, self._clock()
+            rates = (self._flows.moved / span).tolist()
+            count = len(self._flows.active)
+            self.history.add(self._sampled, self._time, rates, count)
+        self._flows.moved[:] = 0.0
+        self._sampled = self._time
+        self._sampled_at = self._clock()
 
     def _status(self) -> form.Status:
         job = self.problem.job
         now = self._now()
-        share, rest = self._progress(now)
-        counts = zip(self._done.tolist(), job.rounds, strict=True)
-        values = defaultdict[str, list[float]](list)
-        for figures in self._figures.values():
-            for figure, value in figures.items():
-                values[figure].append(value)
+        share, left = self._progress(now)
+
+        # Iterations that every task has ended: as many as the slowest one.
+        unfinished = [
+            count
+            for count, most in zip(self._done.tolist(), job.rounds, strict=True)
+            if count < most
+        ]
+
         return form.Status(
             scenario=self._scenario,
             policy=self._policy,
@@ -330,30 +414,34 @@ class LiveRun:
             processes=self._processes,
             run_time=now,
             iterations=job.iterations,
-            iterations_ended=min(
-                (count for count, most in counts if count < most),
-                default=job.iterations,
-            ),
+            iterations_ended=min(unfinished, default=job.iterations),
             steps=sum(job.rounds),
             steps_ended=int(self._done.sum()),
-            left=rest,
+            left=left,
             share=share,
             running=[
-                form.RunningTask(task=job.tasks[task].name, iteration=n, since=since)
-                for task, (n, since) in self._running.items()
+                form.RunningTask(
+                    task=job.tasks[task].name, iteration=iteration, since=start
+                )
+                for task, (iteration, start) in self._running.items()
             ],
-            active_flows=len(self._active),
-            flows=self._flows(now),
+            active_flows=len(self._flows.active),
+            flows=self._flows.list_largest(now),
             ports=self._ports(),
-            figures={name: float(np.mean(each)) for name, each in values.items()},
-            delay=self._delay,
-            max_delay=self._max_delay,
-            late_steps=self._late,
-            max_late=self._max_late,
+            figures=self._mean_figures(),
+            **vars(self._delays),
             verdict=self._verdict,
             outcome=self._outcome,
             error=self._error,
         )
+
+    def _mean_figures(self) -> dict[str, float]:
+        """Return the mean over the tasks of what they reported last."""
+        values = defaultdict[str, list[float]](list)
+        for figures in self._figures.values():
+            for figure, value in figures.items():
+                values[figure].append(value)
+        return {figure: float(np.mean(found)) for figure, found in values.items()}
 
     def _progress(self, now: float) -> tuple[float, float | None]:
         """Return the share that has passed, and the wall seconds left.
@@ -364,50 +452,38 @@ class LiveRun:
         count = int(self._done.sum())
         ends = self._ends
         steps = sum(self.problem.job.rounds)
-        since = ends[min(count, len(ends)) - 1] if count and ends else 0.0
-        running = self._phase == "running" and since
-        rest = now * self._scale * (ends[-1] / since - 1) if running else None
+        last_end = ends[min(count, len(ends)) - 1] if count and ends else 0.0
+        left = None
+        if self._phase == "running" and last_end:
+            left = now * self._scale * (ends[-1] / last_end - 1)
+
+        # Beyond the prediction, or without one, every step counts alike.
         if count >= min(steps, len(ends)) or not ends[-1]:
-            return count / steps if steps else 1.0, rest
-        return float(min(max(now, since), ends[count]) / ends[-1]), rest
+            return count / steps if steps else 1.0, left
+        return float(min(max(now, last_end), ends[count]) / ends[-1]), left
 
     def _ports(self) -> list[form.Port]:
-        machines = [machine.name for machine in self.problem.cluster.machines]
-        running = self._phase == "running"
+        machines = self.problem.cluster.machines
+        is_running = self._phase == "running"
+
         now = np.array([self._now()])
+        rates = self._flows.port_rate
         steps = self.problem.links.steps
         return [
             form.Port(
                 port=link.name,
-                machine=machines[link.machine] if link.direction else "",
+                machine=machines[link.machine].name if link.direction else "",
                 direction=link.direction,
                 capacity=float(steps.at(port, now)[0]),
-                rate=max(float(self._port_rate[port]), 0.0) if running else 0.0,
-                bytes=float(self._arrived[port]),
+                # Differences of rates may leave less than nothing.
+                rate=max(float(rates[port]), 0.0) if is_running else 0.0,
+                bytes=float(self._flows.arrived[port]),
             )
             for port, link in enumerate(self.problem.links)
         ]
 
-    def _flows(self, now: float) -> list[form.ActiveFlow]:
-        job = self.problem.job
-        flows = []
-        for e, iteration in self._active.items():
-            volume = self._volumes.get((e, iteration), 0.0)
-            edge = job.edges[e]
-            size = float(self._served[e] + self._rate[e] * (now - self._since[e]))
-            flow = form.ActiveFlow(
-                edge=job.edge_names[e],
-                source=job.tasks[edge.source].name,
-                destination=job.tasks[edge.destination].name,
-                iteration=iteration,
-                bytes=volume,
-                sent=min(max(size, 0.0), volume),
-                rate=float(self._rate[e]),
-            )
-            flows.append(flow)
-        return sorted(flows, key=lambda flow: -flow.bytes)[:_SHOWN_FLOWS]
 
-
+#: Signs of the bar of a rate.
 _BAR = 12
 
 
@@ -422,12 +498,12 @@ def draw_live(live: LiveRun, console: Console) -> Live:
 
 def live_table(status: form.Status) -> Table:
     """Return one row per machine and shared link, under a line with the figures."""
-    figures = ", ".join(f"{name} {value:.4g}" for name, value in status.figures.items())
     title = (
         f"{status.scenario}: {status.phase}, iteration {status.iterations_ended}/"
         f"{status.iterations}, {status.run_time:.2f} s, {status.active_flows} flows"
-        f"{', ' + figures if figures else ''}"
     )
+    for name, value in status.figures.items():
+        title += f", {name} {value:.4g}"
     table = Table("machine", title=title, box=box.SIMPLE_HEAD, title_justify="left")
     table.caption = (
         f"{status.late_steps} late steps, events received "
@@ -438,9 +514,10 @@ def live_table(status: form.Status) -> Table:
         table.add_column(direction)
         table.add_column("rate", justify="right")
         table.add_column("moved", justify="right")
-    rows: dict[str, list[form.Port]] = {}
+
+    rows = defaultdict[str, list[form.Port]](list)
     for port in status.ports:
-        rows.setdefault(port.machine or port.port, []).append(port)
+        rows[port.machine or port.port].append(port)
     for name, ports in rows.items():
         cells = [name]
         for port in ports:

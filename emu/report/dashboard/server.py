@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 from aiohttp import WSMsgType, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+#: Text format of Prometheus.
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -61,12 +62,12 @@ def metrics(status: Status) -> str:
     for key, name, kind, text in _FIGURES:
         lines.append(_metric(name, kind, text, ({}, getattr(status, key))))
     for key, name, kind, text in _OF_PORTS:
-        of = f"{text} a direction of a NIC or another link"
         ports = [({"port": port.port}, getattr(port, key)) for port in status.ports]
-        lines.append(_metric(name, kind, of, *ports))
+        meaning = f"{text} a direction of a NIC or another link"
+        lines.append(_metric(name, kind, meaning, *ports))
     figures = [({"figure": name}, value) for name, value in status.figures.items()]
-    mean = "Mean of what the tasks reported last"
-    lines.append(_metric("training_figure", "gauge", mean, *figures))
+    meaning = "Mean of what the tasks reported last"
+    lines.append(_metric("training_figure", "gauge", meaning, *figures))
     return "".join(lines)
 
 
@@ -78,8 +79,9 @@ def _metric(
         return ""
     lines = [f"# HELP emu_{name} {text}.", f"# TYPE emu_{name} {kind}"]
     for labels, value in samples:
-        inside = ",".join(f'{key}="{for_label(v)}"' for key, v in labels.items())
-        lines.append(f"emu_{name}{f'{{{inside}}}' if inside else ''} {value:.17g}")
+        pairs = [f'{key}="{for_label(text)}"' for key, text in labels.items()]
+        braces = f"{{{','.join(pairs)}}}" if pairs else ""
+        lines.append(f"emu_{name}{braces} {value:.17g}")
     return "\n".join(lines) + "\n"
 
 
@@ -134,26 +136,29 @@ class Pages:
 
     def application(self) -> web.Application:
         """Return the aiohttp application."""
-        app = web.Application(middlewares=[self._guard])
         live = self._live
-        answer = web.json_response
         report = str(self._directory / "report.html")
-        kind = {"Content-Type": CONTENT_TYPE}
-        for path, make in {
-            "/": lambda: web.Response(
-                text=page(live, report), content_type="text/html"
-            ),
-            "/metrics": lambda: web.Response(
-                body=metrics(live.status()).encode(), headers=kind
-            ),
-            "/api/status": lambda: answer(live.status().model_dump()),
-            "/api/history": lambda: answer(live.history_json()),
-            "/api/prediction": lambda: answer(live.prediction_json()),
-            "/api/schema": lambda: answer(
-                Status.model_json_schema(mode="serialization")
-            ),
+
+        def whole_page() -> web.Response:
+            return web.Response(text=page(live, report), content_type="text/html")
+
+        def all_metrics() -> web.Response:
+            kind = {"Content-Type": CONTENT_TYPE}
+            return web.Response(body=metrics(live.status()).encode(), headers=kind)
+
+        def schema() -> Result:
+            return Status.model_json_schema(mode="serialization")
+
+        app = web.Application(middlewares=[self._guard])
+        app.router.add_get("/", _handler(whole_page))
+        app.router.add_get("/metrics", _handler(all_metrics))
+        for name, make in {
+            "status": lambda: live.status().model_dump(),
+            "history": live.history_json,
+            "prediction": live.prediction_json,
+            "schema": schema,
         }.items():
-            app.router.add_get(path, _handler(make))
+            app.router.add_get(f"/api/{name}", _json_handler(make))
         app.router.add_get("/ws", self._socket)
         app.router.add_get("/report.html", self._report)
         return app
@@ -168,7 +173,8 @@ class Pages:
         """Send every viewer what is new."""
         update = self._update()
         # One that does not read fills its buffer; it must not hold up the others.
-        await asyncio.gather(*(self._send(one, update) for one in [*self._viewers]))
+        viewers = [*self._viewers]
+        await asyncio.gather(*(self._send(viewer, update) for viewer in viewers))
 
     async def _send(self, viewer: web.WebSocketResponse, update: Result) -> None:
         try:
@@ -185,10 +191,13 @@ class Pages:
     ) -> web.StreamResponse:
         kind, _, bearer = request.headers.get("Authorization", "").partition(" ")
         token = bearer if kind.lower() == "bearer" else request.query.get("token", "")
+
         # A header may hold bytes that are no UTF-8.
         shown = token.encode(errors="surrogateescape")
         if not hmac.compare_digest(shown, self._token.encode()):
             raise web.HTTPForbidden(text="the token is missing or wrong\n")
+
+        # It has shown the token: it is not closed to make room for others.
         self._strangers.leave(_Visitor(request.protocol))
         response = await handler(request)
         if not response.prepared:
@@ -199,13 +208,16 @@ class Pages:
         return response
 
     async def _socket(self, request: web.Request) -> web.WebSocketResponse:
+        # A browser sends where a page is from; programs send none.
         origin = request.headers.get("Origin")
         if origin is not None and origin.partition("://")[2] != request.host:
             raise web.HTTPForbidden(text="another site's page may not look on\n")
+
         viewer = web.WebSocketResponse(heartbeat=20.0, compress=False)
         await viewer.prepare(request)
         self._viewers[viewer] = NOTHING
         await self._send(viewer, self._update())
+
         try:
             async for message in viewer:
                 if message.type == WSMsgType.ERROR:
@@ -233,6 +245,10 @@ def _handler(make: Callable[[], web.Response]) -> Handler:
         return make()
 
     return handle
+
+
+def _json_handler(make: Callable[[], object]) -> Handler:
+    return _handler(lambda: web.json_response(make()))
 
 
 def page(live: LiveRun, report: str = "report.html") -> str:
@@ -263,6 +279,21 @@ def page(live: LiveRun, report: str = "report.html") -> str:
     # In one go: what is put in may hold braces of its own.
     text = read("dashboard", "dashboard.html")
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], text)
+
+
+def _quiet_logger() -> logging.Logger:
+    """Return a logger that says nothing of malformed input.
+
+    Of that aiohttp logs a traceback with its bytes, which could fill the terminal.
+    """
+    logger = logging.getLogger(__name__)
+    logger.addFilter(
+        lambda record: (
+            not record.exc_info
+            or not isinstance(record.exc_info[1], HttpProcessingError)
+        )
+    )
+    return logger
 
 
 class Dashboard:
@@ -313,8 +344,8 @@ class Dashboard:
         self._up.wait()
         if self._failure is not None:
             place = format_address(self._host, self._port)
-            problem = f"cannot listen on {place}: "
-            problem += self._failure.strerror or str(self._failure)
+            cause = self._failure.strerror or str(self._failure)
+            problem = f"cannot listen on {place}: {cause}"
             raise ScenarioError(problem, file="--dashboard") from self._failure
         return self
 
@@ -326,18 +357,14 @@ class Dashboard:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._leave = asyncio.Event()
-        logger = logging.getLogger(__name__)
-        # Of malformed input aiohttp logs a traceback with its bytes, which could fill
-        # the terminal.
-        logger.addFilter(
-            lambda record: (
-                not record.exc_info
-                or not isinstance(record.exc_info[1], HttpProcessingError)
-            )
+        runner = web.AppRunner(
+            self._pages.application(),
+            access_log=None,
+            logger=_quiet_logger(),
+            shutdown_timeout=0.5,
         )
-        how: Any = {"access_log": None, "logger": logger, "shutdown_timeout": 0.5}
-        runner = web.AppRunner(self._pages.application(), **how)
         await runner.setup()
+
         site: asyncio.Server | None = None
         server = cast("web.Server", runner.server)  # which is set up
         try:
@@ -348,12 +375,12 @@ class Dashboard:
                 backlog=_BACKLOG,
             )
             self._port = int(site.sockets[0].getsockname()[1])
-            telling = asyncio.create_task(self._pages.broadcast())
+            updates = asyncio.create_task(self._pages.broadcast())
             self._up.set()
             await self._leave.wait()
-            telling.cancel()
+            updates.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await telling
+                await updates
             # That the run has ended, and where its report is.
             await self._pages.send_updates()
         except OSError as error:

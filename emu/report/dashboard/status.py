@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from emu.runs.result import Result
 
+#: A run is starting again after a death, too.
 Phase = Literal["starting", "running", "ended", "failed"]
 
 
@@ -115,7 +116,7 @@ class Seen(NamedTuple):
 
 
 #: Position of a viewer that has just come.
-NOTHING = Seen(-1, 0, 0, 0)
+NOTHING = Seen(merged=-1, samples=0, reports=0, spans=0)
 
 
 @dataclass
@@ -146,20 +147,26 @@ class History:
         self.flows.append(flows)
         self.end = end
         if len(self.time) > self.capacity:
-            # Every two neighbours are joined; their mean is weighed by their lengths.
-            edges = [*self.time, self.end]
-            firsts = range(0, len(self.time), 2)
-            for k in firsts:
-                if k + 1 < len(self.time):
-                    one = edges[k + 1] - edges[k]
-                    two = edges[k + 2] - edges[k + 1]
-                    share = one / (one + two) if one + two else 0.5
-                    pairs = zip(self.rates[k], self.rates[k + 1], strict=True)
-                    self.rates[k] = [share * a + (1 - share) * b for a, b in pairs]
-            self.flows = [max(self.flows[k : k + 2]) for k in firsts]
-            self.time = self.time[::2]
-            self.rates = self.rates[::2]
-            self.merged += 1
+            self._merge()
+
+    def _merge(self) -> None:
+        """Join every two neighbours; their mean is weighed by their lengths."""
+        edges = [*self.time, self.end]
+        for first in range(0, len(self.time) - 1, 2):
+            length = edges[first + 1] - edges[first]
+            sum_of_lengths = length + (edges[first + 2] - edges[first + 1])
+            share = length / sum_of_lengths if sum_of_lengths else 0.5
+            pairs = zip(self.rates[first], self.rates[first + 1], strict=True)
+            self.rates[first] = [
+                share * rate + (1 - share) * next_rate for rate, next_rate in pairs
+            ]
+
+        self.flows = [
+            max(self.flows[first : first + 2]) for first in range(0, len(self.time), 2)
+        ]
+        self.time = self.time[::2]
+        self.rates = self.rates[::2]
+        self.merged += 1
 
     def report(self, time: float, figure: str, value: float) -> None:
         """Append a figure of training, which is a number: JSON has no other."""
@@ -197,7 +204,12 @@ class History:
         ``{"samples": ...}`` are to be appended; ``{"history": ...}`` replaces all,
         where what had been seen was merged or dropped.
         """
-        now = Seen(self.merged, len(self.time), len(self.training), len(self.spans))
+        now = Seen(
+            merged=self.merged,
+            samples=len(self.time),
+            reports=len(self.training),
+            spans=len(self.spans),
+        )
         if seen.merged != self.merged:
             return {"history": self.to_json()}, now
         return {"samples": self._after(seen)}, now

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,10 +41,15 @@ def chart_data(run: RecordedRun) -> Charts:
     Times are seconds, rates bytes per second. Arrays are packed by `pack_columns`.
     """
     problem = run.problem
-    schedules = {"emulated": run.emulated, "simulated": run.simulated}
-    runs = [run_bars(name, one) for name, one in schedules.items() if one is not None]
-    end = max((one["makespan"] for one in runs), default=0.0)
+    runs = []
+    if run.emulated is not None:
+        runs.append(run_bars("emulated", run.emulated))
+    if run.simulated is not None:
+        runs.append(run_bars("simulated", run.simulated))
+    end = max((bars["makespan"] for bars in runs), default=0.0)
     deaths = death_bands(run.result)
+    bands = [*disturbances(problem.cluster, end), *deaths]
+
     job = problem.job
     edges = zip(job.edges, job.edge_names, strict=True)
     return {
@@ -50,17 +57,8 @@ def chart_data(run: RecordedRun) -> Charts:
         "machines": [machine.name for machine in problem.cluster.machines],
         "tasks": list_tasks(problem),
         "edges": [[edge.source, edge.destination, name] for edge, name in edges],
-        "ports": [
-            {
-                "name": link.name,
-                "capacity": float(problem.links.steps.most[port]),
-                "machine": link.machine,
-                "direction": link.direction,
-                "limits": np.transpose(problem.links.steps.of(port)).tolist(),
-            }
-            for port, link in enumerate(problem.links)
-        ],
-        "bands": [vars(b) for b in (*disturbances(problem.cluster, end), *deaths)],
+        "ports": _list_ports(problem),
+        "bands": [vars(band) for band in bands],
         "start": min((band.since for band in deaths), default=0.0),
         "end": end,
         "runs": runs,
@@ -76,17 +74,27 @@ def list_tasks(problem: Problem) -> list[Charts]:
     ]
 
 
+def _list_ports(problem: Problem) -> list[Charts]:
+    """Return every link, with its capacities from the times on when it has them."""
+    steps = problem.links.steps
+    return [
+        {
+            "name": link.name,
+            "capacity": float(steps.most[port]),
+            "machine": link.machine,
+            "direction": link.direction,
+            "limits": np.transpose(steps.of(port)).tolist(),
+        }
+        for port, link in enumerate(problem.links)
+    ]
+
+
 def run_bars(name: str, schedule: Schedule) -> Charts:
     """Return the bars, chain and curves of one schedule."""
     task, iteration = np.nonzero(schedule.bars())
     flows = schedule.flows()
-    at = tuple(flows.T)
-    rates = sum_rates(schedule)
-    if rates is None or schedule.rates is None:
-        curves = {"moved": mean_rates(schedule)}
-    else:
-        by_bytes = replace(schedule, rates=rates_by_bytes(schedule, schedule.rates))
-        curves = {"allocated": rates, "moved": sum_rates(by_bytes) or []}
+    positions = tuple(flows.T)
+
     return {
         "name": name,
         "makespan": schedule.length,
@@ -97,25 +105,39 @@ def run_bars(name: str, schedule: Schedule) -> Charts:
             end=schedule.task_end[task, iteration],
         ),
         "flows": pack_flows(
-            flows[:, 0],
-            flows[:, 1],
-            schedule.flow_start[at],
-            schedule.flow_end[at],
-            schedule.flow_bytes[at],
-            crossings(schedule),
+            edge=flows[:, 0],
+            iteration=flows[:, 1],
+            start=schedule.flow_start[positions],
+            end=schedule.flow_end[positions],
+            size=schedule.flow_bytes[positions],
+            crossed=crossings(schedule),
         ),
         "chain": [
             {"cause": link.cause.value} | {key: getattr(link, key) for key in _OF_LINKS}
             for link in critical_path(schedule).links
         ],
-        "curves": {
-            name: [
-                pack_columns(time=time, rate=rate)
-                for time, rate in (thin(*steps, schedule.length) for steps in ports)
-            ]
-            for name, ports in curves.items()
-        },
+        "curves": _rate_curves(schedule),
     }
+
+
+def _rate_curves(schedule: Schedule) -> dict[str, list[Charts]]:
+    """Return the rates through every link: ``moved``, and ``allocated`` where known."""
+    steps_by_name = {}
+    assigned = sum_rates(schedule)
+    if assigned is None or schedule.rates is None:
+        steps_by_name["moved"] = mean_rates(schedule)
+    else:
+        rates = rates_by_bytes(schedule, schedule.rates)
+        steps_by_name["allocated"] = assigned
+        steps_by_name["moved"] = sum_rates(replace(schedule, rates=rates)) or []
+
+    curves: dict[str, list[Charts]] = {}
+    for name, steps_of_ports in steps_by_name.items():
+        curves[name] = []
+        for times, rates_of_port in steps_of_ports:
+            time, rate = thin(times, rates_of_port, schedule.length)
+            curves[name].append(pack_columns(time=time, rate=rate))
+    return curves
 
 
 def pack_flows(
@@ -127,10 +149,17 @@ def pack_flows(
     crossed: Crossings,
 ) -> Charts:
     """Return flows, or messages, with the lanes that they have on links."""
-    columns = {"edge": edge, "iteration": iteration, "start": start, "end": end}
-    lanes = {"crossing": crossed.flow, "port": crossed.port, "lane": crossed.lane}
-    charts = pack_columns(**columns, bytes=size.astype(float), **lanes)
-    return {**charts, "lanes": crossed.lanes}
+    columns = pack_columns(
+        edge=edge,
+        iteration=iteration,
+        start=start,
+        end=end,
+        bytes=size.astype(float),
+        crossing=crossed.flow,
+        port=crossed.port,
+        lane=crossed.lane,
+    )
+    return {**columns, "lanes": crossed.lanes}
 
 
 def rates_by_bytes(schedule: Schedule, rates: RateHistory) -> RateHistory:
@@ -154,11 +183,24 @@ def thin(
     """
     if len(time) <= points:
         return time, rate
+    # Means over equal spans keep the area, which is bytes: samples would not.
     area = np.concatenate([[0.0], np.cumsum(rate[:-1] * np.diff(time))])
-    at = np.linspace(time[0], max(end, float(time[-1])), points + 1)
-    sums = np.interp(at, time, area)
-    sums[at > time[-1]] += (rate[-1] * (at - time[-1]))[at > time[-1]]
-    return at[:-1], np.diff(sums) / np.diff(at)
+    last = time[-1]
+    edges = np.linspace(time[0], max(end, float(last)), points + 1)
+    sums = np.interp(edges, time, area)
+    # Beyond its last step a curve goes on, while np.interp stands still.
+    is_beyond = edges > last
+    sums[is_beyond] += rate[-1] * (edges[is_beyond] - last)
+    return edges[:-1], np.diff(sums) / np.diff(edges)
+
+
+class Point(NamedTuple):
+    """A figure that a task has reported."""
+
+    time: float
+    task: str
+    iteration: int
+    value: float
 
 
 def training_data(path: Path) -> list[Charts]:
@@ -170,30 +212,49 @@ def training_data(path: Path) -> list[Charts]:
 
     Raises DataError when the file cannot be read.
     """
-    figures: dict[str, list[tuple[float, str, int, float]]] = {}
     try:
-        for row in csv.DictReader(read_text(path).splitlines()):
-            try:
-                figure = row["figure"]
-                task = row["task"]
-                time = float(row["time"])
-                value = float(row["value"])
-                point = time, task, int(row["iteration"]), value
-                if figure == "loss" or "accuracy" in figure:
-                    figures.setdefault(figure, []).append(point)
-            except (KeyError, TypeError, ValueError):
-                continue
+        points_by_figure = _read_points(path)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot be read: {error}", path=str(path)) from error
-    rows = []
-    for figure, points in sorted(figures.items(), key=lambda item: item[0] != "loss"):
-        groups = defaultdict[int, list[tuple[float, float]]](list)
-        for time, _, iteration, value in points:
-            if math.isfinite(value):
-                groups[iteration].append((time, value))
-        means = [
-            [max(group)[0], math.fsum(value for _, value in group) / len(group)]
-            for _, group in sorted(groups.items())
+
+    losses_first = sorted(points_by_figure, key=lambda figure: figure != "loss")
+    return [
+        {
+            "figure": figure,
+            "points": points_by_figure[figure],
+            "means": _means(points_by_figure[figure]),
+        }
+        for figure in losses_first
+    ]
+
+
+def _read_points(path: Path) -> dict[str, list[Point]]:
+    points_by_figure = defaultdict[str, list[Point]](list)
+    for row in csv.DictReader(read_text(path).splitlines()):
+        with contextlib.suppress(KeyError, TypeError, ValueError):  # cut off
+            figure = row["figure"]
+            point = Point(
+                time=float(row["time"]),
+                task=row["task"],
+                iteration=int(row["iteration"]),
+                value=float(row["value"]),
+            )
+            if figure == "loss" or "accuracy" in figure:
+                points_by_figure[figure].append(point)
+
+    return points_by_figure
+
+
+def _means(points: Sequence[Point]) -> list[list[float]]:
+    """Return time and mean value of every iteration, of values that are finite."""
+    by_iteration = defaultdict[int, list[Point]](list)
+    for point in points:
+        if math.isfinite(point.value):
+            by_iteration[point.iteration].append(point)
+    return [
+        [
+            max(group).time,
+            math.fsum(point.value for point in group) / len(group),
         ]
-        rows.append({"figure": figure, "points": points, "means": means})
-    return rows
+        for _, group in sorted(by_iteration.items())
+    ]

@@ -37,49 +37,70 @@ _LEVELS = " ▁▂▃▄▅▆▇█"
 def lab_tables(result: LabResult) -> Group:
     """Return the tables of ``lab.json``: how it went, what crossed every NIC."""
     tables = [facts_table(lab_facts(result)), nic_table(result)]
-    if traffic := result.get("crossed"):
-        length = format_duration(traffic["bin_seconds"], 2)
-        columns = ("NIC", ">mean", f"over time, {length} a sign")
-        use = plain_table("NICs in use", *columns)
-        most = len(_LEVELS) - 1
-        for machine, ways in traffic["nic_use"].items():
-            for way, shares in ways.items():
-                signs = [_LEVELS[math.ceil(most * min(one, 1.0))] for one in shares]
-                mean = f"{100 * sum(shares) / len(shares):.0f} %"
-                use.add_row(f"{machine} {way}", mean, "".join(signs))
-        tables += [matrix_table(traffic), use]
+    if crossing := result.get("crossed"):
+        tables += [matrix_table(crossing), _use_table(crossing)]
     return Group(*tables)
+
+
+def _use_table(crossing: LabResult) -> Table:
+    """Return the mean use of every NIC, and its use over time as a sign per bin."""
+    length = format_duration(crossing["bin_seconds"], 2)
+    table = plain_table("NICs in use", "NIC", ">mean", f"over time, {length} a sign")
+    highest = len(_LEVELS) - 1
+    for machine, directions in crossing["nic_use"].items():
+        for direction, shares in directions.items():
+            levels = [math.ceil(highest * min(share, 1.0)) for share in shares]
+            signs = "".join(_LEVELS[level] for level in levels)
+            mean = f"{100 * sum(shares) / len(shares):.0f} %"
+            table.add_row(f"{machine} {direction}", mean, signs)
+    return table
 
 
 def nic_table(lab: LabResult) -> Table:
     """Return the traffic of every NIC, with all headers, and TCP's losses there."""
-    columns = (">capacity", ">bytes", ">packets", ">dropped")
-    tcp_counted = (">segments", ">sent again", ">timeouts")
-    title = "what crossed, with all headers"
-    table = plain_table(title, "NIC", *columns, *tcp_counted)
+    table = plain_table(
+        "what crossed, with all headers",
+        *("NIC", ">capacity", ">bytes", ">packets", ">dropped"),
+        *(">segments", ">sent again", ">timeouts"),
+    )
     for name, counts in lab["traffic"].items():
-        tcp = [f"{count:,}" for count in lab["tcp"][name].values()]
-        for way in ("out", "in"):
-            rate = lab["nics"][name][way]
-            size = counts[f"{way}_bytes"]
-            cells = [f"{name} {way}", format_rate(rate), format_size(size)]
-            cells.append(f"{counts[f'{way}_packets']:,}")
-            cells.append(f"{lab['dropped'][name][way]:,}")
-            table.add_row(*cells, *(tcp if way == "out" else ()))
+        # TCP counts by machine: it stands once, beside the first of the two ways.
+        tcp_counts = [f"{count:,}" for count in lab["tcp"][name].values()]
+        for direction in ("out", "in"):
+            table.add_row(
+                f"{name} {direction}",
+                format_rate(lab["nics"][name][direction]),
+                format_size(counts[f"{direction}_bytes"]),
+                f"{counts[f'{direction}_packets']:,}",
+                f"{lab['dropped'][name][direction]:,}",
+                *(tcp_counts if direction == "out" else ()),
+            )
     return table
 
 
 def program_table(lab: LabResult) -> Table:
     """Return when every program began and ended, and how."""
-    columns = (">start", ">end", ">took", "how it ended", "output")
-    table = plain_table("programs", "program", "machine", *columns)
+    table = plain_table(
+        "programs",
+        "program",
+        "machine",
+        ">start",
+        ">end",
+        ">took",
+        "how it ended",
+        "output",
+    )
     for run in lab["programs"]:
-        names = (run["program"], run["machine"])
+        program = run["program"]
+        machine = run["machine"]
         start = run["start"]
         end = run["end"]
-        times = [start] if end is None else [start, end, end - start]
-        cells = [*map(format_duration, times), "", ""][:3]
-        table.add_row(*names, *cells, how_ended(run), log_name(*names))
+        times = [format_duration(start), "", ""]
+        if end is not None:
+            times[1:] = [format_duration(end), format_duration(end - start)]
+
+        log = log_name(program, machine)
+        table.add_row(program, machine, *times, how_ended(run), log)
     return table
 
 
@@ -88,8 +109,8 @@ def how_ended(run: LabResult) -> str:
     code = run["code"]
     if code is None:
         return "did not end"
-    note = ", asked to at the end" if run["stopped"] else ""
-    return f"signal {-code}{note}" if code < 0 else f"exit code {code}{note}"
+    ending = f"signal {-code}" if code < 0 else f"exit code {code}"
+    return f"{ending}, asked to at the end" if run["stopped"] else ending
 
 
 def matrix_table(crossed: LabResult) -> Table:
@@ -98,7 +119,8 @@ def matrix_table(crossed: LabResult) -> Table:
     title += f"connections, {crossed['messages']} messages"
     table = plain_table(title, "from", *(f">{name}" for name in crossed["bytes"]))
     for source, row in crossed["bytes"].items():
-        table.add_row(source, *(format_size(n) if n else "" for n in row.values()))
+        sizes = [format_size(size) if size else "" for size in row.values()]
+        table.add_row(source, *sizes)
     return table
 
 
@@ -110,7 +132,8 @@ MOST_MESSAGES = 200_000
 MOST_GAINED = 0.05
 #: Program of ports that were never seen in use.
 UNKNOWN = "unknown"
-_WAYS = ("source", "destination")
+#: Fields of a message with the numbers of its two machines.
+_ENDS = ("source", "destination")
 
 
 @dataclass(frozen=True)
@@ -132,10 +155,16 @@ def lab_data(
 ) -> Charts:
     """Return machines, programs, messages, and curves of NICs, losses and waits."""
     seconds = duration_of(lab)
-    runs = lab["programs"]
-    count = len(traffic.machines)
-    rate_of = nic_use(traffic.packets, np.ones((2, count, _POINTS)), seconds)
-    time = np.linspace(0.0, seconds, _POINTS, endpoint=False)
+    machines = len(traffic.machines)
+    measured = {
+        "name": "measured",
+        "makespan": seconds,
+        "tasks": _pack_programs(lab["programs"], seconds),
+        "flows": _pack_messages(talks, machines),
+        "chain": [],
+        "curves": {"moved": _rate_curves(traffic, seconds)},
+    }
+
     return {
         "clock": "time (s)",
         "counted": "message",
@@ -145,58 +174,74 @@ def lab_data(
         "edges": talks.edges,
         "ports": _ports(lab, traffic),
         "end": seconds,
-        "runs": [
-            {
-                "name": "measured",
-                "makespan": seconds,
-                "tasks": pack_columns(
-                    row=np.arange(len(runs)),
-                    iteration=np.zeros(len(runs), np.int64),
-                    start=np.array([run["start"] for run in runs], float),
-                    end=np.array([run["end"] or seconds for run in runs], float),
-                ),
-                "flows": _pack_messages(talks, count),
-                "chain": [],
-                "curves": {
-                    "moved": [
-                        pack_columns(time=time, rate=rate_of[way, m])
-                        for m in range(count)
-                        for way in (0, 1)
-                    ]
-                },
-            }
-        ],
+        "runs": [measured],
         "training": [],
         "counts": [*_counts(traffic.machines, samples)],
     }
 
 
+def _pack_programs(runs: Sequence[LabResult], seconds: float) -> Charts:
+    """Return when programs ran; those without an end ran until that of the lab."""
+    return pack_columns(
+        row=np.arange(len(runs)),
+        iteration=np.zeros(len(runs), np.int64),
+        start=np.array([run["start"] for run in runs], float),
+        end=np.array([run["end"] or seconds for run in runs], float),
+    )
+
+
+def _rate_curves(traffic: Traffic, seconds: float) -> list[Charts]:
+    """Return the rate over time of every NIC, out and in, machine by machine."""
+    machines = len(traffic.machines)
+    rates = nic_use(traffic.packets, np.ones((2, machines, _POINTS)), seconds)
+    time = np.linspace(0.0, seconds, _POINTS, endpoint=False)
+    return [
+        pack_columns(time=time, rate=rates[direction, machine])
+        for machine in range(machines)
+        for direction in (0, 1)
+    ]
+
+
 def _pack_messages(talks: Talks, machines: int) -> Charts:
     """Return messages at both NICs that they cross."""
-    all_messages = talks.found
-    machine = np.stack([all_messages[way].astype(np.int64) for way in _WAYS], axis=1)
-    port = (2 * machine + np.arange(2)).ravel()
-    at: NDArray[np.int64] = np.repeat(np.arange(len(all_messages)), 2)
-    first = all_messages["first"]
-    last = all_messages["last"]
-    lanes = pack_lanes_per_group(first[at], last[at], port, 2 * machines)
-    flows = talks.edge, np.arange(len(all_messages)), first, last, all_messages["bytes"]
-    return pack_flows(*flows, Crossings(at, port, *lanes))
+    found = talks.found
+    ends = np.stack([found[end].astype(np.int64) for end in _ENDS], axis=1)
+    port = (2 * ends + np.arange(2)).ravel()  # out of the source, into the destination
+    message: NDArray[np.int64] = np.repeat(np.arange(len(found)), 2)
+
+    first = found["first"]
+    last = found["last"]
+    lane, lanes = pack_lanes_per_group(
+        first[message], last[message], port, 2 * machines
+    )
+    return pack_flows(
+        edge=talks.edge,
+        iteration=np.arange(len(found)),
+        start=first,
+        end=last,
+        size=found["bytes"],
+        crossed=Crossings(flow=message, port=port, lane=lane, lanes=lanes),
+    )
 
 
 def talks_of(runs: list[LabResult], traffic: Traffic) -> Talks:
     """Return the programs of lab.json, and the messages between them."""
-    all_messages = messages(traffic.packets)
-    if len(all_messages) > MOST_MESSAGES:
-        rows = np.argpartition(all_messages["bytes"], -MOST_MESSAGES)[-MOST_MESSAGES:]
-        all_messages = all_messages[np.sort(rows)]
-    tasks, at = _tasks(runs, traffic)
-    ends = [at[all_messages[way], all_messages[f"{way}_port"]] for way in _WAYS]
-    pairs, edge = np.unique(ends[0] * len(tasks) + ends[1], return_inverse=True)
+    found = messages(traffic.packets)
+    if len(found) > MOST_MESSAGES:
+        # Positions are sorted again, so that messages stay in the order of time.
+        largest = np.argpartition(found["bytes"], -MOST_MESSAGES)[-MOST_MESSAGES:]
+        found = found[np.sort(largest)]
+
+    tasks, owner = _tasks(runs, traffic)
+    source, destination = (owner[found[end], found[f"{end}_port"]] for end in _ENDS)
+    # A pair of tasks is one number, so that NumPy finds those that are equal.
+    pairs, edge = np.unique(source * len(tasks) + destination, return_inverse=True)
     names = [f"{task['name']} on {traffic.machines[task['machine']]}" for task in tasks]
-    two = [divmod(pair, len(tasks)) for pair in pairs.tolist()]
-    edges = [(source, to, f"{names[source]}->{names[to]}") for source, to in two]
-    return Talks(tasks, all_messages, edge, edges)
+    edges = []
+    for pair in pairs.tolist():
+        sender, receiver = divmod(pair, len(tasks))
+        edges.append((sender, receiver, f"{names[sender]}->{names[receiver]}"))
+    return Talks(tasks=tasks, found=found, edge=edge, edges=edges)
 
 
 def _tasks(
@@ -204,24 +249,34 @@ def _tasks(
 ) -> tuple[list[Charts], NDArray[np.int64]]:
     """Return the programs, with one unknown per machine, and the owner of each port."""
     names = traffic.machines
-    for run in runs:
+    tasks = []
+    position_of: dict[tuple[int, str], int] = {}
+    for position, run in enumerate(runs):
         if run["machine"] not in names:
             problem = f"names {run['machine']!r}, which traffic.npz lacks"
             raise DataError(f"programs: {problem}", path="lab.json")
-    tasks = [
-        dict.fromkeys(("name", "kind"), run["program"])
-        | {"machine": names.index(run["machine"]), "note": how_ended(run)}
-        for run in runs
-    ]
-    numbers = {(task["machine"], task["name"]): n for n, task in enumerate(tasks)}
-    at = np.empty((len(names), 1 << 16), np.int64)
+        machine = names.index(run["machine"])
+        program = run["program"]
+        position_of[machine, program] = position
+        tasks.append(
+            {
+                "name": program,
+                "kind": program,
+                "machine": machine,
+                "note": how_ended(run),
+            }
+        )
+
+    # A port whose program was never seen belongs to the unknown one of its machine.
+    owner = np.empty((len(names), 1 << 16), np.int64)
     for machine in range(len(names)):
-        at[machine] = len(tasks)
+        owner[machine] = len(tasks)
         tasks.append({"name": UNKNOWN, "kind": UNKNOWN, "machine": machine})
-    for machine, port, program in traffic.owners.tolist():
-        if (machine, traffic.programs[program]) in numbers:
-            at[machine, port] = numbers[machine, traffic.programs[program]]
-    return tasks, at
+    for machine, port, number in traffic.owners.tolist():
+        task = position_of.get((machine, traffic.programs[number]))
+        if task is not None:
+            owner[machine, port] = task
+    return tasks, owner
 
 
 def _ports(lab: LabResult, traffic: Traffic) -> list[Charts]:
@@ -229,12 +284,18 @@ def _ports(lab: LabResult, traffic: Traffic) -> list[Charts]:
     ports = []
     for machine, name in enumerate(traffic.machines):
         changes = [event for event in lab["events"] if event["machine"] == name]
-        for way, direction in enumerate(("out", "in")):
-            limits = [(0.0, float(traffic.nics[way, machine]))]
+        for row, direction in enumerate(("out", "in")):
+            limits = [(0.0, float(traffic.nics[row, machine]))]
             limits += [(event["time"], event[f"nic_{direction}"]) for event in changes]
-            port: Charts = {"name": f"{name} {direction}"}
-            port |= {"capacity": max(rate for _, rate in limits), "machine": machine}
-            ports.append({**port, "direction": direction, "limits": limits})
+            ports.append(
+                {
+                    "name": f"{name} {direction}",
+                    "capacity": max(rate for _, rate in limits),
+                    "machine": machine,
+                    "direction": direction,
+                    "limits": limits,
+                }
+            )
     return ports
 
 
@@ -248,31 +309,39 @@ def _counts(
     if not samples:
         return
     time = samples["time"]
+    # Two samples at once, as after a pause, are divided by a nanosecond.
     span = np.maximum(np.diff(time), 1e-9)
     cores = [("computing", samples["ran"]), ("waiting", samples["waited"])]
-    ways = [
-        (f"{name} {direction}", way, number)
-        for number, name in enumerate(machines)
-        for way, direction in enumerate(("out", "in"))
-    ]
-    again = zip(machines, samples["retransmitted"].T, strict=True)
+    resent = zip(machines, samples["retransmitted"].T, strict=True)
     timeouts = zip(machines, samples["timeouts"].T, strict=True)
-    drops = [(name, samples["dropped"][:, way, n]) for name, way, n in ways]
-    queues = [(name, samples["queued"][:, way, n]) for name, way, n in ways]
+    drops = _list_nics(machines, samples["dropped"])
+    queues = _list_nics(machines, samples["queued"])
+
     for title, unit, counts in (
         ("programs at cores", "cores", cores),
-        ("segments sent again", "1/s", again),
+        ("segments sent again", "1/s", resent),
         ("timeouts of connections", "1/s", timeouts),
         ("packets that queues dropped", "1/s", drops),
         ("bytes in queues", "kB", queues),
     ):
         curves = []
         for name, count in counts:
-            rate = np.append(np.diff(count) / span, 0.0)
-            rate = count / 1e3 if unit == "kB" else rate
+            if unit == "kB":  # a level, not a count that grows
+                rate = count / 1e3
+            else:
+                rate = np.append(np.diff(count) / span, 0.0)
             if rate.any():
                 curves.append({"name": name, **pack_columns(time=time, rate=rate)})
         yield {"title": title, "unit": unit, "curves": curves}
+
+
+def _list_nics(
+    machines: Sequence[str], counts: NDArray[Any]
+) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield the counts of every NIC and way; shape (times, 2, machines)."""
+    for number, name in enumerate(machines):
+        for row, direction in enumerate(("out", "in")):
+            yield f"{name} {direction}", counts[:, row, number]
 
 
 def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, Charts]:
@@ -290,14 +359,12 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, Charts]:
         traffic = read_traffic(run)
     except DataError as error:  # not noted, or damaged: the page lacks it
         missing.append(str(error))
-        names = tuple(lab["nics"])
-        nics = [[lab["nics"][name][way] for name in names] for way in ("out", "in")]
-        nothing: Any = np.zeros(0, PACKET), np.zeros((0, 3), np.int64)
-        traffic = Traffic(nothing[0], names, np.array(nics), (), nothing[1])
+        traffic = _no_traffic(lab)
     talks = talks_of(lab["programs"], traffic)
     data = lab_data(lab, traffic, talks, samples)
+
     matrix = table(matrix_table(lab["crossed"])) if "crossed" in lab else ""
-    text = table(_talks(talks)) if talks.edges else ""
+    senders = table(_talks(talks)) if talks.edges else ""
     parts = [
         figures(lab_facts(lab)),
         section("doubt", "What went wrong", _doubts(run, lab, len(talks.found))),
@@ -306,19 +373,33 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, Charts]:
         chart("ports", "Rate through every NIC", _PORTS),
         chart("counts", "Losses, queues, and the host", _COUNTS),
         section("programs", "Programs", table(program_table(lab))),
-        section("talks", "Who sent to whom", text, note=_TALKS),
+        section("talks", "Who sent to whom", senders, note=_TALKS),
         section("nics", "NICs and TCP, with all headers", table(nic_table(lab))),
     ]
     scale = lab.get("time_scale", 1.0)
     pace = "in real time" if scale == 1 else f"{scale:g} wall seconds to a second"
-    of = f"{len(lab['nics'])} machines, sharing {lab['sharing']}, {pace}"
-    return run.name, page_title(run.name, of) + "".join(parts), data
+    subject = f"{len(lab['nics'])} machines, sharing {lab['sharing']}, {pace}"
+    return run.name, page_title(run.name, subject) + "".join(parts), data
+
+
+def _no_traffic(lab: LabResult) -> Traffic:
+    """Return what is known of a lab whose packets are not."""
+    names = tuple(lab["nics"])
+    rates = [
+        [lab["nics"][name][direction] for name in names] for direction in ("out", "in")
+    ]
+    return Traffic(
+        packets=np.zeros(0, PACKET),
+        machines=names,
+        nics=np.array(rates),
+        programs=(),
+        owners=np.zeros((0, 3), np.int64),
+    )
 
 
 def _doubts(run: Path, lab: LabResult, drawn: int) -> str:
     """Return the warnings to read before the figures; nothing if all went well."""
     doubts = list[str]()
-    crossing = lab.get("crossed", {})
     if failure := lab["failed"]:
         program = failure["program"]
         machine = failure["machine"]
@@ -326,6 +407,7 @@ def _doubts(run: Path, lab: LabResult, drawn: int) -> str:
             f"{program} failed first, on {machine} (code {failure['code']}): "
             f"its output is {run.name}/{log_name(program, machine)}"
         )
+
     if (gain := lab.get("early_seconds", 0.0)) > MOST_GAINED * duration_of(lab):
         doubts.append(
             f"a machine computed for {format_duration(gain)} less than its cpu says: "
@@ -336,14 +418,17 @@ def _doubts(run: Path, lab: LabResult, drawn: int) -> str:
             f"programs waited for a core {lab['waited_share']:.0%} of their computing: "
             "state cpu: N of every machine and lab.time_scale: auto"
         )
+    crossing = lab.get("crossed", {})
+
     if queues := crossing.get("shared_queues"):
         doubts.append(
             f"{queues} pairs of connections met in one queue of a NIC: each had less "
             "than its fair share meanwhile"
         )
     if loss := lab.get("capture", {}).get("lost"):
-        line = f"{loss:,} packets were not noted: {FILE} and this page lack them"
-        doubts.append(line)
+        doubts.append(
+            f"{loss:,} packets were not noted: {FILE} and this page lack them"
+        )
     if (count := crossing.get("messages", 0)) > drawn:
         doubts.append(f"the largest {drawn:,} of {count:,} messages are drawn")
     return bullets(doubts)
@@ -351,25 +436,35 @@ def _doubts(run: Path, lab: LabResult, drawn: int) -> str:
 
 def _talks(talks: Talks) -> Table:
     """Return messages by sender and receiver: how many, how large, how long."""
-    columns = (">messages", ">bytes", ">median bytes", ">median length")
-    title = "who sent to whom"
-    grid = plain_table(title, "from → to", *columns, ">median answer after")
-    all_messages = talks.found
-    waits = answer_times(talks.found)
+    table = plain_table(
+        "who sent to whom",
+        *("from → to", ">messages", ">bytes", ">median bytes", ">median length"),
+        ">median answer after",
+    )
+
+    found = talks.found
+    answers = answer_times(found)  # not a number where none came
+    lengths = found["last"] - found["first"]
     for number, (_, _, name) in enumerate(talks.edges):
-        mine = talks.edge == number
-        sizes = all_messages["bytes"][mine]
-        own = waits[mine]
-        answers = own[~np.isnan(own)]
-        length = np.median((all_messages["last"] - all_messages["first"])[mine])
-        cells = [name.replace("->", " → "), f"{len(sizes):,}"]
-        cells += [format_size(int(n)) for n in (sizes.sum(), np.median(sizes))]
-        cells.append(format_duration(length))
-        cells += [format_duration(np.median(answers))] if len(answers) else []
-        grid.add_row(*cells)
-    return grid
+        is_sent = talks.edge == number
+        sizes = found["bytes"][is_sent]
+        waits = answers[is_sent]
+        waits = waits[~np.isnan(waits)]
+
+        cells = [
+            name.replace("->", " → "),
+            f"{len(sizes):,}",
+            format_size(int(sizes.sum())),
+            format_size(int(np.median(sizes))),
+            format_duration(np.median(lengths[is_sent])),
+        ]
+        if len(waits):
+            cells.append(format_duration(np.median(waits)))
+        table.add_row(*cells)
+    return table
 
 
+#: Notes below the titles of charts.
 _GANTT = (
     "Each machine: one lane per program, then the messages through its NIC, out and "
     "in, in the colour of the program that sent them. A message is what went one way "

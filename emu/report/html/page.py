@@ -29,6 +29,7 @@ from emu.report import facts
 from emu.report.html import markup as html
 from emu.report.html.chart_data import Charts, chart_data, training_data
 from emu.report.html.lab_page import lab_parts
+from emu.report.html.link_drawing import link_graph
 from emu.report.many_runs import schedules_of
 from emu.report.terminal import plain_table
 from emu.runs.recorded_run import RecordedRun, load_run
@@ -50,10 +51,10 @@ def headline(result: Result) -> str:
     all_facts = facts.run_facts(result, digits=6)
     first = [fact for fact in all_facts if fact.label in FIRST]
     labels = (*FIRST, *_ELSEWHERE)
-    more = html.figures(fact for fact in all_facts if fact.label not in labels)
+    further = [fact for fact in all_facts if fact.label not in labels]
     return (
         f"{html.figures(first)}<details class=more>"
-        f"<summary>Further figures</summary>{more}</details>"
+        f"<summary>Further figures</summary>{html.figures(further)}</details>"
     )
 
 
@@ -76,21 +77,26 @@ def chain_table(run: RecordedRun) -> str:
         place = _name_place(run.problem, link) or "messages and wake-ups"
         return f"{link.cause.value}: {place}"
 
-    sums = [
-        critical_path(schedule).sums(cause_of)
-        | ({"deaths": down} if (down := schedule.outages.seconds) else {})
-        for schedule in schedules.values()
-    ]
-    causes = dict.fromkeys(cause for one in sums for cause in one)
+    sums = []
+    for schedule in schedules.values():
+        seconds = critical_path(schedule).sums(cause_of)
+        if schedule.outages.seconds:
+            seconds["deaths"] = schedule.outages.seconds
+        sums.append(seconds)
+    causes = dict.fromkeys(cause for seconds in sums for cause in seconds)
     if not causes:
         return ""
+
     grid = plain_table("", "cause", *(f">{name}" for name in schedules))
-    wholes = [schedule.makespan or math.inf for schedule in schedules.values()]
+    makespans = [schedule.makespan or math.inf for schedule in schedules.values()]
     for cause in causes:
-        both = zip((one.get(cause, 0.0) for one in sums), wholes, strict=True)
-        grid.add_row(cause, *(f"{format_duration(t)} ({t / w:.1%})" for t, w in both))
-    total = (format_duration(math.fsum(one.values())) for one in sums)
-    grid.add_row("sum = makespan", *total)
+        cells = []
+        for seconds, makespan in zip(sums, makespans, strict=True):
+            time = seconds.get(cause, 0.0)
+            cells.append(f"{format_duration(time)} ({time / makespan:.1%})")
+        grid.add_row(cause, *cells)
+    totals = [format_duration(math.fsum(seconds.values())) for seconds in sums]
+    grid.add_row("sum = makespan", *totals)
     return html.table(grid)
 
 
@@ -102,10 +108,10 @@ def story(schedule: Schedule) -> str:
         return ""
     cause = next(iter(shares))
     parts = chain.sums(lambda link: (_cause(link), _name_place(schedule.problem, link)))
-    where = next(name for kind, name in parts if kind is cause)
+    place = next(name for kind, name in parts if kind is cause)
     text = f"{shares[cause] / schedule.length:.0%} of the time {_TOLD[cause]}"
-    if where:
-        text += f", most of it {'at' if cause is Cause.TRANSFER else 'for'} {where}"
+    if place:
+        text += f", most of it {'at' if cause is Cause.TRANSFER else 'for'} {place}"
     return f"<p class=story>{escape(text)}.</p>"
 
 
@@ -125,6 +131,7 @@ def _name_place(problem: Problem, link: ChainLink) -> str:
     return problem.links[link.port].name
 
 
+#: Sentence of a cause in the story of a run.
 _TOLD = {
     Cause.COMPUTE: "the job waited for tasks that compute",
     Cause.TRANSFER: "the job waited for transfers",
@@ -138,7 +145,7 @@ _TOLD = {
 def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
     """Return a card per machine: tasks, resources, and the mean use of its NIC."""
     loads = resource_loads(problem.job, problem.cluster, problem.placement)
-    through = [] if schedule is None else port_rows(schedule)
+    use_of_ports = [] if schedule is None else port_rows(schedule)
     cards = []
     for position, machine in enumerate(problem.cluster.machines):
         places = zip(problem.job.tasks, problem.placement.machine_of, strict=True)
@@ -147,20 +154,18 @@ def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
             for task, place in places
             if place == position
         )
-        meters = [
-            html.meter(
-                one.resource,
-                one.fraction,
-                words.load_words(one, " of ", " of no limit"),
-            )
-            for one in loads
-            if one.machine == machine.name and (one.used or one.fraction)
-        ]
-        for port in problem.links.of_machine(position) if through else ():
+
+        meters = []
+        for load in loads:
+            if load.machine == machine.name and (load.used or load.fraction):
+                text = words.load_words(load, " of ", " of no limit")
+                meters.append(html.meter(load.resource, load.fraction, text))
+        for port in problem.links.of_machine(position) if use_of_ports else ():
             link = problem.links[port]
-            use = through[port]["used"]
+            use = use_of_ports[port]["used"]
             text = f"{use:.0%} of {format_rate(link.capacity)}"
             meters.append(html.meter(f"NIC {link.direction}", use, text))
+
         cards.append(
             f"<div class=card><h3>{escape(machine.name)}</h3>"
             f"<div class=chips>{chips}</div>{''.join(meters)}</div>"
@@ -170,9 +175,10 @@ def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
 
 def edges_section(result: Result) -> str:
     """Return the bytes over the network: per kind of payload, and per kind of edge."""
-    text = facts.payload_line(result.get("payloads", {}))
-    lines = [text, cache_line(result["cache"]) if "cache" in result else ""]
-    remarks = (f"<p class=remark>{escape(line)}.</p>" for line in lines if line)
+    lines = [facts.payload_line(result.get("payloads", {}))]
+    if "cache" in result:
+        lines.append(cache_line(result["cache"]))
+    remarks = [f"<p class=remark>{escape(line)}.</p>" for line in lines if line]
     return "".join(remarks) + html.table(facts.flow_table(result["edges"]))
 
 
@@ -191,10 +197,12 @@ def which_task(found: Explanation) -> str:
     gap = placement_gap(problem, found.realization, length, seconds=BOUND_SECONDS)
     text = f"<p>{escape(words.moves_line(found))}</p>"
     if found.moves.steps:
-        after = escape(words.placement_text(found.moves.steps[-1].problem))
-        text += html.table(words.moves_table(found.moves))
-        text += "<details><summary>The placement after them</summary>"
-        text += f"<pre>{after}</pre></details>"
+        placement = escape(words.placement_text(found.moves.steps[-1].problem))
+        text += (
+            f"{html.table(words.moves_table(found.moves))}"
+            "<details><summary>The placement after them</summary>"
+            f"<pre>{placement}</pre></details>"
+        )
     return f"{text}<p>{escape(placement_line(gap))}.</p>"
 
 
@@ -222,10 +230,12 @@ _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "img-src data:"
 )
+#: Scripts of the page, in the order in which they need each other.
 _SCRIPTS = (
     *("scale.js", "export.js", "gantt.js"),
     *("curves.js", "accuracy.js", "report.js"),
 )
+#: Errors that a damaged result.json raises: its sections are named, the page stands.
 _DAMAGED = (KeyError, TypeError, ValueError, AttributeError)
 
 
@@ -250,25 +260,27 @@ def report_page(run: Path, *, helpful: bool = False) -> str:
     Raises DataError when it is of a lab whose lab.json cannot be read.
     """
     missing: list[str] = []
+    # A lab has programs and packets in place of a schedule.
     if (run / "lab.json").exists():
         title, body, script = lab_parts(run, missing)
         return whole_page(title, _warnings(missing) + body, script)
 
-    def read(how: Callable[[], Any]) -> Any:
+    def read(load: Callable[[], Any]) -> Any:
         try:
-            return how()
+            return load()
         except DataError as error:
             missing.append(str(error))
             return None
 
     record: RecordedRun | None = read(lambda: load_run(run))
-    data: Charts = {"runs": []}
     if record is not None:
         missing += [name for name in record.missing if "training.csv" not in name]
         result = record.result
         data = chart_data(record)
-    elif not isinstance(result := read(lambda: read_json(run / "result.json")), dict):
-        result = {}
+    else:
+        content = read(lambda: read_json(run / "result.json"))
+        result = content if isinstance(content, dict) else {}
+        data = {"runs": []}
     data["training"] = read(lambda: training_data(run / "training.csv")) or []
     body = _body(record, result, data, missing, helpful=helpful)
     return whole_page(str(result.get("scenario", run.name)), body, data)
@@ -291,6 +303,7 @@ def _body(
             missing.append(f"result.json has no usable {name} ({error!r})")
             return ""
 
+    # Where only one of the two schedules is left, that one is shown.
     best = None if recorded is None else recorded.emulated or recorded.simulated
     name = str(result.get("scenario", "run"))
     settings = facts.setting(result)
@@ -304,7 +317,7 @@ def _body(
     if data["training"]:
         parts.append(html.chart("training", "Training", _TRAINING))
     if best is not None:
-        graph = part("links", lambda: html.link_graph(best.problem.cluster, best))
+        graph = part("links", lambda: link_graph(best.problem.cluster, best))
         parts.append(html.section("links", "Links and their load", graph, note=_LINKS))
     if recorded is not None:
         cards = placement_cards(recorded.problem, best)
@@ -330,6 +343,7 @@ def _causes(
     """Yield what a schedule says of the run: which tasks should move, and why."""
     if (recorded.emulated or recorded.simulated) is None:
         return
+
     helps = _UNASKED
     if helpful:
         # Whether code of others may run, the command that draws has decided.
@@ -337,23 +351,25 @@ def _causes(
         helps = part("schedule", lambda: would_help(explanation))
         moves = part("schedule", lambda: which_task(explanation))
         yield html.section("moves", words.QUESTION, moves, note=_MOVES)
+
     yield html.chart("gantt", "What ran when, and what travelled", _GANTT)
     chain = part("critical path", lambda: chain_table(recorded))
     yield html.section("why", "Why this long", chain, note=_WHY)
-    how = _HELPS if helpful else ""
-    yield html.section("helps", "What would help", helps, note=how)
+    note = _HELPS if helpful else ""
+    yield html.section("helps", "What would help", helps, note=note)
+
     distance = part("schedule", lambda: difference_by_cause(recorded))
-    distance += part(
-        "error budget",
-        lambda: (
-            html.table(facts.budget_table(result))
-            if any(result.get("error_budget", {}).values())
-            else ""
-        ),
-    )
+    distance += part("error budget", lambda: _budget(result))
     title = "Where emulation and simulation parted"
     yield html.section("apart", title, distance, note=_APART)
     yield html.chart("ports", "Rate through every NIC and link", _PORTS)
+
+
+def _budget(result: Result) -> str:
+    """Return the difference by what the host did; empty where that is nothing."""
+    if not any(result.get("error_budget", {}).values()):
+        return ""
+    return html.table(facts.budget_table(result))
 
 
 def _warnings(missing: list[str]) -> str:
@@ -370,6 +386,8 @@ def whole_page(title: str, body: str, data: Charts) -> str:
     assets = files("emu.report.html") / "assets"
     style = (assets / "report.css").read_text("utf-8")
     scripts = "\n".join((assets / name).read_text("utf-8") for name in _SCRIPTS)
+
+    # A "<" in a name must not end the element that holds the data.
     content = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
@@ -385,6 +403,7 @@ def whole_page(title: str, body: str, data: Charts) -> str:
     )
 
 
+#: Notes below the titles of charts and sections.
 _GANTT = (
     "Each machine: one lane per task, then its NIC, outgoing and incoming flows. "
     "Upper, strong bars are emulated, lower, pale ones simulated; colours repeat every "

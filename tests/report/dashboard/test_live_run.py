@@ -252,3 +252,17 @@ def test_the_bar_goes_by_time_at_any_pace(pace: float) -> None:
     assert shares[-1] <= 1
     replay.until(whole)
     assert live.status().share == 1
+
+
+def test_bytes_of_a_port_are_of_all_flows_that_arrived() -> None:
+    replay = Replay()
+    replay.until(replay.schedule.makespan)
+    schedule = replay.schedule
+    sizes = dict.fromkeys(range(len(schedule.problem.links)), 0.0)
+    for edge, iteration in schedule.flows().tolist():
+        for port in schedule.problem.hops[edge]:
+            sizes[port] += float(schedule.flow_bytes[edge, iteration])
+
+    shown = [port.bytes for port in replay.live.status().ports]
+    assert shown == pytest.approx([*sizes.values()])
+    assert len({*shown}) > 1

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import DataError
-from emu.report.measurement import measurement_table, read_measurement
+from emu.interchange.measurement import read_measurement
+from emu.report.many_runs import measurement_rows, measurement_table
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.result import port_rows
 from tests.report.recorded import write_run
@@ -42,7 +43,7 @@ def test_times_of_iterations_are_held_against_both_schedules(
     lines = [f"{n},{float(step)!r}" for n, step in enumerate(steps)]
     folder = tmp_path_factory.mktemp("times")
     found = read_measurement(written(folder, "iteration,seconds", *lines))
-    emulated, simulated = found.rows([run])
+    emulated, simulated = measurement_rows(found, [run])
 
     assert emulated["error"] == pytest.approx(1 / factor - 1)
     assert emulated["measured"] == pytest.approx(steps.mean())
@@ -60,7 +61,7 @@ def test_bytes_of_links_are_held_against_what_crossed(
     here = {row["port"]: row["bytes"] for row in port_rows(run.emulated)}
     lines = [f"{name}, {2 * size!r}" for name, size in here.items()]
     found = read_measurement(written(tmp_path, "\ufefflink, bytes", *lines, ""))
-    rows = list(found.rows([run]))
+    rows = list(measurement_rows(found, [run]))
 
     assert [row["what"] for row in rows] == [*here, *here]
     assert all(row["error"] in (-0.5, None) for row in rows[: len(here)])
@@ -95,7 +96,7 @@ def test_a_link_that_the_run_lacks(run: RecordedRun, tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"run has no link 'mo out', did you mean 'm. out'"
     ):
-        list(found.rows([run]))
+        list(measurement_rows(found, [run]))
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:

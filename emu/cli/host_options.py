@@ -1,0 +1,122 @@
+"""The hosts that carry the processes of a run, as its options state them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from emu.emulation import launch
+from emu.emulation.coordinator import RunSettings
+from emu.errors import ScenarioError
+from emu.experiment.run_experiment import emulation_settings
+from emu.host.this_host import loopback_address
+from emu.scenario import Experiment
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """Hosts, as the options state them.
+
+    Raises ScenarioError when two ways are asked for, or the hosts cannot be read.
+    """
+
+    agents: int
+    file: Path | None
+    ray: str
+    any_version: bool = False
+
+    def __post_init__(self) -> None:
+        stated = [self.agents > 0, self.file is not None, self.ray != ""]
+        if sum(stated) > 1:
+            problem = "waits for agents that others start, --hosts and --ray start them"
+            raise ScenarioError(f"{problem}: state one of the three", file="--agents")
+        if self.file is not None:
+            launch.read_hosts_file(self.file)
+
+    @property
+    def here(self) -> bool:
+        """True where this host alone carries the processes."""
+        return not (self.agents or self.file or self.ray)
+
+    def launcher(self, experiment: Experiment) -> launch.Launcher:
+        """Return the launcher of the agents.
+
+        Raises RunError when the Ray cluster has no room; ScenarioError when
+        EMU_RAY_CPUS is no number above 0.
+        """
+        if self.ray:
+            hosts = experiment.scenario.emulation.hosts
+            bundles = launch.bundles_of(experiment.problem, _ray_cpus(), hosts)
+            return launch.RayLauncher(self.ray, bundles)
+
+        if self.file is not None:
+            return launch.SshLauncher(
+                launch.read_hosts_file(self.file),
+                ssh=os.environ.get("EMU_SSH") or "ssh",
+                agent=os.environ.get("EMU_AGENT", ""),
+            )
+        if self.agents:
+            return launch.ExternalLauncher(self.agents)
+        return launch.LocalLauncher()
+
+    def settings(
+        self,
+        experiment: Experiment,
+        listen: tuple[str, int] | None,
+        allow: tuple[str, ...],
+    ) -> RunSettings:
+        """Return settings to emulate on these hosts, which are reserved from now on.
+
+        ``listen``: address and port; None is the way to the hosts.
+
+        Raises RunError when the Ray cluster has no room, or there is no way to the
+        hosts; ScenarioError when the agents cannot be started again, and must.
+        """
+        launcher = self.launcher(experiment)
+        scenario = experiment.scenario
+        if scenario.restarts and (self.agents or self.ray):
+            problem = "agents that others start end with an attempt: write abort"
+            raise scenario.origin.error(("on_failure",), problem)
+        if scenario.emulation.setup and (self.agents or self.ray):
+            problem = "agents that others start end with the setup: remove this key"
+            raise scenario.origin.error(("emulation", "setup"), problem)
+
+        if listen is not None:
+            host, port = listen
+        elif self.file is not None or self.ray:
+            host = launch.address_towards(launcher.hosts[0])
+            port = 0
+        else:
+            host = loopback_address()
+            port = 0
+
+        options: dict[str, Any] = {}
+        if isinstance(launcher, launch.RayLauncher):
+            options["host_of"] = launcher.host_of
+        if self.agents:
+            options["token"] = os.environ.get("EMU_TOKEN", "")
+        return emulation_settings(
+            scenario,
+            launcher=launcher,
+            listen=host,
+            port=port,
+            allow=allow,
+            any_version=self.any_version,
+            **options,
+        )
+
+
+def _ray_cpus() -> float:
+    """Return the cores of Ray that each process takes, by EMU_RAY_CPUS."""
+    text = os.environ.get("EMU_RAY_CPUS", "1")
+    cpus = 0.0
+    with contextlib.suppress(ValueError):
+        cpus = float(text)
+    if not 0 < cpus < math.inf:
+        problem = f"found {text!r}, write a number"
+        raise ScenarioError(problem, file="EMU_RAY_CPUS")
+    return cpus

@@ -1,0 +1,274 @@
+"""The drawing of a cluster's links, as SVG.
+
+Machines stand on a ring. Links are known by the routes that cross them: where a route
+leaves one link and enters the next both touch the same junction, a switch or the root
+of a socket's PCIe. So the graph follows from the routes alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.problem import Cluster, Schedule
+from emu.runs.result import Row, port_rows
+from emu.units import format_duration, format_rate, format_size
+
+#: Machines that a drawing has room for.
+MOST_DRAWN = 64
+#: Size of the drawing, in pixels of its own.
+_WIDTH = 960
+_HEIGHT = 640
+#: Links that have their name in the drawing, the busiest.
+_NAMED = 6
+#: Colour of a link by its use over that of the busiest: none, a half, as much.
+_RAMP = np.array(
+    [
+        [154, 164, 175],
+        [0, 114, 178],
+        [213, 94, 0],
+    ]
+)
+
+
+class Node(NamedTuple):
+    """A machine or a junction, by its number among these."""
+
+    number: int
+    is_junction: bool
+
+
+if TYPE_CHECKING:
+    Ends = tuple[Node, Node]
+    Floats = NDArray[np.float64]
+
+
+def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
+    """Return both ends of every link, and which machines touch junctions directly.
+
+    An end that one machine alone begins or ends routes with is that machine.
+    """
+    # Link i has the ends 2 i and 2 i + 1. Ends that touch have one root.
+    root = [*range(2 * len(cluster.links))]
+
+    def find(end: int) -> int:
+        return end if root[end] == end else find(root[end])
+
+    machines_at = defaultdict[int, set[int]](set)
+    machines = range(len(cluster.machines))
+    for source, destination in itertools.product(machines, machines):
+        if route := cluster.links.route(source, destination):
+            for link, next_link in itertools.pairwise(route):
+                root[find(2 * link + 1)] = find(2 * next_link)
+            machines_at[2 * route[0]].add(source)
+            machines_at[2 * route[-1] + 1].add(destination)
+
+    roots = [find(end) for end in range(len(root))]
+    touching = np.bincount(roots, minlength=len(root))
+    distinct = dict.fromkeys(roots)
+    number_of = {end: number for number, end in enumerate(distinct)}
+    nodes: list[Node] = []
+    spokes: set[Ends] = set()
+    for end, junction in enumerate(roots):
+        found = machines_at[end]
+        # No other link ends there, and one machine alone uses it: it is that machine.
+        if touching[junction] == 1 and len(found) == 1:
+            nodes.append(Node(min(found), is_junction=False))
+        else:
+            node = Node(number_of[junction], is_junction=True)
+            nodes.append(node)
+            for machine in found:
+                spokes.add((Node(machine, is_junction=False), node))
+
+    tails = nodes[::2]
+    heads = nodes[1::2]
+    return [*zip(tails, heads, strict=True)], spokes
+
+
+def _places(machines: int, joined: Sequence[Ends]) -> dict[Node, Floats]:
+    """Return where nodes are drawn: junctions in the middle of what they join."""
+    angles = 2 * np.pi * (np.arange(machines) + 0.5) / machines - np.pi / 2
+    ring = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    places: dict[Node, Floats] = {}
+    for machine, place in enumerate(ring):
+        places[Node(machine, is_junction=False)] = place
+    for node, middle in _middles(places, joined).items():
+        # Junctions with the same neighbours would hide each other.
+        distances = [np.abs(middle - place).max() for place in places.values()]
+        crowd = sum(bool(distance < 0.05) for distance in distances)
+        aside = 0.12 * crowd * np.array([1.0, 0.6])
+        places[node] = middle + aside
+
+    # A margin for discs with their names, and for links that both ends join.
+    centre = np.array([_WIDTH / 2, _HEIGHT / 2])
+    scale = centre - np.array([60, 50])
+    return {node: centre + scale * place for node, place in places.items()}
+
+
+def _middles(
+    machines: dict[Node, Floats], joined: Sequence[Ends]
+) -> dict[Node, Floats]:
+    """Return the mean place of the neighbours of every junction, with machines fixed.
+
+    The places are those of springs at rest, one per pair of ``joined``.
+    """
+    nodes = itertools.chain.from_iterable(joined)
+    junctions = [*dict.fromkeys(node for node in nodes if node.is_junction)]
+    row = {node: position for position, node in enumerate(junctions)}
+
+    matrix = 1e-3 * np.eye(len(junctions))  # one that nothing holds has a place, too
+    offsets = np.zeros((len(junctions), 2))
+    for tail, head in joined:
+        pairs = ((tail, head), (head, tail))
+        for node, neighbour in pairs:
+            if not node.is_junction or node == neighbour:
+                continue
+            matrix[row[node], row[node]] += 1
+            if neighbour.is_junction:
+                matrix[row[node], row[neighbour]] -= 1
+            else:
+                offsets[row[node]] += machines[neighbour]
+
+    middles = np.linalg.solve(matrix, offsets)
+    return dict(zip(junctions, middles, strict=True))
+
+
+def link_graph(cluster: Cluster, schedule: Schedule) -> str:
+    """Return the drawing as SVG; empty where NICs are all links, or too many."""
+    if not cluster.links.shared or len(cluster.machines) > MOST_DRAWN:
+        return ""
+    ends, spokes = link_ends(cluster)
+    place_of = _places(len(cluster.machines), [*ends, *spokes])
+    rows = port_rows(schedule)
+    most = max((row["used"] for row in rows), default=0.0) or 1.0
+    by_use = sorted(range(len(rows)), key=lambda port: rows[port]["used"])
+
+    parts = []
+    for machine, junction in sorted(spokes):
+        line = _path(place_of[machine], place_of[junction])
+        parts.append(f'<path class="spoke" d="{line}"/>')
+    for port in by_use:  # the busiest on top
+        tail, head = ends[port]
+        row = rows[port]
+        link = _link(
+            place_of[tail],
+            place_of[head],
+            row["used"] / most,
+            _write_figures(row, schedule.length),
+            used=bool(row["bytes"]),
+        )
+        parts.append(link)
+    for port in by_use[-_NAMED:]:
+        if rows[port]["bytes"]:
+            tail, head = ends[port]
+            _, middle = _bend(place_of[tail], place_of[head])
+            parts.append(_label(middle, rows[port]["port"], "name"))
+    parts += [_node(node, place, cluster) for node, place in place_of.items()]
+    return (
+        f'<div class="scroll"><svg class="links" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
+        f'role="img" aria-label="links and their load">{"".join(parts)}</svg></div>'
+    )
+
+
+def _node(node: Node, place: Floats, cluster: Cluster) -> str:
+    """Return a junction as a small square, or a machine as a disc with its name."""
+    x, y = place
+    if node.is_junction:
+        corner = f'x="{x - 5:.0f}" y="{y - 5:.0f}"'
+        return f'<rect class="junction" {corner} width="10" height="10"/>'
+    name = cluster.machines[node.number].name
+    disc = f'<circle class="machine" cx="{x:.0f}" cy="{y:.0f}" r="19"/>'
+    return disc + _label(place, name[:6], "inside", name)
+
+
+def _bend(tail: Floats, head: Floats) -> tuple[Floats, Floats]:
+    """Return the control point of a curve that keeps to the right, and its middle."""
+    course = head - tail
+    # Both directions of a link lie beside each other, and not on one line.
+    across = np.array([-course[1], course[0]])
+    length = max(math.hypot(*course), 1.0)
+    bulge = min(0.12 * length + 8, 34)
+    control = (tail + head) / 2 + across / length * bulge
+    middle = (tail + 2 * control + head) / 4
+    return control, middle
+
+
+def _link(
+    tail: Floats,
+    head: Floats,
+    use: float,
+    figures: str,
+    *,
+    used: bool,
+) -> str:
+    """Return a link as a curve with an arrow, and its figures for the pointer.
+
+    ``use`` is the share of what the busiest link was used.
+    """
+    stops = [0, 0.5, 1]
+    levels = [np.interp(use, stops, shades) for shades in _RAMP.T]
+    texts = [f"{level:.0f}" for level in levels]
+    colour = f"rgb({','.join(texts)})"
+    if (tail == head).all():  # both ends are at one junction
+        circle = f'cx="{tail[0] + 22:.0f}" cy="{tail[1]:.0f}" r="22"'
+        shape = f'<circle fill="none" {circle}/>'
+    else:
+        control, middle = _bend(tail, head)
+        shape = f'<path fill="none" d="{_path(tail, control, head)}"/>'
+        shape += _arrow(middle, head - tail, colour)
+
+    attribute = "" if used else ' class="unused"'
+    return (
+        f'<g stroke="{colour}" stroke-width="{1 + 5 * use:.1f}"{attribute}>'
+        f"<title>{escape(figures)}</title>{shape}</g>"
+    )
+
+
+def _arrow(middle: Floats, course: Floats, colour: str) -> str:
+    """Return the head of an arrow in the middle of a curve."""
+    unit = course / max(math.hypot(*course), 1.0)
+    across = np.array([-unit[1], unit[0]])
+    back = middle - 4 * unit
+    corners = (
+        middle + 6 * unit,
+        back + 4 * across,
+        back - 4 * across,
+    )
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in corners)
+    return f'<polygon fill="{colour}" stroke="none" points="{points}"/>'
+
+
+def _write_figures(row: Row, makespan: float) -> str:
+    return (
+        f"{row['port']}: {format_size(row['bytes'])} at "
+        f"{format_rate(row['bytes_per_second'])}, busy "
+        f"{format_duration(row['used'] * makespan, 3)} ({row['used']:.0%})"
+    )
+
+
+def _path(*points: Floats) -> str:
+    """Return the data of a line through two points, or of a curve of three."""
+    begin, *rest = (f"{x:.0f} {y:.0f}" for x, y in points)
+    command = "Q" if len(rest) > 1 else "L"
+    return f"M{begin}{command}{' '.join(rest)}"
+
+
+def _label(
+    place: Floats,
+    text: str,
+    kind: str,
+    title: str = "",
+) -> str:
+    x, y = place
+    hint = f"<title>{escape(title)}</title>" if title else ""
+    return (
+        f'<text class="{kind}" text-anchor="middle" x="{x:.0f}" y="{y + 4:.0f}">'
+        f"{hint}{escape(text)}</text>"
+    )

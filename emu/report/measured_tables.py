@@ -1,0 +1,100 @@
+"""Tables of what was measured, trained and checked, of at most 100 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.table import Table
+from rich.text import Text
+
+from emu.report.terminal import plain_table
+from emu.trust.violation import AuditReport
+from emu.units import format_duration, format_ratio
+
+#: Ranges of a trace that are listed.
+_RANGES = 12
+
+
+def ranges_table(ranges: Mapping[str, NDArray[np.float64]]) -> Table:
+    """Return the ranges of a trace in its order, each with a bar of its time in all."""
+    grid = plain_table("ranges of the trace", "range", ">times", ">mean", "in all")
+    sums = [seconds.sum() for seconds in ranges.values()]
+    longest = max(sums, default=0.0) or 1.0
+    for name, seconds in islice(ranges.items(), _RANGES):
+        mean = format_duration(float(seconds.mean()))
+        share = float(seconds.sum() / longest)
+        bar = Text("█" * round(30 * share), style="blue")
+        grid.add_row(name, f"{len(seconds):,}", mean, bar)
+    if len(ranges) > _RANGES:
+        grid.caption = f"and {len(ranges) - _RANGES} shorter ones"
+    return grid
+
+
+def times_lines(
+    times: Iterable[tuple[str, Any]], rest: Mapping[str, float]
+) -> list[str]:
+    """Return the keys of ``job.times`` above 0, and kinds of task that have none."""
+    lines = []
+    for key, time in times:
+        parts = time if isinstance(time, tuple) else (time or 0.0,)
+        if any(parts):
+            durations = [format_duration(seconds) for seconds in parts]
+            lines.append(f"  {key}: {', '.join(durations)}")
+    for kind, seconds in rest.items():
+        if seconds:
+            lines.append(f"  ({kind}: {format_duration(seconds)}, no key takes it)")
+    return lines
+
+
+def rates_lines(
+    rates: Mapping[str, Any], residuals: Mapping[str, float]
+) -> Iterator[str]:
+    """Yield ``job.rates``, and how far times by them are from what was measured."""
+    yield from (f"  {name}: {rate}" for name, rate in rates.items())
+    for kind, share in residuals.items():
+        yield f"  ({kind}: {format_ratio(share)} at the furthest)"
+
+
+def training_table(training: Sequence[Mapping[str, float]]) -> Table:
+    """Return loss and validation accuracy over time, where that was looked at."""
+    grid = plain_table("training", ">step", ">time", ">loss", ">validation accuracy")
+    looks = [row for row in training if "accuracy" in row]
+    for row in looks or training[-1:]:
+        accuracy = f"{row['accuracy']:.2%}" if looks else "no such vertices"
+        time = format_duration(row["time"], 5)
+        grid.add_row(f"{row['iteration']:.0f}", time, f"{row['loss']:.4g}", accuracy)
+    return grid
+
+
+def audit_table(report: AuditReport) -> Table:
+    """Return one row per constraint: comparisons, violations, the first of them."""
+    table = plain_table("Audit", "constraint", ">checked", ">broken", "first")
+    for name, count in report.checked.items():
+        constraints = name.split(",")
+        broken = [
+            str(violation)
+            for violation in report.violations
+            if violation.constraint in constraints
+        ]
+        table.add_row(name, f"{count:,}", f"{len(broken):,}", *broken[:1])
+    return table
+
+
+def accuracy_table(found: Mapping[str, Mapping[str, float]]) -> Table:
+    """Return one row per job and split; one job alone has no name."""
+    columns = ["split", ">accuracy"]
+    has_names = [*found] != [""]
+    if has_names:
+        columns.insert(0, "job")
+    table = plain_table("", *columns)
+    for job, splits in found.items():
+        for split, share in splits.items():
+            cells = [split, f"{share:.2%}"]
+            if has_names:
+                cells.insert(0, job)
+            table.add_row(*cells)
+    return table
