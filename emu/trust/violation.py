@@ -89,19 +89,21 @@ class AuditReport:
 
     def adding(self, name: str, found: Findings) -> AuditReport:
         """Return the report with another comparison, and what it found."""
-        counts, violations = found
+        count, violations = found
         return replace(
             self,
             violations=[*self.violations, *violations],
-            checked={**self.checked, name: counts},
+            checked={**self.checked, name: count},
         )
 
     def guarded(self, count: int, findings: tuple[Finding, ...]) -> AuditReport:
         """Return the report with what so many guards have found."""
-        broken = [
-            Violation("guards", one.guard, 1, "findings", str(one)) for one in findings
+        violations = [
+            Violation("guards", finding.guard, 1, "findings", str(finding))
+            for finding in findings
         ]
-        return replace(self.adding("guards", (count, broken)), findings=findings)
+        report = self.adding("guards", (count, violations))
+        return replace(report, findings=findings)
 
     @property
     def passed(self) -> bool:
@@ -119,6 +121,13 @@ def flow_name(job: Job, edge: int, iteration: int) -> str:
     return f"{job.edge_names[edge]}[{iteration}]"
 
 
+def name_flows(
+    job: Job, edges: NDArray[np.int64], iterations: NDArray[np.int64]
+) -> Callable[[int], str]:
+    """Return a function that names the flow of a row of edges and iterations."""
+    return lambda row: flow_name(job, int(edges[row]), int(iterations[row]))
+
+
 def list_beyond(
     constraint: str,
     off: NDArray[Any],
@@ -134,14 +143,27 @@ def list_beyond(
     position in ``off``.
     """
     violations = []
-    for at in map(tuple, np.argwhere(off > limit).tolist()):
-        subject = name(*at)
-        text = words if isinstance(words, str) else words(*at)
+    for position in map(tuple, np.argwhere(off > limit).tolist()):
+        subject = name(*position)
+        text = words if isinstance(words, str) else words(*position)
+        amount = off[position].item()
         sentence = f"{subject} {text}"
-        violations.append(
-            Violation(constraint, subject, off[at].item(), unit, sentence)
-        )
+        violations.append(Violation(constraint, subject, amount, unit, sentence))
     return off.size, violations
+
+
+def list_where(
+    constraint: str,
+    is_wrong: NDArray[np.bool_],
+    name: Callable[..., str],
+    words: Callable[..., str] | str,
+    unit: str,
+) -> Findings:
+    """Return how many values were looked at, and a violation of each that is wrong.
+
+    ``name``, ``words`` and ``unit``: as for `list_beyond`; the amount of each is 1.
+    """
+    return list_beyond(constraint, is_wrong.astype(np.int64), 0, name, words, unit)
 
 
 #: Share by which a number may be off that was computed again: sums in another order.
@@ -164,32 +186,36 @@ def differences(found: Any, wanted: Any, by: str, at: str = "") -> Iterator[str]
     at
         Where both are, for the sentences.
     """
-    here = at or "the whole"
+    subject = at or "the whole"
     if isinstance(wanted, dict) and isinstance(found, dict):
         for key in {**wanted, **found}:
-            below = f"{at}.{key}".removeprefix(".")
+            path = f"{at}.{key}".removeprefix(".")
             if key not in found:
-                yield f"{below} is missing, {by} says {_tell(wanted[key])}"
+                yield f"{path} is missing, {by} says {_tell(wanted[key])}"
             elif key not in wanted:
-                yield f"{below} is {_tell(found[key])}, {by} has no such key"
+                yield f"{path} is {_tell(found[key])}, {by} has no such key"
             else:
-                yield from differences(found[key], wanted[key], by, below)
+                yield from differences(found[key], wanted[key], by, path)
     elif isinstance(wanted, list | tuple) and isinstance(found, list | tuple):
         if len(wanted) != len(found):
-            yield f"{here} has {len(found)} items, {by} says {len(wanted)}"
+            yield f"{subject} has {len(found)} items, {by} says {len(wanted)}"
             return
-        for place, (one, other) in enumerate(zip(found, wanted, strict=True)):
-            yield from differences(one, other, by, f"{at}[{place}]")
+        pairs = zip(found, wanted, strict=True)
+        for place, (found_item, wanted_item) in enumerate(pairs):
+            yield from differences(found_item, wanted_item, by, f"{at}[{place}]")
     elif not _alike(found, wanted):
-        yield f"{here} is {_tell(found)}, {by} says {_tell(wanted)}"
+        yield f"{subject} is {_tell(found)}, {by} says {_tell(wanted)}"
 
 
 def _alike(found: Any, wanted: Any) -> bool:
-    numbers = (int, float)
-    plain = not isinstance(found, bool) and not isinstance(wanted, bool)
-    if plain and isinstance(found, numbers) and isinstance(wanted, numbers):
+    if _is_number(found) and _is_number(wanted):
+        # Infinities are equal, and no distance from each other.
         return found == wanted or math.isclose(found, wanted, rel_tol=EXACT)
     return type(found) is type(wanted) and bool(found == wanted)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _tell(value: Any) -> str:
