@@ -43,7 +43,7 @@ from emu.scenario.realize import list_model_figures
 from emu.scenario.setup import setup_rows
 from emu.systems.system import figures_on, remarks_on
 from emu.training.looks import epoch_of
-from emu.trust.lateness import sensitivity as slight_delays
+from emu.trust.lateness import effect_of_slight_delays
 from emu.units import format_duration, format_ratio
 
 
@@ -154,7 +154,7 @@ def simulate_by_rates(
     if problem.cluster.tuners:
         rule = experiment.choose_policy()
         how = experiment.realization, rule, experiment.expected
-        shift = slight_delays(*how, schedule)
+        shift = effect_of_slight_delays(*how, schedule)
         console.print(_TUNED.format(shift))
         more["sensitivity"] = shift
     more |= figures_on(schedule) | _setup(experiment, recovery.makespan, console)

@@ -21,7 +21,7 @@ from emu.prediction.analysis.critical_path import critical_path
 from emu.problem import Realization, Schedule
 from emu.scenario import Experiment, Scenario, build_job, open_data, prepare, realize
 from emu.scenario.run_sections import AUTO
-from emu.trust.lateness import flow_completion, host_effect, sensitivity
+from emu.trust.lateness import effect_of_slight_delays, flow_completion, host_effect
 from emu.trust.verdict import round_up
 
 #: Wall seconds of a trial's iterations, about: a start takes 0.7 s, and a standstill of
@@ -95,7 +95,10 @@ def with_scales(
         return _at(experiment, scale), choice
     policy = experiment.choose_policy()
     expected = experiment.expected
-    if sensitivity(experiment.realization, policy, expected, schedule) > error:
+    if (
+        effect_of_slight_delays(experiment.realization, policy, expected, schedule)
+        > error
+    ):
         error = math.inf
     search = ScaleSearch(schedule.makespan, error, emulation.max_late_flows)
     ends = schedule.task_end.size + len(schedule.flows())

@@ -190,21 +190,27 @@ class _Auditor:
         ran = np.isfinite(start) & np.isfinite(end)
         rounds = np.array(self._job.rounds, dtype=np.int64)[:, None]
         is_due = np.arange(self._job.iterations) < rounds
-        yield self._absent("(6)", is_due & ~ran, self._task, "did not run")
+        yield self._absent("(6)", is_due & ~ran, name=self._task, words="did not run")
 
         task, n = np.nonzero(ran)
         start = start[task, n]
         end = end[task, n]
         name = self._name_tasks(task, n)
-        yield self._not_before("(5)", start, 0.0 * start, name, "the run began")
-        yield self._not_before("(6)", end, start, name, "it started", "ended")
+        yield self._not_before(
+            "(5)", times=start, bounds=0.0 * start, name=name, bound="the run began"
+        )
+        yield self._not_before(
+            "(6)", times=end, bounds=start, name=name, bound="it started", verb="ended"
+        )
 
     def flows_after_their_source(self) -> Iterator[Findings]:
         """(7): a flow starts after its source ended, and all flows took place."""
         start = self._schedule.flow_start
         end = self._schedule.flow_end
         took_place = np.isfinite(start) & np.isfinite(end)
-        yield self._absent("(7)", self._sent & ~took_place, self._flow, "was not sent")
+        yield self._absent(
+            "(7)", self._sent & ~took_place, name=self._flow, words="was not sent"
+        )
 
         edge, n = np.nonzero(self._sent & took_place)
         start = start[edge, n]
@@ -214,8 +220,12 @@ class _Auditor:
         name = name_flows(self._job, edge, n)
         name_source = self._name_tasks(source, n)
         bound = _bound_of(name_source, "ended")
-        yield self._not_before("(7)", start, source_end, name, bound)
-        yield self._not_before("(7)", end, start, name, "it started", "ended")
+        yield self._not_before(
+            "(7)", times=start, bounds=source_end, name=name, bound=bound
+        )
+        yield self._not_before(
+            "(7)", times=end, bounds=start, name=name, bound="it started", verb="ended"
+        )
 
     def tasks_after_their_inputs(self) -> Iterator[Findings]:
         """(8), (9): a task starts after all its inputs arrived."""
@@ -231,7 +241,9 @@ class _Auditor:
         verb = "landed" if self._problem.latencies.any() else "ended"
         bound = _bound_of(name_flows(self._job, edge, n), verb)
         name = self._name_tasks(task, reader)
-        return self._not_before(constraint, start, landed, name, bound)
+        return self._not_before(
+            constraint, times=start, bounds=landed, name=name, bound=bound
+        )
 
     def one_iteration_at_a_time(self) -> Iterator[Findings]:
         """(10): an iteration of a task starts after the one before it ended."""
@@ -240,7 +252,9 @@ class _Auditor:
         task, before = np.indices(start.shape).reshape(2, -1)
         name = self._name_tasks(task, before + 1)
         bound = "the iteration before it ended"
-        yield self._not_before("(10)", start.ravel(), end.ravel(), name, bound)
+        yield self._not_before(
+            "(10)", times=start.ravel(), bounds=end.ravel(), name=name, bound=bound
+        )
 
     def one_flow_at_a_time(self) -> Iterator[Findings]:
         """(11): flows of an edge are sent one by one, in order."""
@@ -250,7 +264,7 @@ class _Auditor:
         end = self._schedule.flow_end[edge, before]
         name = name_flows(self._job, edge, n)
         bound = "the flow before it on its edge ended"
-        yield self._not_before("(11)", start, end, name, bound)
+        yield self._not_before("(11)", times=start, bounds=end, name=name, bound=bound)
 
     def all_bytes(self, volumes: Floats | None) -> Iterator[Findings]:
         """(12): every flow carries its volume, by its count and by its rates."""
@@ -291,7 +305,15 @@ class _Auditor:
             link = self._problem.links[port]
             constraint = {"out": "(13)", "in": "(14)"}.get(link.direction, "(13),(14)")
             sentence = f"port {link.name} {words}"
-            violations.append(Violation(constraint, link.name, amount, unit, sentence))
+            violations.append(
+                Violation(
+                    constraint=constraint,
+                    subject=link.name,
+                    amount=amount,
+                    unit=unit,
+                    sentence=sentence,
+                )
+            )
         yield len(self._problem.capacities), violations
 
     def _excess_rates(self, rates: Pieces) -> Iterator[tuple[int, float, str, str]]:
@@ -333,7 +355,9 @@ class _Auditor:
         words: str,
     ) -> Findings:
         """Return what is missing: counted here, as what ran is in later comparisons."""
-        _, violations = list_where(constraint, is_absent, name, words, "iterations")
+        _, violations = list_where(
+            constraint, is_absent, name=name, words=words, unit="iterations"
+        )
         return len(violations), violations
 
     def _not_before(
@@ -352,7 +376,9 @@ class _Auditor:
 
         # NaN is not early: what is missing was named once, by (6) or (7).
         slack = allowance(bounds, self._tolerance)
-        return list_beyond(constraint, bounds - times, slack, name, write)
+        return list_beyond(
+            constraint, bounds - times, limit=slack, name=name, words=write
+        )
 
 
 def _bound_of(name: Callable[[int], str], verb: str) -> Callable[[int], str]:

@@ -60,11 +60,13 @@ def impossible_values(schedule: Schedule) -> Iterator[Findings]:
         if column == "end":  # a flow without an end is named by its own sentence
             is_wrong &= ~np.isnan(values)
         state = _state_value(values, column)
-        yield list_where(constraint, is_wrong, name, state, "values")
+        yield list_where(constraint, is_wrong, name=name, words=state, unit="values")
 
         is_extra = ~is_sent & is_number
         words = f"is not to be sent and has a {column}"
-        _, extra = list_where(constraint, is_extra, name, words, "iterations")
+        _, extra = list_where(
+            constraint, is_extra, name=name, words=words, unit="iterations"
+        )
         yield 0, extra
 
 
@@ -90,13 +92,15 @@ def work_of(problem: Problem, start: Floats, end: Floats) -> Floats:
         times = [0.0]
         share = 1.0
         for change in sorted(changes, key=lambda change: change.time):
-            losses.append(losses[-1] + (1.0 - share) * (change.time - times[-1]))
+            length = change.time - times[-1]
+            losses.append(losses[-1] + (1.0 - share) * length)
             times.append(change.time)
             share = change.share
         for instants, sign in ((end[task], -1), (start[task], 1)):
             # After the last change its share holds for good.
             beyond = np.maximum(instants - times[-1], 0.0) * (1.0 - share)
-            work[task] += sign * (np.interp(instants, times, losses) + beyond)
+            lost = np.interp(instants, times, losses) + beyond
+            work[task] += sign * lost
     return work
 
 
@@ -113,10 +117,10 @@ def task_times(
     if exact is not None:
         off = np.abs(work - exact)
         state = _state_work("takes", work, exact)
-        yield list_beyond("(6)", off, slack, name, state)
+        yield list_beyond("(6)", off, limit=slack, name=name, words=state)
     if least is not None:
         state = _state_work("takes less than its time:", work, least)
-        yield list_beyond("(6)", least - work, slack, name, state)
+        yield list_beyond("(6)", least - work, limit=slack, name=name, words=state)
 
 
 def _state_work(words: str, work: Floats, stated: Floats) -> Callable[[int, int], str]:
@@ -133,9 +137,13 @@ def readiness(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
     slack = allowance(source_ends, tolerance)
 
     off = np.abs(schedule.flow_ready - source_ends)
-    yield list_beyond("(7)", off, slack, name, "is not ready when its source ended")
+    yield list_beyond(
+        "(7)", off, limit=slack, name=name, words="is not ready when its source ended"
+    )
     early = schedule.flow_ready - schedule.flow_start
-    yield list_beyond("(7)", early, slack, name, "started before it was ready")
+    yield list_beyond(
+        "(7)", early, limit=slack, name=name, words="started before it was ready"
+    )
 
 
 def rate_rows(
@@ -158,7 +166,9 @@ def _rate_values(job: Job, rates: RateHistory) -> Findings:
         value = f"{rates.rate[row]:g} B/s at {rates.time[row]:g} s"
         return f"is {value} of edge {edge}, iteration {iteration}"
 
-    return list_where("(12)", ~_sound(job, rates), "rate {}".format, write, "values")
+    return list_where(
+        "(12)", ~_sound(job, rates), name="rate {}".format, words=write, unit="values"
+    )
 
 
 def _rates_under_way(
@@ -182,7 +192,9 @@ def _rates_under_way(
     slack = allowance(time, tolerance)
     name = name_flows(schedule.problem.job, *flow)
     for words, off in offs.items():
-        yield list_beyond("(12)", off, slack, name, _state_rate(words, time))
+        yield list_beyond(
+            "(12)", off, limit=slack, name=name, words=_state_rate(words, time)
+        )
 
 
 def _state_rate(words: str, time: Floats) -> Callable[[int], str]:
@@ -201,10 +213,12 @@ def sound(schedule: Schedule) -> Schedule:
 
 
 def _sound(job: Job, rates: RateHistory) -> NDArray[np.bool_]:
-    is_sound = np.isfinite(rates.rate) & (rates.rate >= 0) & np.isfinite(rates.time)
-    is_sound &= (rates.edge >= 0) & (rates.edge < len(job.edges))
-    is_sound &= (rates.iteration >= 0) & (rates.iteration < job.iterations)
-    return is_sound
+    edge = rates.edge
+    iteration = rates.iteration
+    is_number = np.isfinite(rates.rate) & np.isfinite(rates.time)
+    has_edge = (edge >= 0) & (edge < len(job.edges))
+    has_iteration = (iteration >= 0) & (iteration < job.iterations)
+    return is_number & (rates.rate >= 0) & has_edge & has_iteration
 
 
 def first_stores(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
@@ -222,7 +236,15 @@ def first_stores(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
         if late > tolerance:
             name = task_name(job, store, 0)
             sentence = f"{name} started after the run began"
-            violations.append(Violation("(5)", name, late, "s", sentence))
+            violations.append(
+                Violation(
+                    constraint="(5)",
+                    subject=name,
+                    amount=late,
+                    unit="s",
+                    sentence=sentence,
+                )
+            )
     yield len(stores), violations
 
 
@@ -242,7 +264,18 @@ def makespan_of(
     sentence = (
         f"the makespan is said to be {stated:g} s, the last task ends at {last:g} s"
     )
-    yield 1, [Violation("(15)", "the makespan", amount, "s", sentence)]
+    yield (
+        1,
+        [
+            Violation(
+                constraint="(15)",
+                subject="the makespan",
+                amount=amount,
+                unit="s",
+                sentence=sentence,
+            )
+        ],
+    )
 
 
 def channel_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
@@ -272,13 +305,17 @@ def channel_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
         busy = np.maximum.accumulate(end)[:-1] - start[1:]
         name = name_flows(job, edges[order][1:], iterations[order][1:])
         sentence = f"started while another flow was under way on channel {channel}"
-        yield from list_beyond("channels", busy, slack, name, sentence)[1]
+        yield from list_beyond(
+            "channels", busy, limit=slack, name=name, words=sentence
+        )[1]
 
         # The least readiness among all that start later than each.
         least = np.minimum.accumulate(ready[::-1])[::-1][1:]
         name = name_flows(job, edges[order], iterations[order])
         sentence = f"started before one that got ready earlier on channel {channel}"
-        yield from list_beyond("channels", ready[:-1] - least, slack, name, sentence)[1]
+        yield from list_beyond(
+            "channels", ready[:-1] - least, limit=slack, name=name, words=sentence
+        )[1]
 
 
 def _channel_queues(schedule: Schedule) -> Iterator[tuple[str, Ints, Ints]]:

@@ -144,7 +144,13 @@ def rule_audit(
                 name = flow_name(schedule.problem.job, *event)
                 has = f"{name} has {rate:g} B/s from {time:.6g} s on"
                 sentence = f"{has}, {policy} gives {flow.rate:g}"
-                first[event] = Violation("rule", name, off, "B/s", sentence)
+                first[event] = Violation(
+                    constraint="rule",
+                    subject=name,
+                    amount=off,
+                    unit="B/s",
+                    sentence=sentence,
+                )
     return count, list(first.values())
 
 

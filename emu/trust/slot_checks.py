@@ -76,7 +76,13 @@ def _overdrawn(schedule: Schedule, pool: Pool, tolerance: float) -> Iterator[Vio
         name = f"{pool.name} of {machine}"
         instant = f"at {float(times[worst]):g} s"
         sentence = f"pool {name} of {slots[worst]} slots is overdrawn {instant}"
-        yield Violation("slots", name, over, "slots", sentence)
+        yield Violation(
+            constraint="slots",
+            subject=name,
+            amount=over,
+            unit="slots",
+            sentence=sentence,
+        )
 
 
 def _counts_when_taken(
@@ -118,7 +124,13 @@ def _overtaken(
         name = task_name(schedule.problem.job, task[position], n[position])
         sentence = f"{name} got a slot of {pool.name} before a task that came earlier"
         seconds = float(came[position] - earliest[later[position]])
-        yield Violation("slots", name, seconds, "s", sentence)
+        yield Violation(
+            constraint="slots",
+            subject=name,
+            amount=seconds,
+            unit="s",
+            sentence=sentence,
+        )
 
 
 def _quota_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
@@ -135,7 +147,13 @@ def _quota_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
         due = int((schedule.length * (1 - ROUNDING) - tolerance) / tuner.period)
         if len(path) < due:
             sentence = f"the quota of {name} was looked at {len(path)} of {due} times"
-            yield Violation("slots", name, float(due - len(path)), "looks", sentence)
+            yield Violation(
+                constraint="slots",
+                subject=name,
+                amount=float(due - len(path)),
+                unit="looks",
+                sentence=sentence,
+            )
 
         quota_before = cluster.machines[tuner.machine].slots[tuner.pool]
         for number, quota in enumerate(path, 1):
@@ -143,7 +161,13 @@ def _quota_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
                 step = f"from {quota_before} to {quota} at {tuner.period * number:g} s"
                 amount = float(abs(quota - quota_before))
                 sentence = f"the quota of {name} went {step}"
-                yield Violation("slots", name, amount, "slots", sentence)
+                yield Violation(
+                    constraint="slots",
+                    subject=name,
+                    amount=amount,
+                    unit="slots",
+                    sentence=sentence,
+                )
             quota_before = quota
 
 
@@ -183,5 +207,13 @@ def newest_reads(schedule: Schedule, tolerance: float) -> Findings:
             name = task_name(job, edge.destination, n)
             sentence = f"{name} read of {job.edge_names[position]} {fault}"
             amount = float(abs(newest - read))
-            violations.append(Violation("reads", name, amount, "iterations", sentence))
+            violations.append(
+                Violation(
+                    constraint="reads",
+                    subject=name,
+                    amount=amount,
+                    unit="iterations",
+                    sentence=sentence,
+                )
+            )
     return len(latest) * job.iterations, violations

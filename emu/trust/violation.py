@@ -99,7 +99,13 @@ class AuditReport:
     def guarded(self, count: int, findings: tuple[Finding, ...]) -> AuditReport:
         """Return the report with what so many guards have found."""
         violations = [
-            Violation("guards", finding.guard, 1, "findings", str(finding))
+            Violation(
+                constraint="guards",
+                subject=finding.guard,
+                amount=1,
+                unit="findings",
+                sentence=str(finding),
+            )
             for finding in findings
         ]
         report = self.adding("guards", (count, violations))
@@ -148,7 +154,15 @@ def list_beyond(
         text = words if isinstance(words, str) else words(*position)
         amount = off[position].item()
         sentence = f"{subject} {text}"
-        violations.append(Violation(constraint, subject, amount, unit, sentence))
+        violations.append(
+            Violation(
+                constraint=constraint,
+                subject=subject,
+                amount=amount,
+                unit=unit,
+                sentence=sentence,
+            )
+        )
     return off.size, violations
 
 
@@ -163,7 +177,14 @@ def list_where(
 
     ``name``, ``words`` and ``unit``: as for `list_beyond`; the amount of each is 1.
     """
-    return list_beyond(constraint, is_wrong.astype(np.int64), 0, name, words, unit)
+    return list_beyond(
+        constraint,
+        is_wrong.astype(np.int64),
+        limit=0,
+        name=name,
+        words=words,
+        unit=unit,
+    )
 
 
 #: Share by which a number may be off that was computed again: sums in another order.
@@ -234,7 +255,9 @@ def agreement(name: str, found: Any, wanted: Any, by: str) -> Findings:
 
 def disagreement(name: str, sentence: str) -> Violation:
     """Return the violation of a file that does not say what it should."""
-    return Violation(name, name, 1, "values", sentence)
+    return Violation(
+        constraint=name, subject=name, amount=1, unit="values", sentence=sentence
+    )
 
 
 def _count(value: Any) -> int:

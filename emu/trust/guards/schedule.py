@@ -447,12 +447,28 @@ def headline_faults(
         value = result.get(key)
         if not _alike(value, number):
             sentence = f"{key} is {value!r}, {number!r} by itself"
-            faults.append(Violation("headline", key, 1, "values", sentence))
+            faults.append(
+                Violation(
+                    constraint="headline",
+                    subject=key,
+                    amount=1,
+                    unit="values",
+                    sentence=sentence,
+                )
+            )
     least = 0.0 if dies else least_makespan(emulated.problem, measured)
     # Of a job that died there is none; else NaN is wrong, too.
     if dies is not math.isnan(bound) or bound < least * (1 - _EXACT):
         sentence = f"bound is {bound!r}, the run cannot be shorter than {least!r} s"
-        faults.append(Violation("headline", "bound", 1, "values", sentence))
+        faults.append(
+            Violation(
+                constraint="headline",
+                subject="bound",
+                amount=1,
+                unit="values",
+                sentence=sentence,
+            )
+        )
     return len(figures) + 1, faults
 
 
