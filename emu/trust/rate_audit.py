@@ -44,34 +44,49 @@ def shares_of_max_min(
     start = schedule.flow_start
     end = schedule.flow_end
     hops = list_hops(schedule.problem)
-    every = {
-        (e, n): Flow(e, n, ("", "", 0, e), hops[e], 0.0, 0.0)
-        for e, n in schedule.flows().tolist()
-        if end[e, n] > start[e, n]
+    all_flows = {
+        (edge, n): Flow(
+            edge=edge,
+            turn=n,
+            rank=("", "", 0, edge),
+            hops=hops[edge],
+            volume=0.0,
+            left=0.0,
+        )
+        for edge, n in schedule.flows().tolist()
+        if end[edge, n] > start[edge, n]
     }
 
-    def beside(event: Event, other: Event) -> bool:
+    def is_beside(event: Event, other: Event) -> bool:
         met = start[event] < end[other] and end[event] > start[other]
         return bool(met) and not {*hops[event[0]]}.isdisjoint(hops[other[0]])
 
-    those = [event for event in flows if event in every]
-    events = {event for event in every if any(beside(event, one) for one in those)}
-    coming = sorted(every, key=lambda event: -start[event])
-    changes = [change.time for change in schedule.problem.cluster.changes]
-    moments = {*changes, *(t[event] for t in (start, end) for event in every)}
+    asked = [event for event in flows if event in all_flows]
+    events = {
+        event for event in all_flows if any(is_beside(event, flow) for flow in asked)
+    }
+    moments = {change.time for change in schedule.problem.cluster.changes}
+    for event in all_flows:
+        moments |= {start[event], end[event]}
+
+    coming = sorted(all_flows, key=lambda event: -start[event])
     active: dict[Event, Flow] = {}
-    fair = dict.fromkeys(every, 0.0)
+    fair = dict.fromkeys(all_flows, 0.0)
     for moment, until in pairwise(sorted(moments)):
         active = {event: flow for event, flow in active.items() if end[event] > moment}
         while coming and start[coming[-1]] <= moment:
             event = coming.pop()
-            active[event] = every[event]
+            active[event] = all_flows[event]
         if not events.isdisjoint(active):
             maxmin([*active.values()], list_capacities(schedule.problem, moment))
             for event, flow in active.items():
                 fair[event] += flow.rate * (until - moment)
     sizes = schedule.flow_bytes
-    return {e: (float(sizes[e]), float(fair[e])) for e in events if fair[e] > 0}
+    return {
+        event: (float(sizes[event]), float(fair[event]))
+        for event in events
+        if fair[event] > 0
+    }
 
 
 #: Share of its narrowest link by which a rate may be off: rounding.
@@ -127,7 +142,7 @@ def rule_audit(
         raise ValueError(f"no rule is called {policy}: {', '.join(POLICIES)}")
     rule = POLICIES[policy] if own is None else ask_rule(schedule.problem, own)
     count = 0
-    first = {}
+    violations: dict[Event, Violation] = {}
     instants = _instants(
         schedule, schedule.rates, expected, with_queues=policy == "aalo"
     )
@@ -138,20 +153,20 @@ def rule_audit(
         _settle_ties(flows, rates)
         rule(flows, capacity)
         count += len(flows)
+
         for flow, (event, rate) in zip(flows, rates.items(), strict=True):
             off = abs(rate - flow.rate)
-            if off > _EXACTNESS * flow.alone and event not in first:
+            if off > _EXACTNESS * flow.alone and event not in violations:
                 name = flow_name(schedule.problem.job, *event)
-                has = f"{name} has {rate:g} B/s from {time:.6g} s on"
-                sentence = f"{has}, {policy} gives {flow.rate:g}"
-                first[event] = Violation(
+                assigned = f"{name} has {rate:g} B/s from {time:.6g} s on"
+                violations[event] = Violation(
                     constraint="rule",
                     subject=name,
                     amount=off,
                     unit="B/s",
-                    sentence=sentence,
+                    sentence=f"{assigned}, {policy} gives {flow.rate:g}",
                 )
-    return count, list(first.values())
+    return count, list(violations.values())
 
 
 def _settle_ties(flows: list[Flow], rates: dict[Event, float]) -> None:
@@ -166,8 +181,9 @@ def _settle_ties(flows: list[Flow], rates: dict[Event, float]) -> None:
         first = min(flow.ready for flow, _ in queue)
         close = [(flow, rate) for flow, rate in queue if flow.ready - first < _CLOSE]
         if len(close) > 1:
-            for flow in [flow for flow, rate in close if rate > 0]:
-                flow.ready = first - _CLOSE
+            for flow, rate in close:
+                if rate > 0:
+                    flow.ready = first - _CLOSE
 
 
 def _next_demotion(flows: list[Flow], now: float) -> float:
@@ -244,8 +260,14 @@ def _instants(
     """
     coming = _list_flows(schedule, expected)
     waiting = [*coming][::-1]
-    columns = (rates.edge.tolist(), rates.iteration.tolist(), rates.rate.tolist())
-    rows = list(zip(*columns, strict=True))
+    rows = list(
+        zip(
+            rates.edge.tolist(),
+            rates.iteration.tolist(),
+            rates.rate.tolist(),
+            strict=True,
+        )
+    )
     last = {(edge, iteration): row for row, (edge, iteration, _) in enumerate(rows)}
     # In a run a flow ends with its last rate, 0: of two that end within 1e-9 s only the
     # scheduler knows the first. Simulations state no such rate.
@@ -267,15 +289,20 @@ def _instants(
             flows[event] = coming[event]
             assigned[event] = _Assigned(0.0, 0.0, time)
         for edge, iteration, rate in rows[low:high]:
-            had = assigned.get((edge, iteration), _Assigned(0.0, 0.0, time))
-            assigned[edge, iteration] = _Assigned(had.at(time), rate, time)
+            state = assigned.get((edge, iteration), _Assigned(0.0, 0.0, time))
+            assigned[edge, iteration] = _Assigned(state.at(time), rate, time)
+
         for event, flow in list(flows.items()):
             left = flow.volume - assigned[event].at(time)
-            is_served = left <= _ROUNDING * flow.volume
-            if stops[event] < high if event in stops else is_served:
+            is_over = left <= _ROUNDING * flow.volume
+            if event in stops:
+                is_over = stops[event] < high
+            if is_over:
                 del flows[event], assigned[event]
             flow.left = max(left, 0.0)
             flow.rate = 0.0
 
-        note_coflows(before, before := list(flows.values()), time)
-        yield time, list(flows.values()), {e: assigned[e].rate for e in flows}
+        under_way = list(flows.values())
+        note_coflows(before, under_way, time)
+        before = under_way
+        yield time, [*under_way], {event: assigned[event].rate for event in flows}
