@@ -75,8 +75,8 @@ class Evidence:
 
         Rows of edges or iterations that the job does not have are left out.
         """
-        values = np.full(self.schedule.flow_end.shape, np.nan)
         edges, iterations = self.schedule.flow_end.shape
+        values = np.full((edges, iterations), np.nan)
         edge = rows["edge"]
         iteration = rows["iteration"]
         is_flow = (edge < edges) & (iteration < iterations)
@@ -116,14 +116,17 @@ def most_stated(problem: Problem) -> dict[str, float]:
 
 def fitting(problem: Problem, link: str, times: Floats) -> Floats:
     """Return the bytes that fit through a link by each of ``times``, seconds."""
-    changes = [(c.time, c.capacity) for c in problem.cluster.changes if c.link == link]
-    changes.sort(key=lambda change: change[0])
-    steps = np.array([(0.0, list_capacities(problem)[link]), *changes])
-    since, rates = steps.T
-    room = np.append(0.0, np.cumsum(rates[:-1] * np.diff(since)))
+    changes = [change for change in problem.cluster.changes if change.link == link]
+    changes.sort(key=lambda change: change.time)
+    since = np.array([0.0, *(change.time for change in changes)])
+    rates = np.array(
+        [list_capacities(problem)[link], *(change.capacity for change in changes)]
+    )
+    room_before = np.append(0.0, np.cumsum(rates[:-1] * np.diff(since)))
     last = np.maximum(np.searchsorted(since, times, side="right") - 1, 0)
-    carried: Floats = room[last] + rates[last] * np.maximum(times - since[last], 0.0)
-    return carried
+    seconds = np.maximum(times - since[last], 0.0)
+    room: Floats = room_before[last] + rates[last] * seconds
+    return room
 
 
 def list_latencies(problem: Problem) -> list[float]:
@@ -155,13 +158,15 @@ def list_hops(problem: Problem) -> list[tuple[str, ...]]:
     }
     hops = []
     for edge in problem.job.edges:
-        a = machine_of[edge.source]
-        b = machine_of[edge.destination]
+        sender = machine_of[edge.source]
+        receiver = machine_of[edge.destination]
+        has_gate = tasks[edge.source].gate or tasks[edge.destination].gate
+        names: tuple[str, ...] = ()
+        if sender != receiver and not (edge.credit or has_gate):
+            names = through.get((sender, receiver), ("out", "in"))
         nics = {
-            "out": f"{cluster.machines[a].name} out",
-            "in": f"{cluster.machines[b].name} in",
+            "out": f"{cluster.machines[sender].name} out",
+            "in": f"{cluster.machines[receiver].name} in",
         }
-        order = edge.credit or tasks[edge.source].gate or tasks[edge.destination].gate
-        names = () if a == b or order else through.get((a, b), ("out", "in"))
         hops.append(tuple(nics.get(name, name) for name in names))
     return hops
