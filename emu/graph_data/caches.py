@@ -46,15 +46,21 @@ class CachePlan:
         cls, settings: Mapping[str, Any], feature_length: int
     ) -> CachePlan | None:
         """Return the plan of ``Job.settings``; None where nothing is kept."""
-        if (section := settings.get("cache")) is None:
+        section = settings.get("cache")
+        if section is None:
             return None
-        row = feature_length * np.dtype(settings["precision"]).itemsize
-        rows = int(section["size"] // row)
-        homes = tuple(section["homes"])
-        return cls(section["policy"], rows, section["window"], homes)
+        row_bytes = feature_length * np.dtype(settings["precision"]).itemsize
+        return cls(
+            policy=section["policy"],
+            rows=int(section["size"] // row_bytes),
+            window=section["window"],
+            homes=tuple(section["homes"]),
+        )
 
 
-def _meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> NDArray[np.float64]:
+def _chance_to_meet(
+    dataset: Dataset, plan: BatchPlan, sampler: int
+) -> NDArray[np.float64]:
     """Return the probability that a batch of a sampler has each vertex, about.
 
     Per hop a vertex joins unless no vertex before it draws it: 1 - prod (1 - p(v)
@@ -68,15 +74,16 @@ def _meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> NDArray[np.float64
         first, last = plan.share_bounds(len(train))[sampler : sampler + 2]
         train = train[first:last]
     degrees = np.diff(structure.indptr)
-    to = np.repeat(np.arange(structure.vertices), degrees)
-    p = np.zeros(structure.vertices)
-    p[train] = min(1.0, plan.batch_size / len(train))
+    destinations = np.repeat(np.arange(structure.vertices), degrees)
+    chance = np.zeros(structure.vertices)
+    chance[train] = min(1.0, plan.batch_size / len(train))
     for hop in range(1, len(plan.fanouts) + 1):
-        draws = p * np.minimum(1.0, plan.hop_fanout(hop) / np.maximum(degrees, 1))
-        misses = 1.0 - p
-        np.multiply.at(misses, structure.indices, 1.0 - draws[to])
-        p = 1.0 - misses
-    return p
+        drawn_share = np.minimum(1.0, plan.hop_fanout(hop) / np.maximum(degrees, 1))
+        draws = chance * drawn_share
+        misses = 1.0 - chance
+        np.multiply.at(misses, structure.indices, 1.0 - draws[destinations])
+        chance = 1.0 - misses
+    return chance
 
 
 @lru_cache(maxsize=64)
@@ -92,8 +99,12 @@ def choose_rows(
         return np.empty(0, np.int64)
     worth = np.diff(dataset.structure.indptr).astype(np.float64)
     if cache.policy == "vip":
-        own = [s for s, store in enumerate(cache.homes) if store == home]
-        worth = np.sum([_meet(dataset, plan, sampler) for sampler in own], axis=0)
+        chances = [
+            _chance_to_meet(dataset, plan, sampler)
+            for sampler, store in enumerate(cache.homes)
+            if store == home
+        ]
+        worth = np.sum(chances, axis=0)
     others = np.flatnonzero(np.asarray(dataset.owner) != home)
     best = np.argsort(-worth[others], kind="stable")[: cache.rows]
     return np.sort(others[best])
@@ -113,21 +124,22 @@ class SamplerCache:
         sampler: int,
         first: int = 0,
     ) -> None:
-        self._owner = dataset.owner
-        self._home = cache.homes[sampler]
         self._dataset = dataset
+        self._owner = dataset.owner
         self._plan = plan
         self._sampler = sampler
+        self._home = cache.homes[sampler]
         self._changes = cache.policy not in FIXED
         self._window = cache.window
         self._most = cache.rows // cache.homes.count(self._home)
-        self._ahead = deque[NDArray[np.int64]]()
-        self._iteration = 0
-        self._used = 0
         self.held = choose_rows(dataset, plan, cache, self._home)
         self._stamps = np.empty(0, np.int64)  # of a row, when it was used last
-        for iteration in range(first if self._changes else 0):
-            self.look(self._draw(iteration))
+        self._next_stamp = 0
+        self._coming = deque[NDArray[np.int64]]()
+        self._iteration = 0
+        if self._changes:
+            for iteration in range(first):
+                self.look(self._draw(iteration))
 
     def _draw(self, iteration: int) -> NDArray[np.int64]:
         dataset = self._dataset
@@ -140,26 +152,28 @@ class SamplerCache:
         """Return which rows of the next batch are there; keep those of it, too."""
         hits = np.isin(vertices, self.held, assume_unique=True)
         if self._changes:
-            while len(self._ahead) < self._window:
-                distance = len(self._ahead) + 1
-                self._ahead.append(self._draw(self._iteration + distance))
-            self._keep(vertices[np.asarray(self._owner)[vertices] != self._home])
+            while len(self._coming) < self._window:
+                distance = len(self._coming) + 1
+                self._coming.append(self._draw(self._iteration + distance))
+            owners = np.asarray(self._owner)[vertices]
+            self._keep(vertices[owners != self._home])
             self._iteration += 1
-            if self._ahead:
-                self._ahead.popleft()
+            if self._coming:
+                self._coming.popleft()
         return hits
 
     def _keep(self, batch: NDArray[np.int64]) -> None:
         # What the next batches need, the nearest first, then what is newest: of a batch
         # the vertices that were met last, farthest from its seeds.
-        stamps = self._used + np.arange(len(batch))
-        self._used += len(batch)
+        stamps = self._next_stamp + np.arange(len(batch))
+        self._next_stamp += len(batch)
         vertices = np.concatenate([batch, self.held])
         vertices, first = np.unique(vertices, return_index=True)
         stamps = np.concatenate([stamps, self._stamps])[first]
+
         need = np.full(len(vertices), self._window)
-        for distance in reversed(range(len(self._ahead))):
-            need[np.isin(vertices, self._ahead[distance])] = distance
+        for distance in reversed(range(len(self._coming))):
+            need[np.isin(vertices, self._coming[distance])] = distance
         places = np.sort(np.lexsort((-stamps, need))[: self._most])
         self.held = vertices[places]
         self._stamps = stamps[places]
@@ -175,20 +189,23 @@ def batch_counts(
 
     ``hits``: which of its vertices' rows the sampler has, None without a cache.
     """
+    owners = np.asarray(owner)[batch.vertices]
 
-    def per_store(positions: slice | NDArray[Any]) -> tuple[int, ...]:
+    def count_by_store(positions: slice | NDArray[Any]) -> tuple[int, ...]:
         return tuple(np.bincount(owners[positions], minlength=stores).tolist())
 
-    owners = np.asarray(owner)[batch.vertices]
+    frontiers = [slice(size) for size in batch.sizes[:0:-1]]
+    answers = [vertices for _, vertices in batch.edges[::-1]]
+    first_sources, _ = batch.edges[0]
     return SampleCounts(
-        owned=per_store(slice(None)),
-        edges=sum(len(source) for source, _ in batch.edges),
+        owned=count_by_store(slice(None)),
+        edges=sum(len(sources) for sources, _ in batch.edges),
         seeds=batch.sizes[-1],
         outputs=batch.sizes[1],
-        first_edges=len(batch.edges[0][0]),
-        frontier_owned=tuple(per_store(slice(n)) for n in batch.sizes[:0:-1]),
-        answered=tuple(per_store(vertices) for _, vertices in batch.edges[::-1]),
-        hits=() if hits is None else per_store(hits),
+        first_edges=len(first_sources),
+        frontier_owned=tuple(map(count_by_store, frontiers)),
+        answered=tuple(map(count_by_store, answers)),
+        hits=() if hits is None else count_by_store(hits),
     )
 
 
@@ -209,16 +226,19 @@ def count_samples(
 
     def count_in_order(sampler: int) -> tuple[SampleCounts, ...]:
         assert cache is not None  # noqa: S101 - for mypy
-        sampler_cache = SamplerCache(dataset, plan, cache, sampler)
-        return tuple(count(sampler, n, sampler_cache) for n in range(batches))
+        held = SamplerCache(dataset, plan, cache, sampler)
+        return tuple(count(sampler, iteration, held) for iteration in range(batches))
 
     samplers = range(plan.samplers)
     # Compiled sampling lets others run.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         if cache is not None:
             return tuple(pool.map(count_in_order, samplers))
-        rows = [[pool.submit(count, s, n) for n in range(batches)] for s in samplers]
-        return tuple(tuple(each.result() for each in row) for row in rows)
+        promises = [
+            [pool.submit(count, sampler, iteration) for iteration in range(batches)]
+            for sampler in samplers
+        ]
+        return tuple(tuple(promise.result() for promise in row) for row in promises)
 
 
 def count_job(

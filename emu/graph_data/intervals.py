@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,80 +52,101 @@ def cut_intervals(
     interval = np.empty(structure.vertices, np.int32)
     degree = np.diff(structure.indptr)
     for part in range(parts):
-        mine = np.flatnonzero(owner == part)
-        if len(mine) < each:
+        vertices = np.flatnonzero(owner == part)
+        if len(vertices) < each:
             raise ValueError(
-                f"part {part} has {len(mine)} vertices, fewer than {each} intervals"
+                f"part {part} has {len(vertices)} vertices, fewer than {each} intervals"
             )
         if how == "contiguous":
-            sizes = [len(piece) for piece in np.array_split(mine, each)]
+            sizes = [len(piece) for piece in np.array_split(vertices, each)]
             dealt = np.repeat(np.arange(each), sizes)
         else:
-            mine = mine[np.argsort(-degree[mine], kind="stable")]
-            there = np.arange(2 * each)
-            there[each:] = there[each - 1 :: -1] if each else there[:0]
-            dealt = np.resize(there, len(mine))
-        interval[mine] = part * each + dealt
-    for part in range(parts) if how == "balanced" else ():
-        numbers = range(part * each, (part + 1) * each)
-        # Edges from other intervals into each.
-        between = np.empty(each, np.int64)
-        for place, number in enumerate(numbers):
-            _, sources = _edges_into(structure, np.flatnonzero(interval == number))
-            between[place] = np.count_nonzero(interval[sources] != number)
-        # No swap takes an interval above the most or below the fewest edges, so that
-        # there are fewer intervals at these two after each, and an end.
-        while True:
-            pair = int(between.argmax()), int(between.argmin())
-            ends = int(between[pair[0]]), int(between[pair[1]])
-            first, second = (numbers[place] for place in pair)
-            close = ends[0] - ends[1] <= CLOSE * between.mean()
-            swap = None if close else _swap(structure, interval, (first, second), ends)
-            if swap is None:
-                break
-            (one, other), between[[*pair]] = swap
-            interval[one], interval[other] = second, first
+            vertices = vertices[np.argsort(-degree[vertices], kind="stable")]
+            forth = np.arange(each)
+            dealt = np.resize(np.append(forth, forth[::-1]), len(vertices))
+        interval[vertices] = part * each + dealt
+    if how == "balanced":
+        for part in range(parts):
+            _balance(structure, interval, range(part * each, (part + 1) * each))
     return interval
 
 
-def _swap(
+def _balance(structure: Structure, interval: NDArray[np.int32], numbers: range) -> None:
+    """Swap vertices of some intervals, in place, until their outer edges are close."""
+    # Edges from other intervals into each.
+    between = np.empty(len(numbers), np.int64)
+    for place, number in enumerate(numbers):
+        _, sources = _edges_into(structure, np.flatnonzero(interval == number))
+        between[place] = np.count_nonzero(interval[sources] != number)
+
+    # No swap takes an interval above the most or below the fewest edges, so that there
+    # are fewer intervals at these two after each, and an end.
+    while True:
+        most = int(between.argmax())
+        fewest = int(between.argmin())
+        if between[most] - between[fewest] <= CLOSE * between.mean():
+            return
+        pair = (numbers[most], numbers[fewest])
+        edges = (int(between[most]), int(between[fewest]))
+        swap = _best_swap(structure, interval, pair, edges)
+        if swap is None:
+            return
+        between[most], between[fewest] = swap.edges
+        first, second = swap.vertices
+        interval[first], interval[second] = pair[1], pair[0]
+
+
+class _Swap(NamedTuple):
+    """A vertex of each of two intervals, and the outer edges of both afterwards."""
+
+    vertices: tuple[int, int]
+    edges: tuple[int, int]
+
+
+def _best_swap(
     structure: Structure,
     interval: NDArray[np.int32],
     pair: tuple[int, int],
-    between: tuple[int, int],
-) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return the vertices to swap, and the edges of both intervals afterwards.
+    edges: tuple[int, int],
+) -> _Swap | None:
+    """Return the swap that brings two intervals nearest to each other, if one does.
 
     A vertex of degree d with c neighbours in an interval adds d - 2 c to its edges to
     others, and takes as many away where it leaves; two neighbours that swap leave an
     edge more on each side.
+
+    ``pair``: the intervals with the most and the fewest of ``edges`` to others.
     """
-    most, fewest = between
-    mine, theirs = (np.flatnonzero(interval == number) for number in pair)
-    row, source = _edges_into(structure, mine)
-    losses, gains = _gains(interval, (row, source), len(mine), pair)
-    other = _edges_into(structure, theirs)
-    theirs_left, theirs_joined = _gains(interval, other, len(theirs), pair)
-    # Of every vertex here the one there that brings the two nearest to each other.
-    order = np.argsort(theirs_left + theirs_joined, kind="stable")
-    sums = (theirs_left + theirs_joined)[order]
+    most, fewest = edges
+    leaving, joining = (np.flatnonzero(interval == number) for number in pair)
+    row, source = _edges_into(structure, leaving)
+    losses, gains = _gains(interval, (row, source), len(leaving), pair)
+    into = _edges_into(structure, joining)
+    in_most, in_fewest = _gains(interval, into, len(joining), pair)
+
+    # Of every vertex of the first the one of the second that fits it best.
+    order = np.argsort(in_most + in_fewest, kind="stable")
+    sums = (in_most + in_fewest)[order]
     aim = losses + gains - (most - fewest)
     above = np.minimum(np.searchsorted(sums, aim), len(sums) - 1)
     below = np.maximum(above - 1, 0)
-    nearer = np.abs(sums[below] - aim) <= np.abs(sums[above] - aim)
-    places = order[np.where(nearer, below, above)]
-    count = structure.vertices
-    edge = np.arange(len(mine)) * count + theirs[places]
-    more = 2 * np.isin(edge, row * count + source)
-    here = most - losses + theirs_left[places] + more
-    there = fewest + gains - theirs_joined[places] + more
-    apart = np.abs(here - there)
-    apart[(np.maximum(here, there) > most) | (np.minimum(here, there) < fewest)] = most
+    is_below_nearer = np.abs(sums[below] - aim) <= np.abs(sums[above] - aim)
+    places = order[np.where(is_below_nearer, below, above)]
+
+    edge = np.arange(len(leaving)) * structure.vertices + joining[places]
+    between_them = 2 * np.isin(edge, row * structure.vertices + source)
+    first = most - losses + in_most[places] + between_them
+    second = fewest + gains - in_fewest[places] + between_them
+    apart = np.abs(first - second)
+    is_worse = (np.maximum(first, second) > most) | (np.minimum(first, second) < fewest)
+    apart[is_worse] = most
     best = int(apart.argmin())
     if apart[best] >= most - fewest:
         return None
-    vertices = int(mine[best]), int(theirs[places[best]])
-    return vertices, (int(here[best]), int(there[best]))
+    return _Swap(
+        vertices=(int(leaving[best]), int(joining[places[best]])),
+        edges=(int(first[best]), int(second[best])),
+    )
 
 
 def _gains(
@@ -136,9 +157,13 @@ def _gains(
 ) -> list[NDArray[np.int64]]:
     """Return what ``count`` vertices add to the edges of each of two intervals."""
     row, source = edges
-    near = interval[source]
+    source_interval = interval[source]
     degree = np.bincount(row, minlength=count)
-    return [degree - 2 * np.bincount(row[near == i], minlength=count) for i in pair]
+    gains = []
+    for number in pair:
+        inside = np.bincount(row[source_interval == number], minlength=count)
+        gains.append(degree - 2 * inside)
+    return gains
 
 
 def _edges_into(
@@ -164,26 +189,37 @@ def interval_counts(
     """
     count = parts * each
     part = interval // each
-    needs = np.zeros((structure.vertices, parts), dtype=bool)
-    step = 1 << 20
-    for first in range(0, structure.vertices, step):
-        last = min(first + step, structure.vertices)
-        begin = structure.indptr[first]
-        end = structure.indptr[last]
-        degree = np.diff(structure.indptr[first : last + 1])
-        needs[structure.indices[begin:end], np.repeat(part[first:last], degree)] = True
-    needs[np.arange(structure.vertices), part] = False
     ghosts = np.zeros((count, parts), np.int64)
-    np.add.at(ghosts, interval, needs)
+    np.add.at(ghosts, interval, _needs(structure, part, parts))
     degree = np.diff(structure.indptr)
-    edges = np.bincount(interval, weights=degree, minlength=count).astype(np.int64)
-    vertices = np.bincount(interval, minlength=count)
+    edges = np.bincount(interval, weights=degree, minlength=count)
+
     pushes = np.zeros((count if sources else 0, parts), np.int64)
     for number in range(len(pushes)):
-        _, around = structure.neighbours(np.flatnonzero(interval == number))
-        pushes[number] = np.bincount(part[np.unique(around)], minlength=parts)
+        _, neighbours = structure.neighbours(np.flatnonzero(interval == number))
+        pushes[number] = np.bincount(part[np.unique(neighbours)], minlength=parts)
         pushes[number, number // each] = 0
-    return IntervalCounts(vertices, edges, ghosts, pushes)
+    return IntervalCounts(
+        vertices=np.bincount(interval, minlength=count),
+        edges=edges.astype(np.int64),
+        ghosts=ghosts,
+        sources=pushes,
+    )
+
+
+def _needs(
+    structure: Structure, part: NDArray[np.int32], parts: int
+) -> NDArray[np.bool_]:
+    """Return which other parts read each vertex: bool, (vertices, parts)."""
+    needs = np.zeros((structure.vertices, parts), dtype=bool)
+    step = 1 << 20  # vertices: of all edges at once the indices take gigabytes
+    for first in range(0, structure.vertices, step):
+        last = min(first + step, structure.vertices)
+        indptr = structure.indptr[first : last + 1]
+        sources = structure.indices[indptr[0] : indptr[-1]]
+        needs[sources, np.repeat(part[first:last], np.diff(indptr))] = True
+    needs[np.arange(structure.vertices), part] = False
+    return needs
 
 
 @lru_cache(maxsize=4)

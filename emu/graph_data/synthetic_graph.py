@@ -98,14 +98,20 @@ def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
         of_vertex[ids] = np.arange(vertices)
         vertex_class = blocks.classes[of_vertex]
         vertex_block = blocks.blocks[of_vertex]
+
         labels = vertex_class.copy()
-        flips = rng.random(vertices) < preset.flip
-        labels[flips] = rng.integers(preset.classes, size=int(flips.sum()))
-        shares = train, valid, min(test, vertices - train - valid)
+        is_redrawn = rng.random(vertices) < preset.flip
+        count = np.count_nonzero(is_redrawn)
+        labels[is_redrawn] = rng.integers(preset.classes, size=count)
+        shares = (train, valid, min(test, vertices - train - valid))
+        split_rng = np.random.default_rng([seed, 3])
+        structure = build_structure(
+            ids[first], ids[second], vertices=vertices, origin=name
+        )
         return RawGraph(
-            build_structure(ids[first], ids[second], vertices=vertices, origin=name),
+            structure,
             labels.astype(np.int32),
-            *raw_graph.random_split(vertices, shares, np.random.default_rng([seed, 3])),
+            *raw_graph.random_split(vertices, shares, split_rng),
             classes=preset.classes,
             feature_length=preset.feature_length,
             rows=_feature_rows(preset, vertex_class, vertex_block, seed),
@@ -123,14 +129,18 @@ class _Blocks:
         share = np.arange(1, preset.classes + 1, dtype=float) ** -preset.zipf
         ends = np.round(np.cumsum(share / share.sum()) * vertices).astype(np.int64)
         self.class_bounds = np.concatenate([[0], ends])
-        starts = [
-            first + np.arange(pieces) * (last - first) // pieces
-            for first, last in itertools.pairwise(self.class_bounds)
-            for pieces in [max(1, round((last - first) / preset.block))]
-        ]
+        starts = []
+        for first, last in itertools.pairwise(self.class_bounds):
+            count = max(1, round((last - first) / preset.block))
+            starts.append(first + np.arange(count) * (last - first) // count)
         self.block_bounds = np.unique(np.concatenate([*starts, [vertices]]))
-        sizes = np.diff(self.class_bounds), np.diff(self.block_bounds)
-        self.classes, self.blocks = (np.repeat(np.arange(len(s)), s) for s in sizes)
+        self.classes = _number_ranges(self.class_bounds)
+        self.blocks = _number_ranges(self.block_bounds)
+
+
+def _number_ranges(bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the range of every vertex, of ranges from each bound to the next."""
+    return np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
 
 
 def _draw_edges(
@@ -140,10 +150,11 @@ def _draw_edges(
     weight = (1 - rng.random(vertices)) ** (-1 / (preset.tail - 1))
     degree = 2 * edges / vertices
     cap = min(0.2 * vertices, np.sqrt(vertices * degree)) / degree
-    prefix = np.concatenate([[0], np.cumsum(np.minimum(weight, cap * weight.mean()))])
+    capped = np.minimum(weight, cap * weight.mean())
+    prefix = np.concatenate([[0], np.cumsum(capped)])
     bounds_of_block = blocks.block_bounds[blocks.blocks[:, None] + [0, 1]]
     bounds_of_class = blocks.class_bounds[blocks.classes[:, None] + [0, 1]]
-    near = preset.in_block, preset.in_block + preset.in_class
+    near = (preset.in_block, preset.in_block + preset.in_class)
     keys = np.empty(edges, np.int64)
     slots = np.full(1 << max(2 * edges - 1, 15).bit_length(), -1, np.int64)
     draws = rng.bit_generator.ctypes
@@ -164,10 +175,10 @@ def _feature_rows(
 ) -> Callable[[int, int], NDArray[np.float32]]:
     """Return what makes rows by chunks from the seed, the same in every process."""
     length = preset.feature_length
-    draw = np.random.default_rng([seed, 2])
+    rng = np.random.default_rng([seed, 2])
     count = int(blocks.max()) + 1
-    of_class = draw.standard_normal((preset.classes, length), np.float32)
-    of_block = draw.standard_normal((count, length), np.float32)
+    of_class = rng.standard_normal((preset.classes, length), np.float32)
+    of_block = rng.standard_normal((count, length), np.float32)
     class_mean = preset.signal * of_class
     block_mean = preset.signal / 2 * of_block
 
@@ -176,11 +187,12 @@ def _feature_rows(
         pieces = []
         for chunk in chunks:
             members = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
-            rng = np.random.default_rng([seed, 4, chunk])
-            shape = len(classes[members]), length
-            pieces.append(rng.standard_normal(shape, np.float32))
-            pieces[-1] += class_mean[classes[members]]
-            pieces[-1] += block_mean[blocks[members]]
+            member_classes = classes[members]
+            noise = np.random.default_rng([seed, 4, chunk])
+            rows = noise.standard_normal((len(member_classes), length), np.float32)
+            rows += class_mean[member_classes]
+            rows += block_mean[blocks[members]]
+            pieces.append(rows)
         offset = chunks.start * CHUNK
         return np.concatenate(pieces)[start - offset : stop - offset]
 
