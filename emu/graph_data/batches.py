@@ -89,10 +89,12 @@ class BatchPlan:
 
     def seeds_after(self, train: int, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the seeds drawn after ``steps``; raises as `steps_per_epoch`."""
-        each = self._seeds_per_epoch(train)
-        whole = train if self.epoch == "local" else self.samplers * each
+        of_epoch = train
+        if self.epoch != "local":
+            of_epoch = self.samplers * self._seeds_per_epoch(train)
+        of_step = self.samplers * self.batch_size
         epochs, rest = np.divmod(steps, self.steps_per_epoch(train))
-        return np.asarray(epochs * whole + rest * self.samplers * self.batch_size)
+        return np.asarray(epochs * of_epoch + rest * of_step)
 
     def seeds(self, train: Ids, sampler: int, iteration: int) -> Ids:
         """Return the distinct seeds of one mini-batch; an epoch's last may be short.
@@ -103,18 +105,19 @@ class BatchPlan:
         """
         count = self._seeds_per_epoch(len(train))
         epoch, step = divmod(iteration, self.steps_per_epoch(len(train)))
-        own = train
         first = step * self.batch_size
         last = min(first + self.batch_size, count)
+        share = train
         if self.epoch != "replicate":
-            bounds = self.share_bounds(len(train))
-            own = train[bounds[sampler] : bounds[sampler + 1]]
+            begin, end = self.share_bounds(len(train))[sampler : sampler + 2]
+            share = train[begin:end]
         if self.epoch == "local" and last == count:
-            last = len(own)
+            last = len(share)
+
         key = stream_key(self.seed, _SEEDS, sampler, epoch)
         places = np.empty(last - first, np.int64)
-        lib.permuted(first, last, len(own), key, pointer(places))
-        return np.asarray(own)[places]
+        lib.permuted(first, last, len(share), key, pointer(places))
+        return np.asarray(share)[places]
 
     def share_bounds(self, train: int) -> NDArray[np.int64]:
         """Return where the share of every sampler begins, and the end of the last."""
@@ -163,15 +166,17 @@ def near_owners(dataset: Dataset, plan: BatchPlan) -> Ids:
     sizes = np.diff(plan.share_bounds(len(train)))
     home_of_sampler = np.arange(plan.samplers) * homes // plan.samplers
     room = np.bincount(home_of_sampler, sizes, homes).astype(np.int64)
-    home = np.asarray(dataset.owner)[train].astype(np.int64) * homes // stores
-    own = [train[home == h] for h in range(homes)]
-    beyond = np.concatenate([few[size:] for few, size in zip(own, room, strict=True)])
-    short = np.maximum(room - [len(few) for few in own], 0)
-    first = np.cumsum(short) - short
-    return np.concatenate(
-        [
-            part
-            for h in range(homes)
-            for part in (own[h][: room[h]], beyond[first[h] : first[h] + short[h]])
-        ]
-    )
+
+    owners = np.asarray(dataset.owner)[train].astype(np.int64)
+    train_home = owners * homes // stores
+    vertices_by_home = [train[train_home == home] for home in range(homes)]
+    pairs = [*zip(vertices_by_home, room, strict=True)]
+    beyond = np.concatenate([vertices[size:] for vertices, size in pairs])
+
+    shares = []
+    taken = 0
+    for vertices, size in pairs:
+        missing = max(size - len(vertices), 0)
+        shares += [vertices[:size], beyond[taken : taken + missing]]
+        taken += missing
+    return np.concatenate(shares)

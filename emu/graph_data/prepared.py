@@ -56,8 +56,8 @@ class PreparedArrays:
             self.checksum: int = content["crc32"]
             sizes = {name: fields["bytes"] for name, fields in self._files.items()}
         except (DataError, KeyError, TypeError, AttributeError) as error:
-            what = getattr(error, "problem", str(error))
-            raise self._damage(manifest, what) from error
+            problem = getattr(error, "problem", str(error))
+            raise self._damage(manifest, problem) from error
         if is_damaged:
             raise self._damage(manifest, "its content changed")
         for name, expected in sizes.items():
@@ -66,9 +66,11 @@ class PreparedArrays:
             if size != expected:
                 raise self._damage(path, f"{size} bytes, not {expected}")
 
-    def _damage(self, path: Path, what: str) -> DataError:
-        problem = f"prepared data is damaged ({what}); delete {self.folder} and "
-        return DataError(f"{problem}{self._remedy}", path=str(path))
+    def _damage(self, path: Path, problem: str) -> DataError:
+        remedy = f"delete {self.folder} and {self._remedy}"
+        return DataError(
+            f"prepared data is damaged ({problem}); {remedy}", path=str(path)
+        )
 
     def holds(self, name: str) -> bool:
         """Return True where there is an array of that name."""
@@ -96,7 +98,8 @@ class PreparedArrays:
             return map_array(path)
         # A header that numpy evaluates may be no mapping at all: TypeError.
         except (OSError, ValueError, TypeError, DataError) as error:
-            raise self._damage(path, getattr(error, "problem", str(error))) from error
+            problem = getattr(error, "problem", str(error))
+            raise self._damage(path, problem) from error
 
 
 def _begin_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> BinaryIO:
@@ -129,12 +132,10 @@ def write_rows(
 ) -> None:
     """Write matrices as npy files, float32, by name; a slice has next rows of each."""
     with contextlib.ExitStack() as open_files:
-        files = [
-            open_files.enter_context(
-                _begin_array(folder / f"{name}.npy", np.dtype(np.float32), shape)
-            )
-            for name, shape in shapes.items()
-        ]
+        files = []
+        for name, shape in shapes.items():
+            file = _begin_array(folder / f"{name}.npy", np.dtype(np.float32), shape)
+            files.append(open_files.enter_context(file))
         for pieces in slices:
             for file, rows in zip(files, pieces, strict=True):
                 file.write(np.ascontiguousarray(rows, np.float32).data)
@@ -169,12 +170,12 @@ def prepare_arrays(
 
 def forget_oldest(home: Path, pattern: str, most: int) -> None:
     """Remove all directories whose names fit a pattern but those ``most`` last used."""
-    paths = {
+    times = {
         folder: folder.stat().st_mtime
         for folder in home.glob(pattern)
         if folder.is_dir() and not folder.suffix
     }
-    for folder in sorted(paths, key=lambda one: paths[one])[:-most]:
+    for folder in sorted(times, key=lambda folder: times[folder])[:-most]:
         shutil.rmtree(folder, ignore_errors=True)
         folder.with_suffix(".lock").unlink(missing_ok=True)
 
