@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.graph_data.array_types import Ints
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.sampling import Ids, SampledBatch, Structure, sample_batch
 from emu.host.stream_key import stream_key
@@ -87,7 +87,7 @@ class BatchPlan:
         """
         return -(-self._seeds_per_epoch(train) // self.batch_size)
 
-    def seeds_after(self, train: int, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+    def seeds_after(self, train: int, steps: Ints) -> Ints:
         """Return the seeds drawn after ``steps``; raises as `steps_per_epoch`."""
         of_epoch = train
         if self.epoch != "local":
@@ -119,7 +119,7 @@ class BatchPlan:
         lib.permuted(first, last, len(share), key, pointer(places))
         return np.asarray(share)[places]
 
-    def share_bounds(self, train: int) -> NDArray[np.int64]:
+    def share_bounds(self, train: int) -> Ints:
         """Return where the share of every sampler begins, and the end of the last."""
         return np.arange(self.samplers + 1) * train // self.samplers
 

@@ -17,8 +17,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.graph_data.array_types import Array, Floats, Ints, Mask, SmallInts
 from emu.graph_data.batches import BatchPlan
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.sampling import SampledBatch
@@ -58,9 +58,7 @@ class CachePlan:
         )
 
 
-def _chance_to_meet(
-    dataset: Dataset, plan: BatchPlan, sampler: int
-) -> NDArray[np.float64]:
+def _chance_to_meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> Floats:
     """Return the probability that a batch of a sampler has each vertex, about.
 
     Per hop a vertex joins unless no vertex before it draws it: 1 - prod (1 - p(v)
@@ -87,9 +85,7 @@ def _chance_to_meet(
 
 
 @lru_cache(maxsize=64)
-def choose_rows(
-    dataset: Dataset, plan: BatchPlan, cache: CachePlan, home: int
-) -> NDArray[np.int64]:
+def choose_rows(dataset: Dataset, plan: BatchPlan, cache: CachePlan, home: int) -> Ints:
     """Return the vertices, ascending, whose rows the machine of a store begins with.
 
     The first of those that others own: of ``degree`` by neighbours, of ``vip`` by the
@@ -135,20 +131,20 @@ class SamplerCache:
         self.held = choose_rows(dataset, plan, cache, self._home)
         self._stamps = np.empty(0, np.int64)  # of a row, when it was used last
         self._next_stamp = 0
-        self._coming = deque[NDArray[np.int64]]()
+        self._coming = deque[Ints]()
         self._iteration = 0
         if self._changes:
             for iteration in range(first):
                 self.look(self._draw(iteration))
 
-    def _draw(self, iteration: int) -> NDArray[np.int64]:
+    def _draw(self, iteration: int) -> Ints:
         dataset = self._dataset
         plan = self._plan
         structure = dataset.structure
         train = plan.walk(dataset)
         return plan.batch(structure, train, self._sampler, iteration).vertices
 
-    def look(self, vertices: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def look(self, vertices: Ints) -> Mask:
         """Return which rows of the next batch are there; keep those of it, too."""
         hits = np.isin(vertices, self.held, assume_unique=True)
         if self._changes:
@@ -162,7 +158,7 @@ class SamplerCache:
                 self._coming.popleft()
         return hits
 
-    def _keep(self, batch: NDArray[np.int64]) -> None:
+    def _keep(self, batch: Ints) -> None:
         # What the next batches need, the nearest first, then what is newest: of a batch
         # the vertices that were met last, farthest from its seeds.
         stamps = self._next_stamp + np.arange(len(batch))
@@ -181,9 +177,9 @@ class SamplerCache:
 
 def batch_counts(
     batch: SampledBatch,
-    owner: NDArray[np.int32],
+    owner: SmallInts,
     stores: int,
-    hits: NDArray[np.bool_] | None = None,
+    hits: Mask | None = None,
 ) -> SampleCounts:
     """Count what each store owns of a mini-batch, without touching features.
 
@@ -191,7 +187,7 @@ def batch_counts(
     """
     owners = np.asarray(owner)[batch.vertices]
 
-    def count_by_store(positions: slice | NDArray[Any]) -> tuple[int, ...]:
+    def count_by_store(positions: slice | Array) -> tuple[int, ...]:
         return tuple(np.bincount(owners[positions], minlength=stores).tolist())
 
     frontiers = [slice(size) for size in batch.sizes[:0:-1]]

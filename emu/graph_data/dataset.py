@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import DataError
 from emu.graph_data import prepared
+from emu.graph_data.array_types import Ints, Rows, SmallInts
 from emu.graph_data.raw_graph import CHUNK, RawGraph
 from emu.graph_data.sampling import Structure
 from emu.graph_data.sources import find_source
@@ -39,7 +39,7 @@ def partition(
     *,
     seed: int = 0,
     boxes: Sequence[int] = (),
-) -> NDArray[np.int32]:
+) -> SmallInts:
     """Assign every vertex to one of ``parts`` stores; returns int32, (vertices,).
 
     Parameters
@@ -78,7 +78,7 @@ def partition(
     return _hash_parts(structure.vertices, parts, seed)
 
 
-def _hash_parts(vertices: int, parts: int, seed: int) -> NDArray[np.int32]:
+def _hash_parts(vertices: int, parts: int, seed: int) -> SmallInts:
     """Return the parts by the finaliser of MurmurHash3, of vertex plus seed."""
     shift = np.uint64(33)
     keys = np.arange(vertices, dtype=np.uint64) + stream_key(seed)
@@ -90,7 +90,7 @@ def _hash_parts(vertices: int, parts: int, seed: int) -> NDArray[np.int32]:
 
 def _metis(
     structure: Structure, parts: int, shares: list[float] | None = None
-) -> NDArray[np.int32]:
+) -> SmallInts:
     import pymetis  # noqa: PLC0415 - only what is prepared for the first time needs it
 
     indptr = structure.indptr.astype(np.int64)
@@ -100,7 +100,7 @@ def _metis(
     return np.array(cut.vertex_part, np.int32)
 
 
-def _metis_by_box(structure: Structure, boxes: Sequence[int]) -> NDArray[np.int32]:
+def _metis_by_box(structure: Structure, boxes: Sequence[int]) -> SmallInts:
     box = np.zeros(structure.vertices, np.int32)
     if len(boxes) > 1:
         shares = [size / sum(boxes) for size in boxes]
@@ -116,7 +116,7 @@ def _metis_by_box(structure: Structure, boxes: Sequence[int]) -> NDArray[np.int3
     return owner
 
 
-def _induced(structure: Structure, members: NDArray[np.int64]) -> Structure:
+def _induced(structure: Structure, members: Ints) -> Structure:
     """Return the edges between some vertices, which are numbered anew."""
     position = np.full(structure.vertices, -1, np.int64)
     position[members] = np.arange(len(members))
@@ -126,7 +126,7 @@ def _induced(structure: Structure, members: NDArray[np.int64]) -> Structure:
     return Structure(starts, position[neighbours[is_inside]])
 
 
-def _metis_of_dgl(structure: Structure, parts: int) -> NDArray[np.int32]:
+def _metis_of_dgl(structure: Structure, parts: int) -> SmallInts:
     without = "it has wheels up to Python 3.11; partitioner: metis does without"
     dgl = import_library("dgl", "partitioner: metis-dgl", without)
     import torch
@@ -139,7 +139,7 @@ def _metis_of_dgl(structure: Structure, parts: int) -> NDArray[np.int32]:
     # kill would leave there, and an unwritable one would stop it.
     with scratch_folder("metis") as scratch, contextlib.chdir(scratch), _silence():
         owner: Any = dgl.metis_partition_assignment(graph, parts)
-    vertex_parts: NDArray[np.int32] = owner.numpy().astype(np.int32)
+    vertex_parts: SmallInts = owner.numpy().astype(np.int32)
     return vertex_parts
 
 
@@ -204,8 +204,8 @@ class Dataset:
         self.feature_length = feature_length or self._columns
         self.parts: int = facts["parts"]
         self.train_count: int = facts["train"]
-        self._features: dict[int, NDArray[np.float32]] = {}
-        self._looks: list[NDArray[np.float32]] = []
+        self._features: dict[int, Rows] = {}
+        self._looks: list[Rows] = []
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -223,30 +223,30 @@ class Dataset:
         array = self._prepared.array
         return Structure(array("indptr"), array("indices"))
 
-    labels: NDArray[np.int32] = _map_once("labels")
+    labels: SmallInts = _map_once("labels")
     """Class of every vertex, -1 where unknown."""
-    owner: NDArray[np.int32] = _map_once("owner")
+    owner: SmallInts = _map_once("owner")
     """Partition of every vertex."""
-    local: NDArray[np.int64] = _map_once("local")
+    local: Ints = _map_once("local")
     """Row of every vertex within its partition's features."""
-    train: NDArray[np.int64] = _map_once("train")
+    train: Ints = _map_once("train")
     """Training vertices, sorted; likewise the others."""
-    valid: NDArray[np.int64] = _map_once("valid")
-    test: NDArray[np.int64] = _map_once("test")
+    valid: Ints = _map_once("valid")
+    test: Ints = _map_once("test")
 
-    def features(self, part: int) -> NDArray[np.float32]:
+    def features(self, part: int) -> Rows:
         """Map the features of one partition, float32, shape (owned, feature_length)."""
         if part not in self._features:
             rows = self._prepared.array(f"features_{part}")
             self._features[part] = self._convert(rows)
         return self._features[part]
 
-    def _convert(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _convert(self, rows: Rows) -> Rows:
         if self.feature_length <= self._columns:
             return rows[:, : self.feature_length]
         return rows[:, np.arange(self.feature_length) % self._columns]
 
-    def look_at(self, vertices: NDArray[np.int64]) -> NDArray[np.float32]:
+    def look_at(self, vertices: Ints) -> Rows:
         """Return features of a few vertices, past the checksums of whole partitions."""
         if not self._looks:
             names = (f"features_{part}" for part in range(self.parts))
@@ -255,7 +255,7 @@ class Dataset:
         rows = [self._looks[part][row] for part, row in places]
         return self._convert(np.array(rows, np.float32).reshape(-1, self._columns))
 
-    def gather(self, vertices: NDArray[np.int64]) -> NDArray[np.float32]:
+    def gather(self, vertices: Ints) -> Rows:
         """Copy the features of any vertices, from every partition that owns one."""
         rows = np.empty((len(vertices), self.feature_length), np.float32)
         owners = self.owner[vertices]
@@ -353,7 +353,7 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
         shapes[f"features_{part}"] = (count, graph.feature_length)
     prepared.write_arrays(folder, {**graph.arrays, "owner": owner, "local": local})
 
-    def by_part() -> Iterator[list[NDArray[np.float32]]]:
+    def by_part() -> Iterator[list[Rows]]:
         for vertices, read in graph.slices():
             rows = read
             if spec.normalise:
@@ -373,7 +373,7 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
     }
 
 
-def _assign_parts(graph: RawGraph, spec: DatasetSpec) -> NDArray[np.int32]:
+def _assign_parts(graph: RawGraph, spec: DatasetSpec) -> SmallInts:
     """Return the part of every vertex."""
     if spec.partitioner != AS_IMPORTED:
         return partition(
@@ -409,7 +409,7 @@ def open_columns(dataset: Dataset, blocks: Sequence[int]) -> prepared.PreparedAr
         vertices = dataset.vertices
         cuts = np.cumsum(blocks)[:-1]
 
-        def slices() -> Iterator[list[NDArray[np.float32]]]:
+        def slices() -> Iterator[list[Rows]]:
             for start in range(0, vertices, CHUNK):
                 stop = min(start + CHUNK, vertices)
                 rows = dataset.gather(np.arange(start, stop))

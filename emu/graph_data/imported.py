@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data import prepared
+from emu.graph_data.array_types import Array, Rows
 from emu.graph_data.prepared import PreparedArrays
 from emu.graph_data.raw_graph import RawGraph, Source, split_at_random
 from emu.graph_data.readers import (
@@ -253,7 +253,7 @@ def _make_up(
     if feature_length is not None and found.features is None:
         notes.append(f"features of length {feature_length} are made up")
 
-        def rows(start: int, stop: int) -> NDArray[np.float32]:
+        def rows(start: int, stop: int) -> Rows:
             rng = np.random.default_rng([start, 7])
             return rng.standard_normal((stop - start, feature_length), np.float32)
 
@@ -272,7 +272,7 @@ def _write(
     graph: RawGraph,
     path: Path,
     facts: dict[str, Any],
-    ids: NDArray[Any] | None,
+    ids: Array | None,
 ) -> dict[str, Any]:
     arrays = {**graph.arrays, "owner": graph.owner, "ids": ids}
     left_out = set() if len(graph.train) else {*SPLIT}

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.graph_data.array_types import Array, Ints, Mask, SmallInts
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.sampling import Structure
 
@@ -25,21 +25,21 @@ CLOSE = 0.01
 class IntervalCounts:
     """Sizes of the intervals of all parts, part-major."""
 
-    vertices: NDArray[np.int64]
+    vertices: Ints
     """Shape (intervals of all parts,)."""
-    edges: NDArray[np.int64]
+    edges: Ints
     """Edges that a gather of each interval reads, likewise."""
-    ghosts: NDArray[np.int64]
+    ghosts: Ints
     """Vertices of each interval with an edge into each part, 0 for its own; shape
     (intervals of all parts, parts)."""
-    sources: NDArray[np.int64]
+    sources: Ints
     """Vertices of each part with an edge into each interval, 0 for its own part; of
     such a shape where they are counted, else empty."""
 
 
 def cut_intervals(
-    structure: Structure, owner: NDArray[np.int32], parts: int, each: int, how: Cut
-) -> NDArray[np.int32]:
+    structure: Structure, owner: SmallInts, parts: int, each: int, how: Cut
+) -> SmallInts:
     """Return the interval of every vertex, numbered part by part: int32, (vertices,).
 
     The ``each`` intervals of a part differ by one vertex at most. ``contiguous`` cuts
@@ -71,7 +71,7 @@ def cut_intervals(
     return interval
 
 
-def _balance(structure: Structure, interval: NDArray[np.int32], numbers: range) -> None:
+def _balance(structure: Structure, interval: SmallInts, numbers: range) -> None:
     """Swap vertices of some intervals, in place, until their outer edges are close."""
     # Edges from other intervals into each.
     between = np.empty(len(numbers), np.int64)
@@ -105,7 +105,7 @@ class _Swap(NamedTuple):
 
 def _best_swap(
     structure: Structure,
-    interval: NDArray[np.int32],
+    interval: SmallInts,
     pair: tuple[int, int],
     edges: tuple[int, int],
 ) -> _Swap | None:
@@ -150,11 +150,11 @@ def _best_swap(
 
 
 def _gains(
-    interval: NDArray[np.int32],
-    edges: tuple[NDArray[np.int64], NDArray[Any]],
+    interval: SmallInts,
+    edges: tuple[Ints, Array],
     count: int,
     pair: tuple[int, int],
-) -> list[NDArray[np.int64]]:
+) -> list[Ints]:
     """Return what ``count`` vertices add to the edges of each of two intervals."""
     row, source = edges
     source_interval = interval[source]
@@ -166,9 +166,7 @@ def _gains(
     return gains
 
 
-def _edges_into(
-    structure: Structure, vertices: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _edges_into(structure: Structure, vertices: Ints) -> tuple[Ints, Ints]:
     """Return the place of each edge's end among ``vertices``, and its source."""
     indptr, sources = structure.neighbours(vertices)
     return np.repeat(np.arange(len(vertices)), np.diff(indptr)), sources
@@ -176,7 +174,7 @@ def _edges_into(
 
 def interval_counts(
     structure: Structure,
-    interval: NDArray[np.int32],
+    interval: SmallInts,
     parts: int,
     each: int,
     *,
@@ -207,9 +205,7 @@ def interval_counts(
     )
 
 
-def _needs(
-    structure: Structure, part: NDArray[np.int32], parts: int
-) -> NDArray[np.bool_]:
+def _needs(structure: Structure, part: SmallInts, parts: int) -> Mask:
     """Return which other parts read each vertex: bool, (vertices, parts)."""
     needs = np.zeros((structure.vertices, parts), dtype=bool)
     step = 1 << 20  # vertices: of all edges at once the indices take gigabytes

@@ -19,9 +19,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 from isal import isal_zlib
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Rows
 from emu.host.input_file import map_array, open_input, read_json
 
 _MANIFEST = "manifest.json"
@@ -81,7 +81,7 @@ class PreparedArrays:
         """Bytes of all arrays."""
         return sum(file["bytes"] for file in self._files.values())
 
-    def array(self, name: str) -> NDArray[Any]:
+    def array(self, name: str) -> Array:
         """Map an array read-only; DataError when its content changed or is lost."""
         path = self.folder / f"{name}.npy"
         try:
@@ -91,7 +91,7 @@ class PreparedArrays:
             raise self._damage(path, str(error)) from error
         return self.map_unchecked(name)
 
-    def map_unchecked(self, name: str) -> NDArray[Any]:
+    def map_unchecked(self, name: str) -> Array:
         """Map an array without reading all of it; DataError when it cannot be."""
         path = self.folder / f"{name}.npy"
         try:
@@ -118,7 +118,7 @@ def _begin_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Bi
     return file
 
 
-def write_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+def write_arrays(folder: Path, arrays: Mapping[str, Array]) -> None:
     """Write arrays as npy files."""
     for name, array in arrays.items():
         with _begin_array(folder / f"{name}.npy", array.dtype, array.shape) as file:
@@ -128,7 +128,7 @@ def write_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 def write_rows(
     folder: Path,
     shapes: Mapping[str, tuple[int, int]],
-    slices: Iterable[Sequence[NDArray[np.float32]]],
+    slices: Iterable[Sequence[Rows]],
 ) -> None:
     """Write matrices as npy files, float32, by name; a slice has next rows of each."""
     with contextlib.ExitStack() as open_files:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Ints, Rows, SmallInts
 from emu.graph_data.sampling import Structure
 from emu.prediction.core import lib, pointer
 
@@ -19,20 +18,20 @@ class RawGraph:
     """Structure, labels, split, and features that can be read in slices."""
 
     structure: Structure
-    labels: NDArray[np.int32]
+    labels: SmallInts
     """int32, shape (vertices,); -1 where there is none."""
-    train: NDArray[np.int64]
-    valid: NDArray[np.int64]
-    test: NDArray[np.int64]
+    train: Ints
+    valid: Ints
+    test: Ints
     """Distinct vertex ids, sorted; all empty where a split is yet to be drawn."""
     classes: int
     feature_length: int
-    rows: Callable[[int, int], NDArray[np.float32]]
+    rows: Callable[[int, int], Rows]
     """``rows(start, stop)`` returns the features of these vertices, float32, shape
     (stop - start, feature_length); asked in slices of `CHUNK` rows."""
     origin: str
     """File or generator that the features come from, for messages."""
-    owner: NDArray[np.int32] | None = None
+    owner: SmallInts | None = None
     """Part of every vertex, int32, where the graph comes partitioned."""
     edges_given: int = 0
     """Edges that the file has, self-loops and doubles among them."""
@@ -42,7 +41,7 @@ class RawGraph:
     """Words of the classes, in order; empty where they are numbers."""
 
     @property
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Structure, labels and split by their names in files."""
         return {
             **vars(self.structure),
@@ -52,7 +51,7 @@ class RawGraph:
             "test": self.test,
         }
 
-    def slices(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    def slices(self) -> Iterator[tuple[slice, Rows]]:
         """Yield features in slices of vertices; DataError at one that is not finite."""
         vertices = self.structure.vertices
         for start in range(0, vertices, CHUNK):
@@ -93,7 +92,7 @@ CHUNK = 4096
 _STEP = 1 << 24
 
 
-def count_loops(sources: NDArray[Any], destinations: NDArray[Any]) -> int:
+def count_loops(sources: Array, destinations: Array) -> int:
     """Return the number of edges from a vertex to itself."""
     loops = 0
     for begin in range(0, len(sources), _STEP):
@@ -103,7 +102,7 @@ def count_loops(sources: NDArray[Any], destinations: NDArray[Any]) -> int:
 
 
 def build_structure(
-    sources: NDArray[Any], destinations: NDArray[Any], *, vertices: int, origin: str
+    sources: Array, destinations: Array, *, vertices: int, origin: str
 ) -> Structure:
     """Compress edges and their reverses by destination, without loops and duplicates.
 
@@ -145,7 +144,7 @@ def build_structure(
 
 def random_split(
     vertices: int, shares: tuple[int, int, int], rng: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Ints, Ints, Ints]:
     """Return sorted train, valid and test ids, ``shares`` of each."""
     train, valid, test, _ = np.split(rng.permutation(vertices), np.cumsum(shares))
     return np.sort(train), np.sort(valid), np.sort(test)

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.graph_data.array_types import Array, Ints, SmallInts
 from emu.host.stream_key import stream_key
 from emu.prediction.core import lib, pointer
 
 #: Numbers of vertices, or of edges, int64; places among some vertices, int32.
-Ids: TypeAlias = NDArray[np.int64]
-Positions: TypeAlias = NDArray[np.int32]
+Ids: TypeAlias = Ints
+Positions: TypeAlias = SmallInts
 
 
 def entries_of(indptr: Ids, rows: Ids) -> tuple[Ids, Ids]:
@@ -42,7 +42,7 @@ class Structure:
 
     indptr: Ids
     """int64, shape (vertices + 1,)."""
-    indices: NDArray[Any]
+    indices: Array
     """int32 or int64, shape (edges,): sources of the edges into vertex v stand at
     ``indptr[v]:indptr[v + 1]``, sorted, without loops and duplicates."""
 

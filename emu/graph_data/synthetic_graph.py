@@ -15,10 +15,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data import raw_graph
+from emu.graph_data.array_types import Ints, Rows
 from emu.graph_data.raw_graph import CHUNK, RawGraph, Source, build_structure
 from emu.prediction.core import ffi, lib, pointer
 
@@ -138,14 +138,14 @@ class _Blocks:
         self.blocks = _number_ranges(self.block_bounds)
 
 
-def _number_ranges(bounds: NDArray[np.int64]) -> NDArray[np.int64]:
+def _number_ranges(bounds: Ints) -> Ints:
     """Return the range of every vertex, of ranges from each bound to the next."""
     return np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
 
 
 def _draw_edges(
     preset: Preset, blocks: _Blocks, edges: int, rng: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Ints, Ints]:
     vertices = len(blocks.blocks)
     weight = (1 - rng.random(vertices)) ** (-1 / (preset.tail - 1))
     degree = 2 * edges / vertices
@@ -171,8 +171,8 @@ def _draw_edges(
 
 
 def _feature_rows(
-    preset: Preset, classes: NDArray[np.int64], blocks: NDArray[np.int64], seed: int
-) -> Callable[[int, int], NDArray[np.float32]]:
+    preset: Preset, classes: Ints, blocks: Ints, seed: int
+) -> Callable[[int, int], Rows]:
     """Return what makes rows by chunks from the seed, the same in every process."""
     length = preset.feature_length
     rng = np.random.default_rng([seed, 2])
@@ -182,7 +182,7 @@ def _feature_rows(
     class_mean = preset.signal * of_class
     block_mean = preset.signal / 2 * of_block
 
-    def make(start: int, stop: int) -> NDArray[np.float32]:
+    def make(start: int, stop: int) -> Rows:
         chunks = range(start // CHUNK, -(-stop // CHUNK))
         pieces = []
         for chunk in chunks:

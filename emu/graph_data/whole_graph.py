@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Floats, Ints, SmallInts
 from emu.graph_data.dataset import Dataset, open_for
 from emu.graph_data.prepared import prepare_arrays, write_arrays
 from emu.graph_data.sampling import Structure
@@ -64,11 +64,11 @@ class Aggregation:
 class Adjacency:
     """A sparse matrix, compressed by rows."""
 
-    indptr: NDArray[np.int64]
+    indptr: Ints
     """int64, shape (rows + 1,)."""
-    columns: NDArray[np.int32]
+    columns: SmallInts
     """int32, shape (entries,)."""
-    weights: NDArray[np.float64]
+    weights: Floats
     """float64, shape (entries,)."""
 
     @property
@@ -92,25 +92,25 @@ class Adjacency:
 class Part:
     """One part's vertices, and the rows of both directions of the adjacency."""
 
-    local: NDArray[np.int64]
+    local: Ints
     """Vertices that it computes: its own, ascending; then replicas, see `replicas`."""
-    remote: NDArray[np.int64]
+    remote: Ints
     """Vertices that it needs of others, ascending."""
-    owners: NDArray[np.int32]
+    owners: SmallInts
     """Part that owns each remote vertex."""
     forward: Adjacency
     """Rows of A of the local vertices; columns are positions in ``vertices``."""
     backward: Adjacency
     """Rows of A transposed of the local vertices; columns likewise."""
-    held: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    held: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     """Further replicas, which it computed for this layer and computes no more."""
 
     @property
-    def vertices(self) -> NDArray[np.int64]:
+    def vertices(self) -> Ints:
         """Local vertices, then those it holds besides, then remote ones."""
         return np.concatenate([self.local, self.held, self.remote])
 
-    def positions(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
+    def positions(self, vertices: Ints) -> Ints:
         """Return the rows of vertices among `vertices`, of a part without replicas.
 
         Raises ValueError when one of them is neither local nor remote.
@@ -138,14 +138,14 @@ class WholeGraph:
         """Return a part."""
         return self._read(number)
 
-    def ghosts_of(self, owner: int, reader: int) -> NDArray[np.int64]:
+    def ghosts_of(self, owner: int, reader: int) -> Ints:
         """Return what ``reader`` needs of ``owner``, ascending: V_ij of DGCL (4.1)."""
         part = self.part(reader)
         return np.asarray(part.remote[part.owners == owner])
 
 
 def split_graph(
-    structure: Structure, owner: NDArray[np.int32], parts: int, aggregation: Aggregation
+    structure: Structure, owner: SmallInts, parts: int, aggregation: Aggregation
 ) -> Iterator[Part]:
     """Yield a graph in parts: all at once need not fit in memory.
 
@@ -170,9 +170,9 @@ def split_graph(
 
 def part_of(
     structure: Structure,
-    owner: NDArray[np.int32],
-    local: NDArray[np.int64],
-    held: NDArray[np.int64],
+    owner: SmallInts,
+    local: Ints,
+    held: Ints,
     aggregation: Aggregation,
 ) -> Part:
     """Return the part that computes ``local``, holds ``held``, and gets the rest."""
@@ -233,7 +233,7 @@ def open_prepared(
 
     def write(folder: Path) -> dict[str, Any]:
         for number, part in enumerate(parts()):
-            arrays: dict[str, NDArray[Any]] = {
+            arrays: dict[str, Array] = {
                 "local": part.local,
                 "remote": part.remote,
                 "owners": part.owners,
@@ -257,7 +257,7 @@ def open_prepared(
     prepared = prepare_arrays(folder, write)
 
     def read(number: int) -> Part:
-        def array(name: str) -> NDArray[Any]:
+        def array(name: str) -> Array:
             return prepared.array(f"{name}_{number}")
 
         local = array("local")
@@ -288,7 +288,7 @@ def open_parts(settings: Mapping[str, Any]) -> tuple[Dataset, WholeGraph]:
 
 def replicate_parts(
     structure: Structure,
-    owner: NDArray[np.int32],
+    owner: SmallInts,
     boxes: Sequence[int],
     layers: int,
     aggregation: Aggregation,
@@ -315,8 +315,8 @@ def replicate_parts(
 
 
 def _hold_replicas(
-    structure: Structure, owner: NDArray[np.int32], devices: range, layers: int
-) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    structure: Structure, owner: SmallInts, devices: range, layers: int
+) -> tuple[SmallInts, SmallInts]:
     """Return the device of a box that has each vertex, and its distance; -1 beyond."""
     size = len(devices)
     is_inside = (owner >= devices.start) & (owner < devices.stop)

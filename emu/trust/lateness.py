@@ -29,10 +29,9 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.prediction.analysis.critical_path import Cause, CriticalPath, critical_path
-from emu.prediction.analysis.link_load import fluid_ends
+from emu.prediction.analysis.link_load import Floats, fluid_ends
 from emu.prediction.simulation import makespan
 from emu.problem import Outages, Problem, Profile, Realization, Schedule
 
@@ -54,7 +53,7 @@ class Lateness:
         return self.flows + self.tasks + self.gaps
 
 
-def chain_lateness(schedule: Schedule, late: NDArray[np.float64]) -> Lateness:
+def chain_lateness(schedule: Schedule, late: Floats) -> Lateness:
     """Return the lateness of an emulated run's critical path, by cause.
 
     ``schedule``: with its rates; without any, no flow is late. ``late``: seconds of
@@ -164,18 +163,18 @@ WALL = 0.002
 class FlowCompletion:
     """Flows between machines, in wall seconds."""
 
-    error: NDArray[np.float64]
+    error: Floats
     """End at the receiver less the end of the fluid, shape (flows,)."""
-    length: NDArray[np.float64]
+    length: Floats
     """From the start of the flow to the end of its fluid, same shape."""
 
     @property
-    def excess(self) -> NDArray[np.float64]:
+    def excess(self) -> Floats:
         """Error over what is allowed: max(1 % of the length, 2 ms of wall time)."""
         return np.abs(self.error) / np.maximum(SHARE * self.length, WALL)
 
     @property
-    def share(self) -> NDArray[np.float64]:
+    def share(self) -> Floats:
         """Error over the length; infinite for a flow that had none."""
         error = np.abs(self.error)
         shares = np.full_like(error, np.inf)
@@ -328,7 +327,7 @@ def host_effect(
     simulated: float,
     measured: Realization,
     perturbed: Realization,
-    late: NDArray[np.float64],
+    late: Floats,
     clocks: float = 0.0,
 ) -> HostEffect:
     """Return the effect of a host's lateness on a run.
@@ -349,7 +348,7 @@ def host_effect(
     )
 
 
-def late_times(schedule: Schedule) -> NDArray[np.float64]:
+def late_times(schedule: Schedule) -> Floats:
     """Return times of tasks that have what came late of a run in them.
 
     A task lasts from when it could have started, had every flow ended with its fluid,
@@ -395,8 +394,8 @@ def delay(
     realization: Realization,
     schedule: Schedule,
     *,
-    tasks: NDArray[np.float64],
-    flows: NDArray[np.float64],
+    tasks: Floats,
+    flows: Floats,
 ) -> Realization:
     """Return times and volumes whose simulation has these ends late.
 

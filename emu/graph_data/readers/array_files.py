@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array
 from emu.graph_data.raw_graph import Source, split_at_random
 from emu.graph_data.readers import found_graph
 from emu.graph_data.readers.found_graph import FoundGraph, graph_of_arrays, is_read
@@ -292,9 +292,9 @@ def _cut_values(
 
 def _arrays(
     torch: Any, content: dict[Any, Any], path: Path
-) -> tuple[dict[str, NDArray[Any]], list[str]]:
+) -> tuple[dict[str, Array], list[str]]:
     """Return the arrays that are read, and the names of what is not."""
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, Array] = {}
     unread = []
     may_be_sparse = {*found_graph.MATRICES, *found_graph.FEATURES}
     for name, value in _without_nesting(content).items():
@@ -326,9 +326,7 @@ def _without_nesting(content: dict[Any, Any]) -> dict[str, Any]:
     return by_name
 
 
-def _sparse_arrays(
-    torch: Any, name: str, value: Any, path: Path
-) -> dict[str, NDArray[Any]]:
+def _sparse_arrays(torch: Any, name: str, value: Any, path: Path) -> dict[str, Array]:
     """Return a sparse adjacency by the names of scipy, sparse features as ``attr_*``.
 
     Not by torch's own conversions: they write beyond their memory where indices do.
@@ -356,7 +354,7 @@ def _sparse_arrays(
     }
 
 
-def _array(torch: Any, name: str, value: Any, path: Path) -> NDArray[Any]:
+def _array(torch: Any, name: str, value: Any, path: Path) -> Array:
     if isinstance(value, int):
         return np.array([value])
     if not isinstance(value, torch.Tensor):
@@ -376,5 +374,5 @@ def _array(torch: Any, name: str, value: Any, path: Path) -> NDArray[Any]:
         )
     if value.dtype == torch.bfloat16:  # numpy has no such numbers
         value = value.float()
-    array: NDArray[Any] = value.detach().numpy()
+    array: Array = value.detach().numpy()
     return array

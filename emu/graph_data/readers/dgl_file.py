@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Ints
 from emu.graph_data.readers.found_graph import FoundGraph, check_rows
 from emu.graph_data.readers.split_arrays import NO_CHOICES, Choices
 from emu.graph_data.readers.typed_graph import Relation, TypedGraph, choose_types
@@ -53,7 +53,7 @@ _EDGE = "_N:_E:_N"
 
 
 #: Arrays by their names.
-Frame = dict[str, NDArray[Any]]
+Frame = dict[str, Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class DglGraph:
 
     vertices: dict[str, Frame]
     """Type -> name -> a row per vertex; ``num_nodes`` is their number."""
-    edges: dict[Relation, NDArray[Any]]
+    edges: dict[Relation, Array]
     """Edges of each relation, shape (2, edges), in the order of edge ids."""
     of_edges: list[Frame]
     """Values of each relation: name -> a row per edge."""
@@ -158,7 +158,7 @@ def _check_frames(frames: list[Frame], counts: list[int], names: list[str]) -> N
                 raise ValueError(f"{name} has shape {array.shape} for {count} rows")
 
 
-def _relation(content: _Content) -> tuple[tuple[int, int], NDArray[Any]]:
+def _relation(content: _Content) -> tuple[tuple[int, int], Array]:
     """Return the numbers of sources and destinations there are, and the edges."""
     content.expect(_RELATION, "edges")
     layout = content.number() & 0xFF
@@ -193,7 +193,7 @@ def _relation(content: _Content) -> tuple[tuple[int, int], NDArray[Any]]:
     return sizes, _by_id(edges, order)
 
 
-def _by_id(edges: NDArray[Any], order: NDArray[Any]) -> NDArray[Any]:
+def _by_id(edges: Array, order: Array) -> Array:
     if not len(order):  # they are in order
         return edges
     ids = np.arange(edges.shape[1])
@@ -244,7 +244,7 @@ class _Content:
     def entries(self) -> Iterator[int]:
         return iter(range(self.number()))
 
-    def vector(self) -> NDArray[np.int64]:
+    def vector(self) -> Ints:
         size = 8 * self.number()
         return np.frombuffer(self.take(size), "<i8")
 
@@ -271,7 +271,7 @@ class _Content:
         self.take(1)  # a flag: rows are in order
         return rows, columns, indptr, indices, order
 
-    def array(self) -> NDArray[Any]:
+    def array(self) -> Array:
         self.expect(_ARRAY, "array")
         self.take(16)  # reserved, and the device
         dimensions = int.from_bytes(self.take(4), "little")
@@ -391,8 +391,8 @@ def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGrap
 
 
 def _join_edges(
-    parts: list[_Part], kinds: dict[str, int], places: NDArray[np.int64]
-) -> dict[Relation, NDArray[Any]]:
+    parts: list[_Part], kinds: dict[str, int], places: Ints
+) -> dict[Relation, Array]:
     """Return the edges of each relation, between places of vertices in their types."""
     edges = {}
     for name, kind in kinds.items():
@@ -422,7 +422,7 @@ class _Part:
         (frame,) = graph.vertices.values()
         ids = frame["_ID"]
         is_inner = frame["inner_node"] > 0
-        self.ids: NDArray[np.int64] = ids[is_inner]
+        self.ids: Ints = ids[is_inner]
         kinds = frame.get("_TYPE", np.zeros(len(ids)))
         self.kinds = kinds[is_inner]
 

@@ -12,11 +12,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.graph_data.array_types import Array
 from emu.graph_data.readers import text_table
 from emu.graph_data.readers.columns import (
     EMPTY,
@@ -196,7 +195,7 @@ def join_sides(
     lefts = len(left.ids)
     rights = len(right.ids)
     kinds = f"{lefts} of {names[0]}, {rights} of {names[1]}"
-    ids: NDArray[Any] = np.concatenate([left.ids, right.ids])
+    ids: Array = np.concatenate([left.ids, right.ids])
     if len(np.unique(ids)) < len(ids):
         sides = np.repeat(names, [lefts, rights])
         named = zip(sides, ids.tolist(), strict=True)

@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Ints, Mask
 
 SPLIT = ("train", "valid", "test")
 
@@ -99,14 +98,14 @@ def split_names(arrays: Iterable[str], choices: Choices) -> list[str]:
 
 
 def sort_splits(
-    arrays: Mapping[str, NDArray[Any]], choices: Choices, origin: str
-) -> dict[str, NDArray[Any]]:
+    arrays: Mapping[str, Array], choices: Choices, origin: str
+) -> dict[str, Array]:
     """Return masks, of truth values, and lists of ids, by part.
 
     Raises DataError when two arrays state one part, it is open which of several splits
     is meant, or whether an array holds a mask, ids or codes.
     """
-    splits: dict[str, NDArray[Any]] = {}
+    splits: dict[str, Array] = {}
     for name in split_names(arrays, choices):
         array = arrays[name]
         part = split_part(name)
@@ -123,9 +122,7 @@ def sort_splits(
     return splits
 
 
-def _choose_split(
-    array: NDArray[Any], name: str, choices: Choices, origin: str
-) -> NDArray[Any]:
+def _choose_split(array: Array, name: str, choices: Choices, origin: str) -> Array:
     """Return the one split of an array that is chosen; the longer axis is vertices."""
     is_square = array.ndim == 2 and array.shape[0] == array.shape[1] > 1
     if array.ndim > 2 or is_square:
@@ -146,8 +143,8 @@ def _choose_split(
 
 
 def parts_of_codes(
-    values: NDArray[Any], codes: Sequence[str], name: str, origin: str
-) -> tuple[NDArray[np.bool_], str]:
+    values: Array, codes: Sequence[str], name: str, origin: str
+) -> tuple[Mask, str]:
     """Return whether each vertex is in each part, by codes, and what is in none.
 
     Raises DataError where nothing says which code is which part.
@@ -178,7 +175,7 @@ def parts_of_codes(
     return masks, f"; {left_out:,} vertices of {', '.join(rest)} are in no part"
 
 
-def _is_mask(name: str, array: NDArray[Any], choices: Choices, origin: str) -> bool:
+def _is_mask(name: str, array: Array, choices: Choices, origin: str) -> bool:
     """Return True for a mask, False for ids: by type, name, and values."""
     if array.dtype.kind not in "biu":
         problem = f"{name} is {array.dtype}: a mask or whole numbers are needed"
@@ -206,12 +203,12 @@ def _is_mask(name: str, array: NDArray[Any], choices: Choices, origin: str) -> b
 
 
 def check_splits(
-    splits: Mapping[str, NDArray[Any]],
+    splits: Mapping[str, Array],
     vertices: int,
     origin: str,
     overlap: str = "",
-    ids: NDArray[Any] | None = None,
-) -> dict[str, NDArray[np.int64]]:
+    ids: Array | None = None,
+) -> dict[str, Ints]:
     """Return the sorted ids of every part; all empty where no part is stated.
 
     Of a vertex in several parts ``overlap`` says which keeps it; ``ids`` are what the
@@ -246,8 +243,8 @@ def check_splits(
 
 
 def _members(
-    part: str, splits: Mapping[str, NDArray[Any]], vertices: int, origin: str
-) -> NDArray[np.int64]:
+    part: str, splits: Mapping[str, Array], vertices: int, origin: str
+) -> Ints:
     """Return the vertices of a part, sorted."""
     ids = splits.get(part, np.empty(0, np.int64))
     if ids.dtype == bool:

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array
 from emu.graph_data.readers.columns import Column, is_number, whole
 from emu.graph_data.readers.questions import name_some
 from emu.host.input_file import open_gzip, open_input
@@ -312,7 +312,7 @@ class TextTable:
             columns[column] = Column(_narrow(values))
         return columns
 
-    def _load(self, dtype: np.dtype[Any]) -> tuple[NDArray[Any], bool]:
+    def _load(self, dtype: np.dtype[Any]) -> tuple[Array, bool]:
         """Return all rows, and whether a number in the file begins with a zero."""
         source = open_lines(self.path, self.options.tell)
         with source as lines, warnings.catch_warnings():
@@ -375,7 +375,7 @@ class TextTable:
         return DataError(problem, path=self.path)
 
 
-def _narrow(numbers: NDArray[Any]) -> NDArray[Any]:
+def _narrow(numbers: Array) -> Array:
     """Return numbers as integers where all are, as pandas' 1.0 and 2.0 are."""
     if numbers.dtype.kind != "f" or (numbers % 1).any():
         return numbers

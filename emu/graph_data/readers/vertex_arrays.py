@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Mask
 from emu.graph_data.readers import found_graph, split_arrays
 from emu.graph_data.readers.columns import Column, whole, word_array
 from emu.graph_data.readers.questions import count_left_out
@@ -107,11 +107,11 @@ def _dense_rows(arrays: found_graph.Arrays, path: Path) -> Any:
     return features.rows(0, features.vertices) if features else None
 
 
-def _have_mask(parts: dict[str, NDArray[Any]]) -> bool:
+def _have_mask(parts: dict[str, Array]) -> bool:
     return any(members.dtype == bool for members in parts.values())
 
 
-def _stack_masks(parts: dict[str, NDArray[Any]], path: Path) -> NDArray[np.bool_]:
+def _stack_masks(parts: dict[str, Array], path: Path) -> Mask:
     """Return whether each vertex is in each part; DataError where lengths differ."""
     masks = list(parts.values())
     vertices = len(masks[0])
@@ -152,7 +152,7 @@ def read_mapping(path: Path, kind: str, options: TableOptions) -> VertexTable:
     )
 
 
-def _value_array(values: list[Any], kind: str, path: Path) -> NDArray[Any]:
+def _value_array(values: list[Any], kind: str, path: Path) -> Array:
     """Return values as numbers or words; DataError where they are neither."""
     if all(isinstance(value, str) for value in values):
         return word_array(values)
@@ -189,7 +189,7 @@ def _read_roles(path: Path, content: Any, options: TableOptions) -> VertexTable:
     return lists_of_ids(path, list(lists), columns, options)
 
 
-def _ids_of(words: Sequence[str], *, as_words: bool) -> NDArray[Any]:
+def _ids_of(words: Sequence[str], *, as_words: bool) -> Array:
     """Return ids as numbers, if all are whole and int64 holds them."""
     are_whole = all(whole(word) == word for word in words)
     longest = max(map(len, words))

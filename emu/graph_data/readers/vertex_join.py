@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Ints
 from emu.graph_data.readers.columns import column_of_ids
 from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph
 from emu.graph_data.readers.questions import Reading, ask
@@ -95,7 +95,7 @@ def _check_meeting(graph: FoundGraph, table: VertexTable) -> None:
     raise ask(question, [*readings, other], table.path)
 
 
-def _find_shift(ids: NDArray[Any], graph_ids: NDArray[Any] | set[str]) -> int:
+def _find_shift(ids: Array, graph_ids: Array | set[str]) -> int:
     """Return by how much ids are higher than those of a graph, 0 if they are not."""
     if not isinstance(graph_ids, np.ndarray) or ids.dtype.kind != "i":
         return 0
@@ -156,7 +156,7 @@ def _take_rows(
 
 
 def _renumber(
-    graph: FoundGraph, places: NDArray[Any], ids: NDArray[Any] | None, vertices: int
+    graph: FoundGraph, places: Array, ids: Array | None, vertices: int
 ) -> FoundGraph:
     """Return a graph with vertices at other places."""
     return replace(
@@ -175,7 +175,7 @@ def _ask_for_order(
     *,
     may_be_rows: bool,
 ) -> DataError:
-    ids: NDArray[Any] = np.asarray(graph.ids)
+    ids: Array = np.asarray(graph.ids)
     first = ids[0]
     last = ids[-1]
     rows = len(table.values)
@@ -208,7 +208,7 @@ def _ask_for_order(
 
 def _number(
     graph: FoundGraph, tables: Sequence[VertexTable]
-) -> tuple[FoundGraph, NDArray[Any]]:
+) -> tuple[FoundGraph, Array]:
     """Return the graph with all vertices, and the ids of these."""
     ids = graph.ids if graph.ids is not None else np.arange(graph.vertices or 0)
     if graph.vertices is not None:
@@ -227,9 +227,7 @@ def _number(
     return replace(graph, vertices=len(ids)), ids
 
 
-def _places(
-    table: VertexTable, named: NDArray[Any], ids: NDArray[Any], graph: FoundGraph
-) -> NDArray[np.int64]:
+def _places(table: VertexTable, named: Array, ids: Array, graph: FoundGraph) -> Ints:
     """Return the vertex of every row."""
 
     def refuse(problem: str) -> DataError:
@@ -263,7 +261,7 @@ def _places(
     return places
 
 
-def _add(graph: FoundGraph, table: VertexTable, ids: NDArray[Any]) -> FoundGraph:
+def _add(graph: FoundGraph, table: VertexTable, ids: Array) -> FoundGraph:
     """Return the graph with the values of a table."""
     values = table.values
     places = None

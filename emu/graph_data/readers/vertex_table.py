@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Mask, Rows
 from emu.graph_data.readers import text_table
 from emu.graph_data.readers.columns import (
     BOOLEAN,
@@ -73,9 +72,9 @@ class VertexTable:
     path: Path
     kind: str
     """``features``, ``labels`` or ``split``."""
-    values: NDArray[Any]
+    values: Array
     """A row or a value per vertex; of a split whether it is in each of its parts."""
-    ids: NDArray[Any] | None
+    ids: Array | None
     """Vertex of every row; None where they are in order."""
     how: str
     """Columns and arrays that were taken, for people."""
@@ -115,7 +114,7 @@ def read_features(
     )
 
 
-def _feature_values(table: TextTable, chosen: Sequence[int]) -> NDArray[np.float32]:
+def _feature_values(table: TextTable, chosen: Sequence[int]) -> Rows:
     """Return the numbers of some columns; DataError with a line that has others."""
     rows = table.columns[chosen[0]].rows
     values = np.empty((rows, len(chosen)), np.float32)
@@ -135,7 +134,7 @@ def _finish(
     table: TextTable,
     kind: str,
     *,
-    values: NDArray[Any],
+    values: Array,
     used: Sequence[int],
     place: int | None,
     source: str,
@@ -231,7 +230,7 @@ def _check_first_class(table: TextTable, column: Column) -> None:
         )
 
 
-def _check_classes(table: TextTable, column: int, values: NDArray[Any]) -> None:
+def _check_classes(table: TextTable, column: int, values: Array) -> None:
     """Refuse classes of which every vertex has its own: they may be names or values."""
     are_words = values.dtype.kind == "U"
     classes = values[values != ("" if are_words else -1)]
@@ -245,7 +244,7 @@ def _check_classes(table: TextTable, column: int, values: NDArray[Any]) -> None:
         )
 
 
-def _classes(column: Column) -> tuple[NDArray[Any], str]:
+def _classes(column: Column) -> tuple[Array, str]:
     """Return classes as numbers from 0 where all are numbers, else as words."""
     worded = column.as_words()
     names = ["" if word.lower() in _NO_CLASS else word for word in worded.words or ()]
@@ -304,7 +303,7 @@ def read_splits(
     )
 
 
-def _parts(table: TextTable, column: Column) -> tuple[NDArray[np.bool_], str]:
+def _parts(table: TextTable, column: Column) -> tuple[Mask, str]:
     """Return whether each row is in each part, by words or codes."""
     words = [word.lower() for word in column.fields()]
     codes = table.options.split_codes
@@ -459,7 +458,7 @@ def _check_ids(table: TextTable, column: Column, place: int) -> None:
     raise table.bad_line([place], fits, "a vertex id")
 
 
-def _ids(table: TextTable, place: int | None) -> tuple[NDArray[Any] | None, str]:
+def _ids(table: TextTable, place: int | None) -> tuple[Array | None, str]:
     """Return the vertex of every row, None where they are in order, and how so."""
     if place is None:
         return None, "rows in order"
