@@ -69,14 +69,15 @@ def _chance_to_meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> Floats:
     structure = dataset.structure
     train = plan.walk(dataset)
     if plan.epoch != "replicate":
-        first, last = plan.share_bounds(len(train))[sampler : sampler + 2]
-        train = train[first:last]
+        bounds = plan.share_bounds(len(train))
+        train = train[bounds[sampler] : bounds[sampler + 1]]
     degrees = np.diff(structure.indptr)
     destinations = np.repeat(np.arange(structure.vertices), degrees)
     chance = np.zeros(structure.vertices)
     chance[train] = min(1.0, plan.batch_size / len(train))
     for hop in range(1, len(plan.fanouts) + 1):
-        drawn_share = np.minimum(1.0, plan.hop_fanout(hop) / np.maximum(degrees, 1))
+        fanout = plan.hop_fanout(hop)
+        drawn_share = np.minimum(1.0, fanout / np.maximum(degrees, 1))
         draws = chance * drawn_share
         misses = 1.0 - chance
         np.multiply.at(misses, structure.indices, 1.0 - draws[destinations])
@@ -102,8 +103,9 @@ def choose_rows(dataset: Dataset, plan: BatchPlan, cache: CachePlan, home: int) 
         ]
         worth = np.sum(chances, axis=0)
     others = np.flatnonzero(np.asarray(dataset.owner) != home)
-    best = np.argsort(-worth[others], kind="stable")[: cache.rows]
-    return np.sort(others[best])
+    order = np.argsort(-worth[others], kind="stable")
+    best = others[order[: cache.rows]]
+    return np.sort(best)
 
 
 class SamplerCache:
@@ -140,9 +142,9 @@ class SamplerCache:
     def _draw(self, iteration: int) -> Ints:
         dataset = self._dataset
         plan = self._plan
-        structure = dataset.structure
         train = plan.walk(dataset)
-        return plan.batch(structure, train, self._sampler, iteration).vertices
+        batch = plan.batch(dataset.structure, train, self._sampler, iteration)
+        return batch.vertices
 
     def look(self, vertices: Ints) -> Mask:
         """Return which rows of the next batch are there; keep those of it, too."""
@@ -170,7 +172,8 @@ class SamplerCache:
         need = np.full(len(vertices), self._window)
         for distance in reversed(range(len(self._coming))):
             need[np.isin(vertices, self._coming[distance])] = distance
-        places = np.sort(np.lexsort((-stamps, need))[: self._most])
+        order = np.lexsort((-stamps, need))
+        places = np.sort(order[: self._most])
         self.held = vertices[places]
         self._stamps = stamps[places]
 
@@ -188,17 +191,19 @@ def batch_counts(
     owners = np.asarray(owner)[batch.vertices]
 
     def count_by_store(positions: slice | Array) -> tuple[int, ...]:
-        return tuple(np.bincount(owners[positions], minlength=stores).tolist())
+        counts = np.bincount(owners[positions], minlength=stores)
+        return tuple(counts.tolist())
 
-    frontiers = [slice(size) for size in batch.sizes[:0:-1]]
-    answers = [vertices for _, vertices in batch.edges[::-1]]
-    first_sources, _ = batch.edges[0]
+    # Hop by hop from the seeds; blocks are stored input side first.
+    frontiers = [slice(size) for size in reversed(batch.sizes[1:])]
+    answers = [vertices for _, vertices in reversed(batch.edges)]
+    edge_counts = [len(sources) for sources, _ in batch.edges]
     return SampleCounts(
         owned=count_by_store(slice(None)),
-        edges=sum(len(sources) for sources, _ in batch.edges),
+        edges=sum(edge_counts),
         seeds=batch.sizes[-1],
         outputs=batch.sizes[1],
-        first_edges=len(first_sources),
+        first_edges=edge_counts[0],
         frontier_owned=tuple(map(count_by_store, frontiers)),
         answered=tuple(map(count_by_store, answers)),
         hits=() if hits is None else count_by_store(hits),
@@ -207,7 +212,10 @@ def batch_counts(
 
 @lru_cache(maxsize=4)  # one sample weighs what it weighs at every hidden width
 def count_samples(
-    dataset: Dataset, plan: BatchPlan, batches: int, cache: CachePlan | None = None
+    dataset: Dataset,
+    plan: BatchPlan,
+    batches: int,
+    cache: CachePlan | None = None,
 ) -> tuple[tuple[SampleCounts, ...], ...]:
     """Return the counts of every sampler, by batch; raises as `BatchPlan.batch`."""
     structure = dataset.structure
@@ -223,13 +231,15 @@ def count_samples(
     def count_in_order(sampler: int) -> tuple[SampleCounts, ...]:
         assert cache is not None  # noqa: S101 - for mypy
         held = SamplerCache(dataset, plan, cache, sampler)
-        return tuple(count(sampler, iteration, held) for iteration in range(batches))
+        counts = [count(sampler, iteration, held) for iteration in range(batches)]
+        return tuple(counts)
 
     samplers = range(plan.samplers)
     # Compiled sampling lets others run.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         if cache is not None:
             return tuple(pool.map(count_in_order, samplers))
+
         promises = [
             [pool.submit(count, sampler, iteration) for iteration in range(batches)]
             for sampler in samplers

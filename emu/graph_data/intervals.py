@@ -61,13 +61,15 @@ def cut_intervals(
             sizes = [len(piece) for piece in np.array_split(vertices, each)]
             dealt = np.repeat(np.arange(each), sizes)
         else:
-            vertices = vertices[np.argsort(-degree[vertices], kind="stable")]
+            order = np.argsort(-degree[vertices], kind="stable")
+            vertices = vertices[order]
             forth = np.arange(each)
-            dealt = np.resize(np.append(forth, forth[::-1]), len(vertices))
+            back = forth[::-1]
+            dealt = np.resize([*forth, *back], len(vertices))
         interval[vertices] = part * each + dealt
     if how == "balanced":
-        for part in range(parts):
-            _balance(structure, interval, range(part * each, (part + 1) * each))
+        for first in range(0, parts * each, each):
+            _balance(structure, interval, range(first, first + each))
     return interval
 
 
@@ -76,7 +78,8 @@ def _balance(structure: Structure, interval: SmallInts, numbers: range) -> None:
     # Edges from other intervals into each.
     between = np.empty(len(numbers), np.int64)
     for place, number in enumerate(numbers):
-        _, sources = _edges_into(structure, np.flatnonzero(interval == number))
+        members = np.flatnonzero(interval == number)
+        _, sources = _edges_into(structure, members)
         between[place] = np.count_nonzero(interval[sources] != number)
 
     # No swap takes an interval above the most or below the fewest edges, so that there
@@ -92,8 +95,9 @@ def _balance(structure: Structure, interval: SmallInts, numbers: range) -> None:
         if swap is None:
             return
         between[most], between[fewest] = swap.edges
-        first, second = swap.vertices
-        interval[first], interval[second] = pair[1], pair[0]
+        leaving, joining = swap.vertices
+        interval[leaving] = numbers[fewest]
+        interval[joining] = numbers[most]
 
 
 class _Swap(NamedTuple):
@@ -118,35 +122,45 @@ def _best_swap(
     ``pair``: the intervals with the most and the fewest of ``edges`` to others.
     """
     most, fewest = edges
-    leaving, joining = (np.flatnonzero(interval == number) for number in pair)
+    leaving = np.flatnonzero(interval == pair[0])
+    joining = np.flatnonzero(interval == pair[1])
     row, source = _edges_into(structure, leaving)
     losses, gains = _gains(interval, (row, source), len(leaving), pair)
-    into = _edges_into(structure, joining)
-    in_most, in_fewest = _gains(interval, into, len(joining), pair)
+    joining_edges = _edges_into(structure, joining)
+    in_most, in_fewest = _gains(interval, joining_edges, len(joining), pair)
 
     # Of every vertex of the first the one of the second that fits it best.
-    order = np.argsort(in_most + in_fewest, kind="stable")
-    sums = (in_most + in_fewest)[order]
+    sums = in_most + in_fewest
+    order = np.argsort(sums, kind="stable")
     aim = losses + gains - (most - fewest)
-    above = np.minimum(np.searchsorted(sums, aim), len(sums) - 1)
-    below = np.maximum(above - 1, 0)
-    is_below_nearer = np.abs(sums[below] - aim) <= np.abs(sums[above] - aim)
-    places = order[np.where(is_below_nearer, below, above)]
+    places = order[_nearest(sums[order], aim)]
 
-    edge = np.arange(len(leaving)) * structure.vertices + joining[places]
-    between_them = 2 * np.isin(edge, row * structure.vertices + source)
+    count = structure.vertices
+    pair_keys = np.arange(len(leaving)) * count + joining[places]
+    between_them = 2 * np.isin(pair_keys, row * count + source)
     first = most - losses + in_most[places] + between_them
     second = fewest + gains - in_fewest[places] + between_them
-    apart = np.abs(first - second)
-    is_worse = (np.maximum(first, second) > most) | (np.minimum(first, second) < fewest)
-    apart[is_worse] = most
+    larger = np.maximum(first, second)
+    smaller = np.minimum(first, second)
+    apart = larger - smaller
+    apart[(larger > most) | (smaller < fewest)] = most
     best = int(apart.argmin())
     if apart[best] >= most - fewest:
         return None
     return _Swap(
-        vertices=(int(leaving[best]), int(joining[places[best]])),
+        vertices=(leaving[best], joining[places[best]]),
         edges=(int(first[best]), int(second[best])),
     )
+
+
+def _nearest(numbers: Ints, aims: Ints) -> Ints:
+    """Return the place of the sorted number that is nearest to each aim."""
+    above = np.searchsorted(numbers, aims)
+    above = np.minimum(above, len(numbers) - 1)
+    below = np.maximum(above - 1, 0)
+    distance_below = np.abs(numbers[below] - aims)
+    distance_above = np.abs(numbers[above] - aims)
+    return np.where(distance_below <= distance_above, below, above)
 
 
 def _gains(
@@ -169,7 +183,8 @@ def _gains(
 def _edges_into(structure: Structure, vertices: Ints) -> tuple[Ints, Ints]:
     """Return the place of each edge's end among ``vertices``, and its source."""
     indptr, sources = structure.neighbours(vertices)
-    return np.repeat(np.arange(len(vertices)), np.diff(indptr)), sources
+    places = np.repeat(np.arange(len(vertices)), np.diff(indptr))
+    return places, sources
 
 
 def interval_counts(
@@ -194,8 +209,10 @@ def interval_counts(
 
     pushes = np.zeros((count if sources else 0, parts), np.int64)
     for number in range(len(pushes)):
-        _, neighbours = structure.neighbours(np.flatnonzero(interval == number))
-        pushes[number] = np.bincount(part[np.unique(neighbours)], minlength=parts)
+        members = np.flatnonzero(interval == number)
+        _, neighbours = structure.neighbours(members)
+        sources_part = part[np.unique(neighbours)]
+        pushes[number] = np.bincount(sources_part, minlength=parts)
         pushes[number, number // each] = 0
     return IntervalCounts(
         vertices=np.bincount(interval, minlength=count),
@@ -213,7 +230,8 @@ def _needs(structure: Structure, part: SmallInts, parts: int) -> Mask:
         last = min(first + step, structure.vertices)
         indptr = structure.indptr[first : last + 1]
         sources = structure.indices[indptr[0] : indptr[-1]]
-        needs[sources, np.repeat(part[first:last], np.diff(indptr))] = True
+        reader = np.repeat(part[first:last], np.diff(indptr))
+        needs[sources, reader] = True
     needs[np.arange(structure.vertices), part] = False
     return needs
 

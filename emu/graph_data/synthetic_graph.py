@@ -81,8 +81,9 @@ def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
     edges = round(preset.edges * scale)
     density = 2 * edges / max(vertices, 1) ** 2
     if vertices < preset.classes or density > _MAX_DENSITY:
-        dense = 2 * preset.edges / preset.vertices**2 / _MAX_DENSITY
-        least = math.ceil(1e6 * max(dense, preset.classes / preset.vertices)) / 1e6
+        for_density = 2 * preset.edges / preset.vertices**2 / _MAX_DENSITY
+        for_classes = preset.classes / preset.vertices
+        least = math.ceil(1e6 * max(for_density, for_classes)) / 1e6
         raise DataError(
             f"{name}: at scale {scale} there are {vertices} vertices, and "
             f"{min(density, 1):.0%} of their pairs are edges; write {least} or more"
@@ -126,13 +127,15 @@ class _Blocks:
     """Class and block of every vertex; both are contiguous ranges of vertices."""
 
     def __init__(self, preset: Preset, vertices: int) -> None:
-        share = np.arange(1, preset.classes + 1, dtype=float) ** -preset.zipf
-        ends = np.round(np.cumsum(share / share.sum()) * vertices).astype(np.int64)
-        self.class_bounds = np.concatenate([[0], ends])
+        rank = np.arange(1, preset.classes + 1, dtype=float)
+        share = rank**-preset.zipf
+        ends = np.cumsum(share / share.sum()) * vertices
+        self.class_bounds = np.concatenate([[0], np.round(ends).astype(np.int64)])
         starts = []
         for first, last in itertools.pairwise(self.class_bounds):
-            count = max(1, round((last - first) / preset.block))
-            starts.append(first + np.arange(count) * (last - first) // count)
+            size = last - first
+            count = max(1, round(size / preset.block))
+            starts.append(first + np.arange(count) * size // count)
         self.block_bounds = np.unique(np.concatenate([*starts, [vertices]]))
         self.classes = _number_ranges(self.class_bounds)
         self.blocks = _number_ranges(self.block_bounds)
@@ -147,26 +150,36 @@ def _draw_edges(
     preset: Preset, blocks: _Blocks, edges: int, rng: np.random.Generator
 ) -> tuple[Ints, Ints]:
     vertices = len(blocks.blocks)
-    weight = (1 - rng.random(vertices)) ** (-1 / (preset.tail - 1))
+    exponent = -1 / (preset.tail - 1)
+    weight = (1 - rng.random(vertices)) ** exponent
     degree = 2 * edges / vertices
     cap = min(0.2 * vertices, np.sqrt(vertices * degree)) / degree
     capped = np.minimum(weight, cap * weight.mean())
     prefix = np.concatenate([[0], np.cumsum(capped)])
-    bounds_of_block = blocks.block_bounds[blocks.blocks[:, None] + [0, 1]]
-    bounds_of_class = blocks.class_bounds[blocks.classes[:, None] + [0, 1]]
+    # Begin and end of the block, and of the class, of every vertex.
+    both = np.array([0, 1])
+    bounds_of_block = blocks.block_bounds[blocks.blocks[:, None] + both]
+    bounds_of_class = blocks.class_bounds[blocks.classes[:, None] + both]
     near = (preset.in_block, preset.in_block + preset.in_class)
     keys = np.empty(edges, np.int64)
-    slots = np.full(1 << max(2 * edges - 1, 15).bit_length(), -1, np.int64)
+    slot_bits = max(2 * edges - 1, 15).bit_length()  # half of the slots stay free
+    slots = np.full(1 << slot_bits, -1, np.int64)
     draws = rng.bit_generator.ctypes
     next_double = ctypes.cast(draws.next_double, ctypes.c_void_p).value
     with rng.bit_generator.lock:
         lib.drawn_keys(
-            pointer(prefix), len(prefix) - 1,
-            pointer(bounds_of_block), pointer(bounds_of_class), near, edges,
+            pointer(prefix),
+            len(prefix) - 1,
+            pointer(bounds_of_block),
+            pointer(bounds_of_class),
+            near,
+            edges,
             ffi.cast("RandomDouble", next_double),
             ffi.cast("void *", draws.state_address),
-            pointer(slots), len(slots), pointer(keys),
-        )  # fmt: skip
+            pointer(slots),
+            len(slots),
+            pointer(keys),
+        )
     return keys // vertices, keys % vertices
 
 

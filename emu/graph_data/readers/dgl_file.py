@@ -118,8 +118,8 @@ def _graph(content: _Content) -> DglGraph:
     content.expect(_META, "types")
     types, _, pointers, targets, order = content.read_compressed()
     sources = np.repeat(np.arange(types), np.diff(pointers))
-    kinds = _by_id(np.stack([sources, targets]), order)
-    ends = [(int(source), int(target)) for source, target in kinds.T]
+    relations_by_id = _by_id(np.stack([sources, targets]), order)
+    ends: list[list[int]] = relations_by_id.T.tolist()
     if content.number() != len(ends):
         raise ValueError("it announces another number of relations than it has")
     relations = [_relation(content) for _ in ends]
@@ -127,7 +127,7 @@ def _graph(content: _Content) -> DglGraph:
 
     sizes = content.vector()
     counts = sizes.tolist()
-    pairs = [(int(sizes[source]), int(sizes[target])) for source, target in ends]
+    pairs = [(sizes[source], sizes[target]) for source, target in ends]
     if len(counts) != types or pairs != [pair for pair, _ in relations]:
         raise ValueError(f"it has two numbers of vertices, {counts} and others")
 
@@ -135,8 +135,8 @@ def _graph(content: _Content) -> DglGraph:
     edge_frames = content.frames()
     names = content.texts()
     edge_names = content.texts()
-    edge_counts = [array.shape[1] for array in edges]
     _check_frames(frames, counts, names)
+    edge_counts = [array.shape[1] for array in edges]
     _check_frames(edge_frames, edge_counts, edge_names)
 
     vertices = {}
@@ -188,7 +188,9 @@ def _relation(content: _Content) -> tuple[tuple[int, int], Array]:
     if edges.ndim != 2:
         raise ValueError(f"edges have shape {edges.shape}")
     for row, most in zip(edges, sizes, strict=True):
-        if row.size and not 0 <= row.min() <= row.max() < most:
+        if not row.size:
+            continue
+        if row.min() < 0 or row.max() >= most:
             raise ValueError(f"an edge leaves the {most} vertices")
     return sizes, _by_id(edges, order)
 
@@ -359,12 +361,13 @@ def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGrap
     ids = np.concatenate([part.ids for part in parts])
     kinds = np.concatenate([part.kinds for part in parts])
     count = int(content["num_nodes"])
-    is_complete = len(ids) == count and np.array_equal(np.sort(ids), np.arange(count))
-    if not is_complete:
+    # A count that is too large is not to be made a list of so many.
+    if len(ids) != count or not np.array_equal(np.sort(ids), np.arange(count)):
         problem = f"the parts do not hold each of {count} vertices once"
         raise DataError(problem, path=origin)
     counts = [len(part.ids) for part in parts]
-    owner = np.repeat(np.arange(len(parts), dtype=np.int32), counts)
+    numbers = np.arange(len(parts), dtype=np.int32)
+    owner = np.repeat(numbers, counts)
 
     within = np.empty(count, np.int64)  # ids within the type
     vertices = {}
@@ -372,15 +375,19 @@ def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGrap
     for name, kind in content.get("ntypes", {_VERTEX: 0}).items():
         members = np.flatnonzero(kinds == kind)
         order = np.argsort(ids[members])
-        within[ids[members[order]]] = np.arange(len(members))
-        owners[name] = owner[members[order]]
-        vertices[name] = {"num_nodes": np.array(len(members))}
+        members = members[order]
+        within[ids[members]] = np.arange(len(members))
+        owners[name] = owner[members]
+        frame = {"num_nodes": np.array(len(members))}
         for key in parts[0].values:
             if key.startswith(f"{name}/"):
                 rows = np.concatenate([part.values[key] for part in parts])
-                vertices[name][key.split("/")[1]] = rows[order]
+                frame[key.split("/")[1]] = rows[order]
+        vertices[name] = frame
 
-    unread = dict.fromkeys(name for part in parts for name in part.of_edges)
+    unread: dict[str, None] = {}
+    for part in parts:
+        unread |= dict.fromkeys(part.of_edges)
     return TypedGraph(
         origin=origin,
         vertices=vertices,
@@ -400,7 +407,10 @@ def _join_edges(
         if name.count(":") == 2:
             words = name.split(":")
         source, relation, target = words
-        ends = [part.edges[:, part.edge_kinds == kind] for part in parts]
+        ends = []
+        for part in parts:
+            is_kind = part.edge_kinds == kind
+            ends.append(part.edges[:, is_kind])
         vertices = np.concatenate(ends, axis=1)
         edges[source, relation, target] = places[vertices]
     return edges
@@ -429,7 +439,8 @@ class _Part:
         (edges,) = graph.edges.values()
         (edge_frame,) = graph.of_edges
         is_inner_edge = edge_frame["inner_edge"] > 0
-        self.edges = ids[edges[:, is_inner_edge]]
+        inner_edges = edges[:, is_inner_edge]
+        self.edges = ids[inner_edges]
         edge_kinds = edge_frame.get("_TYPE", np.zeros(len(is_inner_edge)))
         self.edge_kinds = edge_kinds[is_inner_edge]
 
@@ -440,10 +451,11 @@ class _Part:
             for name, array in tensors.items()
         }
 
-        values: dict[str, Any] = {}
+        edge_names: set[str] = set()
         if "edge_feats" in files:
             values = read_tensors(_inside(description, files["edge_feats"], number))
-        self.of_edges = sorted({name.split("/")[-1] for name in values})
+            edge_names = {name.rpartition("/")[2] for name in values}
+        self.of_edges = sorted(edge_names)
 
 
 def _inside(description: Path, stated: str, number: int) -> Path:
