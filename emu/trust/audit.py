@@ -189,6 +189,7 @@ class _Auditor:
         end = self._schedule.task_end
         ran = np.isfinite(start) & np.isfinite(end)
         rounds = np.array(self._job.rounds, dtype=np.int64)[:, None]
+        # A task may have fewer iterations than the job.
         is_due = np.arange(self._job.iterations) < rounds
         yield self._absent("(6)", is_due & ~ran, name=self._task, words="did not run")
 
@@ -249,8 +250,8 @@ class _Auditor:
         """(10): an iteration of a task starts after the one before it ended."""
         start = self._schedule.task_start[:, 1:]
         end = self._schedule.task_end[:, :-1]
-        task, before = np.indices(start.shape).reshape(2, -1)
-        name = self._name_tasks(task, before + 1)
+        task, earlier = np.indices(start.shape).reshape(2, -1)
+        name = self._name_tasks(task, earlier + 1)
         bound = "the iteration before it ended"
         yield self._not_before(
             "(10)", times=start.ravel(), bounds=end.ravel(), name=name, bound=bound
@@ -258,10 +259,10 @@ class _Auditor:
 
     def one_flow_at_a_time(self) -> Iterator[Findings]:
         """(11): flows of an edge are sent one by one, in order."""
-        edge, before = np.nonzero(self._sent[:, 1:] & self._remote[:, None])
-        n = before + 1
+        edge, earlier = np.nonzero(self._sent[:, 1:] & self._remote[:, None])
+        n = earlier + 1
         start = self._schedule.flow_start[edge, n]
-        end = self._schedule.flow_end[edge, before]
+        end = self._schedule.flow_end[edge, earlier]
         name = name_flows(self._job, edge, n)
         bound = "the flow before it on its edge ended"
         yield self._not_before("(11)", times=start, bounds=end, name=name, bound=bound)
@@ -290,16 +291,19 @@ class _Auditor:
             most = self._problem.links.steps.most
             hops = self._problem.hops
             narrowest = [most[list(ports)].min(initial=np.inf) for ports in hops]
+            # A time that is off by the tolerance is off by so many bytes.
             slack = self._tolerance * np.array(narrowest)[edge]
             fluid = fluid_bytes(self._pieces)[edge, n]
             yield compare("was given rates for", fluid, sizes, slack)
 
     def port_capacity(self) -> Iterator[Findings]:
         """(13), (14): no port carries more than its capacity."""
+        # Without rates only what an interval holds as a whole is known.
         if self._pieces is None:
             excesses = self._excess_bytes()
         else:
             excesses = self._excess_rates(self._pieces)
+
         violations = []
         for port, amount, unit, words in excesses:
             link = self._problem.links[port]
@@ -330,12 +334,12 @@ class _Auditor:
     def _excess_bytes(self) -> Iterator[tuple[int, float, str, str]]:
         """Yield likewise where what lies within an interval as a whole is too much."""
         for port, most in enumerate(self._problem.links.steps.most):
-            excess, since, until = worst_interval(
+            excess, begin, end = worst_interval(
                 self._schedule, port, 1 + self._relative, self._unpaced
             )
             excess -= self._at_once(most)
             if excess > 0.0:
-                interval = f"from {since:g} to {until:g} s"
+                interval = f"from {begin:g} to {end:g} s"
                 words = f"of {most:g} B/s carries too much {interval}"
                 yield port, excess, "B", words
 

@@ -115,9 +115,9 @@ def task_times(
     work = work_of(schedule.problem, schedule.task_start, schedule.task_end)
     slack = allowance(schedule.task_end, tolerance)
     if exact is not None:
-        off = np.abs(work - exact)
+        distance = np.abs(work - exact)
         state = _state_work("takes", work, exact)
-        yield list_beyond("(6)", off, limit=slack, name=name, words=state)
+        yield list_beyond("(6)", distance, limit=slack, name=name, words=state)
     if least is not None:
         state = _state_work("takes less than its time:", work, least)
         yield list_beyond("(6)", least - work, limit=slack, name=name, words=state)
@@ -136,9 +136,13 @@ def readiness(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
     source_ends = schedule.task_end[[edge.source for edge in job.edges]]
     slack = allowance(source_ends, tolerance)
 
-    off = np.abs(schedule.flow_ready - source_ends)
+    distance = np.abs(schedule.flow_ready - source_ends)
     yield list_beyond(
-        "(7)", off, limit=slack, name=name, words="is not ready when its source ended"
+        "(7)",
+        distance,
+        limit=slack,
+        name=name,
+        words="is not ready when its source ended",
     )
     early = schedule.flow_ready - schedule.flow_start
     yield list_beyond(
@@ -191,9 +195,9 @@ def _rates_under_way(
     }
     slack = allowance(time, tolerance)
     name = name_flows(schedule.problem.job, *flow)
-    for words, off in offs.items():
+    for words, excess in offs.items():
         yield list_beyond(
-            "(12)", off, limit=slack, name=name, words=_state_rate(words, time)
+            "(12)", excess, limit=slack, name=name, words=_state_rate(words, time)
         )
 
 
@@ -224,12 +228,14 @@ def _sound(job: Job, rates: RateHistory) -> NDArray[np.bool_]:
 def first_stores(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
     """(5): graph stores that wait for no task, nor for a slot, begin with the run."""
     job = schedule.problem.job
+    # An edge with lag lets its first iteration begin without an input.
     waiting = {edge.destination for edge in job.edges if edge.lag == 0}
     stores = [
         position
         for position, task in enumerate(job.tasks)
         if task.kind == "graph_store" and not task.takes and position not in waiting
     ]
+
     violations = []
     for store in stores:
         late = float(schedule.task_start[store, 0])
@@ -255,12 +261,14 @@ def makespan_of(
     if stated is None:
         return
     last = float(np.nanmax(schedule.task_end)) + schedule.outages.seconds
-    off = abs(stated - last)
-    if off <= tolerance + ROUNDING * abs(last):
+
+    distance = abs(stated - last)
+    if distance <= tolerance + ROUNDING * abs(last):
         yield 1, []
         return
     # NaN gets here too, and is no amount.
-    amount = off if np.isfinite(off) else last
+    amount = distance if np.isfinite(distance) else last
+
     sentence = (
         f"the makespan is said to be {stated:g} s, the last task ends at {last:g} s"
     )
@@ -290,6 +298,7 @@ def channel_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
     for channel, edges, iterations in _channel_queues(schedule):
         flow = (edges, iterations)
         source_ends = task_ends[sources[edges], iterations]
+        # A flow is known to be ready when the end of its source is known.
         ready = np.maximum(schedule.flow_ready[flow], source_ends)
         start = schedule.flow_start[flow]
         end = schedule.flow_end[flow]

@@ -116,6 +116,7 @@ def seconds_of_waits(
     for link in chain.links:
         if link.edge >= 0:
             lengths[link.edge, link.iteration] += link.seconds
+
     waits = []
     for (position, _), seconds in lengths.items():
         edge = schedule.problem.job.edges[position]
@@ -147,10 +148,10 @@ def _busy_spans(schedule: Schedule, *, works: bool) -> dict[int, list[_Span]]:
 def _length_of_union(spans: list[_Span]) -> float:
     """Return the seconds in which at least one span lasts."""
     total = 0.0
-    until = -math.inf
+    latest = -math.inf
     for start, end in sorted(spans):
-        total += max(0.0, end - max(start, until))
-        until = max(until, end)
+        total += max(0.0, end - max(start, latest))
+        latest = max(latest, end)
     return total
 
 
@@ -271,8 +272,8 @@ class HostEffect:
         """Seconds that no lateness accounts for, of either simulation the larger."""
         distance = self.emulated - self.simulated
         beyond = max(abs(distance) - abs(self.explained), 0.0)
-        off = self.emulated - self.repeated
-        return max(off, math.copysign(beyond, distance), key=abs)
+        distance_repeated = self.emulated - self.repeated
+        return max(distance_repeated, math.copysign(beyond, distance), key=abs)
 
     @property
     def error(self) -> float:
@@ -369,6 +370,7 @@ def late_times(schedule: Schedule) -> Floats:
     has_bytes = np.zeros(schedule.flow_end.shape, dtype=bool)
     has_bytes[tuple(schedule.flows().T)] = True
     has_bytes &= schedule.flow_bytes > 0
+    # What was settled before its fluid ended let the task start then.
     due = np.fmin(fluid_ends(schedule), schedule.flow_settled)
     could_start = np.zeros_like(settled)
     could_start[:, 1:] = settled[:, :-1]
@@ -439,6 +441,7 @@ def effect_of_slight_delays(
     worst = 0.0
     for _ in range(_DRAWS):
         flows = np.zeros_like(schedule.flow_end)
+        # Exponential: many small delays and few large ones, as of a busy host.
         flows[sent] = rng.exponential(mean_delay, count)
         tasks = rng.exponential(mean_delay, schedule.task_end.shape)
         late = delay(realization, schedule, tasks=tasks, flows=flows)

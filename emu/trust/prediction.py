@@ -115,34 +115,39 @@ def judge_prediction(
     nics
         Shares of their stated rates that links were measured at before the run.
     """
-    others = [replayed, predicted] if timed else [replayed]
-    errors = [emulated.error_over(other) for other in others]
+    simulations = [replayed, predicted] if timed else [replayed]
+    errors = [emulated.error_over(simulation) for simulation in simulations]
     worst = max(range(len(errors)), key=lambda i: (abs(errors[i]), i))
     # What was said before the run is the headline, unless it hides a difference.
     is_headline = abs(errors[-1]) > threshold
     place = len(errors) - 1 if is_headline else worst
     error = errors[place]
-    other = others[place]
+    simulation = simulations[place]
     if abs(error) <= threshold:
         return Prediction(outcome=Outcome.AGREES, error=errors[-1], threshold=threshold)
 
-    off = emulated.makespan - other.makespan
+    difference = emulated.makespan - simulation.makespan
     by_network = emulated.length - replayed.length
     late: list[tuple[_Flow, float]] = []
-    if abs(by_network) > SHARE * abs(off):
+    if abs(by_network) > SHARE * abs(difference):
         late = _late_flows(emulated, replayed, by_network)
     drifts = [(edge, seconds) for (edge, _), seconds in late]
     links = links_to_blame(emulated, drifts, SHARE * abs(by_network))
 
-    own = [Cause(name, of) for name, of in budget.items() if name not in _OF_OTHERS]
-    causes = [Cause(_OTHER_TIMES, replayed.makespan - other.makespan), *own]
-    if abs(by_network) > SHARE * abs(off) and by_network > 0:
+    own_causes = [
+        Cause(name, seconds)
+        for name, seconds in budget.items()
+        if name not in _OF_OTHERS
+    ]
+    causes = [Cause(_OTHER_TIMES, replayed.makespan - simulation.makespan), *own_causes]
+    if abs(by_network) > SHARE * abs(difference) and by_network > 0:
         late.sort(key=lambda drift: -abs(drift[1]))
+        # The causes of the run's own parts are measured, those of the network tried.
         flows = [flow for flow, _ in late]
         suspects = of_network(
             emulated, links=links, late=flows, time_scale=time_scale, nics=nics
         )
-        of_own = math.fsum(cause.seconds for cause in own if cause.seconds > 0)
+        of_own = math.fsum(cause.seconds for cause in own_causes if cause.seconds > 0)
         causes += simulate_suspects(
             emulated,
             replayed,
@@ -151,7 +156,9 @@ def judge_prediction(
             most=by_network - of_own,
         )
     # Since the first task that ended so far off, whatever came later.
-    is_off = np.abs(emulated.task_end - other.task_end) > threshold * other.length
+    is_off = (
+        np.abs(emulated.task_end - simulation.task_end) > threshold * simulation.length
+    )
     since = np.min(emulated.task_end, initial=emulated.length, where=is_off)
     return Prediction(
         outcome=Outcome.DIFFERS,
@@ -159,7 +166,7 @@ def judge_prediction(
         threshold=threshold,
         since=float(since),
         links=tuple(links),
-        reasons=largest_cause(causes, off),
+        reasons=largest_cause(causes, difference),
     )
 
 
@@ -219,9 +226,9 @@ def simulate_suspects(
     slowness = np.divide(length, ideal, out=np.ones_like(ideal), where=ideal > 0)
     for sentence, flows in suspects:
         late = tuple(np.array([*flows]).reshape(-1, 2).T)
-        more = volumes.copy()
-        more[late] *= np.maximum(slowness[late], 1.0)
-        late_end = makespan(problem, Realization(replayed.work, more), policy)
+        longer = volumes.copy()
+        longer[late] *= np.maximum(slowness[late], 1.0)
+        late_end = makespan(problem, Realization(replayed.work, longer), policy)
         yield Cause(sentence, min(late_end - end, most))
 
 
@@ -332,13 +339,13 @@ def _of_shares(
     pairs = []
     for flow in late:
         got, fair = shares.get(flow, (0.0, 0.0))
-        for other, (other_got, other_fair) in shares.items():
-            met = {*hops[flow[0]]} & {*hops[other[0]]}
+        for neighbour, (other_got, other_fair) in shares.items():
+            met = {*hops[flow[0]]} & {*hops[neighbour[0]]}
             common = [name for name in links if ports[name] in met]
-            is_beside = start[flow] < end[other] and start[other] < end[flow]
+            is_beside = start[flow] < end[neighbour] and start[neighbour] < end[flow]
             if common and is_beside:
                 loss = min(fair - got, other_got - other_fair)
-                pairs.append((loss, flow, other, common[0]))
+                pairs.append((loss, flow, neighbour, common[0]))
     if not pairs:
         return
 
@@ -369,8 +376,8 @@ def _mean_of(emulated: Schedule, port: int, start: float, end: float) -> float:
     most = float(steps.most[port])
     if len(steps.of(port)[0]) == 1 or not end > start:
         return most
-    before, after = steps.carry(port, np.array([start, end]))
-    return float(after - before) / (end - start) or most
+    by_start, by_end = steps.carry(port, np.array([start, end]))
+    return float(by_end - by_start) / (end - start) or most
 
 
 def lone_rates(emulated: Schedule) -> dict[int, list[float]]:
@@ -418,13 +425,14 @@ def most_senders(emulated: Schedule, port: int) -> int:
             machine = problem.placement.machine_of[problem.job.edges[edge].source]
             events.append((emulated.flow_start[edge, n], 1, machine))
             events.append((emulated.flow_end[edge, n], -1, machine))
+
     # Ends sort before starts of the same instant: a machine that goes on counts once.
     under_way: defaultdict[int, int] = defaultdict(int)
     sending = most = 0
     for _, change, machine in sorted(events):
-        before = under_way[machine]
+        flows_before = under_way[machine]
         under_way[machine] += change
-        sending += (under_way[machine] > 0) - (before > 0)
+        sending += (under_way[machine] > 0) - (flows_before > 0)
         most = max(most, sending)
     return most
 
@@ -529,6 +537,7 @@ class Witnesses:
                 capacity = min(problem.capacities[port] for port in hops)
                 gift = max(rate_seconds, least_bytes / capacity)
                 gifts.append(min(float(length), gift))
+
         shorter = self.packets.makespan - self.measured.makespan
         if 0 < SHARE * shorter < math.fsum(gifts):
             yield (

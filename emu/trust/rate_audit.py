@@ -72,7 +72,7 @@ def shares_of_max_min(
     coming = sorted(all_flows, key=lambda event: -start[event])
     active: dict[Event, Flow] = {}
     fair = dict.fromkeys(all_flows, 0.0)
-    for moment, until in pairwise(sorted(moments)):
+    for moment, next_moment in pairwise(sorted(moments)):
         active = {event: flow for event, flow in active.items() if end[event] > moment}
         while coming and start[coming[-1]] <= moment:
             event = coming.pop()
@@ -80,7 +80,7 @@ def shares_of_max_min(
         if not events.isdisjoint(active):
             maxmin([*active.values()], list_capacities(schedule.problem, moment))
             for event, flow in active.items():
-                fair[event] += flow.rate * (until - moment)
+                fair[event] += flow.rate * (next_moment - moment)
     sizes = schedule.flow_bytes
     return {
         event: (float(sizes[event]), float(fair[event]))
@@ -155,14 +155,14 @@ def rule_audit(
         count += len(flows)
 
         for flow, (event, rate) in zip(flows, rates.items(), strict=True):
-            off = abs(rate - flow.rate)
-            if off > _EXACTNESS * flow.alone and event not in violations:
+            distance = abs(rate - flow.rate)
+            if distance > _EXACTNESS * flow.alone and event not in violations:
                 name = flow_name(schedule.problem.job, *event)
                 assigned = f"{name} has {rate:g} B/s from {time:.6g} s on"
                 violations[event] = Violation(
                     constraint="rule",
                     subject=name,
-                    amount=off,
+                    amount=distance,
                     unit="B/s",
                     sentence=f"{assigned}, {policy} gives {flow.rate:g}",
                 )
@@ -230,6 +230,7 @@ def _list_flows(schedule: Schedule, expected: Realization) -> dict[Event, Flow]:
         if not hops[e]:
             continue
         edge = job.edges[e]
+        # What a run carried, and not what was expected: it ends with that.
         volume = float(schedule.flow_bytes[event])
         flows[event] = Flow(
             edge=e,
@@ -276,7 +277,7 @@ def _instants(
 
     assigned: dict[Event, _Assigned] = {}
     flows: dict[Event, Flow] = {}
-    before: list[Flow] = []
+    previous_flows: list[Flow] = []
     now = 0.0
     for low, high in pairwise([*changes, len(rows)]):
         time = float(rates.time[low])
@@ -303,6 +304,6 @@ def _instants(
             flow.rate = 0.0
 
         under_way = list(flows.values())
-        note_coflows(before, under_way, time)
-        before = under_way
+        note_coflows(previous_flows, under_way, time)
+        previous_flows = under_way
         yield time, [*under_way], {event: assigned[event].rate for event in flows}

@@ -90,6 +90,7 @@ def _counts_when_taken(
 ) -> tuple[Floats, Ints]:
     """Return when slots of a pool are taken, and how many are taken from then on."""
     starts = schedule.task_start[list(pool.takers)].ravel()
+    # A slot may be free a tolerance before it is said to be.
     frees = schedule.task_end[list(pool.freers)].ravel() - tolerance
     times = np.concatenate([starts, frees])
     changes = np.repeat([1, -1], [starts.size, frees.size])

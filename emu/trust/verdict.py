@@ -64,6 +64,7 @@ def host_figures(statistics: Statistics) -> HostFigures:
     pacers = [figures["pacer"] for figures in statistics.values()]
     edges = [edge for figures in statistics.values() for edge in figures["sent"]]
     wakes = sum(pacer["wakes"] for pacer in pacers)
+
     return HostFigures(
         loop_lag_mean=float(np.mean([v["loop_lag_mean"] for v in host_metrics])),
         loop_lag_max=max(v["loop_lag_max"] for v in host_metrics),
@@ -219,10 +220,10 @@ def decide(
     """
     loss = max(own_delay, held_up)
     starvation = max(figures.cpu_wait / _WAIT if by_kernel else 0.0, loss / max_error)
-    off = effect.error + effect.uncertainty  # shift of the end, explained or not
+    shift = effect.error + effect.uncertainty  # explained or not
     trust = Trust.TRUSTED
     # Three times what was asked for is of no use; between, the figures are a hint.
-    if off > _BEYOND * max_error or starvation > _BEYOND or findings:
+    if shift > _BEYOND * max_error or starvation > _BEYOND or findings:
         trust = Trust.UNTRUSTED
     elif max(effect.error, effect.uncertainty) > max_error or starvation > 1.0:
         trust = Trust.DEGRADED
@@ -243,7 +244,7 @@ def decide(
 
     own_losses = {_OWN: own_delay, _HELD: held_up}
     # No time scale mends what chance decides.
-    excess = 0.0 if verdict.is_by_chance else max(off, loss) / max_error
+    excess = 0.0 if verdict.is_by_chance else max(shift, loss) / max_error
     advice = [finding.remedy for finding in findings if finding.remedy]
     if verdict.is_by_chance:
         advice.append(_BY_CHANCE)
@@ -304,6 +305,8 @@ def _name_shifts(effect: HostEffect, lateness: Lateness, compute: str) -> list[s
         (lateness.tasks, _OVERRUN[compute]),
         (lateness.gaps, "parts began after what they had waited for"),
     ]
+
+    # What is a tenth of the shift is worth a sentence.
     least = 0.1 * (effect.error + effect.uncertainty) * effect.up
     shifts = [
         text.format(100 * seconds / effect.up)
@@ -322,6 +325,7 @@ def _list_excesses(figures: HostFigures) -> list[str]:
     """Return which figures of the host are out of order."""
     lag = figures.loop_lag_max
     late = figures.pacer_lag_max
+
     excesses = {
         f"the cores were {100 * figures.cpu_busy:.0f} % busy": figures.cpu_busy > _BUSY,
         f"the hypervisor kept {100 * figures.cpu_steal:.0f} % of the cores' time": (
@@ -351,6 +355,7 @@ def _list_remedies(
         if time_scale == 1.0:
             remedy += ", or state time_scale: auto"
         yield remedy
+
     lateness = verdict.lateness
     figures = verdict.figures
     if lateness.tasks > 0.5 * lateness.seconds and compute != "real":

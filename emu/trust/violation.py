@@ -149,6 +149,7 @@ def list_beyond(
     position in ``off``.
     """
     violations = []
+    # Words are found for the broken ones only: there may be millions.
     for position in map(tuple, np.argwhere(off > limit).tolist()):
         subject = name(*position)
         text = words if isinstance(words, str) else words(*position)
@@ -209,7 +210,7 @@ def differences(found: Any, wanted: Any, by: str, at: str = "") -> Iterator[str]
     """
     subject = at or "the whole"
     if isinstance(wanted, dict) and isinstance(found, dict):
-        for key in {**wanted, **found}:
+        for key in {**wanted, **found}:  # in the order of what is wanted
             path = f"{at}.{key}".removeprefix(".")
             if key not in found:
                 yield f"{path} is missing, {by} says {_tell(wanted[key])}"

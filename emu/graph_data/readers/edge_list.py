@@ -268,8 +268,8 @@ def _is_header(table: TextTable) -> bool:
         return True
 
     has_ends = named_ends(first) is not None
-    ends = sorted(columns)[:2]
     words_below: set[str] = set()
+    ends = sorted(columns)[:2]
     for end in ends:
         words_below.update(columns[end].words or ())
     recurs = [first[end] in words_below for end in ends]
@@ -284,18 +284,27 @@ def _is_header(table: TextTable) -> bool:
         return False
 
     rows = columns[min(columns)].rows
-    readings = [
-        Reading("a header", f"{rows:,} edges", "--header"),
-        Reading("an edge", f"{rows + 1:,} edges", "--no-header"),
-    ]
     words = " ".join(table.first_row)
     question = f"is the first line, {words!r}, a header or an edge?"
-    raise ask(question, readings, table.path)
+    raise _ask_for_header(table, question, "a header", rows)
+
+
+def _ask_for_header(
+    table: TextTable, question: str, meaning: str, edges: int
+) -> Exception:
+    """Return a question whether the first line is an edge; ``edges`` follow it."""
+    counts = f"{edges:,} edges"
+    if meaning == "sizes":
+        counts += " follow"
+    readings = [
+        Reading(meaning, counts, "--header"),
+        Reading("an edge", f"{edges + 1:,} edges", "--no-header"),
+    ]
+    return ask(question, readings, table.path)
 
 
 def _choose_ends(table: TextTable, *, is_konect: bool) -> Ends:
     """Return the columns of the ends; DataError with all that they may be."""
-    two_kinds = table.options.bipartite
     if table.options.columns is not None:
         return _stated_ends(table, table.options.columns)
 
@@ -304,20 +313,15 @@ def _choose_ends(table: TextTable, *, is_konect: bool) -> Ends:
         if ends is not None:
             left, right = ends
             end_names = [names[left], names[right]]
-            if two_kinds is None:
-                two_kinds = are_two_kinds(end_names)
             reason = f"columns {left + 1}, {right + 1} by their names, "
             reason += " and ".join(end_names)
-            return Ends(ends, two_kinds, reason)
+            return Ends(ends, _two_kinds(table, end_names), reason)
     if table.names:
         raise _ask_for_names(table)
 
-    may_rate = table.separator == "::" or _RATINGS.match(table.path.name)
-    if table.width > 2 and not is_konect and not may_rate:
+    if table.width > 2 and not is_konect and not _may_rate(table):
         _check_pairs(table)
-    if two_kinds is None and not may_rate:
-        two_kinds = False
-    return Ends((0, 1), two_kinds, "columns 1, 2")
+    return Ends((0, 1), _two_kinds(table), "columns 1, 2")
 
 
 def _stated_ends(table: TextTable, stated: tuple[str, ...]) -> Ends:
@@ -326,15 +330,23 @@ def _stated_ends(table: TextTable, stated: tuple[str, ...]) -> Ends:
         raise table.error("--columns names two columns: --columns source,target")
 
     left, right = places
-    two_kinds = table.options.bipartite
-    if two_kinds is None:
-        two_kinds = False
-        if table.names:
-            two_kinds = are_two_kinds([table.names[left], table.names[right]])
-        elif table.separator == "::" or _RATINGS.match(table.path.name):
-            two_kinds = None
+    names = [table.names[place] for place in places if table.names]
     reason = f"{table.name(left)} and {table.name(right)} by --columns"
-    return Ends((left, right), two_kinds, reason)
+    return Ends((left, right), _two_kinds(table, names), reason)
+
+
+def _two_kinds(table: TextTable, names: Sequence[str] = ()) -> bool | None:
+    """Return whether ends are of two kinds, None where names and file do not say."""
+    if table.options.bipartite is not None:
+        return table.options.bipartite
+    if names:
+        return are_two_kinds(names)
+    return None if _may_rate(table) else False
+
+
+def _may_rate(table: TextTable) -> bool:
+    """Return True for a file that may have ratings of MovieLens."""
+    return table.separator == "::" or _RATINGS.match(table.path.name) is not None
 
 
 def _readings(table: TextTable, pairs: Iterable[Pair], edges: int) -> list[Reading]:
@@ -498,16 +510,11 @@ def _check_sizes(table: TextTable) -> None:
     columns = [*table.columns.values()][:2]
     if len(columns) < 2:
         return
-    rows = columns[0].rows
     are_whole = all(column.kind == INTEGER for column in columns)
-    if not are_whole or not states_sizes(table.row, *columns):
-        return
-    words = " ".join(table.row)
-    readings = [
-        Reading("sizes", f"{rows - 1:,} edges follow", "--header"),
-        Reading("an edge", f"{rows:,} edges", "--no-header"),
-    ]
-    raise ask(f"the first line, {words!r}, may state sizes.", readings, table.path)
+    if are_whole and states_sizes(table.row, *columns):
+        words = " ".join(table.row)
+        question = f"the first line, {words!r}, may state sizes."
+        raise _ask_for_header(table, question, "sizes", columns[0].rows - 1)
 
 
 def states_sizes(row: tuple[str, ...], left: Column, right: Column) -> bool:

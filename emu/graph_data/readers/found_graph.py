@@ -11,7 +11,8 @@ one purpose, is counted.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -272,33 +273,21 @@ def is_read(name: str) -> bool:
     return is_known or is_split
 
 
-class AskedArrays(Mapping[str, Array]):
+class AskedArrays(UserDict[str, Array]):
     """Arrays by their names, and which of them nobody has asked for.
 
     ``others`` are names of what the file holds beside them, and is never read.
     """
 
     def __init__(self, arrays: Arrays, others: Iterable[str] = ()) -> None:
-        self._arrays = {name: np.atleast_1d(array) for name, array in arrays.items()}
+        super().__init__({name: np.atleast_1d(arrays[name]) for name in arrays})
         self.unread = {*arrays, *others}
 
     @override
     def __getitem__(self, name: str) -> Array:
-        array = self._arrays[name]
+        array = super().__getitem__(name)
         self.unread.discard(name)
         return array
-
-    @override
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    @override
-    def __len__(self) -> int:
-        return len(self._arrays)
-
-    @override
-    def __contains__(self, name: object) -> bool:
-        return name in self._arrays
 
     @property
     def left_out(self) -> tuple[str, ...]:

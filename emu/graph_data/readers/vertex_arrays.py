@@ -39,13 +39,7 @@ def read_npy(path: Path, kind: str) -> VertexTable:
             "is one array: --splits takes a table, json, or npz (train_mask, split)",
             path=path,
         )
-    return VertexTable(
-        path=path,
-        kind=kind,
-        values=map_array(path),
-        ids=None,
-        how="rows in order",
-    )
+    return VertexTable(path=path, kind=kind, values=map_array(path))
 
 
 def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
@@ -54,61 +48,39 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
     Raises DataError when it has no such array, or it is open what one means.
     """
     names = array_names(path)
-    chosen = _value_names(names, kind, choices)
+    if kind == "split":
+        chosen = split_arrays.split_names(names, choices)
+    else:
+        chosen = found_graph.value_names(names, _NAMES[kind], kind)
     if not chosen:
         wanted = ", ".join(_NAMES.get(kind, _SPLIT_NAMES))
         raise DataError(f"holds no {kind} ({wanted})", path=path)
 
     id_name = found_graph.first_name(names, _IDS)
-    used = list(chosen)
-    if id_name:
-        used.append(id_name)
-    others = sorted(set(names) - set(used))
-    left_out = count_left_out("array", others)
-
+    used = [*chosen, id_name] if id_name else chosen
     arrays = read_arrays(path, used)
+    left_out = count_left_out("array", sorted(set(names) - set(used)))
     origin = ", ".join(chosen)
     values: Any = arrays[chosen[0]]
     if kind == "split":
         parts = split_arrays.sort_splits(arrays, choices, str(path))
-        if not _have_mask(parts):
+        if all(members.dtype != bool for members in parts.values()):
             columns = [Column(members) for members in parts.values()]
             table = lists_of_ids(path, list(parts), columns, TableOptions())
             return replace(table, how=origin, left_out=left_out)
         values = _stack_masks(parts, path)
     elif len(chosen) > 1:
-        values = _dense_rows(arrays, path)
+        features = found_graph.sparse_rows(arrays, str(path))
+        values = features.rows(0, features.vertices) if features else None
 
-    ids = None
-    order = "rows in order"
-    if id_name:
-        ids = arrays[id_name].reshape(-1)
-        order = f"by id in {id_name}"
     return VertexTable(
         path=path,
         kind=kind,
         values=values,
-        ids=ids,
-        how=f"{origin}, {order}",
+        ids=arrays[id_name].reshape(-1) if id_name else None,
+        how=f"{origin}, {f'by id in {id_name}' if id_name else 'rows in order'}",
         left_out=left_out,
     )
-
-
-def _value_names(names: Sequence[str], kind: str, choices: Choices) -> list[str]:
-    """Return the names of the arrays that state values of a kind."""
-    if kind == "split":
-        return split_arrays.split_names(names, choices)
-    return found_graph.value_names(names, _NAMES[kind], kind)
-
-
-def _dense_rows(arrays: found_graph.Arrays, path: Path) -> Any:
-    """Return the rows of a sparse matrix."""
-    features = found_graph.sparse_rows(arrays, str(path))
-    return features.rows(0, features.vertices) if features else None
-
-
-def _have_mask(parts: dict[str, Array]) -> bool:
-    return any(members.dtype == bool for members in parts.values())
 
 
 def _stack_masks(parts: dict[str, Array], path: Path) -> Mask:
@@ -136,13 +108,8 @@ def read_mapping(path: Path, kind: str, options: TableOptions) -> VertexTable:
         raise DataError(f"holds no object of ids and {kind}", path=path)
 
     if isinstance(content, list):
-        return VertexTable(
-            path=path,
-            kind=kind,
-            values=_value_array(content, kind, path),
-            ids=None,
-            how="rows in order",
-        )
+        values = _value_array(content, kind, path)
+        return VertexTable(path=path, kind=kind, values=values)
     return VertexTable(
         path=path,
         kind=kind,

@@ -74,9 +74,9 @@ class VertexTable:
     """``features``, ``labels`` or ``split``."""
     values: Array
     """A row or a value per vertex; of a split whether it is in each of its parts."""
-    ids: Array | None
+    ids: Array | None = None
     """Vertex of every row; None where they are in order."""
-    how: str
+    how: str = "rows in order"
     """Columns and arrays that were taken, for people."""
     left_out: tuple[str, ...] = ()
     is_stated: bool = False

@@ -118,13 +118,13 @@ def fitting(problem: Problem, link: str, times: Floats) -> Floats:
     """Return the bytes that fit through a link by each of ``times``, seconds."""
     changes = [change for change in problem.cluster.changes if change.link == link]
     changes.sort(key=lambda change: change.time)
-    since = np.array([0.0, *(change.time for change in changes)])
+    times_of_change = np.array([0.0, *(change.time for change in changes)])
     rates = np.array(
         [list_capacities(problem)[link], *(change.capacity for change in changes)]
     )
-    room_before = np.append(0.0, np.cumsum(rates[:-1] * np.diff(since)))
-    last = np.maximum(np.searchsorted(since, times, side="right") - 1, 0)
-    seconds = np.maximum(times - since[last], 0.0)
+    room_before = np.append(0.0, np.cumsum(rates[:-1] * np.diff(times_of_change)))
+    last = np.maximum(np.searchsorted(times_of_change, times, side="right") - 1, 0)
+    seconds = np.maximum(times - times_of_change[last], 0.0)
     room: Floats = room_before[last] + rates[last] * seconds
     return room
 
@@ -156,6 +156,7 @@ def list_hops(problem: Problem) -> list[tuple[str, ...]]:
         for source in route.sources
         for destination in route.destinations
     }
+
     hops = []
     for edge in problem.job.edges:
         sender = machine_of[edge.source]

@@ -62,12 +62,13 @@ def constraints(evidence: Evidence) -> Iterator[Finding]:
         makespan=evidence.schedule.makespan,
         at_once=evidence.at_once,
     )
+
     counts = Counter(violation.constraint for violation in report.violations)
     # One mistake often breaks hundreds of flows: the first of each kind names it.
     for violation in report.violations:
         if count := counts.pop(violation.constraint, 0):
-            others = f" (and {count - 1} others)" if count > 1 else ""
-            yield Finding(CONSTRAINTS, np.nan, f"{violation}{others}")
+            rest = f" (and {count - 1} others)" if count > 1 else ""
+            yield Finding(CONSTRAINTS, np.nan, f"{violation}{rest}")
 
 
 def lower_bounds(evidence: Evidence) -> Iterator[Finding]:
@@ -89,6 +90,7 @@ def lower_bounds(evidence: Evidence) -> Iterator[Finding]:
     )
     slack = _tolerance(evidence) + 1e-9 * least
     early = least - schedule.task_end > slack
+
     first = _find_first(early, schedule.task_end)
     if first is None:
         return
@@ -151,8 +153,8 @@ def earliest_ends(
             end = start + seconds[task][n]
             task_ends[task][n] = end
             for edge in outgoing[task]:
-                before = flow_ends[edge][n - 1] if n else 0.0
-                flow_ends[edge][n] = max(end, before) + seconds_alone[edge][n]
+                previous_end = flow_ends[edge][n - 1] if n else 0.0
+                flow_ends[edge][n] = max(end, previous_end) + seconds_alone[edge][n]
     return np.array(task_ends)
 
 
@@ -229,6 +231,7 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     last_sends = evidence.grid(evidence.sent, "last")
     firsts = evidence.grid(evidence.received, "first")
     arrivals = evidence.grid(evidence.received, "last")
+    # Runs of an earlier emu did not note it.
     if evidence.notified is None:
         notices = arrivals
         slack: Floats | float = clocks
@@ -304,20 +307,22 @@ def latency(evidence: Evidence) -> Iterator[Finding]:
         if edge.latest:
             no_reads = np.full_like(reads, -1)
             reads = no_reads if schedule.reads is None else schedule.reads[position]
+        # A task that read nothing waited for nothing.
         arrival = np.where(reads < 0, np.nan, arrivals[position, np.maximum(reads, 0)])
         wait = evidence.began[task] - arrival
         least = (1 - _SLEWED) * delay - _READ / evidence.time_scale
         # Who ended and does not say when it began has not waited, either.
         early = ~(wait >= least) & ~np.isnan(arrival + schedule.task_end[task])
+
         if early.any():
             n = int(np.argmax(early))
-            others = int(early.sum()) - 1
+            rest = int(early.sum()) - 1
             name = task_name(job, task, n)
             yield Finding(
                 LATENCY,
                 float(schedule.task_start[task, n]),
                 f"task {name} had {job.edge_names[position]} {wait[n]:.4g} s after its "
-                f"last byte came: its latency is {delay:g} s (and {others} others)",
+                f"last byte came: its latency is {delay:g} s (and {rest} others)",
             )
             return
 
@@ -340,9 +345,9 @@ def _first_frame(
     """Yield the first frame that is broken by ``times``; NaN is last."""
     first = _find_first(broken, times)
     if first is not None:
-        others = f" (and {first.others} others)" if first.others else ""
+        rest = f" (and {first.others} others)" if first.others else ""
         name = flow_name(evidence.schedule.problem.job, first.row, first.iteration)
-        yield Finding(guard, first.time, f"frame {name} {words}{others}")
+        yield Finding(guard, first.time, f"frame {name} {words}{rest}")
 
 
 class _First(NamedTuple):
@@ -358,6 +363,7 @@ def _find_first(broken: NDArray[np.bool_], times: Floats) -> _First | None:
     if not places.size:
         return None
     instants = times[tuple(places.T)]
+    # What has no time is named after all that have one.
     first = int(np.argmin(np.where(np.isnan(instants), np.inf, instants)))
     row, iteration = places[first].tolist()
     return _First(row, iteration, float(instants[first]), len(places) - 1)
@@ -382,6 +388,7 @@ def task_times(evidence: Evidence) -> Iterator[Finding]:
     slack = _ROUNDING * evidence.times + 1e-12 * np.abs(schedule.task_end)
     excess = work - evidence.times
     is_off = (excess < -slack) | (excess > evidence.late + slack)
+
     first = _find_first(is_off, schedule.task_end)
     if first is None:
         return
@@ -404,6 +411,7 @@ def window(evidence: Evidence) -> Iterator[Finding]:
     """
     schedule = evidence.schedule
     job = schedule.problem.job
+
     for prefix, most in evidence.windows:
         for first, last in _first_and_last_tasks(job, prefix):
             rounds = min(job.rounds[first], job.iterations, most + job.rounds[last])
@@ -426,17 +434,19 @@ def _first_and_last_tasks(job: Job, prefix: str) -> Iterator[tuple[int, int]]:
     """Yield the tasks that begin a mini-batch of a job, each with a worker it feeds."""
     positions = {task.name: position for position, task in enumerate(job.tasks)}
     positions.pop(f"{prefix}release", None)
-    own = {task for name, task in positions.items() if name.startswith(prefix)}
-    inner = [e for e in job.edges if e.lag == 0 and {e.source, e.destination} <= own]
-    feeds = {task: {task} for task in own}
+    members = {task for name, task in positions.items() if name.startswith(prefix)}
+    inner = [
+        e for e in job.edges if e.lag == 0 and {e.source, e.destination} <= members
+    ]
+    feeds = {task: {task} for task in members}
     turns = {task: turn for turn, task in enumerate(job.order)}
     for edge in sorted(inner, key=lambda edge: -turns[edge.source]):
         feeds[edge.source] |= feeds[edge.destination]
 
-    first_tasks = sorted(own - {edge.destination for edge in inner})
+    first_tasks = sorted(members - {edge.destination for edge in inner})
     stores = [task for task in first_tasks if job.tasks[task].kind == "graph_store"]
-    workers = {task for task in own if job.tasks[task].kind == "worker"}
-    last_tasks = workers or own - {edge.source for edge in inner}
+    workers = {task for task in members if job.tasks[task].kind == "worker"}
+    last_tasks = workers or members - {edge.source for edge in inner}
     for first in stores or first_tasks:
         for last in sorted((feeds[first] & last_tasks) - {first}):
             yield first, last
@@ -468,12 +478,12 @@ def headline_faults(
     expected = _makespan_of(predicted)
     repeated = _makespan_of(replayed)
     # The time in which a job is down is as stated: no share of it is an error.
-    down = predicted.outages.recovery
+    down_time = predicted.outages.recovery
     repeated_down = replayed.outages.recovery
     figures: dict[str, float | None] = {
         "makespan": makespan,
         "predicted_makespan": expected,
-        "makespan_error": _over(makespan - down, expected - down),
+        "makespan_error": _over(makespan - down_time, expected - down_time),
         "replayed_makespan": repeated,
         "replay_error": _over(makespan - repeated_down, repeated - repeated_down),
     }
@@ -532,11 +542,11 @@ def least_makespan(problem: Problem, measured: Realization) -> float:
 def _time(problem: Problem, link: str, volume: float) -> float:
     """Return when a link has carried so many bytes at the earliest, seconds."""
     times = [change.time for change in problem.cluster.changes if change.link == link]
-    since = np.array([0.0, *sorted(times)])
-    room = fitting(problem, link, since)
+    times_of_change = np.array([0.0, *sorted(times)])
+    room = fitting(problem, link, times_of_change)
     last = max(int(np.searchsorted(room, volume)) - 1, 0)
     rest = volume - float(room[last])
-    begin = float(since[last])
+    begin = float(times_of_change[last])
     if rest > 0:
         capacity = list_capacities(problem, begin)[link]
         return begin + (rest / capacity if capacity else math.inf)  # cut for good

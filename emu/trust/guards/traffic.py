@@ -56,10 +56,12 @@ def of_flows(
     """
     if not sent.size:
         return None
+    # By their ends: each may be the last of an interval.
     order = np.argsort(end, kind="stable")
     start = start[order]
     end = end[order]
     sent = sent[order]
+
     place = np.empty(start.size, dtype=np.int64)
     place[np.argsort(-start, kind="stable")] = np.arange(start.size)
     # Of all intervals that end with this flow, the one that is the most over.
@@ -69,6 +71,7 @@ def of_flows(
     over = np.flatnonzero(excess > depth + rounding)
     if not over.size:
         return None
+
     worst = int(np.argmax(excess))
     # It begins where these flows, the latest first, overfill the most.
     latest = np.argsort(-start[: worst + 1], kind="stable")
@@ -153,6 +156,7 @@ def bursts(evidence: Evidence) -> Iterator[Finding]:
     names = problem.job.edge_names
     if evidence.catch_up is None:
         return
+
     for figures in evidence.statistics.values():
         lag = float(figures.get("host_metrics", {}).get("loop_lag_max", 0.0))
         stall = evidence.lead + (lag + _UNSEEN) + CLOCKS
@@ -189,11 +193,13 @@ def enough_carried(evidence: Evidence) -> Iterator[Finding]:
     has_bytes = schedule.flow_bytes[edge, iteration] > 0
     if not has_bytes.any():
         return
+
     sizes = np.nan_to_num(evidence.grid(evidence.received, "bytes")[edge, iteration])
     packets = float(sizes[has_bytes].mean()) / PACKET
     if packets < FEW:
         remedy = ""
         if packets:
+            # Powers of ten: a scale that people write.
             enough = math.log10(evidence.byte_scale * FEW / packets)
             remedy = f"raise byte_scale to {10.0 ** math.ceil(enough):g}"
         yield Finding(
@@ -245,18 +251,19 @@ def clocks(evidence: Evidence) -> Iterator[Finding]:
     for process, figures in evidence.statistics.items():
         if "clock" not in figures or "answered" not in figures:
             continue  # a run of an earlier emu
+
         question, answer = figures["clock"]
         least, most = figures["answered"]
-        for reading, off in (
+        for reading, distance in (
             (question, least - scale * question),
             (answer, scale * answer - most),
         ):
-            if off > CLOCKS:
+            if distance > CLOCKS:
                 yield Finding(
                     CLOCKS_NAME,
                     reading,
                     f"process {process} read {scale * reading:.6g} s of wall time "
                     f"between {least:.6g} and {most:.6g} s of the coordinator's: its "
-                    f"clock is off by {off:.3g} s",
+                    f"clock is off by {distance:.3g} s",
                 )
                 break
