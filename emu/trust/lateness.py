@@ -101,11 +101,12 @@ def seconds_of_waits(
     ``works``: whether tasks compute, and wait then, too; else only flows keep a process
     busy.
     """
-    spans = _busy_spans(schedule, works=works)
+    job = schedule.problem.job
+    spans_of_tasks = _busy_spans(schedule, works=works)
     shares: dict[int, float] = {}
-    for process, tasks in schedule.problem.job.processes.items():
-        busy = _length_of_union([span for task in tasks for span in spans[task]])
-        busy *= time_scale
+    for process, tasks in job.processes.items():
+        spans = [span for task in tasks for span in spans_of_tasks[task]]
+        busy = _length_of_union(spans) * time_scale
         share = 0.0
         if busy:
             # Waits are counted over the whole run: no share of them is more than all.
@@ -119,10 +120,10 @@ def seconds_of_waits(
 
     waits = []
     for (position, _), seconds in lengths.items():
-        edge = schedule.problem.job.edges[position]
-        ends = (edge.source, edge.destination)
+        edge = job.edges[position]
+        share = shares.get(edge.source, 0.0) + shares.get(edge.destination, 0.0)
         young = min(seconds, YOUNG / time_scale)
-        waits.append(young * sum(shares.get(task, 0.0) for task in ends))
+        waits.append(young * share)
     return math.fsum(waits)
 
 
@@ -141,7 +142,7 @@ def _busy_spans(schedule: Schedule, *, works: bool) -> dict[int, list[_Span]]:
     if works:
         work = np.dstack([schedule.task_start, schedule.task_end]).tolist()
         for task, iterations in enumerate(work):
-            spans[task] += [(start, end) for start, end in iterations]
+            spans[task] += map(tuple, iterations)
     return spans
 
 

@@ -82,8 +82,12 @@ class Prediction:
 
     def to_json(self) -> dict[str, Any]:
         """Return the form of result.json."""
-        lists = {"links": list(self.links), "reasons": list(self.reasons)}
-        return {**vars(self), "outcome": str(self.outcome), **lists}
+        return {
+            **vars(self),
+            "outcome": str(self.outcome),
+            "links": list(self.links),
+            "reasons": list(self.reasons),
+        }
 
 
 def judge_prediction(
@@ -132,14 +136,16 @@ def judge_prediction(
     if abs(by_network) > SHARE * abs(difference):
         late = _late_flows(emulated, replayed, by_network)
     drifts = [(edge, seconds) for (edge, _), seconds in late]
-    links = links_to_blame(emulated, drifts, SHARE * abs(by_network))
+    least = SHARE * abs(by_network)
+    links = links_to_blame(emulated, drifts, least)
 
     own_causes = [
         Cause(name, seconds)
         for name, seconds in budget.items()
         if name not in _OF_OTHERS
     ]
-    causes = [Cause(_OTHER_TIMES, replayed.makespan - simulation.makespan), *own_causes]
+    by_times = replayed.makespan - simulation.makespan
+    causes = [Cause(_OTHER_TIMES, by_times), *own_causes]
     if abs(by_network) > SHARE * abs(difference) and by_network > 0:
         late.sort(key=lambda drift: -abs(drift[1]))
         # The causes of the run's own parts are measured, those of the network tried.
@@ -225,7 +231,8 @@ def simulate_suspects(
     ideal = replayed.flow_end - replayed.flow_start
     slowness = np.divide(length, ideal, out=np.ones_like(ideal), where=ideal > 0)
     for sentence, flows in suspects:
-        late = tuple(np.array([*flows]).reshape(-1, 2).T)
+        rows = np.array([*flows]).reshape(-1, 2)
+        late = tuple(rows.T)
         longer = volumes.copy()
         longer[late] *= np.maximum(slowness[late], 1.0)
         late_end = makespan(problem, Realization(replayed.work, longer), policy)
@@ -350,7 +357,10 @@ def _of_shares(
         return
 
     _, loser, winner, link = max(pairs)
-    lost, won = (shares[flow][0] / shares[flow][1] for flow in (loser, winner))
+    got, fair = shares[loser]
+    lost = got / fair
+    got, fair = shares[winner]
+    won = got / fair
     if lost < _SOUND and won > 1 / _SOUND:
         names = emulated.problem.job.edge_names
         text = (
@@ -358,8 +368,9 @@ def _of_shares(
             f"its max-min share in iteration {loser[1]}, {names[winner[0]]} beside it "
             f"{100 * won:.3g} %"
         )
+        port = ports[link]
         flows = emulated.flows().tolist()
-        yield Suspect(text, [(e, n) for e, n in flows if ports[link] in hops[e]])
+        yield Suspect(text, [(edge, n) for edge, n in flows if port in hops[edge]])
 
 
 def _narrowest(emulated: Schedule, edge: int, iteration: int) -> float:
@@ -383,23 +394,27 @@ def _mean_of(emulated: Schedule, port: int, start: float, end: float) -> float:
 def lone_rates(emulated: Schedule) -> dict[int, list[float]]:
     """Return shares of the narrowest rate that lone flows had, by link."""
     flows = emulated.flows()
-    row = tuple(flows.T)
-    start = emulated.flow_start[row]
-    end = emulated.flow_end[row]
-    size = emulated.flow_bytes[row]
+    edge_of, iteration_of = flows.T
+    start = emulated.flow_start[edge_of, iteration_of]
+    end = emulated.flow_end[edge_of, iteration_of]
+    size = emulated.flow_bytes[edge_of, iteration_of]
     hops = emulated.problem.hops
-    order = np.argsort(flows[:, 0], kind="stable")
-    first = np.searchsorted(flows[order, 0], np.arange(len(hops) + 1))
+    order = np.argsort(edge_of, kind="stable")
+    edges = np.arange(len(hops) + 1)
+    first = np.searchsorted(edge_of[order], edges)
     crossing: defaultdict[int, list[NDArray[np.int64]]] = defaultdict(list)
     for edge, ports in enumerate(hops):
+        rows_of_edge = order[first[edge] : first[edge + 1]]
         for port in ports:
-            crossing[port].append(order[first[edge] : first[edge + 1]])
+            crossing[port].append(rows_of_edge)
 
     is_alone = (end > start) & (size > 0)
     for rows in map(np.concatenate, crossing.values()):
         # Those that begin before it ends, less those of them that end before it begins.
-        begun = np.searchsorted(np.sort(start[rows]), end[rows], "left")
-        over = np.searchsorted(np.sort(end[rows]), start[rows], "right")
+        starts = start[rows]
+        ends = end[rows]
+        begun = np.searchsorted(np.sort(starts), ends, "left")
+        over = np.searchsorted(np.sort(ends), starts, "right")
         is_alone[rows] &= begun - over == 1  # itself
 
     rates: defaultdict[int, list[float]] = defaultdict(list)
@@ -422,7 +437,8 @@ def most_senders(emulated: Schedule, port: int) -> int:
     flows = emulated.flows()
     for edge, n in flows[crosses[flows[:, 0]]].tolist():
         if emulated.flow_bytes[edge, n] > 0:
-            machine = problem.placement.machine_of[problem.job.edges[edge].source]
+            source = problem.job.edges[edge].source
+            machine = problem.placement.machine_of[source]
             events.append((emulated.flow_start[edge, n], 1, machine))
             events.append((emulated.flow_end[edge, n], -1, machine))
 

@@ -68,7 +68,8 @@ class Evidence:
         ``capacity``: bytes per second.
         """
         seconds, size = self.burst
-        return max(capacity * seconds / self.time_scale, size / self.byte_scale)
+        of_rate = capacity * seconds / self.time_scale
+        return max(of_rate, size / self.byte_scale)
 
     def grid(self, rows: NDArray[np.void], column: str) -> Floats:
         """Return a column of ``rows`` by (edge, iteration), NaN where there is no row.
@@ -80,7 +81,8 @@ class Evidence:
         edge = rows["edge"]
         iteration = rows["iteration"]
         is_flow = (edge < edges) & (iteration < iterations)
-        values[edge[is_flow], iteration[is_flow]] = rows[is_flow][column]
+        flow = (edge[is_flow], iteration[is_flow])
+        values[flow] = rows[is_flow][column]
         return values
 
 
@@ -118,14 +120,20 @@ def fitting(problem: Problem, link: str, times: Floats) -> Floats:
     """Return the bytes that fit through a link by each of ``times``, seconds."""
     changes = [change for change in problem.cluster.changes if change.link == link]
     changes.sort(key=lambda change: change.time)
-    times_of_change = np.array([0.0, *(change.time for change in changes)])
-    rates = np.array(
-        [list_capacities(problem)[link], *(change.capacity for change in changes)]
-    )
-    room_before = np.append(0.0, np.cumsum(rates[:-1] * np.diff(times_of_change)))
-    last = np.maximum(np.searchsorted(times_of_change, times, side="right") - 1, 0)
-    seconds = np.maximum(times - times_of_change[last], 0.0)
-    room: Floats = room_before[last] + rates[last] * seconds
+    times_of_change = [0.0]
+    capacities = [list_capacities(problem)[link]]
+    for change in changes:
+        times_of_change.append(change.time)
+        capacities.append(change.capacity)
+
+    since = np.array(times_of_change)
+    rates = np.array(capacities)
+    room_between = rates[:-1] * np.diff(since)
+    room_by_change = np.append(0.0, np.cumsum(room_between))
+    last = np.searchsorted(since, times, side="right") - 1
+    last = np.maximum(last, 0)
+    seconds = np.maximum(times - since[last], 0.0)
+    room: Floats = room_by_change[last] + rates[last] * seconds
     return room
 
 

@@ -129,14 +129,16 @@ def earliest_ends(
         for hops in list_hops(problem)
     ]
     # What a link lets go at once takes no time: a bound must hold for that, too.
-    free = np.array([at_once(width) if width < np.inf else 0.0 for width in narrowest])
-    paced = np.maximum(volumes - free.reshape(-1, 1), 0.0)
-    seconds_alone = (paced / np.array(narrowest).reshape(-1, 1)).tolist()
+    free = [at_once(width) if width < np.inf else 0.0 for width in narrowest]
+    paced = np.maximum(volumes - np.reshape(free, (-1, 1)), 0.0)
+    alone = paced / np.reshape(narrowest, (-1, 1))
+    seconds_alone = alone.tolist()
 
     task_ends = np.zeros((len(job.tasks), job.iterations)).tolist()
     flow_ends = np.zeros((len(job.edges), job.iterations)).tolist()
-    incoming = [job.in_edges(task) for task in range(len(job.tasks))]
-    outgoing = [job.out_edges(task) for task in range(len(job.tasks))]
+    tasks = range(len(job.tasks))
+    incoming = [*map(job.in_edges, tasks)]
+    outgoing = [*map(job.out_edges, tasks)]
     lags = [edge.lag for edge in job.edges]
     latencies = list_latencies(problem)
     counts = job.flow_counts  # a source may have fewer iterations than its destination
@@ -177,7 +179,8 @@ def order(evidence: Evidence) -> Iterator[Finding]:
         0 if is_control else count
         for is_control, count in zip(job.control, job.flow_counts, strict=True)
     ]
-    is_due = np.arange(job.iterations) < np.array(frames, dtype=np.int64)[:, None]
+    frame_counts = np.array(frames, dtype=np.int64)
+    is_due = np.arange(job.iterations) < frame_counts[:, None]
     counts = _count_frames(evidence)
     last = evidence.grid(evidence.received, "last")
     arrivals = evidence.grid(evidence.received, "bytes")
@@ -308,7 +311,8 @@ def latency(evidence: Evidence) -> Iterator[Finding]:
             no_reads = np.full_like(reads, -1)
             reads = no_reads if schedule.reads is None else schedule.reads[position]
         # A task that read nothing waited for nothing.
-        arrival = np.where(reads < 0, np.nan, arrivals[position, np.maximum(reads, 0)])
+        read_arrival = arrivals[position, np.maximum(reads, 0)]
+        arrival = np.where(reads < 0, np.nan, read_arrival)
         wait = evidence.began[task] - arrival
         least = (1 - _SLEWED) * delay - _READ / evidence.time_scale
         # Who ended and does not say when it began has not waited, either.
@@ -364,7 +368,8 @@ def _find_first(broken: NDArray[np.bool_], times: Floats) -> _First | None:
         return None
     instants = times[tuple(places.T)]
     # What has no time is named after all that have one.
-    first = int(np.argmin(np.where(np.isnan(instants), np.inf, instants)))
+    order = np.where(np.isnan(instants), np.inf, instants)
+    first = int(np.argmin(order))
     row, iteration = places[first].tolist()
     return _First(row, iteration, float(instants[first]), len(places) - 1)
 
