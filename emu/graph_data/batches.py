@@ -114,6 +114,7 @@ class BatchPlan:
         if self.epoch == "local" and last == count:
             last = len(share)
 
+        # A permutation of its own for every sampler and epoch.
         key = stream_key(self.seed, _SEEDS, sampler, epoch)
         places = np.empty(last - first, np.int64)
         lib.permuted(first, last, len(share), key, pointer(places))
@@ -121,6 +122,7 @@ class BatchPlan:
 
     def share_bounds(self, train: int) -> Ints:
         """Return where the share of every sampler begins, and the end of the last."""
+        # Rounded down one by one: shares differ by one vertex at most.
         return np.arange(self.samplers + 1) * train // self.samplers
 
     def walk(self, dataset: Dataset) -> Ids:
@@ -162,6 +164,7 @@ def near_owners(dataset: Dataset, plan: BatchPlan) -> Ids:
     """
     train = np.asarray(dataset.train)
     stores = dataset.parts
+    # Where there are more samplers than stores, several have one home.
     homes = min(plan.samplers, stores)
     sizes = np.diff(plan.share_bounds(len(train)))
     home_of_sampler = np.arange(plan.samplers) * homes // plan.samplers
@@ -171,6 +174,7 @@ def near_owners(dataset: Dataset, plan: BatchPlan) -> Ids:
     train_home = owners * homes // stores
     vertices_by_home = [train[train_home == home] for home in range(homes)]
     pairs = [*zip(vertices_by_home, room, strict=True)]
+    # What owners have beyond their samplers' shares, for those that are short.
     beyond = np.concatenate([vertices[size:] for vertices, size in pairs])
 
     shares = []

@@ -103,6 +103,7 @@ def choose_rows(dataset: Dataset, plan: BatchPlan, cache: CachePlan, home: int) 
         ]
         worth = np.sum(chances, axis=0)
     others = np.flatnonzero(np.asarray(dataset.owner) != home)
+    # A stable sort: of two rows of one worth the lower number is kept.
     order = np.argsort(-worth[others], kind="stable")
     best = others[order[: cache.rows]]
     return np.sort(best)
@@ -136,6 +137,7 @@ class SamplerCache:
         self._coming = deque[Ints]()
         self._iteration = 0
         if self._changes:
+            # Its rows depend on all batches before the first one.
             for iteration in range(first):
                 self.look(self._draw(iteration))
 
@@ -150,6 +152,7 @@ class SamplerCache:
         """Return which rows of the next batch are there; keep those of it, too."""
         hits = np.isin(vertices, self.held, assume_unique=True)
         if self._changes:
+            # What is drawn twice is equal: a batch is a function of its iteration.
             while len(self._coming) < self._window:
                 distance = len(self._coming) + 1
                 self._coming.append(self._draw(self._iteration + distance))
@@ -230,6 +233,7 @@ def count_samples(
 
     def count_in_order(sampler: int) -> tuple[SampleCounts, ...]:
         assert cache is not None  # noqa: S101 - for mypy
+        # Rows that are kept depend on the batches before: one sampler is one task.
         held = SamplerCache(dataset, plan, cache, sampler)
         counts = [count(sampler, iteration, held) for iteration in range(batches)]
         return tuple(counts)

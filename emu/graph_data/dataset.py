@@ -81,6 +81,7 @@ def partition(
 def _hash_parts(vertices: int, parts: int, seed: int) -> SmallInts:
     """Return the parts by the finaliser of MurmurHash3, of vertex plus seed."""
     shift = np.uint64(33)
+    # Unsigned numbers wrap around.
     keys = np.arange(vertices, dtype=np.uint64) + stream_key(seed)
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         keys = (keys ^ (keys >> shift)) * np.uint64(factor)
@@ -259,6 +260,7 @@ class Dataset:
         """Copy the features of any vertices, from every partition that owns one."""
         rows = np.empty((len(vertices), self.feature_length), np.float32)
         owners = self.owner[vertices]
+        # Every partition is mapped at most once.
         for part in range(self.parts):
             is_owned = owners == part
             owned_rows = self.local[vertices[is_owned]]
@@ -358,6 +360,7 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
             rows = read
             if spec.normalise:
                 length = np.linalg.norm(rows, axis=1, keepdims=True)
+                # A row of zeros stays one.
                 rows = rows / np.maximum(length, np.finfo(np.float32).tiny)
             owners = owner[vertices]
             yield [rows[owners == part] for part in range(spec.parts)]

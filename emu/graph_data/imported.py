@@ -236,6 +236,7 @@ def _read_text(path: Path, options: TableOptions) -> FoundGraph:
     layout = neighbour_lists.find_layout(path, options)
     if layout:
         return neighbour_lists.read_neighbours(path, layout, options)
+    # Files of METIS have no options: whoever states one has a list of edges.
     is_open = answers | {options.bipartite} == {None}
     graph = matrix_files.read_metis(path, options.tell) if is_open else None
     return graph or edge_list.read_edge_list(path, options)
@@ -263,6 +264,7 @@ def _make_up(
         notes.append(f"features of length {feature_length} are made up")
 
         def rows(start: int, stop: int) -> Rows:
+            # By the slice: the same rows come of every slice that begins there.
             rng = np.random.default_rng([start, 7])
             return rng.standard_normal((stop - start, feature_length), np.float32)
 
@@ -271,6 +273,7 @@ def _make_up(
         notes.append(f"labels of {classes} classes are made up")
         if classes > vertices:
             raise DataError(f"--classes exceeds {vertices} vertices", path=found.origin)
+        # Every class has as many vertices, or one more.
         labels = np.random.default_rng(8).permutation(np.arange(vertices) % classes)
         found = replace(found, labels=labels)
     return replace(found, notes=(*found.notes, *notes))

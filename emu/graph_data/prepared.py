@@ -31,6 +31,7 @@ _MOST_MANIFEST = 1 << 24  # bytes; those of papers100M have 20 kB
 def _file_checksum(path: Path) -> int:
     checksum = 0
     with open_input(path) as file:
+        # Features have gigabytes.
         while piece := file.read(1 << 20):
             checksum = isal_zlib.crc32(piece, checksum)
     return checksum
@@ -170,6 +171,7 @@ def prepare_arrays(
 
 def forget_oldest(home: Path, pattern: str, most: int) -> None:
     """Remove all directories whose names fit a pattern but those ``most`` last used."""
+    # What is being built has a suffix.
     times = {
         folder: folder.stat().st_mtime
         for folder in home.glob(pattern)
@@ -194,6 +196,7 @@ def _build(folder: Path, build: Callable[[Path], dict[str, Any]]) -> None:
         manifest = {"body": body, "crc32": _body_checksum(body)}
         text = json.dumps(manifest, indent=1)
         (partial / _MANIFEST).write_text(text, encoding="utf-8")
+        # After a crash the name must not be there without the content.
         for path in (*partial.iterdir(), partial):
             _sync(path)
         partial.rename(folder)

@@ -123,9 +123,11 @@ def build_structure(
                 raise DataError(f"{problem}only 0..{vertices - 1}", path=origin)
 
     is_small = vertices <= np.iinfo(np.int32).max
+    # Half the memory, for all but the largest graphs.
     indices = np.empty(2 * len(sources), np.int32 if is_small else np.int64)
     are_narrow = sources.dtype == destinations.dtype == np.int32
     ends_type = np.int32 if are_narrow else np.int64
+    # Both directions of every edge; loops and duplicates are cut off at the end.
     indptr = np.zeros(vertices + 1, np.int64)
     lib.compressed(
         pointer(np.ascontiguousarray(sources, ends_type)),

@@ -107,6 +107,7 @@ def _sample_frontier(
         )
     indptr = pointer(structure.indptr)
     vertices = pointer(frontier)
+    # Counted first, so that the arrays have their size at once.
     count = lib.picked_edges(indptr, vertices, len(frontier), fanout)
     sources = np.empty(count, np.int64)
     destinations = np.empty(count, np.int32)
@@ -162,6 +163,7 @@ class GrowingBatch:
 
         Raises ValueError when an edge leads to a vertex outside the frontier.
         """
+        # A frontier is distinct: what is new to it was never asked for.
         reached, destination = relabel(self.frontier, destinations)
         if len(reached) > len(self.frontier):
             stranger = reached[len(self.frontier)]

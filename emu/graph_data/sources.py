@@ -61,6 +61,7 @@ def find_source(
             _refuse_split(name, split)
             return ogb_source(ogb_folder)
 
+        # Of several files none would be the one that is meant.
         files = sorted(graph_folder.glob("*.npz"))
         if len(files) > 1:
             problem = f"leave one of {', '.join(file.name for file in files)} there"
@@ -101,6 +102,7 @@ def data_folders(root: str = "") -> list[Path]:
     folders = [imports_home()]
     stated = os.environ.get("EMU_DATA")
     if stated:
+        # What the user keeps goes before what was imported.
         folders.insert(0, Path(stated))
     return folders
 

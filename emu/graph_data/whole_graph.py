@@ -178,6 +178,7 @@ def part_of(
     """Return the part that computes ``local``, holds ``held``, and gets the rest."""
     indptr, neighbours = structure.neighbours(local)
     own = np.concatenate([local, held])
+    # -1 where the part has no row of a vertex.
     position = np.full(structure.vertices, -1, np.int32)
     position[own] = np.arange(len(own))
     remote = np.unique(neighbours[position[neighbours] < 0])
@@ -274,6 +275,7 @@ def open_prepared(
             held=array("held") if prepared.holds(f"held_{number}") else local[:0],
         )
 
+    # Each is compared with its checksum when it is read: once is enough.
     return functools.cache(read)
 
 
@@ -303,6 +305,7 @@ def replicate_parts(
         holder, distance = _hold_replicas(structure, owner, devices, layers)
         for device in devices:
             is_held = holder == device
+            # Vertices by distance: each layer computes a shell fewer than the last.
             shells = [
                 np.flatnonzero(is_held & (distance == hops))
                 for hops in range(layers + 1)

@@ -72,6 +72,7 @@ def read_npy(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph of an npy file, edges or a square matrix; DataError if none."""
     with one_error(path):
         array = input_file.map_array(path)
+        # Two edges, or a matrix of two vertices?
         if array.shape == (2, 2):
             problem = "has shape (2, 2): save it as edges or adj of an npz file"
             raise DataError(problem, path=path)
@@ -180,6 +181,7 @@ def _load(torch: Any, path: Path) -> Any:
         stand_ins.append((stand_in, f"torch_geometric.{name}"))
 
     with open_input(path) as file:
+        # A small file may inflate to all memory.
         if zipfile.is_zipfile(file):
             size = os.fstat(file.fileno()).st_size
             members = zipfile.ZipFile(file).infolist()
@@ -263,6 +265,7 @@ def _cut(
 ) -> dict[Any, Any]:
     """Return one graph of those that are merged, by its beginning in each tensor."""
     begins: Any = slices
+    # Every tensor is cut into as many graphs: one says how many.
     while isinstance(begins, dict) and begins:  # by type
         begins = next(iter(begins.values()))
     count = len(begins) - 1 if slices else 1

@@ -123,6 +123,7 @@ class Column:
     def kind(self) -> str:
         """Kind of all fields that are not empty, text where they differ."""
         kinds = set(self.kinds) - {EMPTY}
+        # 1 and 1.5 in one column are numbers.
         if kinds.issubset(_NUMERIC):
             return max(kinds, key=_NUMERIC.index, default=EMPTY)
         return kinds.pop() if len(kinds) == 1 else TEXT
@@ -256,6 +257,7 @@ def join_columns(columns: Sequence[Column], *, as_words: bool) -> Keys:
         rows.append(row)
 
     names = word_array(list(places))
+    # A number of 19 digits may be beyond int64.
     if not as_words and names.dtype.itemsize < 4 * 19:
         names = names.astype(np.int64)
     ids, ranks = np.unique(names, return_inverse=True)
@@ -268,6 +270,7 @@ def _join_numbers(columns: Sequence[Column]) -> Keys:
     shape = (len(columns), columns[0].rows)
     codes = np.empty(shape, np.int64)
     highest = int(ids.max(initial=-1))
+    # A table by number spares the searches, and is as long as the largest number.
     if highest >= _mark_limit(codes):
         for row, column in zip(codes, columns, strict=True):
             row[...] = np.searchsorted(ids, column.values)

@@ -93,6 +93,7 @@ def _read_graphs(path: Path) -> tuple[list[DglGraph], Frame]:
             raise DataError(f"{problem}is read", path=path)
 
         count = content.number()
+        # The header has a page of its own.
         file.seek(_GRAPHS_BEGIN)
         begin = content.number()
         beside = content.read_named_arrays()
@@ -198,6 +199,7 @@ def _relation(content: _Content) -> tuple[tuple[int, int], Array]:
 def _by_id(edges: Array, order: Array) -> Array:
     if not len(order):  # they are in order
         return edges
+    # A file may say anything: numbers that are doubled would leave edges out.
     ids = np.arange(edges.shape[1])
     if not np.array_equal(np.sort(order), ids):
         raise ValueError("its edge ids are not each edge's once")

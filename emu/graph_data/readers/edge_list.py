@@ -176,6 +176,7 @@ def _fill(keys: Keys, count: int) -> Keys:
         return keys
     if ids[0] < 1 or ids[-1] > count:
         return keys
+    # KONECT numbers from 1, and lists no vertex that has no edge.
     places = ids - 1
     return Keys(np.arange(1, count + 1), codes=places[keys.codes])
 
@@ -268,11 +269,13 @@ def _is_header(table: TextTable) -> bool:
         return True
 
     has_ends = named_ends(first) is not None
+    # A name that stands below as well is an id.
     words_below: set[str] = set()
     ends = sorted(columns)[:2]
     for end in ends:
         words_below.update(columns[end].words or ())
     recurs = [first[end] in words_below for end in ends]
+    # Ends are called u and v, and vertices of small examples likewise.
     are_letters = len(max(first, key=len)) == 1
     if has_ends and not are_letters and not any(recurs):
         return True
@@ -383,6 +386,7 @@ def _ask_for_names(table: TextTable) -> Exception:
 def _check_pairs(table: TextTable) -> None:
     """Refuse columns without names of which others may be the ends as well."""
     rows = table.columns[0].rows
+    # As many rows as columns: each entry may stand for an edge.
     if rows == table.width or (rows == 2 and table.width > _WIDE):
         _refuse_matrix(table)
 
@@ -455,6 +459,7 @@ def _are_words(
 def _check_padded(table: TextTable, left: Column, right: Column) -> bool:
     """Return True: ids that begin with zeros are words, if none is another's number."""
     if TEXT not in {left.main_kind, right.main_kind}:
+        # Where no two ids are one number, both answers give one graph.
         words = len(join_columns([left, right], as_words=True).ids)
         numbers = len(join_columns([left, right], as_words=False).ids)
         if words != numbers:

@@ -161,6 +161,7 @@ def check_size(vertices: int, length: int, origin: str) -> None:
     Raises DataError, which says by how much they are larger.
     """
     home = cache_home()
+    # The cache itself may not be there yet.
     while not home.exists():
         home = home.parent
 
@@ -412,6 +413,7 @@ def _listed_edges(ends: Array, name: str, origin: str) -> FoundEdges:
         problem = f"{name} has shape {ends.shape}, it needs two ends per edge"
         raise DataError(problem, path=origin)
 
+    # Two rows by convention of PyTorch Geometric, two columns by that of lists.
     axis = _EDGES[name]
     if ends.shape[axis] != 2:
         axis = 1 - axis
@@ -440,6 +442,7 @@ def _row_edges(arrays: Arrays, origin: str) -> FoundEdges:
         problem = f"its matrix is {layout.item()!r}, save one that is .tocsr()"
         raise DataError(problem, path=origin)
 
+    # Names of scipy, else those of gnn-benchmark.
     prefix = "" if "indptr" in arrays and "indices" in arrays else "adj_"
     names = [f"{prefix}{part}" for part in _CSR]
     missing = [name for name in names if name not in arrays]

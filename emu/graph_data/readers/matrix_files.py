@@ -232,6 +232,7 @@ def _take_edges(numbers: Ints, counts: Ints, form: _Form) -> tuple[Ints, Ints]:
 
     vertices = len(counts)
     starts = np.cumsum(counts) - counts
+    # Place of every number in its line, from the first neighbour on.
     places = np.arange(len(numbers)) - np.repeat(starts, counts) - before
     is_end = (places >= 0) & (places % form.step == 0)
     sources = np.repeat(np.arange(vertices), counts)[is_end]
@@ -244,6 +245,7 @@ def _take_edges(numbers: Ints, counts: Ints, form: _Form) -> tuple[Ints, Ints]:
             f"a neighbour is not from 1 to {vertices}, or the vertex itself"
         )
 
+    # An edge that stands at both ends is the same in both directions.
     forth = sources * vertices + ends
     back = ends * vertices + sources
     if not np.array_equal(np.sort(forth), np.sort(back)):

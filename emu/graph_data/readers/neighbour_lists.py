@@ -34,6 +34,7 @@ def find_layout(path: Path, options: TableOptions) -> str:
 
     lines = text_table.first_lines(path, _LINES)
     rows = [line for line in lines if not line.startswith(text_table.COMMENTS)]
+    # One list of several shows that a comma parts neighbours.
     have_colons = all(_COLON.fullmatch(row.strip()) for row in rows)
     if have_colons and any("," in row for row in rows):
         return "colons"

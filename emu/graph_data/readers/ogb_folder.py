@@ -192,6 +192,7 @@ def _read_types(path: Path) -> TypedGraph:
         if folder.holds(f"{label}.csv.gz"):
             arrays["y"] = folder.table(label, np.float64)
         for part in SPLIT:
+            # Of several splits the first.
             for file in sorted(path.glob(f"split/*/{name}/{part}.csv.gz"))[:1]:
                 arrays[part] = folder.ids(file)
 

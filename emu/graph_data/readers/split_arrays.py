@@ -130,6 +130,7 @@ def _choose_split(array: Array, name: str, choices: Choices, origin: str) -> Arr
         raise DataError(problem, path=origin)
 
     rows = array.reshape(1, -1) if array.ndim < 2 else array
+    # There are far fewer splits than vertices.
     if array.ndim == 2 and len(rows) > rows.shape[1]:
         rows = rows.T
     number = _choose(
@@ -217,6 +218,7 @@ def check_splits(
     for training.
     """
     parts = {part: _members(part, splits, vertices, origin) for part in SPLIT}
+    # A vertex belongs to the last part that claims it, unless that is refused.
     owner = np.full(vertices, -1, np.int8)
     for number, part in enumerate(SPLIT):
         members = parts[part]

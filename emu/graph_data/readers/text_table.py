@@ -95,6 +95,7 @@ class _Content(io.BufferedIOBase):
     def read1(self, size: int = -1, /) -> bytes:
         data = self._file.read1(size)
         self._count += len(data)
+        # A number may be cut in two by the end of a piece.
         if _PADDED.search(self._end + data):
             self.has_padded = True
         self._end = data[-1:]
@@ -112,6 +113,7 @@ def open_lines(path: Path, tell: Tell | None = None) -> Iterator[TextIO]:
     """Open text: UTF-8, UTF-16 if it says so, else Latin-1; raises as `open_input`."""
     with open_input(path) as file:  # no pipe, no folder
         is_gzip = file.read(2) == b"\x1f\x8b"
+    # By the content: names do not always say it.
     open_content = open_gzip if is_gzip else open_input
 
     with open_content(path) as content:
@@ -126,6 +128,7 @@ def _encoding_of(start: bytes) -> str:
     if start.startswith(_UTF_16):
         return "utf-16"
 
+    # The last line may end within a letter.
     whole_lines = start[: start.rfind(b"\n") + 1] or start
     try:
         whole_lines.decode()
@@ -202,6 +205,7 @@ class TextTable:
 
         lines_before = self.lines_before + 1
         below = replace(self, lines_before=lines_before, row=self.second_row)
+        # Sizes are above a table, and no names.
         if all(map(is_number, self.first_row)):
             return below
         if len(self.header) != self.width:

@@ -42,6 +42,7 @@ def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
 
     Raises DataError when types do not fit, or are several and neither is chosen.
     """
+    # In the order of the file, then of its relations.
     types = dict.fromkeys(graph.vertices)
     for source, _, target in graph.edges:
         types[source] = None
@@ -257,6 +258,7 @@ def _stack_labels(types: list[_Type], origin: str) -> Ints | None:
     stated = np.asarray(holder.found.labels)
     classes, _, words = found_graph.class_numbers(stated, origin)
     if words:
+        # As the file has them: classes are numbered when the whole is checked.
         years = [int(word) for word in words]
         classes = np.array([*years, -1])[classes]
     total = sum(kind.size for kind in types)

@@ -43,6 +43,7 @@ def join_tables(
         if table.ids is not None and not table.is_stated:
             _check_meeting(graph, table)
 
+    # Rows in order say how many vertices there are, edges the least.
     if graph.ids is None and graph.vertices is None:
         if graph.features:
             graph = replace(graph, vertices=graph.features.vertices)
@@ -101,6 +102,7 @@ def _find_shift(ids: Array, graph_ids: Array | set[str]) -> int:
         return 0
     if not len(graph_ids):
         return 0
+    # Ids from 1 beside ids from 0, most often.
     shift = int(ids.min()) - int(graph_ids[0])
     return shift if np.isin(graph_ids + shift, ids).all() else 0
 
@@ -218,6 +220,7 @@ def _number(
     arrays = [ids, *stated_ids]
     kinds = {array.dtype.kind for array in arrays}
     if len(kinds) > 1:
+        # Numbers of one file and words of another meet as words.
         arrays = [array.astype(str) for array in arrays]
 
     if len(arrays) > 1:
@@ -238,6 +241,7 @@ def _places(table: VertexTable, named: Array, ids: Array, graph: FoundGraph) -> 
         ids = ids.astype(str)
     order = np.argsort(ids, kind="stable")
     found = np.searchsorted(ids, named, sorter=order)
+    # What is beyond all ids is held against the last, and found wrong.
     places = order[np.minimum(found, len(ids) - 1)].astype(np.int64)
     is_wrong = ids[places] != named
     if is_wrong.any():
@@ -285,6 +289,7 @@ def _add(graph: FoundGraph, table: VertexTable, ids: Array) -> FoundGraph:
     if table.kind == "labels" and values.dtype.kind in "bu":
         values = values.astype(np.int64)
     if places is not None:
+        # Rows of vertices that the table does not name.
         missing: Any = {"U": "", "b": False}.get(values.dtype.kind, -1)
         shape = (graph.vertices or 0, *values.shape[1:])
         placed = np.full(shape, missing, values.dtype)

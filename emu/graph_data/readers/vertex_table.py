@@ -92,6 +92,7 @@ def read_features(
     """
     table = _open(path, options)
     counts = tuple(map(str, range(table.width)))
+    # pandas writes the numbers of columns so, and ids may begin like that.
     if not table.names and table.width > 2 and table.row == counts:
         raise table.error("begins 0, 1, 2: remove numbers of columns, or write 0.0, 1")
     table = table.with_columns(range(table.width))
@@ -180,6 +181,7 @@ def read_labels(
     values = [table.column(stated, "--label-column")] if stated else []
     place = choose_id(table, known, values)
     first = table.columns[0]
+    # A column of distinct values beside one-hot columns names the vertices.
     may_be_ids = not table.names and len(first.distinct) == first.rows
     if place is None and may_be_ids and one_hot_columns(table, 0):
         place = 0
@@ -234,6 +236,7 @@ def _check_classes(table: TextTable, column: int, values: Array) -> None:
     """Refuse classes of which every vertex has its own: they may be names or values."""
     are_words = values.dtype.kind == "U"
     classes = values[values != ("" if are_words else -1)]
+    # Two vertices may well have two classes.
     if len(classes) < 3 or len(np.unique(classes)) < len(classes):
         return
 
@@ -434,6 +437,7 @@ def _read_all(table: TextTable) -> TextTable:
     if table.width > 1:
         return table.with_columns(range(table.width))
 
+    # A table has no empty rows, a column may: they stand for no class.
     with text_table.open_lines(table.path, table.options.tell) as lines:
         words = [
             line.strip(' \t\r\n"')
