@@ -21,7 +21,7 @@ import numpy as np
 from emu.graph_data.array_types import Array, Floats, Ints, Mask, SmallInts
 from emu.graph_data.batches import BatchPlan
 from emu.graph_data.dataset import Dataset
-from emu.graph_data.sampling import SampledBatch
+from emu.graph_data.sampling import SampledBatch, rows_of
 from emu.problem.workloads import SampleCounts
 
 #: Policies whose rows are chosen before the start.
@@ -71,8 +71,8 @@ def _chance_to_meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> Floats:
     if plan.epoch != "replicate":
         bounds = plan.share_bounds(len(train))
         train = train[bounds[sampler] : bounds[sampler + 1]]
-    degrees = np.diff(structure.indptr)
-    destinations = np.repeat(np.arange(structure.vertices), degrees)
+    degrees = structure.degrees
+    destinations = rows_of(structure.indptr)
     chance = np.zeros(structure.vertices)
     chance[train] = min(1.0, plan.batch_size / len(train))
     for hop in range(1, len(plan.fanouts) + 1):
@@ -94,7 +94,7 @@ def choose_rows(dataset: Dataset, plan: BatchPlan, cache: CachePlan, home: int) 
     """
     if cache.policy not in FIXED or home not in cache.homes:
         return np.empty(0, np.int64)
-    worth = np.diff(dataset.structure.indptr).astype(np.float64)
+    worth = dataset.structure.degrees.astype(np.float64)
     if cache.policy == "vip":
         chances = [
             _chance_to_meet(dataset, plan, sampler)
@@ -248,7 +248,8 @@ def count_samples(
             [pool.submit(count, sampler, iteration) for iteration in range(batches)]
             for sampler in samplers
         ]
-        return tuple(tuple(promise.result() for promise in row) for row in promises)
+        counts = [[promise.result() for promise in row] for row in promises]
+        return tuple(map(tuple, counts))
 
 
 def count_job(

@@ -21,7 +21,7 @@ from emu.errors import DataError
 from emu.graph_data import prepared
 from emu.graph_data.array_types import Ints, Rows, SmallInts
 from emu.graph_data.raw_graph import CHUNK, RawGraph
-from emu.graph_data.sampling import Structure
+from emu.graph_data.sampling import Structure, bounds_of
 from emu.graph_data.sources import find_source
 from emu.host.files import cache_home, scratch_folder
 from emu.host.foreign_code import import_library
@@ -123,7 +123,7 @@ def _induced(structure: Structure, members: Ints) -> Structure:
     position[members] = np.arange(len(members))
     indptr, neighbours = structure.neighbours(members)
     is_inside = position[neighbours] >= 0
-    starts = np.concatenate([[0], np.cumsum(is_inside)])[indptr]
+    starts = bounds_of(is_inside)[indptr]
     return Structure(starts, position[neighbours[is_inside]])
 
 

@@ -246,12 +246,7 @@ def _make_up(
     found: FoundGraph, feature_length: int | None, classes: int | None
 ) -> FoundGraph:
     """Return the graph with features and labels, made up where there are none."""
-    counts = [found.vertices or 0]
-    if found.labels is not None:
-        counts.append(len(found.labels))
-    if found.features:
-        counts.append(found.features.vertices)
-    vertices = max(counts) or found.highest + 1
+    vertices = max(found.counts, default=0) or found.highest + 1
     check_size(vertices, feature_length or 1, found.origin)
 
     notes = []
@@ -303,7 +298,7 @@ def _write(
 def summarize(graph: RawGraph, split_origin: str) -> dict[str, Any]:
     """Return the facts of an import, JSON values; ``split_origin`` may be empty."""
     sizes = np.bincount(graph.labels[graph.labels >= 0], minlength=graph.classes)
-    degrees = np.diff(graph.structure.indptr)
+    degrees = graph.structure.degrees
     pairs = len(graph.structure.indices) // 2
     is_drawn = not len(graph.train)
     return {

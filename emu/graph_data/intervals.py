@@ -14,7 +14,7 @@ import numpy as np
 
 from emu.graph_data.array_types import Array, Ints, Mask, SmallInts
 from emu.graph_data.dataset import Dataset
-from emu.graph_data.sampling import Structure
+from emu.graph_data.sampling import Structure, rows_of
 
 Cut = Literal["contiguous", "balanced"]
 #: Share of the mean by which the edges between intervals of a balanced cut may differ.
@@ -50,7 +50,7 @@ def cut_intervals(
     closer. Raises ValueError when a part has fewer vertices than intervals.
     """
     interval = np.empty(structure.vertices, np.int32)
-    degree = np.diff(structure.indptr)
+    degree = structure.degrees
     for part in range(parts):
         vertices = np.flatnonzero(owner == part)
         if len(vertices) < each:
@@ -183,8 +183,7 @@ def _gains(
 def _edges_into(structure: Structure, vertices: Ints) -> tuple[Ints, Ints]:
     """Return the place of each edge's end among ``vertices``, and its source."""
     indptr, sources = structure.neighbours(vertices)
-    places = np.repeat(np.arange(len(vertices)), np.diff(indptr))
-    return places, sources
+    return rows_of(indptr), sources
 
 
 def interval_counts(
@@ -204,8 +203,7 @@ def interval_counts(
     part = interval // each
     ghosts = np.zeros((count, parts), np.int64)
     np.add.at(ghosts, interval, _needs(structure, part, parts))
-    degree = np.diff(structure.indptr)
-    edges = np.bincount(interval, weights=degree, minlength=count)
+    edges = np.bincount(interval, weights=structure.degrees, minlength=count)
 
     pushes = np.zeros((count if sources else 0, parts), np.int64)
     for number in range(len(pushes)):
@@ -230,8 +228,8 @@ def _needs(structure: Structure, part: SmallInts, parts: int) -> Mask:
         last = min(first + step, structure.vertices)
         indptr = structure.indptr[first : last + 1]
         sources = structure.indices[indptr[0] : indptr[-1]]
-        reader = np.repeat(part[first:last], np.diff(indptr))
-        needs[sources, reader] = True
+        readers = np.repeat(part[first:last], np.diff(indptr))
+        needs[sources, readers] = True
     needs[np.arange(structure.vertices), part] = False
     return needs
 

@@ -23,6 +23,16 @@ Ids: TypeAlias = Ints
 Positions: TypeAlias = SmallInts
 
 
+def bounds_of(counts: Array) -> Array:
+    """Return where ranges of these lengths begin, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+def rows_of(indptr: Ids) -> Ids:
+    """Return the row of every entry of a compressed matrix."""
+    return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+
+
 def entries_of(indptr: Ids, rows: Ids) -> tuple[Ids, Ids]:
     """Return the row pointers of some rows of a compressed matrix, and their entries.
 
@@ -30,7 +40,7 @@ def entries_of(indptr: Ids, rows: Ids) -> tuple[Ids, Ids]:
     """
     begins = indptr[rows]
     counts = indptr[rows + 1] - begins
-    pointers = np.concatenate([[0], np.cumsum(counts)])
+    pointers = bounds_of(counts)
     shifts = begins - pointers[:-1]
     entries = np.arange(pointers[-1]) + np.repeat(shifts, counts)
     return pointers, entries
@@ -50,6 +60,11 @@ class Structure:
     def vertices(self) -> int:
         """Number of vertices."""
         return len(self.indptr) - 1
+
+    @property
+    def degrees(self) -> Ids:
+        """Number of neighbours of every vertex."""
+        return np.diff(self.indptr)
 
     def neighbours(self, vertices: Ids) -> tuple[Ids, Ids]:
         """Return the neighbours of vertices, one's after another's.

@@ -20,6 +20,7 @@ from emu.errors import DataError
 from emu.graph_data import raw_graph
 from emu.graph_data.array_types import Ints, Rows
 from emu.graph_data.raw_graph import CHUNK, RawGraph, Source, build_structure
+from emu.graph_data.sampling import bounds_of, rows_of
 from emu.prediction.core import ffi, lib, pointer
 
 _VERSION = 1  # of the generator; part of the cache key
@@ -130,20 +131,16 @@ class _Blocks:
         rank = np.arange(1, preset.classes + 1, dtype=float)
         share = rank**-preset.zipf
         ends = np.cumsum(share / share.sum()) * vertices
-        self.class_bounds = np.concatenate([[0], np.round(ends).astype(np.int64)])
+        self.class_bounds = np.round([0, *ends]).astype(np.int64)
         starts = []
         for first, last in itertools.pairwise(self.class_bounds):
             size = last - first
             count = max(1, round(size / preset.block))
             starts.append(first + np.arange(count) * size // count)
-        self.block_bounds = np.unique(np.concatenate([*starts, [vertices]]))
-        self.classes = _number_ranges(self.class_bounds)
-        self.blocks = _number_ranges(self.block_bounds)
-
-
-def _number_ranges(bounds: Ints) -> Ints:
-    """Return the range of every vertex, of ranges from each bound to the next."""
-    return np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+        starts.append(np.array([vertices]))
+        self.block_bounds = np.unique(np.concatenate(starts))
+        self.classes = rows_of(self.class_bounds)
+        self.blocks = rows_of(self.block_bounds)
 
 
 def _draw_edges(
@@ -155,7 +152,7 @@ def _draw_edges(
     degree = 2 * edges / vertices
     cap = min(0.2 * vertices, np.sqrt(vertices * degree)) / degree
     capped = np.minimum(weight, cap * weight.mean())
-    prefix = np.concatenate([[0], np.cumsum(capped)])
+    prefix = bounds_of(capped)
     # Begin and end of the block, and of the class, of every vertex.
     both = np.array([0, 1])
     bounds_of_block = blocks.block_bounds[blocks.blocks[:, None] + both]

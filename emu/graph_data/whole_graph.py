@@ -27,7 +27,7 @@ from emu.errors import DataError
 from emu.graph_data.array_types import Array, Floats, Ints, SmallInts
 from emu.graph_data.dataset import Dataset, open_for
 from emu.graph_data.prepared import prepare_arrays, write_arrays
-from emu.graph_data.sampling import Structure
+from emu.graph_data.sampling import Structure, bounds_of, rows_of
 
 NORMS = ("mean", "symmetric", "sum")
 
@@ -79,10 +79,11 @@ class Adjacency:
     def transpose(self, columns: int) -> Adjacency:
         """Return the transpose, each row ascending; it has ``columns`` rows."""
         order = np.argsort(self.columns, kind="stable")
-        rows = np.repeat(np.arange(self.rows, dtype=np.int32), np.diff(self.indptr))
+        numbers = np.arange(self.rows, dtype=np.int32)
+        rows = np.repeat(numbers, np.diff(self.indptr))
         counts = np.bincount(self.columns, minlength=columns)
         return Adjacency(
-            indptr=np.concatenate([[0], np.cumsum(counts)]),
+            indptr=bounds_of(counts),
             columns=rows[order],
             weights=self.weights[order],
         )
@@ -190,9 +191,9 @@ def part_of(
         indptr = indptr + np.arange(len(indptr))
 
     vertices = np.concatenate([own, remote])
-    all_degrees = np.diff(structure.indptr) + aggregation.loops
+    all_degrees = structure.degrees + aggregation.loops
     degrees = all_degrees[vertices]
-    row_degree = degrees[np.repeat(np.arange(len(local)), np.diff(indptr))]
+    row_degree = degrees[rows_of(indptr)]
     column_degree = degrees[columns]
     # Both directions have one weight, but for a mean: the degree of the destination's.
     if aggregation.norm == "mean":

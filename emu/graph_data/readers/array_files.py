@@ -32,6 +32,7 @@ from emu.graph_data.readers.split_arrays import (
     split_part,
 )
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
+from emu.graph_data.sampling import rows_of
 from emu.host import input_file
 from emu.host.foreign_code import INSTALL_TORCH, import_library
 from emu.host.input_file import one_error, open_input
@@ -343,7 +344,7 @@ def _sparse_arrays(torch: Any, name: str, value: Any, path: Path) -> dict[str, A
         indptr = _array(torch, name, value.crow_indices(), path)
         col = _array(torch, name, value.col_indices(), path)
         indptr = found_graph.check_rows(indptr, col, rows, f"{name} ", str(path))
-        row = np.repeat(np.arange(rows), np.diff(indptr))
+        row = rows_of(indptr)
         data = value.values()
     if name in found_graph.MATRICES:
         return {"row": row, "col": col, "shape": shape}

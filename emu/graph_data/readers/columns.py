@@ -314,8 +314,7 @@ def count_common(left: Column, right: Column) -> int:
         common = np.intersect1d(ours, theirs, assume_unique=True)
         return len(common)
 
-    our_words = set(map(str, ours))
-    return len(our_words.intersection(map(str, theirs)))
+    return len(set(map(str, ours)) & set(map(str, theirs)))
 
 
 def word_array(words: Sequence[str]) -> NDArray[np.str_]:

@@ -25,6 +25,7 @@ from emu.graph_data.raw_graph import RawGraph, build_structure, count_loops
 from emu.graph_data.readers import split_arrays
 from emu.graph_data.readers.questions import count_left_out
 from emu.graph_data.readers.split_arrays import NO_CHOICES, Choices
+from emu.graph_data.sampling import rows_of
 from emu.host.files import cache_home
 
 Arrays = Mapping[str, Array]
@@ -86,6 +87,16 @@ class FoundGraph:
     """Counts of what nobody asked for: columns, arrays, keys, files."""
     overlap: str = ""
     """As in `Choices`."""
+
+    @property
+    def counts(self) -> list[int]:
+        """Numbers of vertices that are stated, and of rows of features and labels."""
+        counts = [] if self.vertices is None else [self.vertices]
+        if self.features:
+            counts.append(self.features.vertices)
+        if self.labels is not None:
+            counts.append(len(self.labels))
+        return counts
 
     def check(self) -> RawGraph:
         """Return the graph; where no split is stated it is empty, to be drawn.
@@ -458,7 +469,7 @@ def _row_edges(arrays: Arrays, origin: str) -> FoundEdges:
     vertices = _square(arrays.get(shape_name, [rows, rows]), origin)
     pointers = check_rows(indptr, indices, vertices, prefix or "its ", origin)
     return FoundEdges(
-        sources=np.repeat(np.arange(vertices), np.diff(pointers)),
+        sources=rows_of(pointers),
         destinations=indices,
         array=pointer_name,
         vertices=vertices,
@@ -527,11 +538,9 @@ def sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
         raise DataError(problem, path=origin)
 
     def rows(start: int, stop: int) -> Rows:
-        count = stop - start
         entries = slice(pointers[start], pointers[stop])
-        entries_per_row = np.diff(pointers[start : stop + 1])
-        row = np.repeat(np.arange(count), entries_per_row)
-        dense = np.zeros((count, width), np.float32)
+        row = rows_of(pointers[start : stop + 1])
+        dense = np.zeros((stop - start, width), np.float32)
         # An entry may stand twice: the two are added.
         np.add.at(dense, (row, indices[entries]), data[entries])
         return dense

@@ -73,6 +73,11 @@ class TableOptions:
     tell: Tell | None = None
     """Takes a line from time to time while a long text is read."""
 
+    @property
+    def states_ids(self) -> bool:
+        """True where ids of tables beside are those of the graph."""
+        return bool(self.ids) or self.id_column is not None
+
 
 class _Content(io.BufferedIOBase):
     """Bytes of a text; reports how much was read, and sees numbers as 007."""
@@ -176,11 +181,6 @@ class TextTable:
         return len(self.row)
 
     @property
-    def states_list(self) -> bool:
-        """True where the last name may stand for a list, as that of JODIE does."""
-        return "list" in self.first_row[-1] and len(self.first_row) < self.width
-
-    @property
     def header(self) -> tuple[str, ...]:
         """Names of all columns, if the first row has names.
 
@@ -188,7 +188,8 @@ class TextTable:
         """
         names = self.first_row
         missing = self.width - len(names)
-        if self.states_list:
+        # The last name may stand for a list, as that of JODIE does.
+        if missing > 0 and "list" in names[-1]:
             return names + ("",) * missing
         return ("", *names) if missing == 1 else names
 

@@ -189,13 +189,7 @@ def _join_splits(types: list[_Type], origin: str, choices: Choices) -> dict[str,
 
 def _count(graph: TypedGraph, name: str, found: FoundGraph) -> int:
     """Return the number of vertices of a type, by what shows it."""
-    counts = []
-    if found.vertices is not None:
-        counts.append(found.vertices)
-    if found.features:
-        counts.append(found.features.vertices)
-    if found.labels is not None:
-        counts.append(len(found.labels))
+    counts = found.counts
     if len(set(counts)) > 1:
         text = " and ".join(map(str, counts))
         raise DataError(f"type {name} has {text} vertices", path=graph.origin)

@@ -59,7 +59,8 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
     id_name = found_graph.first_name(names, _IDS)
     used = [*chosen, id_name] if id_name else chosen
     arrays = read_arrays(path, used)
-    left_out = count_left_out("array", sorted(set(names) - set(used)))
+    others = sorted(set(names) - set(used))
+    left_out = count_left_out("array", others)
     origin = ", ".join(chosen)
     values: Any = arrays[chosen[0]]
     if kind == "split":
@@ -73,14 +74,17 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
         features = found_graph.sparse_rows(arrays, str(path))
         values = features.rows(0, features.vertices) if features else None
 
-    return VertexTable(
+    table = VertexTable(
         path=path,
         kind=kind,
         values=values,
-        ids=arrays[id_name].reshape(-1) if id_name else None,
-        how=f"{origin}, {f'by id in {id_name}' if id_name else 'rows in order'}",
+        how=f"{origin}, rows in order",
         left_out=left_out,
     )
+    if not id_name:
+        return table
+    ids = arrays[id_name].reshape(-1)
+    return replace(table, ids=ids, how=f"{origin}, by id in {id_name}")
 
 
 def _stack_masks(parts: dict[str, Array], path: Path) -> Mask:

@@ -150,7 +150,7 @@ def _finish(
         ids=ids,
         how=f"{source}, {order}{note}",
         left_out=count_left_out("column", table.left_out([place, *used])),
-        is_stated=_is_stated(table.options),
+        is_stated=table.options.states_ids,
     )
 
 
@@ -407,7 +407,7 @@ def lists_of_ids(
         values=values,
         ids=keys.ids,
         how="lists of ids",
-        is_stated=_is_stated(options),
+        is_stated=options.states_ids,
     )
 
 
@@ -471,7 +471,3 @@ def _ids(table: TextTable, place: int | None) -> tuple[Array | None, str]:
     as_words = column.names_words(stated=table.options.words)
     keys = join_columns([column], as_words=as_words)
     return keys.ids[keys.codes[0]], f"by id in {table.name(place)}"
-
-
-def _is_stated(options: TableOptions) -> bool:
-    return bool(options.ids) or options.id_column is not None
