@@ -58,8 +58,8 @@ def cut_intervals(
                 f"part {part} has {len(vertices)} vertices, fewer than {each} intervals"
             )
         if how == "contiguous":
-            sizes = [len(piece) for piece in np.array_split(vertices, each)]
-            dealt = np.repeat(np.arange(each), sizes)
+            pieces = np.array_split(vertices, each)
+            dealt = np.repeat(np.arange(each), [*map(len, pieces)])
         else:
             order = np.argsort(-degree[vertices], kind="stable")
             vertices = vertices[order]
@@ -87,11 +87,15 @@ def _balance(structure: Structure, interval: SmallInts, numbers: range) -> None:
     while True:
         most = int(between.argmax())
         fewest = int(between.argmin())
-        if between[most] - between[fewest] <= CLOSE * between.mean():
+        distance = between[most] - between[fewest]
+        if distance <= CLOSE * between.mean():
             return
-        pair = (numbers[most], numbers[fewest])
-        edges = (int(between[most]), int(between[fewest]))
-        swap = _best_swap(structure, interval, pair, edges)
+        swap = _best_swap(
+            structure,
+            interval,
+            pair=(numbers[most], numbers[fewest]),
+            edges=(int(between[most]), int(between[fewest])),
+        )
         if swap is None:
             return
         between[most], between[fewest] = swap.edges
@@ -125,9 +129,11 @@ def _best_swap(
     leaving = np.flatnonzero(interval == pair[0])
     joining = np.flatnonzero(interval == pair[1])
     row, source = _edges_into(structure, leaving)
-    losses, gains = _gains(interval, (row, source), len(leaving), pair)
+    losses, gains = _gains(interval, edges=(row, source), count=len(leaving), pair=pair)
     joining_edges = _edges_into(structure, joining)
-    in_most, in_fewest = _gains(interval, joining_edges, len(joining), pair)
+    in_most, in_fewest = _gains(
+        interval, edges=joining_edges, count=len(joining), pair=pair
+    )
 
     # Of every vertex of the first the one of the second that fits it best.
     sums = in_most + in_fewest
@@ -137,7 +143,8 @@ def _best_swap(
 
     count = structure.vertices
     pair_keys = np.arange(len(leaving)) * count + joining[places]
-    between_them = 2 * np.isin(pair_keys, row * count + source)
+    edge_keys = row * count + source
+    between_them = 2 * np.isin(pair_keys, edge_keys)
     first = most - losses + in_most[places] + between_them
     second = fewest + gains - in_fewest[places] + between_them
     larger = np.maximum(first, second)
@@ -201,8 +208,9 @@ def interval_counts(
     """
     count = parts * each
     part = interval // each
+    needs = _needs(structure, part, parts)
     ghosts = np.zeros((count, parts), np.int64)
-    np.add.at(ghosts, interval, _needs(structure, part, parts))
+    np.add.at(ghosts, interval, needs)
     edges = np.bincount(interval, weights=structure.degrees, minlength=count)
 
     pushes = np.zeros((count if sources else 0, parts), np.int64)

@@ -74,11 +74,11 @@ def read_graph(path: Path) -> DglGraph:
     Raises DataError when it is damaged, older than dgl 0.5, or of several.
     """
     graphs, _ = _read_graphs(path)
-    sizes = [(len(graph.edges), len(graph.vertices)) for graph in graphs]
-    if sizes != [(1, 1)]:
+    graph = graphs[0] if len(graphs) == 1 else None
+    if graph is None or not len(graph.edges) == len(graph.vertices) == 1:
         problem = "holds several graphs or types; one homogeneous graph is needed"
         raise DataError(problem, path=path)
-    return graphs[0]
+    return graph
 
 
 def _read_graphs(path: Path) -> tuple[list[DglGraph], Frame]:
@@ -118,7 +118,8 @@ def _graph(content: _Content) -> DglGraph:
     content.expect(_GRAPH, "a graph")
     content.expect(_META, "types")
     types, _, pointers, targets, order = content.read_compressed()
-    sources = np.repeat(np.arange(types), np.diff(pointers))
+    counts_of_targets = np.diff(pointers)
+    sources = np.repeat(np.arange(types), counts_of_targets)
     relations_by_id = _by_id(np.stack([sources, targets]), order)
     ends: list[list[int]] = relations_by_id.T.tolist()
     if content.number() != len(ends):
@@ -129,7 +130,8 @@ def _graph(content: _Content) -> DglGraph:
     sizes = content.vector()
     counts = sizes.tolist()
     pairs = [(sizes[source], sizes[target]) for source, target in ends]
-    if len(counts) != types or pairs != [pair for pair, _ in relations]:
+    stated_pairs = [pair for pair, _ in relations]
+    if len(counts) != types or pairs != stated_pairs:
         raise ValueError(f"it has two numbers of vertices, {counts} and others")
 
     frames = content.frames()
@@ -177,7 +179,8 @@ def _relation(content: _Content) -> tuple[tuple[int, int], Array]:
         rows, columns, starts, indices, order = content.read_compressed()
         indptr = check_rows(starts, indices, rows, "its ", content.name)
         row_ids = np.arange(rows, dtype=indices.dtype)
-        ends = [np.repeat(row_ids, np.diff(indptr)), indices]
+        row_of_entry = np.repeat(row_ids, np.diff(indptr))
+        ends = [row_of_entry, indices]
     else:
         raise ValueError(f"edges are laid out in way {layout}")
 
@@ -292,7 +295,8 @@ class _Content:
         if size != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"an array of shape {shape} has {size} bytes")
 
-        array = np.frombuffer(self.take(size), dtype).reshape(shape)
+        content = self.take(size)
+        array = np.frombuffer(content, dtype).reshape(shape)
         if not is_bfloat:
             return array
         # The upper half of a number of four bytes.
@@ -312,7 +316,8 @@ def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         (frame,) = graph.vertices.values()
         shape = (int(frame["num_nodes"]),)
         for name, array in list(beside.items()):
-            if name not in frame and array.shape[:1] == shape:
+            has_row_each = array.shape[:1] == shape
+            if has_row_each and name not in frame:
                 frame[name] = beside.pop(name)
 
     edge_arrays = set().union(*graph.of_edges)
@@ -355,7 +360,8 @@ def read_partitions(description: Path, choices: Choices = NO_CHOICES) -> FoundGr
             raise DataError(problem, path=description)
         numbers = range(content["num_parts"])
         parts = [_Part(description, content, number) for number in numbers]
-        return choose_types(_join(parts, content, str(description)), choices)
+        typed_graph = _join(parts, content, str(description))
+        return choose_types(typed_graph, choices)
 
 
 def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGraph:
@@ -374,7 +380,8 @@ def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGrap
     within = np.empty(count, np.int64)  # ids within the type
     vertices = {}
     owners = {}
-    for name, kind in content.get("ntypes", {_VERTEX: 0}).items():
+    types = content.get("ntypes", {_VERTEX: 0})
+    for name, kind in types.items():
         members = np.flatnonzero(kinds == kind)
         order = np.argsort(ids[members])
         members = members[order]
@@ -383,17 +390,19 @@ def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGrap
         frame = {"num_nodes": np.array(len(members))}
         for key in parts[0].values:
             if key.startswith(f"{name}/"):
+                array_name = key.split("/")[1]
                 rows = np.concatenate([part.values[key] for part in parts])
-                frame[key.split("/")[1]] = rows[order]
+                frame[array_name] = rows[order]
         vertices[name] = frame
 
     unread: dict[str, None] = {}
     for part in parts:
         unread |= dict.fromkeys(part.of_edges)
+    relations = content.get("etypes", {_EDGE: 0})
     return TypedGraph(
         origin=origin,
         vertices=vertices,
-        edges=_join_edges(parts, content.get("etypes", {_EDGE: 0}), within),
+        edges=_join_edges(parts, relations, within),
         unread=tuple(unread),
         owner=owners,
     )
@@ -423,19 +432,21 @@ class _Part:
 
     def __init__(self, description: Path, content: dict[str, Any], number: int) -> None:
         files = content[f"part-{number}"]
-        if not str(files.get("part_graph", ".pt")).endswith(".dgl"):
+        graph_file = str(files.get("part_graph", ".pt"))
+        if not graph_file.endswith(".dgl"):
             raise DataError(
                 "its parts are for GraphBolt alone: partition the graph with "
                 "use_graphbolt=False, which writes part_graph",
                 path=description,
             )
 
-        graph = read_graph(_inside(description, files["part_graph"], number))
+        graph = read_graph(_inside(description, graph_file, number))
         (frame,) = graph.vertices.values()
         ids = frame["_ID"]
+        one_type = np.zeros(len(ids))
+        kinds = frame.get("_TYPE", one_type)
         is_inner = frame["inner_node"] > 0
         self.ids: Ints = ids[is_inner]
-        kinds = frame.get("_TYPE", np.zeros(len(ids)))
         self.kinds = kinds[is_inner]
 
         (edges,) = graph.edges.values()

@@ -35,7 +35,8 @@ def find_layout(path: Path, options: TableOptions) -> str:
     lines = text_table.first_lines(path, _LINES)
     rows = [line for line in lines if not line.startswith(text_table.COMMENTS)]
     # One list of several shows that a comma parts neighbours.
-    have_colons = all(_COLON.fullmatch(row.strip()) for row in rows)
+    matches = [_COLON.fullmatch(row.strip()) for row in rows]
+    have_colons = None not in matches
     if have_colons and any("," in row for row in rows):
         return "colons"
 
@@ -62,7 +63,8 @@ def read_neighbours(path: Path, layout: str, options: TableOptions) -> FoundGrap
     if not edges:
         raise DataError("holds no neighbours", path=path)
 
-    column = Column.of([*lists.sources, *lists.neighbours, *lists.heads])
+    words = [*lists.sources, *lists.neighbours, *lists.heads]
+    column = Column.of(words)
     as_words = column.names_words(stated=options.words)
     if not as_words and column.kind != INTEGER:
         problem = "has ids that are no whole numbers from 0 (or --words)"

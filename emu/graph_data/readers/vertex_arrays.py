@@ -57,7 +57,9 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
         raise DataError(f"holds no {kind} ({wanted})", path=path)
 
     id_name = found_graph.first_name(names, _IDS)
-    used = [*chosen, id_name] if id_name else chosen
+    used = [*chosen]
+    if id_name:
+        used.append(id_name)
     arrays = read_arrays(path, used)
     others = sorted(set(names) - set(used))
     left_out = count_left_out("array", others)
@@ -89,13 +91,11 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
 
 def _stack_masks(parts: dict[str, Array], path: Path) -> Mask:
     """Return whether each vertex is in each part; DataError where lengths differ."""
-    masks = list(parts.values())
-    vertices = len(masks[0])
-    if any(mask.dtype != bool or len(mask) != vertices for mask in masks):
-        raise DataError("has masks of several lengths, or beside ids", path=path)
-
+    vertices = len(next(iter(parts.values())))
     stacked = np.zeros((vertices, len(SPLIT)), bool)
     for part, mask in parts.items():
+        if mask.dtype != bool or len(mask) != vertices:
+            raise DataError("has masks of several lengths, or beside ids", path=path)
         stacked[:, SPLIT.index(part)] = mask
     return stacked
 
@@ -114,13 +114,9 @@ def read_mapping(path: Path, kind: str, options: TableOptions) -> VertexTable:
     if isinstance(content, list):
         values = _value_array(content, kind, path)
         return VertexTable(path=path, kind=kind, values=values)
-    return VertexTable(
-        path=path,
-        kind=kind,
-        values=_value_array(list(content.values()), kind, path),
-        ids=_ids_of(list(content), as_words=bool(options.words)),
-        how="by id",
-    )
+    values = _value_array(list(content.values()), kind, path)
+    ids = _ids_of(list(content), as_words=bool(options.words))
+    return VertexTable(path=path, kind=kind, values=values, ids=ids, how="by id")
 
 
 def _value_array(values: list[Any], kind: str, path: Path) -> Array:
@@ -146,6 +142,7 @@ def _read_roles(path: Path, content: Any, options: TableOptions) -> VertexTable:
     lists = {}
     for key, ids in content.items():
         part = PARTS.get(str(key).lower(), "")
+        # Words of one part may differ: train and tr state it twice.
         if isinstance(ids, list):
             lists[part] = ids
     if "" in lists or len(lists) < len(content):
@@ -156,7 +153,10 @@ def _read_roles(path: Path, content: Any, options: TableOptions) -> VertexTable:
             path=path,
         )
 
-    columns = [Column.of(map(str, ids)) for ids in lists.values()]
+    columns = []
+    for ids in lists.values():
+        words = map(str, ids)
+        columns.append(Column.of(words))
     return lists_of_ids(path, list(lists), columns, options)
 
 
