@@ -27,6 +27,7 @@ from emu.trust.violation import (
     AuditReport,
     Findings,
     Violation,
+    Writer,
     flow_name,
     list_beyond,
     list_where,
@@ -348,14 +349,14 @@ class _Auditor:
         rates = self._schedule.rates
         return None if rates is None else pieces(self._schedule, rates)
 
-    def _name_tasks(self, tasks: Ints, iterations: Ints) -> Callable[[int], str]:
+    def _name_tasks(self, tasks: Ints, iterations: Ints) -> Writer:
         return lambda row: self._task(int(tasks[row]), int(iterations[row]))
 
     def _absent(
         self,
         constraint: str,
         is_absent: NDArray[np.bool_],
-        name: Callable[[int, int], str],
+        name: Writer,
         words: str,
     ) -> Findings:
         """Return what is missing: counted here, as what ran is in later comparisons."""
@@ -369,8 +370,8 @@ class _Auditor:
         constraint: str,
         times: Floats,
         bounds: Floats,
-        name: Callable[[int], str],
-        bound: Callable[[int], str] | str,
+        name: Writer,
+        bound: Writer | str,
         verb: str = "started",
     ) -> Findings:
         """Compare ``times`` with ``bounds``; ``bound`` tells what each bound is."""
@@ -385,5 +386,5 @@ class _Auditor:
         )
 
 
-def _bound_of(name: Callable[[int], str], verb: str) -> Callable[[int], str]:
+def _bound_of(name: Writer, verb: str) -> Writer:
     return lambda row: f"{name(row)} {verb}"

@@ -5,7 +5,7 @@ A ``tolerance`` is the seconds by which a time may be off.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from emu.trust.violation import (
     Findings,
     Violation,
+    Writer,
     flow_name,
     list_beyond,
     list_where,
@@ -70,7 +71,7 @@ def impossible_values(schedule: Schedule) -> Iterator[Findings]:
         yield 0, extra
 
 
-def _state_value(values: Floats, column: str) -> Callable[[int, int], str]:
+def _state_value(values: Floats, column: str) -> Writer:
     return lambda edge, n: f"has {values[edge, n]} as its {column}"
 
 
@@ -123,7 +124,7 @@ def task_times(
         yield list_beyond("(6)", least - work, limit=slack, name=name, words=state)
 
 
-def _state_work(words: str, work: Floats, stated: Floats) -> Callable[[int, int], str]:
+def _state_work(words: str, work: Floats, stated: Floats) -> Writer:
     return lambda task, n: f"{words} {work[task, n]:g} of {stated[task, n]:g} s"
 
 
@@ -201,7 +202,7 @@ def _rates_under_way(
         )
 
 
-def _state_rate(words: str, time: Floats) -> Callable[[int], str]:
+def _state_rate(words: str, time: Floats) -> Writer:
     return lambda row: f"has a rate {words}, at {time[row]:g} s"
 
 

@@ -173,14 +173,16 @@ class FlowCompletion:
     @property
     def excess(self) -> Floats:
         """Error over what is allowed: max(1 % of the length, 2 ms of wall time)."""
-        return np.abs(self.error) / np.maximum(SHARE * self.length, WALL)
+        allowed = np.maximum(SHARE * self.length, WALL)
+        return np.abs(self.error) / allowed
 
     @property
     def share(self) -> Floats:
         """Error over the length; infinite for a flow that had none."""
         error = np.abs(self.error)
         shares = np.full_like(error, np.inf)
-        np.divide(error, self.length, out=shares, where=self.length > 0)
+        has_length = self.length > 0
+        np.divide(error, self.length, out=shares, where=has_length)
         return shares
 
 
@@ -410,7 +412,9 @@ def delay(
     waits = np.zeros_like(tasks)
     # What slack takes up moves nothing: only the rest is a longer wait of the task.
     for position, edge in enumerate(job.edges):
-        sent = (position, slice(max(job.iterations - edge.lag, 0)))
+        # What the last iterations send, nobody reads.
+        count = max(job.iterations - edge.lag, 0)
+        sent = (position, slice(count))
         reader = (edge.destination, slice(edge.lag, None))
         slack = schedule.task_start[reader] - schedule.flow_end[sent]
         slack -= schedule.problem.latencies[position]
@@ -447,5 +451,6 @@ def effect_of_slight_delays(
         tasks = rng.exponential(mean_delay, schedule.task_end.shape)
         late = delay(realization, schedule, tasks=tasks, flows=flows)
         end = makespan(schedule.problem, late, policy, profile=profile)
-        worst = max(worst, abs(end / schedule.length - 1))
+        shift = abs(end / schedule.length - 1)
+        worst = max(worst, shift)
     return worst

@@ -347,10 +347,11 @@ def _of_shares(
     for flow in late:
         got, fair = shares.get(flow, (0.0, 0.0))
         for neighbour, (other_got, other_fair) in shares.items():
-            met = {*hops[flow[0]]} & {*hops[neighbour[0]]}
+            met = set(hops[flow[0]]).intersection(hops[neighbour[0]])
             common = [name for name in links if ports[name] in met]
-            is_beside = start[flow] < end[neighbour] and start[neighbour] < end[flow]
-            if common and is_beside:
+            begins_before = start[flow] < end[neighbour]
+            ends_after = start[neighbour] < end[flow]
+            if common and begins_before and ends_after:
                 loss = min(fair - got, other_got - other_fair)
                 pairs.append((loss, flow, neighbour, common[0]))
     if not pairs:
@@ -385,7 +386,8 @@ def _mean_of(emulated: Schedule, port: int, start: float, end: float) -> float:
     """Return the mean capacity of a link from ``start`` to ``end``; its most if 0."""
     steps = emulated.problem.links.steps
     most = float(steps.most[port])
-    if len(steps.of(port)[0]) == 1 or not end > start:
+    times, _ = steps.of(port)
+    if len(times) == 1 or not end > start:
         return most
     by_start, by_end = steps.carry(port, np.array([start, end]))
     return float(by_end - by_start) / (end - start) or most
@@ -421,7 +423,8 @@ def lone_rates(emulated: Schedule) -> dict[int, list[float]]:
     for number in np.flatnonzero(is_alone).tolist():
         edge, n = flows[number].tolist()
         narrowest = _narrowest(emulated, edge, n)
-        share = size[number] / (end[number] - start[number]) / narrowest
+        rate = size[number] / (end[number] - start[number])
+        share = rate / narrowest
         for port in hops[edge]:
             # A link that is wider than another on the way was not tried.
             if _mean_of(emulated, port, start[number], end[number]) <= narrowest:
@@ -435,7 +438,8 @@ def most_senders(emulated: Schedule, port: int) -> int:
     events: list[tuple[float, int, int]] = []
     crosses = np.array([port in hops for hops in problem.hops], dtype=bool)
     flows = emulated.flows()
-    for edge, n in flows[crosses[flows[:, 0]]].tolist():
+    is_crossing = crosses[flows[:, 0]]
+    for edge, n in flows[is_crossing].tolist():
         if emulated.flow_bytes[edge, n] > 0:
             source = problem.job.edges[edge].source
             machine = problem.placement.machine_of[source]

@@ -57,9 +57,11 @@ def shares_of_max_min(
         if end[edge, n] > start[edge, n]
     }
 
-    def is_beside(event: Event, other: Event) -> bool:
-        met = start[event] < end[other] and end[event] > start[other]
-        return bool(met) and not {*hops[event[0]]}.isdisjoint(hops[other[0]])
+    def is_beside(event: Event, flow: Event) -> bool:
+        if not (start[event] < end[flow] and end[event] > start[flow]):
+            return False
+        common = set(hops[event[0]]).intersection(hops[flow[0]])
+        return bool(common)
 
     asked = [event for event in flows if event in all_flows]
     events = {
@@ -192,7 +194,8 @@ def _next_demotion(flows: list[Flow], now: float) -> float:
     What is of one instant with that end, or with now, is looked at with the rates that
     change then.
     """
-    ends = [now + flow.left / flow.rate for flow in flows if flow.rate > 0]
+    moving = [flow for flow in flows if flow.rate > 0]
+    ends = [now + flow.left / flow.rate for flow in moving]
     soonest = min(ends, default=now)
     demotion = now + time_in_queue(flows)
     is_apart = now * (1 + _TIE) < demotion < soonest * (1 - _TIE)

@@ -18,6 +18,8 @@ from typing_extensions import override
 if TYPE_CHECKING:
     from emu.problem import Job
 
+#: Function that writes of the value at a position: of its row, or row and column.
+Writer = Callable[..., str]
 #: Number of comparisons, and the violations among them.
 Findings = tuple[int, list["Violation"]]
 
@@ -129,7 +131,7 @@ def flow_name(job: Job, edge: int, iteration: int) -> str:
 
 def name_flows(
     job: Job, edges: NDArray[np.int64], iterations: NDArray[np.int64]
-) -> Callable[[int], str]:
+) -> Writer:
     """Return a function that names the flow of a row of edges and iterations."""
     return lambda row: flow_name(job, int(edges[row]), int(iterations[row]))
 
@@ -138,8 +140,8 @@ def list_beyond(
     constraint: str,
     off: NDArray[Any],
     limit: NDArray[np.float64] | float,
-    name: Callable[..., str],
-    words: Callable[..., str] | str,
+    name: Writer,
+    words: Writer | str,
     unit: str = "s",
 ) -> Findings:
     """Return how many values were compared, and a violation of each beyond its limit.
@@ -170,8 +172,8 @@ def list_beyond(
 def list_where(
     constraint: str,
     is_wrong: NDArray[np.bool_],
-    name: Callable[..., str],
-    words: Callable[..., str] | str,
+    name: Writer,
+    words: Writer | str,
     unit: str,
 ) -> Findings:
     """Return how many values were looked at, and a violation of each that is wrong.

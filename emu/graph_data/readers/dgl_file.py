@@ -142,9 +142,9 @@ def _graph(content: _Content) -> DglGraph:
     edge_counts = [array.shape[1] for array in edges]
     _check_frames(edge_frames, edge_counts, edge_names)
 
-    vertices = {}
-    for name, frame, count in zip(names, frames, counts, strict=True):
-        vertices[name] = {**frame, "num_nodes": np.array(count)}
+    vertices = dict(zip(names, frames, strict=True))
+    for frame, count in zip(frames, counts, strict=True):
+        frame["num_nodes"] = np.array(count)
     edges_by_relation = {}
     for (source, target), name, array in zip(ends, edge_names, edges, strict=True):
         edges_by_relation[names[source], name, names[target]] = array
@@ -288,9 +288,11 @@ class _Content:
         if dimensions > _MOST_DIMENSIONS or kind not in _KINDS or lanes != b"\x01\x00":
             raise ValueError(f"an array of {dimensions} dimensions and kind {kind}")
 
-        shape = tuple(self.number() for _ in range(dimensions))
+        sides = [self.number() for _ in range(dimensions)]
+        shape = tuple(sides)
         is_bfloat = _KINDS[kind] == "bfloat" and bits == 16
-        dtype = np.dtype("<u2" if is_bfloat else f"<{_KINDS[kind]}{bits // 8}")
+        form = "u2" if is_bfloat else f"{_KINDS[kind]}{bits // 8}"
+        dtype = np.dtype(f"<{form}")
         size = self.number()
         if size != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"an array of shape {shape} has {size} bytes")
@@ -341,7 +343,8 @@ def partition_json(folder: Path) -> Path | None:
         if isinstance(content := read_json(path), dict) and "part-0" in content
     ]
     if len(descriptions) > 1:
-        names = ", ".join(printable(path.name) for path in descriptions)
+        file_names = [printable(path.name) for path in descriptions]
+        names = ", ".join(file_names)
         problem = f"holds several descriptions of partitions ({names}): name one"
         raise DataError(problem, path=folder)
     return descriptions[0] if descriptions else None

@@ -67,8 +67,9 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
     values: Any = arrays[chosen[0]]
     if kind == "split":
         parts = split_arrays.sort_splits(arrays, choices, str(path))
-        if all(members.dtype != bool for members in parts.values()):
-            columns = [Column(members) for members in parts.values()]
+        has_mask = any(members.dtype == bool for members in parts.values())
+        if not has_mask:
+            columns = [*map(Column, parts.values())]
             table = lists_of_ids(path, list(parts), columns, TableOptions())
             return replace(table, how=origin, left_out=left_out)
         values = _stack_masks(parts, path)
@@ -116,7 +117,13 @@ def read_mapping(path: Path, kind: str, options: TableOptions) -> VertexTable:
         return VertexTable(path=path, kind=kind, values=values)
     values = _value_array(list(content.values()), kind, path)
     ids = _ids_of(list(content), as_words=bool(options.words))
-    return VertexTable(path=path, kind=kind, values=values, ids=ids, how="by id")
+    return VertexTable(
+        path=path,
+        kind=kind,
+        values=values,
+        ids=ids,
+        how="by id",
+    )
 
 
 def _value_array(values: list[Any], kind: str, path: Path) -> Array:
@@ -141,8 +148,9 @@ def _read_roles(path: Path, content: Any, options: TableOptions) -> VertexTable:
 
     lists = {}
     for key, ids in content.items():
-        part = PARTS.get(str(key).lower(), "")
-        # Words of one part may differ: train and tr state it twice.
+        word = str(key).lower()
+        part = PARTS.get(word, "")
+        # Words of one part may differ: train and tr would state it twice.
         if isinstance(ids, list):
             lists[part] = ids
     if "" in lists or len(lists) < len(content):

@@ -178,8 +178,8 @@ def read_labels(
     """
     table = _read_all(_open(path, options))
     stated = options.label_column
-    values = [table.column(stated, "--label-column")] if stated else []
-    place = choose_id(table, known, values)
+    columns = [table.column(stated, "--label-column")] if stated else []
+    place = choose_id(table, known, columns)
     first = table.columns[0]
     # A column of distinct values beside one-hot columns names the vertices.
     may_be_ids = not table.names and len(first.distinct) == first.rows
@@ -187,7 +187,16 @@ def read_labels(
         place = 0
     column = choose_class(table, place)
     if column is None:
-        return _one_hot_labels(table, place)
+        columns = one_hot_columns(table, place)
+        values = np.stack([table.columns[member].real for member in columns])
+        return _finish(
+            table,
+            "labels",
+            values=values.argmax(0),
+            used=columns,
+            place=place,
+            source=f"one class for each of {len(columns)} columns",
+        )
 
     place = first_as_id(table, place, column)
     _check_first_class(table, table.columns[column])
@@ -201,19 +210,6 @@ def read_labels(
         place=place,
         source=table.name(column),
         note=note,
-    )
-
-
-def _one_hot_labels(table: TextTable, place: int | None) -> VertexTable:
-    columns = one_hot_columns(table, place)
-    values = np.stack([table.columns[column].real for column in columns])
-    return _finish(
-        table,
-        "labels",
-        values=values.argmax(0),
-        used=columns,
-        place=place,
-        source=f"one class for each of {len(columns)} columns",
     )
 
 

@@ -102,7 +102,8 @@ def list_capacities(problem: Problem, time: float = 0.0) -> dict[str, float]:
         capacities[f"{machine.name} out"] = machine.bandwidth_out
         capacities[f"{machine.name} in"] = machine.bandwidth_in
     capacities |= {link.name: link.capacity for link in problem.cluster.shared_links}
-    for change in sorted(problem.cluster.changes, key=lambda change: change.time):
+    changes = sorted(problem.cluster.changes, key=lambda change: change.time)
+    for change in changes:
         if change.time <= time * (1.0 + _ROUNDING):
             capacities[change.link] = change.capacity
     return capacities
@@ -112,7 +113,8 @@ def most_stated(problem: Problem) -> dict[str, float]:
     """Return the most bytes per second that every link ever has, by its name."""
     capacities = list_capacities(problem)
     for change in problem.cluster.changes:
-        capacities[change.link] = max(capacities[change.link], change.capacity)
+        most = max(capacities[change.link], change.capacity)
+        capacities[change.link] = most
     return capacities
 
 

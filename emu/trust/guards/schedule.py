@@ -419,7 +419,8 @@ def window(evidence: Evidence) -> Iterator[Finding]:
 
     for prefix, most in evidence.windows:
         for first, last in _first_and_last_tasks(job, prefix):
-            rounds = min(job.rounds[first], job.iterations, most + job.rounds[last])
+            last_bound = most + job.rounds[last]
+            rounds = min(job.rounds[first], job.iterations, last_bound)
             for n in range(most, rounds):
                 start = schedule.task_start[first, n]
                 bound = schedule.task_end[last, n - most]
