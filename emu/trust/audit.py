@@ -282,8 +282,9 @@ class _Auditor:
                 np.abs(found - expected),
                 limit=slack + self._relative * expected,
                 name=name,
-                words=lambda i: f"{verb} {found[i]:g} of {expected[i]:g} bytes",
+                words=f"{verb} {{:g}} of {{:g}} bytes",
                 unit="B",
+                values=[found, expected],
             )
 
         if volumes is not None:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from emu.trust.violation import (
     Findings,
     Violation,
-    Writer,
     flow_name,
     list_beyond,
     list_where,
@@ -60,8 +59,14 @@ def impossible_values(schedule: Schedule) -> Iterator[Findings]:
         is_wrong = crosses & ~(is_number & (values >= 0))
         if column == "end":  # a flow without an end is named by its own sentence
             is_wrong &= ~np.isnan(values)
-        state = _state_value(values, column)
-        yield list_where(constraint, is_wrong, name=name, words=state, unit="values")
+        yield list_where(
+            constraint,
+            is_wrong,
+            name=name,
+            words=f"has {{}} as its {column}",
+            unit="values",
+            values=[values],
+        )
 
         is_extra = ~is_sent & is_number
         words = f"is not to be sent and has a {column}"
@@ -69,10 +74,6 @@ def impossible_values(schedule: Schedule) -> Iterator[Findings]:
             constraint, is_extra, name=name, words=words, unit="iterations"
         )
         yield 0, extra
-
-
-def _state_value(values: Floats, column: str) -> Writer:
-    return lambda edge, n: f"has {values[edge, n]} as its {column}"
 
 
 def work_of(problem: Problem, start: Floats, end: Floats) -> Floats:
@@ -116,16 +117,23 @@ def task_times(
     work = work_of(schedule.problem, schedule.task_start, schedule.task_end)
     slack = allowance(schedule.task_end, tolerance)
     if exact is not None:
-        distance = np.abs(work - exact)
-        state = _state_work("takes", work, exact)
-        yield list_beyond("(6)", distance, limit=slack, name=name, words=state)
+        yield list_beyond(
+            "(6)",
+            np.abs(work - exact),
+            limit=slack,
+            name=name,
+            words="takes {:g} of {:g} s",
+            values=[work, exact],
+        )
     if least is not None:
-        state = _state_work("takes less than its time:", work, least)
-        yield list_beyond("(6)", least - work, limit=slack, name=name, words=state)
-
-
-def _state_work(words: str, work: Floats, stated: Floats) -> Writer:
-    return lambda task, n: f"{words} {work[task, n]:g} of {stated[task, n]:g} s"
+        yield list_beyond(
+            "(6)",
+            least - work,
+            limit=slack,
+            name=name,
+            words="takes less than its time: {:g} of {:g} s",
+            values=[work, least],
+        )
 
 
 def readiness(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
@@ -165,14 +173,13 @@ def rate_rows(
 
 
 def _rate_values(job: Job, rates: RateHistory) -> Findings:
-    def write(row: int) -> str:
-        edge = rates.edge[row]
-        iteration = rates.iteration[row]
-        value = f"{rates.rate[row]:g} B/s at {rates.time[row]:g} s"
-        return f"is {value} of edge {edge}, iteration {iteration}"
-
     return list_where(
-        "(12)", ~_sound(job, rates), name="rate {}".format, words=write, unit="values"
+        "(12)",
+        ~_sound(job, rates),
+        name="rate {}".format,
+        words="is {:g} B/s at {:g} s of edge {}, iteration {}",
+        unit="values",
+        values=[rates.rate, rates.time, rates.edge, rates.iteration],
     )
 
 
@@ -198,12 +205,13 @@ def _rates_under_way(
     name = name_flows(schedule.problem.job, *flow)
     for words, excess in offs.items():
         yield list_beyond(
-            "(12)", excess, limit=slack, name=name, words=_state_rate(words, time)
+            "(12)",
+            excess,
+            limit=slack,
+            name=name,
+            words=f"has a rate {words}, at {{:g}} s",
+            values=[time],
         )
-
-
-def _state_rate(words: str, time: Floats) -> Writer:
-    return lambda row: f"has a rate {words}, at {time[row]:g} s"
 
 
 def sound(schedule: Schedule) -> Schedule:

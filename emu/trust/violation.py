@@ -6,7 +6,7 @@ A file that does not say what it should, key by key, is a violation too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -143,27 +143,28 @@ def list_beyond(
     name: Writer,
     words: Writer | str,
     unit: str = "s",
+    values: Sequence[NDArray[Any]] = (),
 ) -> Findings:
     """Return how many values were compared, and a violation of each beyond its limit.
 
     ``off``: by how much each is off, in ``unit``; NaN is not: what is missing is named
     once. ``name`` and ``words``: what a value is of, and what is wrong there, by its
-    position in ``off``.
+    position in ``off``; a text is filled in with ``values`` of that position.
     """
     violations = []
     # Words are found for the broken ones only: there may be millions.
     for position in map(tuple, np.argwhere(off > limit).tolist()):
         subject = name(*position)
         text = words if isinstance(words, str) else words(*position)
-        amount = off[position].item()
-        sentence = f"{subject} {text}"
+        if values:  # names of users may have braces of their own
+            text = text.format(*(array[position] for array in values))
         violations.append(
             Violation(
                 constraint=constraint,
                 subject=subject,
-                amount=amount,
+                amount=off[position].item(),
                 unit=unit,
-                sentence=sentence,
+                sentence=f"{subject} {text}",
             )
         )
     return off.size, violations
@@ -173,20 +174,17 @@ def list_where(
     constraint: str,
     is_wrong: NDArray[np.bool_],
     name: Writer,
-    words: Writer | str,
+    words: str,
     unit: str,
+    values: Sequence[NDArray[Any]] = (),
 ) -> Findings:
     """Return how many values were looked at, and a violation of each that is wrong.
 
-    ``name``, ``words`` and ``unit``: as for `list_beyond`; the amount of each is 1.
+    ``name``, ``words``, ``unit`` and ``values``: as for `list_beyond`. Amounts are 1.
     """
+    off = is_wrong.astype(np.int64)
     return list_beyond(
-        constraint,
-        is_wrong.astype(np.int64),
-        limit=0,
-        name=name,
-        words=words,
-        unit=unit,
+        constraint, off, limit=0, name=name, words=words, unit=unit, values=values
     )
 
 
