@@ -62,6 +62,7 @@ class BatchPlan:
         if remainder:
             problem = f"a batch of {size} does not divide among {samplers} samplers"
             raise ValueError(problem)
+
         return cls(
             seed=settings["seed"],
             samplers=settings["workers"] * samplers,

@@ -71,6 +71,7 @@ def _chance_to_meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> Floats:
     if plan.epoch != "replicate":
         bounds = plan.share_bounds(len(train))
         train = train[bounds[sampler] : bounds[sampler + 1]]
+
     degrees = structure.degrees
     destinations = rows_of(structure.indptr)
     chance = np.zeros(structure.vertices)
@@ -102,6 +103,7 @@ def choose_rows(dataset: Dataset, plan: BatchPlan, cache: CachePlan, home: int) 
             if store == home
         ]
         worth = np.sum(chances, axis=0)
+
     others = np.flatnonzero(np.asarray(dataset.owner) != home)
     # A stable sort: of two rows of one worth the lower number is kept.
     order = np.argsort(-worth[others], kind="stable")

@@ -205,6 +205,7 @@ class Dataset:
         self.feature_length = feature_length or self._columns
         self.parts: int = facts["parts"]
         self.train_count: int = facts["train"]
+
         self._features: dict[int, Rows] = {}
         self._looks: list[Rows] = []
 
@@ -386,6 +387,7 @@ def _assign_parts(graph: RawGraph, spec: DatasetSpec) -> SmallInts:
             seed=spec.seed,
             boxes=spec.boxes,
         )
+
     if graph.owner is None:
         raise DataError(
             f"partitioner: {AS_IMPORTED} needs a graph that was imported with its "

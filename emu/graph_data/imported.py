@@ -99,6 +99,7 @@ def import_graph(
         raise DataError(f"is there already; first: emu data clear {name}", path=name)
     if not path.exists():
         raise DataError("there is no such file or folder", path=str(path))
+
     options = replace(
         table or TableOptions(), tell=tell, split_codes=choices.split_codes
     )
@@ -187,6 +188,7 @@ def source_of_import(folder: Path, *, seed: int) -> Source:
             origin=str(folder),
             owner=arrays.array("owner") if arrays.holds("owner") else None,
         )
+        # The split of those that came without one depends on the seed of the job.
         return split_at_random(graph, seed)
 
     return Source(f"imported {arrays.checksum}", load)

@@ -59,8 +59,10 @@ class PreparedArrays:
         except (DataError, KeyError, TypeError, AttributeError) as error:
             problem = getattr(error, "problem", str(error))
             raise self._damage(manifest, problem) from error
+
         if is_damaged:
             raise self._damage(manifest, "its content changed")
+        # Sizes now, contents when an array is asked for: a store reads its own part.
         for name, expected in sizes.items():
             path = folder / name
             size = path.stat().st_size if path.is_file() else 0
@@ -192,6 +194,7 @@ def _build(folder: Path, build: Callable[[Path], dict[str, Any]]) -> None:
             path.name: {"bytes": path.stat().st_size, "crc32": _file_checksum(path)}
             for path in sorted(partial.glob("*.npy"))
         }
+
         body = {"facts": facts, "files": files}
         manifest = {"body": body, "crc32": _body_checksum(body)}
         text = json.dumps(manifest, indent=1)

@@ -120,6 +120,7 @@ def _sample_frontier(
         raise ValueError(
             f"the frontier names vertices outside 0..{structure.vertices - 1}"
         )
+
     indptr = pointer(structure.indptr)
     vertices = pointer(frontier)
     # Counted first, so that the arrays have their size at once.
@@ -150,6 +151,7 @@ def relabel(known: Ids, ids: Ids) -> tuple[Ids, Positions]:
     most = len(known) + len(ids)
     slot_bits = max(2 * most - 1, 15).bit_length()  # half of the slots stay free
     slots = np.full(1 << slot_bits, -1, np.int32)
+
     vertices = np.empty(most, np.int64)
     positions = np.empty(len(ids), np.int32)
     count = lib.relabelled(

@@ -132,6 +132,7 @@ def list_data() -> list[KeptData]:
     graphs = []
     homes = [home for home in data_folders() if home.is_dir()]
     folders = [folder for home in homes for folder in sorted(home.iterdir())]
+
     for folder in folders:
         if folder.name.startswith("."):  # on its way here
             continue
@@ -185,6 +186,7 @@ def clear_data(names: list[str]) -> int:
     """
     prepared_home = cache_home() / "prepared"
     size = 0
+
     try:
         for name in names:
             import_folder = imports_home() / name
@@ -232,6 +234,7 @@ def _forms() -> Iterator[tuple[KeptData, Path]]:
         except DataError as error:
             yield _list_damaged(folder, "prepared", error), folder
             continue
+
         name, origin = _name_form(folder, arrays.facts)
         form = KeptData(
             name=name,

@@ -101,6 +101,7 @@ def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
         vertex_class = blocks.classes[of_vertex]
         vertex_block = blocks.blocks[of_vertex]
 
+        # A few labels are wrong, as published ones are.
         labels = vertex_class.copy()
         is_redrawn = rng.random(vertices) < preset.flip
         count = np.count_nonzero(is_redrawn)
@@ -133,6 +134,7 @@ class _Blocks:
         ends = np.cumsum(share / share.sum()) * vertices
         self.class_bounds = np.round([0, *ends]).astype(np.int64)
         starts = []
+        # Blocks lie within a class.
         for first, last in itertools.pairwise(self.class_bounds):
             size = last - first
             count = max(1, round(size / preset.block))
@@ -158,6 +160,7 @@ def _draw_edges(
     bounds_of_block = blocks.block_bounds[blocks.blocks[:, None] + both]
     bounds_of_class = blocks.class_bounds[blocks.classes[:, None] + both]
     near = (preset.in_block, preset.in_block + preset.in_class)
+
     keys = np.empty(edges, np.int64)
     slot_bits = max(2 * edges - 1, 15).bit_length()  # half of the slots stay free
     slots = np.full(1 << slot_bits, -1, np.int64)

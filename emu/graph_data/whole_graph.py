@@ -164,6 +164,7 @@ def split_graph(
             f"part {int(np.argmin(sizes))} of {parts} owns no vertex of "
             f"{structure.vertices}: write fewer machines, or another partitioner"
         )
+
     for number in range(parts):
         local = np.flatnonzero(owner == number)
         yield part_of(structure, owner, local, local[:0], aggregation)
@@ -327,6 +328,7 @@ def _hold_replicas(
     holder = np.where(is_inside, owner, np.int32(-1))
     distance = np.where(is_inside, np.int32(0), np.int32(-1))
     edge = np.flatnonzero(is_inside)
+
     for hops in range(1, layers + 1):
         indptr, neighbours = structure.neighbours(edge)
         device = np.repeat(holder[edge], np.diff(indptr)) - devices.start

@@ -279,6 +279,7 @@ def _cut_values(
 ) -> dict[Any, Any]:
     graph = {}
     counts = values.get("_num_nodes")  # num_nodes is their sum
+
     for name, value in values.items():
         begins = slices.get(name)
         if counts and name in {"num_nodes", "_num_nodes"}:
@@ -301,6 +302,7 @@ def _arrays(
     arrays: dict[str, Array] = {}
     unread = []
     may_be_sparse = {*found_graph.MATRICES, *found_graph.FEATURES}
+
     for name, value in _without_nesting(content).items():
         is_tensor = isinstance(value, torch.Tensor)
         is_sparse = is_tensor and value.layout in (torch.sparse_coo, torch.sparse_csr)

@@ -191,7 +191,9 @@ def join_sides(
     lefts = len(left.ids)
     rights = len(right.ids)
     kinds = f"{lefts} of {names[0]}, {rights} of {names[1]}"
+
     ids: Array = np.concatenate([left.ids, right.ids])
+    # Ids are those of the user: one of both sides is told by its side.
     if len(np.unique(ids)) < len(ids):
         sides = np.repeat(names, [lefts, rights])
         named = zip(sides, ids.tolist(), strict=True)

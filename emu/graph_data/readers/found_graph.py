@@ -113,9 +113,11 @@ class FoundGraph:
                 "holds no labels (y, labels, node_labels): name a file of them with "
                 "--labels, or have some made up with --classes 10"
             )
+
         self._check_shape(self.features, len(self.labels))
         labels, classes, names = class_numbers(self.labels, self.origin)
         vertices = self.features.vertices
+        # Edges are checked against the rows of features, which are one per vertex.
         structure = build_structure(
             self.sources,
             self.destinations,
@@ -129,6 +131,7 @@ class FoundGraph:
             overlap=self.overlap,
             ids=self.ids,
         )
+
         return RawGraph(
             structure=structure,
             labels=labels,

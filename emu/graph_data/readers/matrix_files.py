@@ -201,6 +201,7 @@ def _read_metis(path: Path, tell: Tell | None) -> FoundGraph:
                 raise ValueError(f"more than {form.vertices} lines follow")
             lengths.append(len(fields))
             numbers.extend(map(int, fields))
+            # A file may go on for long: it is left once it has more than it states.
             if len(numbers) > form.numbers:
                 raise ValueError(f"more numbers follow than {form.edges} edges have")
 

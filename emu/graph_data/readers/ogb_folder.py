@@ -55,6 +55,7 @@ def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     is_ogb = any(raw.glob("*.csv.gz")) or any(raw.glob("*.npz"))
     if not is_ogb:
         raise DataError(_explain(folder), path=folder)
+
     with one_error(folder):
         if (raw / "triplet-type-list.csv.gz").exists():
             return choose_types(_read_types(folder), choices)

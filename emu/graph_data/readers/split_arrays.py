@@ -110,6 +110,7 @@ def sort_splits(
         array = arrays[name]
         part = split_part(name)
         if part is None:
+            # One array has all parts.
             masks, _ = parts_of_codes(array, choices.split_codes, name, origin)
             return dict(zip(SPLIT, masks.T, strict=True))
         if part in splits:
@@ -167,6 +168,7 @@ def parts_of_codes(
         problem = f"{text}: no vertex has {codes[0]!r}, by --split-codes that of train"
         raise DataError(problem, path=origin)
 
+    # A part without a code is empty.
     places = [*codes, *[""] * (len(SPLIT) - len(codes))]
     masks = words[:, None] == np.array(places, dtype=words.dtype)
     rest = [word for word in found.tolist() if word not in codes]

@@ -151,6 +151,7 @@ def _take_rows(
         if are_numbers and ids[0] >= 1 and ids[-1] <= rows:
             return _renumber(graph, ids - 1, np.arange(1, rows + 1), rows)
 
+    # Ids from 1 may be rows from 0: that is asked.
     starts_at_one = are_numbers and len(ids) > 1 and ids[0] == 1
     if may_be_rows and (order == ROWS or not starts_at_one):
         return _renumber(graph, ids, None, rows)

@@ -350,6 +350,7 @@ def _read_lists(folder: Path, options: TableOptions) -> VertexTable:
     for file in sorted(folder.iterdir()):
         stem = file.name.split(".")[0].lower()
         part = PARTS.get(stem)
+        # Files beside the lists are named, and left out.
         if part:
             lists[file] = part
         else:
