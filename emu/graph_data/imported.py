@@ -337,6 +337,7 @@ def summary_lines(facts: Mapping[str, Any]) -> list[str]:
     if facts["train"]:
         counts = (f"{facts[part]:,} {part}" for part in ("train", "valid", "test"))
         split = f"{', '.join(counts)}, by {facts['split_origin']}"
+
     loops = f"{facts['self_loops']:,} self-loops"
     doubles = f"{facts['doubles']:,} doubles (in either direction)"
     lines = [

@@ -57,6 +57,7 @@ def cut_intervals(
             raise ValueError(
                 f"part {part} has {len(vertices)} vertices, fewer than {each} intervals"
             )
+
         if how == "contiguous":
             pieces = np.array_split(vertices, each)
             dealt = np.repeat(np.arange(each), [*map(len, pieces)])

@@ -133,6 +133,7 @@ class _Blocks:
         share = rank**-preset.zipf
         ends = np.cumsum(share / share.sum()) * vertices
         self.class_bounds = np.round([0, *ends]).astype(np.int64)
+
         starts = []
         # Blocks lie within a class.
         for first, last in itertools.pairwise(self.class_bounds):
@@ -156,9 +157,9 @@ def _draw_edges(
     capped = np.minimum(weight, cap * weight.mean())
     prefix = bounds_of(capped)
     # Begin and end of the block, and of the class, of every vertex.
-    both = np.array([0, 1])
-    bounds_of_block = blocks.block_bounds[blocks.blocks[:, None] + both]
-    bounds_of_class = blocks.class_bounds[blocks.classes[:, None] + both]
+    begin_and_end = np.array([0, 1])
+    bounds_of_block = blocks.block_bounds[blocks.blocks[:, None] + begin_and_end]
+    bounds_of_class = blocks.class_bounds[blocks.classes[:, None] + begin_and_end]
     near = (preset.in_block, preset.in_block + preset.in_class)
 
     keys = np.empty(edges, np.int64)

@@ -248,6 +248,7 @@ def open_prepared(
             }
             if len(part.held):
                 arrays["held"] = part.held
+
             numbered = {f"{name}_{number}": array for name, array in arrays.items()}
             write_arrays(folder, numbered)
         return {
@@ -307,6 +308,7 @@ def replicate_parts(
         holder, distance = _hold_replicas(structure, owner, devices, layers)
         for device in devices:
             is_held = holder == device
+
             # Vertices by distance: each layer computes a shell fewer than the last.
             shells = [
                 np.flatnonzero(is_held & (distance == hops))

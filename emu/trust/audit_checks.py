@@ -116,6 +116,7 @@ def task_times(
     name = partial(task_name, schedule.problem.job)
     work = work_of(schedule.problem, schedule.task_start, schedule.task_end)
     slack = allowance(schedule.task_end, tolerance)
+
     if exact is not None:
         yield list_beyond(
             "(6)",
@@ -202,7 +203,7 @@ def _rates_under_way(
         "in a row that is not in the order of time": back,
     }
     slack = allowance(time, tolerance)
-    name = name_flows(schedule.problem.job, *flow)
+    name = name_flows(schedule.problem.job, rates.edge, rates.iteration)
     for words, excess in offs.items():
         yield list_beyond(
             "(12)",

@@ -420,6 +420,7 @@ def delay(
         slack -= schedule.problem.latencies[position]
         wait = waits[reader]
         np.fmax(wait, flows[sent] - slack, out=wait)
+
     return Realization(realization.times + tasks + waits, realization.volumes)
 
 

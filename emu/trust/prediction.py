@@ -230,6 +230,7 @@ def simulate_suspects(
     length = emulated.flow_end - emulated.flow_start
     ideal = replayed.flow_end - replayed.flow_start
     slowness = np.divide(length, ideal, out=np.ones_like(ideal), where=ideal > 0)
+
     for sentence, flows in suspects:
         rows = np.array([*flows]).reshape(-1, 2)
         late = tuple(rows.T)

@@ -158,6 +158,7 @@ def list_beyond(
         text = words if isinstance(words, str) else words(*position)
         if values:  # names of users may have braces of their own
             text = text.format(*(array[position] for array in values))
+
         violations.append(
             Violation(
                 constraint=constraint,
@@ -222,6 +223,7 @@ def differences(found: Any, wanted: Any, by: str, at: str = "") -> Iterator[str]
         if len(wanted) != len(found):
             yield f"{subject} has {len(found)} items, {by} says {len(wanted)}"
             return
+
         pairs = zip(found, wanted, strict=True)
         for place, (found_item, wanted_item) in enumerate(pairs):
             yield from differences(found_item, wanted_item, by, f"{at}[{place}]")

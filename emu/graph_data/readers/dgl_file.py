@@ -120,8 +120,8 @@ def _graph(content: _Content) -> DglGraph:
     types, _, pointers, targets, order = content.read_compressed()
     counts_of_targets = np.diff(pointers)
     sources = np.repeat(np.arange(types), counts_of_targets)
-    relations_by_id = _by_id(np.stack([sources, targets]), order)
-    ends: list[list[int]] = relations_by_id.T.tolist()
+    pairs_of_types = np.stack([sources, targets])
+    ends: list[list[int]] = _by_id(pairs_of_types, order).T.tolist()
     if content.number() != len(ends):
         raise ValueError("it announces another number of relations than it has")
     relations = [_relation(content) for _ in ends]
@@ -146,7 +146,8 @@ def _graph(content: _Content) -> DglGraph:
     for frame, count in zip(frames, counts, strict=True):
         frame["num_nodes"] = np.array(count)
     edges_by_relation = {}
-    for (source, target), name, array in zip(ends, edge_names, edges, strict=True):
+    rows = zip(ends, edge_names, edges, strict=True)
+    for (source, target), name, array in rows:
         edges_by_relation[names[source], name, names[target]] = array
     return DglGraph(vertices, edges=edges_by_relation, of_edges=edge_frames)
 
@@ -421,6 +422,7 @@ def _join_edges(
         if name.count(":") == 2:
             words = name.split(":")
         source, relation, target = words
+
         ends = []
         for part in parts:
             is_kind = part.edge_kinds == kind
@@ -457,7 +459,8 @@ class _Part:
         is_inner_edge = edge_frame["inner_edge"] > 0
         inner_edges = edges[:, is_inner_edge]
         self.edges = ids[inner_edges]
-        edge_kinds = edge_frame.get("_TYPE", np.zeros(len(is_inner_edge)))
+        one_relation = np.zeros(len(is_inner_edge))
+        edge_kinds = edge_frame.get("_TYPE", one_relation)
         self.edge_kinds = edge_kinds[is_inner_edge]
 
         # "_N/feat": the default type, which files of older versions do not name.

@@ -89,11 +89,7 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
     ends = _choose_ends(table, is_konect=konect is not None)
     counts = (0, 0)
     if konect:
-        two_kinds = options.bipartite
-        if two_kinds is None:
-            two_kinds = konect[1].lower() == "bip"
-        reason = f"{ends.reason}, {konect[0][1:].strip()} by the first line"
-        ends = replace(ends, reason=reason, two_kinds=two_kinds)
+        ends = _take_konect(ends, konect, options)
         sizes = _SIZES.match(lines[1])
         if sizes:
             counts = (int(sizes[2]), int(sizes[3]))
@@ -112,6 +108,15 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
         notes=(f"ends: {ends.reason}", *graph.notes, *count_notes),
         left_out=left_out,
     )
+
+
+def _take_konect(ends: Ends, line: re.Match[str], options: TableOptions) -> Ends:
+    """Return the ends with their kinds, as the first line of KONECT states them."""
+    two_kinds = options.bipartite
+    if two_kinds is None:
+        two_kinds = line[1].lower() == "bip"
+    reason = f"{ends.reason}, {line[0][1:].strip()} by the first line"
+    return replace(ends, reason=reason, two_kinds=two_kinds)
 
 
 def _count_stated(path: Path, column: Column) -> list[str]:

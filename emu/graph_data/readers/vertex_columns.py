@@ -245,6 +245,7 @@ def choose_features(table: TextTable) -> list[int]:
     for place, column in table.columns.items():
         name = table.names[place] if table.names else ""
         has_other_use = is_id(name) or is_beside(name) or (table.names and not name)
+
         if has_other_use or column.main_kind not in NUMERIC:
             continue
         # 1,234 may be 1.234 or 1234.

@@ -398,7 +398,7 @@ def task_times(evidence: Evidence) -> Iterator[Finding]:
     if first is None:
         return
     task = (first.row, first.iteration)
-    name = task_name(schedule.problem.job, *task)
+    name = task_name(schedule.problem.job, first.row, first.iteration)
     yield Finding(
         TIMES,
         first.time,
