@@ -69,20 +69,25 @@ def find_source(
         if files:
             return npz_source(files[0], seed=seed, split=split)
 
-    where = " and ".join(map(str, folders))
+    raise _not_found(name, folders)
+
+
+def _not_found(name: str, folders: list[Path]) -> DataError:
+    """Return an error with the places searched, and where to get a data set."""
+    homes = " and ".join(map(str, folders))
     if name in _OGB:
-        raise DataError(
-            f"{name} is not there: looked for {name.replace('-', '_')}/raw in {where}; "
+        return DataError(
+            f"{name} is not there: looked for {name.replace('-', '_')}/raw in {homes}; "
             "set EMU_DATA to the folder that holds it as ogb's NodePropPredDataset "
             "leaves it (https://ogb.stanford.edu/docs/nodeprop)"
         )
-    places = f"looked for {name}/*.npz and {name}/{MANIFEST} in {where}"
+    places = f"looked for {name}/*.npz and {name}/{MANIFEST} in {homes}"
     if name in PUBLIC_GRAPHS:
-        raise DataError(
+        return DataError(
             f"{name} is not there: {places}; emu data fetch {name} brings it, or set "
             f"EMU_DATA to the folder that holds {name}/*.npz"
         )
-    raise DataError(
+    return DataError(
         f"no data set is called {name}: {places}; known are "
         f"{', '.join([*PRESETS, *_OGB, *PUBLIC_GRAPHS])}; emu import FILE -o {name} "
         "brings in a graph of your own"

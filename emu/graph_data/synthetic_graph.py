@@ -91,38 +91,52 @@ def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
         )
     train, valid, test = (max(1, round(part * scale)) for part in preset.split)
 
-    def generate() -> RawGraph:
-        rng = np.random.default_rng([seed, 1])
-        blocks = _Blocks(preset, vertices)
-        first, second = _draw_edges(preset, blocks, edges, rng)
-        ids = rng.permutation(vertices)  # the order of generation must not show
-        of_vertex = np.empty(vertices, np.int64)
-        of_vertex[ids] = np.arange(vertices)
-        vertex_class = blocks.classes[of_vertex]
-        vertex_block = blocks.blocks[of_vertex]
+    shares = (train, valid, min(test, vertices - train - valid))
 
-        # A few labels are wrong, as published ones are.
-        labels = vertex_class.copy()
-        is_redrawn = rng.random(vertices) < preset.flip
-        count = np.count_nonzero(is_redrawn)
-        labels[is_redrawn] = rng.integers(preset.classes, size=count)
-        shares = (train, valid, min(test, vertices - train - valid))
-        split_rng = np.random.default_rng([seed, 3])
-        structure = build_structure(
-            ids[first], ids[second], vertices=vertices, origin=name
-        )
-        return RawGraph(
-            structure,
-            labels.astype(np.int32),
-            *raw_graph.random_split(vertices, shares, split_rng),
-            classes=preset.classes,
-            feature_length=preset.feature_length,
-            rows=_feature_rows(preset, vertex_class, vertex_block, seed),
-            origin=name,
+    def generate() -> RawGraph:
+        return _generate(
+            preset, name=name, vertices=vertices, edges=edges, shares=shares, seed=seed
         )
 
     fingerprint = f"synthetic {_VERSION} {asdict(preset)} {scale} {seed}"
     return Source(fingerprint, generate, train)
+
+
+def _generate(
+    preset: Preset,
+    *,
+    name: str,
+    vertices: int,
+    edges: int,
+    shares: tuple[int, int, int],
+    seed: int,
+) -> RawGraph:
+    """Return a graph with so many vertices and edges, and ``shares`` of its split."""
+    rng = np.random.default_rng([seed, 1])
+    blocks = _Blocks(preset, vertices)
+    first, second = _draw_edges(preset, blocks, edges, rng)
+    ids = rng.permutation(vertices)  # the order of generation must not show
+    of_vertex = np.empty(vertices, np.int64)
+    of_vertex[ids] = np.arange(vertices)
+    vertex_class = blocks.classes[of_vertex]
+    vertex_block = blocks.blocks[of_vertex]
+
+    # A few labels are wrong, as published ones are.
+    labels = vertex_class.copy()
+    is_redrawn = rng.random(vertices) < preset.flip
+    count = np.count_nonzero(is_redrawn)
+    labels[is_redrawn] = rng.integers(preset.classes, size=count)
+    split_rng = np.random.default_rng([seed, 3])
+    structure = build_structure(ids[first], ids[second], vertices=vertices, origin=name)
+    return RawGraph(
+        structure,
+        labels.astype(np.int32),
+        *raw_graph.random_split(vertices, shares, split_rng),
+        classes=preset.classes,
+        feature_length=preset.feature_length,
+        rows=_feature_rows(preset, vertex_class, vertex_block, seed),
+        origin=name,
+    )
 
 
 class _Blocks:

@@ -26,7 +26,7 @@ import numpy as np
 from emu.errors import DataError
 from emu.graph_data.array_types import Array, Floats, Ints, SmallInts
 from emu.graph_data.dataset import Dataset, open_for
-from emu.graph_data.prepared import prepare_arrays, write_arrays
+from emu.graph_data.prepared import PreparedArrays, prepare_arrays, write_arrays
 from emu.graph_data.sampling import Structure, bounds_of, rows_of
 
 NORMS = ("mean", "symmetric", "sum")
@@ -236,19 +236,7 @@ def open_prepared(
 
     def write(folder: Path) -> dict[str, Any]:
         for number, part in enumerate(parts()):
-            arrays: dict[str, Array] = {
-                "local": part.local,
-                "remote": part.remote,
-                "owners": part.owners,
-                # Both directions have the same entries, and weights of their own.
-                "indptr": part.forward.indptr,
-                "columns": part.forward.columns,
-                "forward": part.forward.weights,
-                "backward": part.backward.weights,
-            }
-            if len(part.held):
-                arrays["held"] = part.held
-
+            arrays = _arrays_of(part)
             numbered = {f"{name}_{number}": array for name, array in arrays.items()}
             write_arrays(folder, numbered)
         return {
@@ -259,27 +247,44 @@ def open_prepared(
 
     folder = dataset.folder.with_name(f"{dataset.folder.name}-{name}")
     prepared = prepare_arrays(folder, write)
-
-    def read(number: int) -> Part:
-        def array(name: str) -> Array:
-            return prepared.array(f"{name}_{number}")
-
-        local = array("local")
-        remote = array("remote")
-        owners = array("owners")
-        indptr = array("indptr")
-        columns = array("columns")
-        return Part(
-            local=local,
-            remote=remote,
-            owners=owners,
-            forward=Adjacency(indptr, columns, array("forward")),
-            backward=Adjacency(indptr, columns, array("backward")),
-            held=array("held") if prepared.holds(f"held_{number}") else local[:0],
-        )
-
     # Each is compared with its checksum when it is read: once is enough.
-    return functools.cache(read)
+    return functools.cache(functools.partial(_read_part, prepared))
+
+
+def _arrays_of(part: Part) -> dict[str, Array]:
+    """Return the arrays of a part by their names in files."""
+    arrays: dict[str, Array] = {
+        "local": part.local,
+        "remote": part.remote,
+        "owners": part.owners,
+        # Both directions have the same entries, and weights of their own.
+        "indptr": part.forward.indptr,
+        "columns": part.forward.columns,
+        "forward": part.forward.weights,
+        "backward": part.backward.weights,
+    }
+    if len(part.held):
+        arrays["held"] = part.held
+    return arrays
+
+
+def _read_part(prepared: PreparedArrays, number: int) -> Part:
+    def array(name: str) -> Array:
+        return prepared.array(f"{name}_{number}")
+
+    local = array("local")
+    remote = array("remote")
+    owners = array("owners")
+    indptr = array("indptr")
+    columns = array("columns")
+    return Part(
+        local=local,
+        remote=remote,
+        owners=owners,
+        forward=Adjacency(indptr, columns, array("forward")),
+        backward=Adjacency(indptr, columns, array("backward")),
+        held=array("held") if prepared.holds(f"held_{number}") else local[:0],
+    )
 
 
 def open_parts(settings: Mapping[str, Any]) -> tuple[Dataset, WholeGraph]:

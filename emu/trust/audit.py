@@ -91,17 +91,9 @@ def audit(
         raise ValueError(f"tolerances {tolerance} and {relative} must not be negative")
     rates = schedule.rates
     schedule = alone.sound(schedule)  # what is no rate is named, and left out
-    auditor = _Auditor(
-        schedule,
-        tolerance=tolerance,
-        relative=relative,
-        at_once=at_once,
-        unpaced=unpaced,
-    )
+    auditor = _Auditor(schedule, tolerance, relative, at_once, unpaced)
     auditor.check_shapes(times, least_times, volumes)
 
-    channels = schedule.problem.job.channels
-    channel_faults = [*alone.channel_faults(schedule, tolerance)]
     checks = {
         "(5),(6)": (
             *auditor.every_iteration_once(),
@@ -123,17 +115,16 @@ def audit(
         "(13),(14)": tuple(auditor.port_capacity()),
         "(15)": tuple(alone.makespan_of(schedule, makespan, tolerance)),
         "slots": (slot_faults(schedule, tolerance),),
-        "channels": ((len(channels), channel_faults),),
+        "channels": (alone.channel_faults(schedule, tolerance),),
         "reads": (newest_reads(schedule, tolerance),),
     }
 
-    violations: list[Violation] = []
-    counts: dict[str, int] = {}
+    report = AuditReport([])
     for name, results in checks.items():
-        counts[name] = sum(count for count, _ in results)
-        for _, breaches in results:
-            violations += breaches
-    return AuditReport(violations, counts)
+        count = sum(compared for compared, _ in results)
+        violations = [violation for _, found in results for violation in found]
+        report = report.adding(name, (count, violations))
+    return report
 
 
 class _Auditor:
@@ -146,7 +137,6 @@ class _Auditor:
     def __init__(
         self,
         schedule: Schedule,
-        *,
         tolerance: float,
         relative: float,
         at_once: Callable[[float], float],

@@ -296,8 +296,8 @@ def makespan_of(
     )
 
 
-def channel_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
-    """Yield every turn on a channel that was not kept.
+def channel_faults(schedule: Schedule, tolerance: float) -> Findings:
+    """Return the number of channels, and every turn on one that was not kept.
 
     No flow starts before the one ends that went before it on its channel, and none
     before a flow that got ready earlier.
@@ -305,6 +305,7 @@ def channel_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
     job = schedule.problem.job
     task_ends, _ = known_ends(schedule)
     sources = np.array([edge.source for edge in job.edges], dtype=np.int64)
+    violations: list[Violation] = []
     for channel, edges, iterations in _channel_queues(schedule):
         flow = (edges, iterations)
         source_ends = task_ends[sources[edges], iterations]
@@ -324,17 +325,18 @@ def channel_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
         busy = np.maximum.accumulate(end)[:-1] - start[1:]
         name = name_flows(job, edges[order][1:], iterations[order][1:])
         sentence = f"started while another flow was under way on channel {channel}"
-        yield from list_beyond(
-            "channels", busy, limit=slack, name=name, words=sentence
-        )[1]
+        _, early = list_beyond("channels", busy, limit=slack, name=name, words=sentence)
+        violations += early
 
         # The least readiness among all that start later than each.
         least = np.minimum.accumulate(ready[::-1])[::-1][1:]
         name = name_flows(job, edges[order], iterations[order])
         sentence = f"started before one that got ready earlier on channel {channel}"
-        yield from list_beyond(
+        _, overtaking = list_beyond(
             "channels", ready[:-1] - least, limit=slack, name=name, words=sentence
-        )[1]
+        )
+        violations += overtaking
+    return len(job.channels), violations
 
 
 def _channel_queues(schedule: Schedule) -> Iterator[tuple[str, Ints, Ints]]:

@@ -121,10 +121,7 @@ def judge_prediction(
     """
     simulations = [replayed, predicted] if timed else [replayed]
     errors = [emulated.error_over(simulation) for simulation in simulations]
-    worst = max(range(len(errors)), key=lambda i: (abs(errors[i]), i))
-    # What was said before the run is the headline, unless it hides a difference.
-    is_headline = abs(errors[-1]) > threshold
-    place = len(errors) - 1 if is_headline else worst
+    place = _place_of_headline(errors, threshold)
     error = errors[place]
     simulation = simulations[place]
     if abs(error) <= threshold:
@@ -132,12 +129,10 @@ def judge_prediction(
 
     difference = emulated.makespan - simulation.makespan
     by_network = emulated.length - replayed.length
-    late: list[tuple[_Flow, float]] = []
-    if abs(by_network) > SHARE * abs(difference):
-        late = _late_flows(emulated, replayed, by_network)
+    is_by_network = abs(by_network) > SHARE * abs(difference)
+    late = _late_flows(emulated, replayed, by_network) if is_by_network else []
     drifts = [(edge, seconds) for (edge, _), seconds in late]
-    least = SHARE * abs(by_network)
-    links = links_to_blame(emulated, drifts, least)
+    links = links_to_blame(emulated, drifts, SHARE * abs(by_network))
 
     own_causes = [
         Cause(name, seconds)
@@ -146,25 +141,17 @@ def judge_prediction(
     ]
     by_times = replayed.makespan - simulation.makespan
     causes = [Cause(_OTHER_TIMES, by_times), *own_causes]
-    if abs(by_network) > SHARE * abs(difference) and by_network > 0:
+    if is_by_network and by_network > 0:
         late.sort(key=lambda drift: -abs(drift[1]))
-        # The causes of the run's own parts are measured, those of the network tried.
         flows = [flow for flow, _ in late]
-        suspects = of_network(
-            emulated, links=links, late=flows, time_scale=time_scale, nics=nics
-        )
+        suspects = of_network(emulated, links, flows, time_scale, nics)
+        # The causes of the run's own parts are measured, those of the network tried.
         of_own = math.fsum(cause.seconds for cause in own_causes if cause.seconds > 0)
-        causes += simulate_suspects(
-            emulated,
-            replayed,
-            policy=policy,
-            suspects=suspects,
-            most=by_network - of_own,
-        )
+        most = by_network - of_own
+        causes += simulate_suspects(emulated, replayed, policy, suspects, most)
     # Since the first task that ended so far off, whatever came later.
-    is_off = (
-        np.abs(emulated.task_end - simulation.task_end) > threshold * simulation.length
-    )
+    off = np.abs(emulated.task_end - simulation.task_end)
+    is_off = off > threshold * simulation.length
     since = np.min(emulated.task_end, initial=emulated.length, where=is_off)
     return Prediction(
         outcome=Outcome.DIFFERS,
@@ -174,6 +161,16 @@ def judge_prediction(
         links=tuple(links),
         reasons=largest_cause(causes, difference),
     )
+
+
+def _place_of_headline(errors: list[float], threshold: float) -> int:
+    """Return which error counts: that of what was said before the run, the last.
+
+    Unless it hides that another is larger.
+    """
+    worst = max(range(len(errors)), key=lambda place: (abs(errors[place]), place))
+    is_headline = abs(errors[-1]) > threshold
+    return len(errors) - 1 if is_headline else worst
 
 
 def _late_flows(

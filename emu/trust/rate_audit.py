@@ -71,24 +71,39 @@ def shares_of_max_min(
     for event in all_flows:
         moments |= {start[event], end[event]}
 
-    coming = sorted(all_flows, key=lambda event: -start[event])
-    active: dict[Event, Flow] = {}
-    fair = dict.fromkeys(all_flows, 0.0)
-    for moment, next_moment in pairwise(sorted(moments)):
-        active = {event: flow for event, flow in active.items() if end[event] > moment}
-        while coming and start[coming[-1]] <= moment:
-            event = coming.pop()
-            active[event] = all_flows[event]
-        if not events.isdisjoint(active):
-            maxmin([*active.values()], list_capacities(schedule.problem, moment))
-            for event, flow in active.items():
-                fair[event] += flow.rate * (next_moment - moment)
     sizes = schedule.flow_bytes
+    fair = _fair_bytes(schedule, all_flows, events, sorted(moments))
     return {
         event: (float(sizes[event]), float(fair[event]))
         for event in events
         if fair[event] > 0
     }
+
+
+def _fair_bytes(
+    schedule: Schedule,
+    flows: Mapping[Event, Flow],
+    wanted: set[Event],
+    moments: list[float],
+) -> dict[Event, float]:
+    """Return bytes that max-min rates carry of flows, while a wanted one lasts."""
+    coming = sorted(flows, key=lambda event: -schedule.flow_start[event])
+    active: dict[Event, Flow] = {}
+    fair = dict.fromkeys(flows, 0.0)
+    for moment, next_moment in pairwise(moments):
+        active = {
+            event: flow
+            for event, flow in active.items()
+            if schedule.flow_end[event] > moment
+        }
+        while coming and schedule.flow_start[coming[-1]] <= moment:
+            event = coming.pop()
+            active[event] = flows[event]
+        if not wanted.isdisjoint(active):
+            maxmin([*active.values()], list_capacities(schedule.problem, moment))
+            for event, flow in active.items():
+                fair[event] += flow.rate * (next_moment - moment)
+    return fair
 
 
 #: Share of its narrowest link by which a rate may be off: rounding.
@@ -264,18 +279,8 @@ def _instants(
     """
     coming = _list_flows(schedule, expected)
     waiting = [*coming][::-1]
-    rows = list(
-        zip(
-            rates.edge.tolist(),
-            rates.iteration.tolist(),
-            rates.rate.tolist(),
-            strict=True,
-        )
-    )
-    last = {(edge, iteration): row for row, (edge, iteration, _) in enumerate(rows)}
-    # In a run a flow ends with its last rate, 0: of two that end within 1e-9 s only the
-    # scheduler knows the first. Simulations state no such rate.
-    stops = {event: row for event, row in last.items() if rows[row][2] == 0}
+    rows = _rows_of(rates)
+    stops = _list_stops(rows)
     changes = np.flatnonzero(np.diff(rates.time, prepend=-np.inf)).tolist()
 
     assigned: dict[Event, _Assigned] = {}
@@ -310,3 +315,19 @@ def _instants(
         note_coflows(previous_flows, under_way, time)
         previous_flows = under_way
         yield time, [*under_way], {event: assigned[event].rate for event in flows}
+
+
+def _rows_of(rates: RateHistory) -> list[tuple[int, int, float]]:
+    """Return edge, iteration and rate of every row."""
+    columns = (rates.edge, rates.iteration, rates.rate)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _list_stops(rows: list[tuple[int, int, float]]) -> dict[Event, int]:
+    """Return the row with which each flow ends, where its last rate is 0.
+
+    That is so in a run: of two flows that end within 1e-9 s only the scheduler knows
+    the first. Simulations state no such rate.
+    """
+    last = {(edge, iteration): row for row, (edge, iteration, _) in enumerate(rows)}
+    return {event: row for event, row in last.items() if rows[row][2] == 0}

@@ -119,10 +119,7 @@ class FoundGraph:
         vertices = self.features.vertices
         # Edges are checked against the rows of features, which are one per vertex.
         structure = build_structure(
-            self.sources,
-            self.destinations,
-            vertices=vertices,
-            origin=self.origin,
+            self.sources, self.destinations, vertices=vertices, origin=self.origin
         )
         splits = split_arrays.check_splits(
             self.splits,

@@ -61,8 +61,7 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
     if id_name:
         used.append(id_name)
     arrays = read_arrays(path, used)
-    others = sorted(set(names) - set(used))
-    left_out = count_left_out("array", others)
+    left_out = count_left_out("array", sorted(set(names) - set(used)))
     origin = ", ".join(chosen)
     values: Any = arrays[chosen[0]]
     if kind == "split":
