@@ -134,11 +134,7 @@ def judge_prediction(
     drifts = [(edge, seconds) for (edge, _), seconds in late]
     links = links_to_blame(emulated, drifts, SHARE * abs(by_network))
 
-    own_causes = [
-        Cause(name, seconds)
-        for name, seconds in budget.items()
-        if name not in _OF_OTHERS
-    ]
+    own_causes = _list_own_causes(budget)
     by_times = replayed.makespan - simulation.makespan
     causes = [Cause(_OTHER_TIMES, by_times), *own_causes]
     if is_by_network and by_network > 0:
@@ -146,8 +142,8 @@ def judge_prediction(
         flows = [flow for flow, _ in late]
         suspects = of_network(emulated, links, flows, time_scale, nics)
         # The causes of the run's own parts are measured, those of the network tried.
-        of_own = math.fsum(cause.seconds for cause in own_causes if cause.seconds > 0)
-        most = by_network - of_own
+        losses = [cause.seconds for cause in own_causes if cause.seconds > 0]
+        most = by_network - math.fsum(losses)
         causes += simulate_suspects(emulated, replayed, policy, suspects, most)
     # Since the first task that ended so far off, whatever came later.
     off = np.abs(emulated.task_end - simulation.task_end)
@@ -189,6 +185,15 @@ class Cause(NamedTuple):
 
     sentence: str
     seconds: float
+
+
+def _list_own_causes(budget: Mapping[str, float]) -> list[Cause]:
+    """Return the causes that are neither of the network nor of no part of the run."""
+    return [
+        Cause(name, seconds)
+        for name, seconds in budget.items()
+        if name not in _OF_OTHERS
+    ]
 
 
 class Suspect(NamedTuple):
@@ -253,8 +258,10 @@ def links_to_blame(
             losses[port] += abs(seconds)
     busy = np.zeros(len(problem.links))
     for edge, n in emulated.flows().tolist():
+        size = emulated.flow_bytes[edge, n]
         for port in problem.hops[edge]:
-            busy[port] += emulated.flow_bytes[edge, n] / problem.links[port].capacity
+            busy[port] += size / problem.links[port].capacity
+
     most = sorted(losses, key=lambda port: (-losses[port], -busy[port]))
     return [problem.links[port].name for port in most if losses[port] >= least]
 
@@ -308,10 +315,13 @@ def _incast(emulated: Schedule, port: int, shares: _Shares) -> int:
     if problem.links[port].direction != "in":
         return 0
     senders = most_senders(emulated, port)
-    crossing = [shares[flow] for flow in shares if port in problem.hops[flow[0]]]
-    carried = sum(got for got, _ in crossing)
-    fair = sum(share for _, share in crossing) or math.inf
-    is_full = carried / fair >= _SOUND
+    carried = 0.0
+    fair = 0.0
+    for (edge, _), (got, share) in shares.items():
+        if port in problem.hops[edge]:
+            carried += got
+            fair += share
+    is_full = carried / (fair or math.inf) >= _SOUND
     return senders if senders > 1 and not is_full else 0
 
 
@@ -441,8 +451,9 @@ def most_senders(emulated: Schedule, port: int) -> int:
         if emulated.flow_bytes[edge, n] > 0:
             source = problem.job.edges[edge].source
             machine = problem.placement.machine_of[source]
-            events.append((emulated.flow_start[edge, n], 1, machine))
-            events.append((emulated.flow_end[edge, n], -1, machine))
+            start = emulated.flow_start[edge, n]
+            end = emulated.flow_end[edge, n]
+            events += [(start, 1, machine), (end, -1, machine)]
 
     # Ends sort before starts of the same instant: a machine that goes on counts once.
     under_way: defaultdict[int, int] = defaultdict(int)

@@ -319,8 +319,9 @@ def _instants(
 
 def _rows_of(rates: RateHistory) -> list[tuple[int, int, float]]:
     """Return edge, iteration and rate of every row."""
-    columns = (rates.edge, rates.iteration, rates.rate)
-    return list(zip(*(column.tolist() for column in columns), strict=True))
+    edges = rates.edge.tolist()
+    iterations = rates.iteration.tolist()
+    return list(zip(edges, iterations, rates.rate.tolist(), strict=True))
 
 
 def _list_stops(rows: list[tuple[int, int, float]]) -> dict[Event, int]:

@@ -286,7 +286,8 @@ class _Content:
         kind = self.take(1)[0]
         bits = self.take(1)[0]
         lanes = self.take(2)
-        if dimensions > _MOST_DIMENSIONS or kind not in _KINDS or lanes != b"\x01\x00":
+        is_known = kind in _KINDS and lanes == b"\x01\x00"
+        if dimensions > _MOST_DIMENSIONS or not is_known:
             raise ValueError(f"an array of {dimensions} dimensions and kind {kind}")
 
         sides = [self.number() for _ in range(dimensions)]
