@@ -271,29 +271,22 @@ def makespan_of(
     if stated is None:
         return
     last = float(np.nanmax(schedule.task_end)) + schedule.outages.seconds
-
     distance = abs(stated - last)
-    if distance <= tolerance + ROUNDING * abs(last):
-        yield 1, []
-        return
-    # NaN gets here too, and is no amount.
-    amount = distance if np.isfinite(distance) else last
+    is_right = distance <= tolerance + ROUNDING * abs(last)  # NaN is wrong
 
-    sentence = (
-        f"the makespan is said to be {stated:g} s, the last task ends at {last:g} s"
-    )
-    yield (
-        1,
-        [
+    violations = []
+    if not is_right:
+        text = f"is said to be {stated:g} s, the last task ends at {last:g} s"
+        violations.append(
             Violation(
                 constraint="(15)",
                 subject="the makespan",
-                amount=amount,
+                amount=distance if np.isfinite(distance) else last,
                 unit="s",
-                sentence=sentence,
+                sentence=f"the makespan {text}",
             )
-        ],
-    )
+        )
+    yield 1, violations
 
 
 def channel_faults(schedule: Schedule, tolerance: float) -> Findings:
