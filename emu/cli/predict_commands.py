@@ -45,7 +45,7 @@ from emu.scenario.run_sections import ExpectSection
 from emu.scenario.setup import setup_rows
 from emu.systems.system import figures_on, remarks_on
 from emu.training.looks import epoch_of
-from emu.trust.lateness import sensitivity as slight_delays
+from emu.trust.lateness import effect_of_slight_delays
 from emu.units import format_duration, format_ratio
 
 
@@ -167,7 +167,9 @@ def simulate_by_rates(
         more["failures"] = failures
     if schedule.problem.cluster.tuners:
         expected = experiment.expected
-        shift = slight_delays(experiment.realization, rule, expected, schedule)
+        shift = effect_of_slight_delays(
+            experiment.realization, rule, expected, schedule
+        )
         console.print(_TUNED.format(shift))
         more["sensitivity"] = shift
     more |= figures_on(schedule) | _setup(experiment, recovery.makespan, console)

@@ -22,7 +22,7 @@ from emu.prediction.analysis.critical_path import critical_path
 from emu.problem import Realization, Schedule
 from emu.scenario import Experiment, Scenario, build_job, open_data, prepare, realize
 from emu.scenario.run_sections import AUTO
-from emu.trust.lateness import flow_completion, host_effect, sensitivity
+from emu.trust.lateness import effect_of_slight_delays, flow_completion, host_effect
 from emu.trust.verdict import round_up
 
 #: Wall seconds of a trial's iterations, about: a start takes 0.7 s, and a standstill of
@@ -101,7 +101,9 @@ def with_scales(
         return _at(experiment, scale), choice
 
     policy = experiment.choose_policy()
-    spread = sensitivity(experiment.realization, policy, experiment.expected, schedule)
+    spread = effect_of_slight_delays(
+        experiment.realization, policy, experiment.expected, schedule
+    )
     # Chance moves it by more than is asked for: no scale could meet that aim.
     if spread > error:
         error = math.inf

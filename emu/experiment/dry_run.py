@@ -20,7 +20,7 @@ from emu.problem import Schedule
 from emu.scenario import Experiment, Scenario
 from emu.scenario.run_sections import AUTO
 from emu.scenario.setup import setup_to_run
-from emu.trust.lateness import sensitivity
+from emu.trust.lateness import effect_of_slight_delays
 from emu.units import format_duration, format_rate, format_ratio, format_size
 
 #: Bytes of the command with its agent, and of a process: without torch's models 12 to
@@ -132,7 +132,7 @@ def dry_run(experiment: Experiment) -> DryRun:
         memory=memory + training_memory(experiment, byte_scale),
         wall_seconds=schedule.makespan * scale if is_explicit else None,
         peak_traffic=peak_rate(schedule) * byte_scale / scale if is_explicit else None,
-        sensitivity=sensitivity(realization, policy, profile, schedule),
+        sensitivity=effect_of_slight_delays(realization, policy, profile, schedule),
         tcp=_full_queues(experiment, schedule),
     )
 

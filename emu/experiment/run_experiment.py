@@ -100,7 +100,7 @@ def judgement(
         max_error=prepared.emulation.max_error,
         processes=len(prepared.experiment.problem.job.processes),
         compute=settings.compute,
-        sensitivity=lateness.sensitivity(
+        sensitivity=lateness.effect_of_slight_delays(
             run.realization, prepared.policy, prepared.experiment.expected, replayed
         ),
         findings=examine(evidence(prepared, run), system_guards()),

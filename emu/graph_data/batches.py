@@ -12,8 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.graph_data.array_types import Ints
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.sampling import Ids, SampledBatch, Structure, sample_batch
 from emu.host.stream_key import stream_key
@@ -62,6 +62,7 @@ class BatchPlan:
         if remainder:
             problem = f"a batch of {size} does not divide among {samplers} samplers"
             raise ValueError(problem)
+
         return cls(
             seed=settings["seed"],
             samplers=settings["workers"] * samplers,
@@ -87,12 +88,14 @@ class BatchPlan:
         """
         return -(-self._seeds_per_epoch(train) // self.batch_size)
 
-    def seeds_after(self, train: int, steps: NDArray[np.int64]) -> NDArray[np.int64]:
+    def seeds_after(self, train: int, steps: Ints) -> Ints:
         """Return the seeds drawn after ``steps``; raises as `steps_per_epoch`."""
-        each = self._seeds_per_epoch(train)
-        whole = train if self.epoch == "local" else self.samplers * each
+        of_epoch = train
+        if self.epoch != "local":
+            of_epoch = self.samplers * self._seeds_per_epoch(train)
+        of_step = self.samplers * self.batch_size
         epochs, rest = np.divmod(steps, self.steps_per_epoch(train))
-        return np.asarray(epochs * whole + rest * self.samplers * self.batch_size)
+        return np.asarray(epochs * of_epoch + rest * of_step)
 
     def seeds(self, train: Ids, sampler: int, iteration: int) -> Ids:
         """Return the distinct seeds of one mini-batch; an epoch's last may be short.
@@ -103,21 +106,24 @@ class BatchPlan:
         """
         count = self._seeds_per_epoch(len(train))
         epoch, step = divmod(iteration, self.steps_per_epoch(len(train)))
-        own = train
         first = step * self.batch_size
         last = min(first + self.batch_size, count)
+        share = train
         if self.epoch != "replicate":
-            bounds = self.share_bounds(len(train))
-            own = train[bounds[sampler] : bounds[sampler + 1]]
+            begin, end = self.share_bounds(len(train))[sampler : sampler + 2]
+            share = train[begin:end]
         if self.epoch == "local" and last == count:
-            last = len(own)
+            last = len(share)
+
+        # A permutation of its own for every sampler and epoch.
         key = stream_key(self.seed, _SEEDS, sampler, epoch)
         places = np.empty(last - first, np.int64)
-        lib.permuted(first, last, len(own), key, pointer(places))
-        return np.asarray(own)[places]
+        lib.permuted(first, last, len(share), key, pointer(places))
+        return np.asarray(share)[places]
 
-    def share_bounds(self, train: int) -> NDArray[np.int64]:
+    def share_bounds(self, train: int) -> Ints:
         """Return where the share of every sampler begins, and the end of the last."""
+        # Rounded down one by one: shares differ by one vertex at most.
         return np.arange(self.samplers + 1) * train // self.samplers
 
     def walk(self, dataset: Dataset) -> Ids:
@@ -159,19 +165,23 @@ def near_owners(dataset: Dataset, plan: BatchPlan) -> Ids:
     """
     train = np.asarray(dataset.train)
     stores = dataset.parts
+    # Where there are more samplers than stores, several have one home.
     homes = min(plan.samplers, stores)
     sizes = np.diff(plan.share_bounds(len(train)))
     home_of_sampler = np.arange(plan.samplers) * homes // plan.samplers
     room = np.bincount(home_of_sampler, sizes, homes).astype(np.int64)
-    home = np.asarray(dataset.owner)[train].astype(np.int64) * homes // stores
-    own = [train[home == h] for h in range(homes)]
-    beyond = np.concatenate([few[size:] for few, size in zip(own, room, strict=True)])
-    short = np.maximum(room - [len(few) for few in own], 0)
-    first = np.cumsum(short) - short
-    return np.concatenate(
-        [
-            part
-            for h in range(homes)
-            for part in (own[h][: room[h]], beyond[first[h] : first[h] + short[h]])
-        ]
-    )
+
+    owners = np.asarray(dataset.owner)[train].astype(np.int64)
+    train_home = owners * homes // stores
+    vertices_by_home = [train[train_home == home] for home in range(homes)]
+    pairs = [*zip(vertices_by_home, room, strict=True)]
+    # What owners have beyond their samplers' shares, for those that are short.
+    beyond = np.concatenate([vertices[size:] for vertices, size in pairs])
+
+    shares = []
+    taken = 0
+    for vertices, size in pairs:
+        missing = max(size - len(vertices), 0)
+        shares += [vertices[:size], beyond[taken : taken + missing]]
+        taken += missing
+    return np.concatenate(shares)

@@ -17,11 +17,11 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.graph_data.array_types import Array, Floats, Ints, Mask, SmallInts
 from emu.graph_data.batches import BatchPlan
 from emu.graph_data.dataset import Dataset
-from emu.graph_data.sampling import SampledBatch
+from emu.graph_data.sampling import SampledBatch, rows_of
 from emu.problem.workloads import SampleCounts
 
 #: Policies whose rows are chosen before the start.
@@ -46,15 +46,19 @@ class CachePlan:
         cls, settings: Mapping[str, Any], feature_length: int
     ) -> CachePlan | None:
         """Return the plan of ``Job.settings``; None where nothing is kept."""
-        if (section := settings.get("cache")) is None:
+        section = settings.get("cache")
+        if section is None:
             return None
-        row = feature_length * np.dtype(settings["precision"]).itemsize
-        rows = int(section["size"] // row)
-        homes = tuple(section["homes"])
-        return cls(section["policy"], rows, section["window"], homes)
+        row_bytes = feature_length * np.dtype(settings["precision"]).itemsize
+        return cls(
+            policy=section["policy"],
+            rows=int(section["size"] // row_bytes),
+            window=section["window"],
+            homes=tuple(section["homes"]),
+        )
 
 
-def _meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> NDArray[np.float64]:
+def _chance_to_meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> Floats:
     """Return the probability that a batch of a sampler has each vertex, about.
 
     Per hop a vertex joins unless no vertex before it draws it: 1 - prod (1 - p(v)
@@ -65,24 +69,25 @@ def _meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> NDArray[np.float64
     structure = dataset.structure
     train = plan.walk(dataset)
     if plan.epoch != "replicate":
-        first, last = plan.share_bounds(len(train))[sampler : sampler + 2]
-        train = train[first:last]
-    degrees = np.diff(structure.indptr)
-    to = np.repeat(np.arange(structure.vertices), degrees)
-    p = np.zeros(structure.vertices)
-    p[train] = min(1.0, plan.batch_size / len(train))
+        bounds = plan.share_bounds(len(train))
+        train = train[bounds[sampler] : bounds[sampler + 1]]
+
+    degrees = structure.degrees
+    destinations = rows_of(structure.indptr)
+    chance = np.zeros(structure.vertices)
+    chance[train] = min(1.0, plan.batch_size / len(train))
     for hop in range(1, len(plan.fanouts) + 1):
-        draws = p * np.minimum(1.0, plan.hop_fanout(hop) / np.maximum(degrees, 1))
-        misses = 1.0 - p
-        np.multiply.at(misses, structure.indices, 1.0 - draws[to])
-        p = 1.0 - misses
-    return p
+        fanout = plan.hop_fanout(hop)
+        drawn_share = np.minimum(1.0, fanout / np.maximum(degrees, 1))
+        draws = chance * drawn_share
+        misses = 1.0 - chance
+        np.multiply.at(misses, structure.indices, 1.0 - draws[destinations])
+        chance = 1.0 - misses
+    return chance
 
 
 @lru_cache(maxsize=64)
-def choose_rows(
-    dataset: Dataset, plan: BatchPlan, cache: CachePlan, home: int
-) -> NDArray[np.int64]:
+def choose_rows(dataset: Dataset, plan: BatchPlan, cache: CachePlan, home: int) -> Ints:
     """Return the vertices, ascending, whose rows the machine of a store begins with.
 
     The first of those that others own: of ``degree`` by neighbours, of ``vip`` by the
@@ -90,13 +95,20 @@ def choose_rows(
     """
     if cache.policy not in FIXED or home not in cache.homes:
         return np.empty(0, np.int64)
-    worth = np.diff(dataset.structure.indptr).astype(np.float64)
+    worth = dataset.structure.degrees.astype(np.float64)
     if cache.policy == "vip":
-        own = [s for s, store in enumerate(cache.homes) if store == home]
-        worth = np.sum([_meet(dataset, plan, sampler) for sampler in own], axis=0)
+        chances = [
+            _chance_to_meet(dataset, plan, sampler)
+            for sampler, store in enumerate(cache.homes)
+            if store == home
+        ]
+        worth = np.sum(chances, axis=0)
+
     others = np.flatnonzero(np.asarray(dataset.owner) != home)
-    best = np.argsort(-worth[others], kind="stable")[: cache.rows]
-    return np.sort(others[best])
+    # A stable sort: of two rows of one worth the lower number is kept.
+    order = np.argsort(-worth[others], kind="stable")
+    best = others[order[: cache.rows]]
+    return np.sort(best)
 
 
 class SamplerCache:
@@ -113,88 +125,102 @@ class SamplerCache:
         sampler: int,
         first: int = 0,
     ) -> None:
-        self._owner = dataset.owner
-        self._home = cache.homes[sampler]
         self._dataset = dataset
+        self._owner = dataset.owner
         self._plan = plan
         self._sampler = sampler
+        self._home = cache.homes[sampler]
         self._changes = cache.policy not in FIXED
         self._window = cache.window
         self._most = cache.rows // cache.homes.count(self._home)
-        self._ahead = deque[NDArray[np.int64]]()
-        self._iteration = 0
-        self._used = 0
         self.held = choose_rows(dataset, plan, cache, self._home)
         self._stamps = np.empty(0, np.int64)  # of a row, when it was used last
-        for iteration in range(first if self._changes else 0):
-            self.look(self._draw(iteration))
+        self._next_stamp = 0
+        self._coming = deque[Ints]()
+        self._iteration = 0
+        if self._changes:
+            # Its rows depend on all batches before the first one.
+            for iteration in range(first):
+                self.look(self._draw(iteration))
 
-    def _draw(self, iteration: int) -> NDArray[np.int64]:
+    def _draw(self, iteration: int) -> Ints:
         dataset = self._dataset
         plan = self._plan
-        structure = dataset.structure
         train = plan.walk(dataset)
-        return plan.batch(structure, train, self._sampler, iteration).vertices
+        batch = plan.batch(dataset.structure, train, self._sampler, iteration)
+        return batch.vertices
 
-    def look(self, vertices: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def look(self, vertices: Ints) -> Mask:
         """Return which rows of the next batch are there; keep those of it, too."""
         hits = np.isin(vertices, self.held, assume_unique=True)
         if self._changes:
-            while len(self._ahead) < self._window:
-                distance = len(self._ahead) + 1
-                self._ahead.append(self._draw(self._iteration + distance))
-            self._keep(vertices[np.asarray(self._owner)[vertices] != self._home])
+            # What is drawn twice is equal: a batch is a function of its iteration.
+            while len(self._coming) < self._window:
+                distance = len(self._coming) + 1
+                self._coming.append(self._draw(self._iteration + distance))
+            owners = np.asarray(self._owner)[vertices]
+            self._keep(vertices[owners != self._home])
             self._iteration += 1
-            if self._ahead:
-                self._ahead.popleft()
+            if self._coming:
+                self._coming.popleft()
         return hits
 
-    def _keep(self, batch: NDArray[np.int64]) -> None:
+    def _keep(self, batch: Ints) -> None:
         # What the next batches need, the nearest first, then what is newest: of a batch
         # the vertices that were met last, farthest from its seeds.
-        stamps = self._used + np.arange(len(batch))
-        self._used += len(batch)
+        stamps = self._next_stamp + np.arange(len(batch))
+        self._next_stamp += len(batch)
         vertices = np.concatenate([batch, self.held])
         vertices, first = np.unique(vertices, return_index=True)
         stamps = np.concatenate([stamps, self._stamps])[first]
+
         need = np.full(len(vertices), self._window)
-        for distance in reversed(range(len(self._ahead))):
-            need[np.isin(vertices, self._ahead[distance])] = distance
-        places = np.sort(np.lexsort((-stamps, need))[: self._most])
+        for distance in reversed(range(len(self._coming))):
+            need[np.isin(vertices, self._coming[distance])] = distance
+        order = np.lexsort((-stamps, need))
+        places = np.sort(order[: self._most])
         self.held = vertices[places]
         self._stamps = stamps[places]
 
 
 def batch_counts(
     batch: SampledBatch,
-    owner: NDArray[np.int32],
+    owner: SmallInts,
     stores: int,
-    hits: NDArray[np.bool_] | None = None,
+    hits: Mask | None = None,
 ) -> SampleCounts:
     """Count what each store owns of a mini-batch, without touching features.
 
     ``hits``: which of its vertices' rows the sampler has, None without a cache.
     """
-
-    def per_store(positions: slice | NDArray[Any]) -> tuple[int, ...]:
-        return tuple(np.bincount(owners[positions], minlength=stores).tolist())
-
     owners = np.asarray(owner)[batch.vertices]
+
+    def count_by_store(positions: slice | Array) -> tuple[int, ...]:
+        counts = np.bincount(owners[positions], minlength=stores)
+        return tuple(counts.tolist())
+
+    # Hop by hop from the seeds; blocks are stored input side first.
+    frontiers = [slice(size) for size in reversed(batch.sizes[1:])]
+    answers = [vertices for _, vertices in reversed(batch.edges)]
+    edge_counts = [len(sources) for sources, _ in batch.edges]
     return SampleCounts(
-        owned=per_store(slice(None)),
-        edges=sum(len(source) for source, _ in batch.edges),
+        owned=count_by_store(slice(None)),
+        edges=sum(edge_counts),
         seeds=batch.sizes[-1],
         outputs=batch.sizes[1],
-        first_edges=len(batch.edges[0][0]),
-        frontier_owned=tuple(per_store(slice(n)) for n in batch.sizes[:0:-1]),
-        answered=tuple(per_store(vertices) for _, vertices in batch.edges[::-1]),
-        hits=() if hits is None else per_store(hits),
+        first_edges=edge_counts[0],
+        frontier_owned=tuple(map(count_by_store, frontiers)),
+        answered=tuple(map(count_by_store, answers)),
+        hits=() if hits is None else count_by_store(hits),
     )
 
 
 @lru_cache(maxsize=4)  # one sample weighs what it weighs at every hidden width
 def count_samples(
-    dataset: Dataset, plan: BatchPlan, batches: int, cache: CachePlan | None = None
+    dataset: Dataset,
+    plan: BatchPlan,
+    batches: int,
+    cache: CachePlan | None = None,
 ) -> tuple[tuple[SampleCounts, ...], ...]:
     """Return the counts of every sampler, by batch; raises as `BatchPlan.batch`."""
     structure = dataset.structure
@@ -209,16 +235,23 @@ def count_samples(
 
     def count_in_order(sampler: int) -> tuple[SampleCounts, ...]:
         assert cache is not None  # noqa: S101 - for mypy
-        sampler_cache = SamplerCache(dataset, plan, cache, sampler)
-        return tuple(count(sampler, n, sampler_cache) for n in range(batches))
+        # Rows that are kept depend on the batches before: one sampler is one task.
+        held = SamplerCache(dataset, plan, cache, sampler)
+        counts = [count(sampler, iteration, held) for iteration in range(batches)]
+        return tuple(counts)
 
     samplers = range(plan.samplers)
     # Compiled sampling lets others run.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         if cache is not None:
             return tuple(pool.map(count_in_order, samplers))
-        rows = [[pool.submit(count, s, n) for n in range(batches)] for s in samplers]
-        return tuple(tuple(each.result() for each in row) for row in rows)
+
+        promises = [
+            [pool.submit(count, sampler, iteration) for iteration in range(batches)]
+            for sampler in samplers
+        ]
+        counts = [[promise.result() for promise in row] for row in promises]
+        return tuple(map(tuple, counts))
 
 
 def count_job(

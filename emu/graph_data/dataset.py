@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import DataError
 from emu.graph_data import prepared
+from emu.graph_data.array_types import Ints, Rows, SmallInts
 from emu.graph_data.raw_graph import CHUNK, RawGraph
-from emu.graph_data.sampling import Structure
+from emu.graph_data.sampling import Structure, bounds_of
 from emu.graph_data.sources import find_source
 from emu.host.files import cache_home, scratch_folder
 from emu.host.foreign_code import import_library
@@ -39,7 +39,7 @@ def partition(
     *,
     seed: int = 0,
     boxes: Sequence[int] = (),
-) -> NDArray[np.int32]:
+) -> SmallInts:
     """Assign every vertex to one of ``parts`` stores; returns int32, (vertices,).
 
     Parameters
@@ -75,60 +75,73 @@ def partition(
         return _metis_by_box(structure, boxes)
     if partitioner != "hash":
         raise ValueError(f"no partitioner is called {partitioner}")
-    keys = np.arange(structure.vertices, dtype=np.uint64) + stream_key(seed)
-    keys = (keys ^ (keys >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)
-    keys = (keys ^ (keys >> np.uint64(33))) * np.uint64(0xC4CEB9FE1A85EC53)
-    return ((keys >> np.uint64(33)) % np.uint64(parts)).astype(np.int32)
+    return _hash_parts(structure.vertices, parts, seed)
+
+
+def _hash_parts(vertices: int, parts: int, seed: int) -> SmallInts:
+    """Return the parts by the finaliser of MurmurHash3, of vertex plus seed."""
+    shift = np.uint64(33)
+    # Unsigned numbers wrap around.
+    keys = np.arange(vertices, dtype=np.uint64) + stream_key(seed)
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        keys = (keys ^ (keys >> shift)) * np.uint64(factor)
+    keys >>= shift
+    return (keys % np.uint64(parts)).astype(np.int32)
 
 
 def _metis(
     structure: Structure, parts: int, shares: list[float] | None = None
-) -> NDArray[np.int32]:
+) -> SmallInts:
     import pymetis  # noqa: PLC0415 - only what is prepared for the first time needs it
 
-    graph = pymetis.CSRAdjacency(
-        structure.indptr.astype(np.int64), structure.indices.astype(np.int64)
-    )
+    indptr = structure.indptr.astype(np.int64)
+    graph = pymetis.CSRAdjacency(indptr, structure.indices.astype(np.int64))
     # Recursive bisection cuts up to 23 % fewer edges than k-way, in as much time.
-    parts_of = pymetis.part_graph(parts, graph, tpwgts=shares, recursive=True)
-    return np.array(parts_of.vertex_part, np.int32)
+    cut = pymetis.part_graph(parts, graph, tpwgts=shares, recursive=True)
+    return np.array(cut.vertex_part, np.int32)
 
 
-def _metis_by_box(structure: Structure, boxes: Sequence[int]) -> NDArray[np.int32]:
+def _metis_by_box(structure: Structure, boxes: Sequence[int]) -> SmallInts:
     box = np.zeros(structure.vertices, np.int32)
     if len(boxes) > 1:
-        box = _metis(structure, len(boxes), [size / sum(boxes) for size in boxes])
+        shares = [size / sum(boxes) for size in boxes]
+        box = _metis(structure, len(boxes), shares)
     owner = np.zeros(structure.vertices, np.int32)
     first = 0
     for number, size in enumerate(boxes):
         members = np.flatnonzero(box == number)
         owner[members] = first
-        if size > 1 and len(members):  # the edges between them, numbered anew
-            position = np.full(structure.vertices, -1, np.int64)
-            position[members] = np.arange(len(members))
-            indptr, neighbours = structure.neighbours(members)
-            inside = position[neighbours] >= 0
-            starts = np.concatenate([[0], np.cumsum(inside)])[indptr]
-            within = Structure(starts, position[neighbours[inside]])
-            owner[members] += _metis(within, size)
+        if size > 1 and len(members):
+            owner[members] += _metis(_induced(structure, members), size)
         first += size
     return owner
 
 
-def _metis_of_dgl(structure: Structure, parts: int) -> NDArray[np.int32]:
+def _induced(structure: Structure, members: Ints) -> Structure:
+    """Return the edges between some vertices, which are numbered anew."""
+    position = np.full(structure.vertices, -1, np.int64)
+    position[members] = np.arange(len(members))
+    indptr, neighbours = structure.neighbours(members)
+    is_inside = position[neighbours] >= 0
+    starts = bounds_of(is_inside)[indptr]
+    return Structure(starts, position[neighbours[is_inside]])
+
+
+def _metis_of_dgl(structure: Structure, parts: int) -> SmallInts:
     without = "it has wheels up to Python 3.11; partitioner: metis does without"
     dgl = import_library("dgl", "partitioner: metis-dgl", without)
     import torch
 
     indptr = torch.from_numpy(np.array(structure.indptr))
     indices = torch.from_numpy(structure.indices.astype(np.int64))
-    graph = dgl.graph(("csc", (indptr, indices, torch.empty(0, dtype=torch.int64))))
+    edge_ids = torch.empty(0, dtype=torch.int64)  # edges are in order
+    graph = dgl.graph(("csc", (indptr, indices, edge_ids)))
     # METIS keeps its stack in files "metis<pid>.<n>" of the working directory, which a
     # kill would leave there, and an unwritable one would stop it.
     with scratch_folder("metis") as scratch, contextlib.chdir(scratch), _silence():
         owner: Any = dgl.metis_partition_assignment(graph, parts)
-    parts_of: NDArray[np.int32] = owner.numpy().astype(np.int32)
-    return parts_of
+    vertex_parts: SmallInts = owner.numpy().astype(np.int32)
+    return vertex_parts
 
 
 @contextlib.contextmanager
@@ -192,8 +205,9 @@ class Dataset:
         self.feature_length = feature_length or self._columns
         self.parts: int = facts["parts"]
         self.train_count: int = facts["train"]
-        self._features: dict[int, NDArray[np.float32]] = {}
-        self._looks: list[NDArray[np.float32]] = []
+
+        self._features: dict[int, Rows] = {}
+        self._looks: list[Rows] = []
 
     @override
     def __eq__(self, other: object) -> bool:
@@ -211,31 +225,30 @@ class Dataset:
         array = self._prepared.array
         return Structure(array("indptr"), array("indices"))
 
-    labels: NDArray[np.int32] = _map_once("labels")
+    labels: SmallInts = _map_once("labels")
     """Class of every vertex, -1 where unknown."""
-    owner: NDArray[np.int32] = _map_once("owner")
+    owner: SmallInts = _map_once("owner")
     """Partition of every vertex."""
-    local: NDArray[np.int64] = _map_once("local")
+    local: Ints = _map_once("local")
     """Row of every vertex within its partition's features."""
-    train: NDArray[np.int64] = _map_once("train")
+    train: Ints = _map_once("train")
     """Training vertices, sorted; likewise the others."""
-    valid: NDArray[np.int64] = _map_once("valid")
-    test: NDArray[np.int64] = _map_once("test")
+    valid: Ints = _map_once("valid")
+    test: Ints = _map_once("test")
 
-    def features(self, part: int) -> NDArray[np.float32]:
+    def features(self, part: int) -> Rows:
         """Map the features of one partition, float32, shape (owned, feature_length)."""
         if part not in self._features:
-            self._features[part] = self._convert(
-                self._prepared.array(f"features_{part}")
-            )
+            rows = self._prepared.array(f"features_{part}")
+            self._features[part] = self._convert(rows)
         return self._features[part]
 
-    def _convert(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _convert(self, rows: Rows) -> Rows:
         if self.feature_length <= self._columns:
             return rows[:, : self.feature_length]
         return rows[:, np.arange(self.feature_length) % self._columns]
 
-    def look_at(self, vertices: NDArray[np.int64]) -> NDArray[np.float32]:
+    def look_at(self, vertices: Ints) -> Rows:
         """Return features of a few vertices, past the checksums of whole partitions."""
         if not self._looks:
             names = (f"features_{part}" for part in range(self.parts))
@@ -244,13 +257,15 @@ class Dataset:
         rows = [self._looks[part][row] for part, row in places]
         return self._convert(np.array(rows, np.float32).reshape(-1, self._columns))
 
-    def gather(self, vertices: NDArray[np.int64]) -> NDArray[np.float32]:
+    def gather(self, vertices: Ints) -> Rows:
         """Copy the features of any vertices, from every partition that owns one."""
         rows = np.empty((len(vertices), self.feature_length), np.float32)
         owners = self.owner[vertices]
+        # Every partition is mapped at most once.
         for part in range(self.parts):
-            mine = owners == part
-            rows[mine] = self.features(part)[self.local[vertices[mine]]]
+            is_owned = owners == part
+            owned_rows = self.local[vertices[is_owned]]
+            rows[is_owned] = self.features(part)[owned_rows]
         return rows
 
 
@@ -292,7 +307,15 @@ def open_dataset(
     Raises DataError when the data is missing, damaged, or wrong (NaN, vertex out of
     range).
     """
-    spec = DatasetSpec(name, scale, seed, normalise, partitioner, parts, (*boxes,))
+    spec = DatasetSpec(
+        name=name,
+        scale=scale,
+        seed=seed,
+        normalise=normalise,
+        partitioner=partitioner,
+        parts=parts,
+        boxes=tuple(boxes),
+    )
     fields = asdict(spec)
     if not boxes:  # as before there were any: what is cached stays
         del fields["boxes"]
@@ -300,12 +323,11 @@ def open_dataset(
     content = f"{_LAYOUT} {sorted(fields.items())} {source.fingerprint}"
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     folder = cache_home() / "prepared" / f"{file_part(name)}-{key}"
-    return Dataset(
-        prepared.prepare_arrays(
-            folder, lambda partial: _write(partial, source.load(), spec)
-        ),
-        feature_length,
-    )
+
+    def build(partial: Path) -> dict[str, Any]:
+        return _write(partial, source.load(), spec)
+
+    return Dataset(prepared.prepare_arrays(folder, build), feature_length)
 
 
 def open_for(settings: Mapping[str, Any]) -> Dataset:
@@ -328,18 +350,21 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
     local = np.empty(len(owner), np.int64)
     shapes = {}
     for part in range(spec.parts):
-        members = owner == part
-        local[members] = np.arange(int(members.sum()))
-        shapes[f"features_{part}"] = int(members.sum()), graph.feature_length
+        is_member = owner == part
+        count = int(np.count_nonzero(is_member))
+        local[is_member] = np.arange(count)
+        shapes[f"features_{part}"] = (count, graph.feature_length)
     prepared.write_arrays(folder, {**graph.arrays, "owner": owner, "local": local})
 
-    def by_part() -> Iterator[list[NDArray[np.float32]]]:
+    def by_part() -> Iterator[list[Rows]]:
         for vertices, read in graph.slices():
             rows = read
             if spec.normalise:
                 length = np.linalg.norm(rows, axis=1, keepdims=True)
+                # A row of zeros stays one.
                 rows = rows / np.maximum(length, np.finfo(np.float32).tiny)
-            yield [rows[owner[vertices] == part] for part in range(spec.parts)]
+            owners = owner[vertices]
+            yield [rows[owners == part] for part in range(spec.parts)]
 
     prepared.write_rows(folder, shapes, by_part())
     return {
@@ -352,19 +377,25 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
     }
 
 
-def _assign_parts(graph: RawGraph, spec: DatasetSpec) -> NDArray[np.int32]:
+def _assign_parts(graph: RawGraph, spec: DatasetSpec) -> SmallInts:
     """Return the part of every vertex."""
     if spec.partitioner != AS_IMPORTED:
-        how = spec.partitioner
-        boxes = spec.boxes
-        return partition(graph.structure, spec.parts, how, seed=spec.seed, boxes=boxes)
+        return partition(
+            graph.structure,
+            spec.parts,
+            spec.partitioner,
+            seed=spec.seed,
+            boxes=spec.boxes,
+        )
+
     if graph.owner is None:
         raise DataError(
             f"partitioner: {AS_IMPORTED} needs a graph that was imported with its "
             "parts (a DistDGL folder)",
             path=graph.origin,
         )
-    if (parts := int(graph.owner.max()) + 1) != spec.parts:
+    parts = int(graph.owner.max()) + 1
+    if parts != spec.parts:
         problem = f"was imported in {parts} parts, the job has {spec.parts} graph "
         raise DataError(f"{problem}stores, one per machine", path=graph.origin)
     return graph.owner
@@ -380,17 +411,20 @@ def open_columns(dataset: Dataset, blocks: Sequence[int]) -> prepared.PreparedAr
     key = hashlib.sha256(repr([*blocks]).encode()).hexdigest()[:8]
 
     def write(folder: Path) -> dict[str, Any]:
-        count = dataset.vertices
+        vertices = dataset.vertices
         cuts = np.cumsum(blocks)[:-1]
-        slices = (
-            dataset.gather(np.arange(start, min(start + CHUNK, count)))
-            for start in range(0, count, CHUNK)
-        )
-        shapes = {f"columns_{n}": (count, size) for n, size in enumerate(blocks)}
-        prepared.write_rows(
-            folder, shapes, (np.split(rows, cuts, axis=1) for rows in slices)
-        )
-        return {"vertices": count, "blocks": [*blocks]}
+
+        def slices() -> Iterator[list[Rows]]:
+            for start in range(0, vertices, CHUNK):
+                stop = min(start + CHUNK, vertices)
+                rows = dataset.gather(np.arange(start, stop))
+                yield np.split(rows, cuts, axis=1)
+
+        shapes = {
+            f"columns_{number}": (vertices, size) for number, size in enumerate(blocks)
+        }
+        prepared.write_rows(folder, shapes, slices())
+        return {"vertices": vertices, "blocks": list(blocks)}
 
     name = f"{dataset.folder.name}-columns-{key}"
     return prepared.prepare_arrays(dataset.folder.with_name(name), write)

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data import prepared
+from emu.graph_data.array_types import Array, Ints, Rows
 from emu.graph_data.prepared import PreparedArrays
 from emu.graph_data.raw_graph import RawGraph, Source, split_at_random
 from emu.graph_data.readers import (
@@ -99,26 +99,28 @@ def import_graph(
         raise DataError(f"is there already; first: emu data clear {name}", path=name)
     if not path.exists():
         raise DataError("there is no such file or folder", path=str(path))
+
     options = replace(
         table or TableOptions(), tell=tell, split_codes=choices.split_codes
     )
+    files = {"features": features, "labels": labels, "split": splits}
     with one_error(path):
         has_npz = splits is not None and splits.suffix == ".npz"
         graph = _read_file(path, choices, options, beside=has_npz)
-        files = {"features": features, "labels": labels, "split": splits}
+        known = KnownIds(graph)
         tables = [
-            _read_beside(file, kind, options, choices, KnownIds(graph))
+            _read_beside(file, kind, options, choices, known)
             for kind, file in files.items()
             if file is not None
         ]
         graph = _join(graph, tables, path, options)
         graph = replace(graph, overlap=choices.overlap)
-        notes = [*graph.notes]
-        raw = _make_up(graph, feature_length, classes, notes).check()
+        graph = _make_up(graph, feature_length, classes)
+        raw = graph.check()
         facts = {
             **summarize(raw, graph.split_origin),
-            "notes": notes,
-            "left_out": [*graph.left_out],
+            "notes": list(graph.notes),
+            "left_out": list(graph.left_out),
         }
         return prepared.prepare_arrays(
             folder, lambda partial: _write(partial, raw, path, facts, graph.ids)
@@ -150,12 +152,13 @@ def _read_beside(
     with one_error(file):
         if file.suffix == ".npy":
             return vertex_arrays.read_npy(file, kind)
-        if file.suffix == ".npz":
-            table = vertex_arrays.read_npz(file, kind, choices)
+        if file.suffix in {".npz", ".json"}:
+            if file.suffix == ".npz":
+                table = vertex_arrays.read_npz(file, kind, choices)
+            else:
+                table = vertex_arrays.read_mapping(file, kind, options)
             return replace(table, is_stated=bool(options.ids))
-        if file.suffix == ".json":
-            table = vertex_arrays.read_mapping(file, kind, options)
-            return replace(table, is_stated=bool(options.ids))
+
         read = {
             "features": vertex_table.read_features,
             "labels": vertex_table.read_labels,
@@ -169,23 +172,23 @@ def source_of_import(folder: Path, *, seed: int) -> Source:
     arrays = open_imported(folder)
 
     def load() -> RawGraph:
-        nothing = np.empty(0, np.int64)
-        train, valid, test = (
-            arrays.array(part) if arrays.holds(part) else nothing for part in SPLIT
-        )
+        def members(part: str) -> Ints:
+            return arrays.array(part) if arrays.holds(part) else np.empty(0, np.int64)
+
         features = arrays.array("features")
         graph = RawGraph(
-            Structure(arrays.array("indptr"), arrays.array("indices")),
-            arrays.array("labels"),
-            train,
-            valid,
-            test,
+            structure=Structure(arrays.array("indptr"), arrays.array("indices")),
+            labels=arrays.array("labels"),
+            train=members("train"),
+            valid=members("valid"),
+            test=members("test"),
             classes=arrays.facts["classes"],
             feature_length=arrays.facts["feature_length"],
             rows=lambda start, stop: np.asarray(features[start:stop]),
             origin=str(folder),
             owner=arrays.array("owner") if arrays.holds("owner") else None,
         )
+        # The split of those that came without one depends on the seed of the job.
         return split_at_random(graph, seed)
 
     return Source(f"imported {arrays.checksum}", load)
@@ -201,22 +204,24 @@ def _read_file(
 ) -> FoundGraph:
     check_command(path, IMPORT)
     description = path if path.suffix == ".json" else dgl_file.partition_json(path)
-    folder = path.is_dir() or description is not None
-    text = not folder and path.suffix not in _READERS
-    if not text and {options.columns, options.header, options.bipartite} != {None}:
+    is_folder = path.is_dir() or description is not None
+    is_text = not is_folder and path.suffix not in _READERS
+    answers = {options.columns, options.header, options.bipartite}
+    if not is_text and answers != {None}:
         problem = "is no text: leave --columns, --header and --bipartite out"
         raise DataError(problem, path=str(path))
     if description is not None:
         return dgl_file.read_partitions(description, choices)
-    if not text:
-        read = read_ogb if folder else _READERS[path.suffix]
+    if not is_text:
+        read = read_ogb if is_folder else _READERS[path.suffix]
         return read(path, choices)
+
     array_files.refuse_pickle(path)
-    of_others = replace(choices, split_codes=(), overlap="")
-    has_arrays_beside = choices.split_arrays or choices.split_number is not None
-    if replace(of_others, split_arrays="", split_number=None) != NO_CHOICES or (
-        has_arrays_beside and not beside
-    ):
+    # Codes and overlaps are of splits beside it; so is the rest, if these are arrays.
+    of_file = replace(choices, split_codes=(), overlap="")
+    if beside:
+        of_file = replace(of_file, split_arrays="", split_number=None)
+    if of_file != NO_CHOICES:
         problem = "is text: --graph, --flatten, --relation, --split-number and "
         raise DataError(f"{problem}--split-arrays are for other files", path=str(path))
     return _read_text(path, options)
@@ -233,18 +238,20 @@ def _read_text(path: Path, options: TableOptions) -> FoundGraph:
     layout = neighbour_lists.find_layout(path, options)
     if layout:
         return neighbour_lists.read_neighbours(path, layout, options)
+    # Files of METIS have no options: whoever states one has a list of edges.
     is_open = answers | {options.bipartite} == {None}
     graph = matrix_files.read_metis(path, options.tell) if is_open else None
     return graph or edge_list.read_edge_list(path, options)
 
 
 def _make_up(
-    found: FoundGraph, feature_length: int | None, classes: int | None, notes: list[str]
+    found: FoundGraph, feature_length: int | None, classes: int | None
 ) -> FoundGraph:
-    counts = [len(found.labels)] if found.labels is not None else []
-    counts += [found.features.vertices] if found.features else []
-    vertices = max([*counts, found.vertices or 0]) or found.highest + 1
+    """Return the graph with features and labels, made up where there are none."""
+    vertices = max(found.counts, default=0) or found.highest + 1
     check_size(vertices, feature_length or 1, found.origin)
+
+    notes = []
     note = " was not needed: the file's own are taken"
     if feature_length is not None and found.features is not None:
         notes.append(f"--feature-length{note}")
@@ -253,7 +260,8 @@ def _make_up(
     if feature_length is not None and found.features is None:
         notes.append(f"features of length {feature_length} are made up")
 
-        def rows(start: int, stop: int) -> NDArray[np.float32]:
+        def rows(start: int, stop: int) -> Rows:
+            # By the slice: the same rows come of every slice that begins there.
             rng = np.random.default_rng([start, 7])
             return rng.standard_normal((stop - start, feature_length), np.float32)
 
@@ -262,9 +270,10 @@ def _make_up(
         notes.append(f"labels of {classes} classes are made up")
         if classes > vertices:
             raise DataError(f"--classes exceeds {vertices} vertices", path=found.origin)
+        # Every class has as many vertices, or one more.
         labels = np.random.default_rng(8).permutation(np.arange(vertices) % classes)
         found = replace(found, labels=labels)
-    return found
+    return replace(found, notes=(*found.notes, *notes))
 
 
 def _write(
@@ -272,13 +281,14 @@ def _write(
     graph: RawGraph,
     path: Path,
     facts: dict[str, Any],
-    ids: NDArray[Any] | None,
+    ids: Array | None,
 ) -> dict[str, Any]:
     arrays = {**graph.arrays, "owner": graph.owner, "ids": ids}
-    left_out = set() if len(graph.train) else {*SPLIT}
-    prepared.write_arrays(
-        folder, {n: a for n, a in arrays.items() if a is not None and n not in left_out}
-    )
+    if not len(graph.train):  # the split is drawn when it is opened, by a seed
+        for part in SPLIT:
+            del arrays[part]
+    stated = {name: array for name, array in arrays.items() if array is not None}
+    prepared.write_arrays(folder, stated)
     shapes = {"features": (graph.structure.vertices, graph.feature_length)}
     prepared.write_rows(folder, shapes, ([rows] for _, rows in graph.slices()))
     note = ""
@@ -290,7 +300,7 @@ def _write(
 def summarize(graph: RawGraph, split_origin: str) -> dict[str, Any]:
     """Return the facts of an import, JSON values; ``split_origin`` may be empty."""
     sizes = np.bincount(graph.labels[graph.labels >= 0], minlength=graph.classes)
-    degrees = np.diff(graph.structure.indptr)
+    degrees = graph.structure.degrees
     pairs = len(graph.structure.indices) // 2
     is_drawn = not len(graph.train)
     return {
@@ -318,14 +328,16 @@ def summary_lines(facts: Mapping[str, Any]) -> list[str]:
     names = facts["class_names"] or [*map(str, range(facts["classes"]))]
     pairs = zip(names, facts["class_sizes"], strict=True)
     sizes = [f"{name}: {size:,}" for name, size in pairs]
-    more = ["..."] if len(sizes) > _SHOWN else []
-    classes = ", ".join([*sizes[:_SHOWN], *more])
+    if len(sizes) > _SHOWN:
+        sizes = [*sizes[:_SHOWN], "..."]
+    classes = ", ".join(sizes)
     if facts["unlabelled"]:
         classes += f"; {facts['unlabelled']:,} vertices without"
     split = f"{facts['split_origin']}, 60 : 20 : 20 of what has a label"
     if facts["train"]:
         counts = (f"{facts[part]:,} {part}" for part in ("train", "valid", "test"))
         split = f"{', '.join(counts)}, by {facts['split_origin']}"
+
     loops = f"{facts['self_loops']:,} self-loops"
     doubles = f"{facts['doubles']:,} doubles (in either direction)"
     lines = [

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.graph_data.array_types import Array, Ints, Mask, SmallInts
 from emu.graph_data.dataset import Dataset
-from emu.graph_data.sampling import Structure
+from emu.graph_data.sampling import Structure, rows_of
 
 Cut = Literal["contiguous", "balanced"]
 #: Share of the mean by which the edges between intervals of a balanced cut may differ.
@@ -25,21 +25,21 @@ CLOSE = 0.01
 class IntervalCounts:
     """Sizes of the intervals of all parts, part-major."""
 
-    vertices: NDArray[np.int64]
+    vertices: Ints
     """Shape (intervals of all parts,)."""
-    edges: NDArray[np.int64]
+    edges: Ints
     """Edges that a gather of each interval reads, likewise."""
-    ghosts: NDArray[np.int64]
+    ghosts: Ints
     """Vertices of each interval with an edge into each part, 0 for its own; shape
     (intervals of all parts, parts)."""
-    sources: NDArray[np.int64]
+    sources: Ints
     """Vertices of each part with an edge into each interval, 0 for its own part; of
     such a shape where they are counted, else empty."""
 
 
 def cut_intervals(
-    structure: Structure, owner: NDArray[np.int32], parts: int, each: int, how: Cut
-) -> NDArray[np.int32]:
+    structure: Structure, owner: SmallInts, parts: int, each: int, how: Cut
+) -> SmallInts:
     """Return the interval of every vertex, numbered part by part: int32, (vertices,).
 
     The ``each`` intervals of a part differ by one vertex at most. ``contiguous`` cuts
@@ -50,108 +50,153 @@ def cut_intervals(
     closer. Raises ValueError when a part has fewer vertices than intervals.
     """
     interval = np.empty(structure.vertices, np.int32)
-    degree = np.diff(structure.indptr)
+    degree = structure.degrees
     for part in range(parts):
-        mine = np.flatnonzero(owner == part)
-        if len(mine) < each:
+        vertices = np.flatnonzero(owner == part)
+        if len(vertices) < each:
             raise ValueError(
-                f"part {part} has {len(mine)} vertices, fewer than {each} intervals"
+                f"part {part} has {len(vertices)} vertices, fewer than {each} intervals"
             )
+
         if how == "contiguous":
-            sizes = [len(piece) for piece in np.array_split(mine, each)]
-            dealt = np.repeat(np.arange(each), sizes)
+            pieces = np.array_split(vertices, each)
+            dealt = np.repeat(np.arange(each), [*map(len, pieces)])
         else:
-            mine = mine[np.argsort(-degree[mine], kind="stable")]
-            there = np.arange(2 * each)
-            there[each:] = there[each - 1 :: -1] if each else there[:0]
-            dealt = np.resize(there, len(mine))
-        interval[mine] = part * each + dealt
-    for part in range(parts) if how == "balanced" else ():
-        numbers = range(part * each, (part + 1) * each)
-        # Edges from other intervals into each.
-        between = np.empty(each, np.int64)
-        for place, number in enumerate(numbers):
-            _, sources = _edges_into(structure, np.flatnonzero(interval == number))
-            between[place] = np.count_nonzero(interval[sources] != number)
-        # No swap takes an interval above the most or below the fewest edges, so that
-        # there are fewer intervals at these two after each, and an end.
-        while True:
-            pair = int(between.argmax()), int(between.argmin())
-            ends = int(between[pair[0]]), int(between[pair[1]])
-            first, second = (numbers[place] for place in pair)
-            close = ends[0] - ends[1] <= CLOSE * between.mean()
-            swap = None if close else _swap(structure, interval, (first, second), ends)
-            if swap is None:
-                break
-            (one, other), between[[*pair]] = swap
-            interval[one], interval[other] = second, first
+            order = np.argsort(-degree[vertices], kind="stable")
+            vertices = vertices[order]
+            forth = np.arange(each)
+            back = forth[::-1]
+            dealt = np.resize([*forth, *back], len(vertices))
+        interval[vertices] = part * each + dealt
+    if how == "balanced":
+        for first in range(0, parts * each, each):
+            _balance(structure, interval, range(first, first + each))
     return interval
 
 
-def _swap(
+def _balance(structure: Structure, interval: SmallInts, numbers: range) -> None:
+    """Swap vertices of some intervals, in place, until their outer edges are close."""
+    # Edges from other intervals into each.
+    between = np.empty(len(numbers), np.int64)
+    for place, number in enumerate(numbers):
+        members = np.flatnonzero(interval == number)
+        _, sources = _edges_into(structure, members)
+        between[place] = np.count_nonzero(interval[sources] != number)
+
+    # No swap takes an interval above the most or below the fewest edges, so that there
+    # are fewer intervals at these two after each, and an end.
+    while True:
+        most = int(between.argmax())
+        fewest = int(between.argmin())
+        distance = between[most] - between[fewest]
+        if distance <= CLOSE * between.mean():
+            return
+        swap = _best_swap(
+            structure,
+            interval,
+            pair=(numbers[most], numbers[fewest]),
+            edges=(int(between[most]), int(between[fewest])),
+        )
+        if swap is None:
+            return
+        between[most], between[fewest] = swap.edges
+        leaving, joining = swap.vertices
+        interval[leaving] = numbers[fewest]
+        interval[joining] = numbers[most]
+
+
+class _Swap(NamedTuple):
+    """A vertex of each of two intervals, and the outer edges of both afterwards."""
+
+    vertices: tuple[int, int]
+    edges: tuple[int, int]
+
+
+def _best_swap(
     structure: Structure,
-    interval: NDArray[np.int32],
+    interval: SmallInts,
     pair: tuple[int, int],
-    between: tuple[int, int],
-) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return the vertices to swap, and the edges of both intervals afterwards.
+    edges: tuple[int, int],
+) -> _Swap | None:
+    """Return the swap that brings two intervals nearest to each other, if one does.
 
     A vertex of degree d with c neighbours in an interval adds d - 2 c to its edges to
     others, and takes as many away where it leaves; two neighbours that swap leave an
     edge more on each side.
+
+    ``pair``: the intervals with the most and the fewest of ``edges`` to others.
     """
-    most, fewest = between
-    mine, theirs = (np.flatnonzero(interval == number) for number in pair)
-    row, source = _edges_into(structure, mine)
-    losses, gains = _gains(interval, (row, source), len(mine), pair)
-    other = _edges_into(structure, theirs)
-    theirs_left, theirs_joined = _gains(interval, other, len(theirs), pair)
-    # Of every vertex here the one there that brings the two nearest to each other.
-    order = np.argsort(theirs_left + theirs_joined, kind="stable")
-    sums = (theirs_left + theirs_joined)[order]
+    most, fewest = edges
+    leaving = np.flatnonzero(interval == pair[0])
+    joining = np.flatnonzero(interval == pair[1])
+    row, source = _edges_into(structure, leaving)
+    losses, gains = _gains(interval, edges=(row, source), count=len(leaving), pair=pair)
+    joining_edges = _edges_into(structure, joining)
+    in_most, in_fewest = _gains(
+        interval, edges=joining_edges, count=len(joining), pair=pair
+    )
+
+    # Of every vertex of the first the one of the second that fits it best.
+    sums = in_most + in_fewest
+    order = np.argsort(sums, kind="stable")
     aim = losses + gains - (most - fewest)
-    above = np.minimum(np.searchsorted(sums, aim), len(sums) - 1)
-    below = np.maximum(above - 1, 0)
-    nearer = np.abs(sums[below] - aim) <= np.abs(sums[above] - aim)
-    places = order[np.where(nearer, below, above)]
+    places = order[_nearest(sums[order], aim)]
+
     count = structure.vertices
-    edge = np.arange(len(mine)) * count + theirs[places]
-    more = 2 * np.isin(edge, row * count + source)
-    here = most - losses + theirs_left[places] + more
-    there = fewest + gains - theirs_joined[places] + more
-    apart = np.abs(here - there)
-    apart[(np.maximum(here, there) > most) | (np.minimum(here, there) < fewest)] = most
+    pair_keys = np.arange(len(leaving)) * count + joining[places]
+    edge_keys = row * count + source
+    between_them = 2 * np.isin(pair_keys, edge_keys)
+    first = most - losses + in_most[places] + between_them
+    second = fewest + gains - in_fewest[places] + between_them
+    larger = np.maximum(first, second)
+    smaller = np.minimum(first, second)
+    apart = larger - smaller
+    apart[(larger > most) | (smaller < fewest)] = most
     best = int(apart.argmin())
     if apart[best] >= most - fewest:
         return None
-    vertices = int(mine[best]), int(theirs[places[best]])
-    return vertices, (int(here[best]), int(there[best]))
+    return _Swap(
+        vertices=(leaving[best], joining[places[best]]),
+        edges=(int(first[best]), int(second[best])),
+    )
+
+
+def _nearest(numbers: Ints, aims: Ints) -> Ints:
+    """Return the place of the sorted number that is nearest to each aim."""
+    above = np.searchsorted(numbers, aims)
+    above = np.minimum(above, len(numbers) - 1)
+    below = np.maximum(above - 1, 0)
+    distance_below = np.abs(numbers[below] - aims)
+    distance_above = np.abs(numbers[above] - aims)
+    return np.where(distance_below <= distance_above, below, above)
 
 
 def _gains(
-    interval: NDArray[np.int32],
-    edges: tuple[NDArray[np.int64], NDArray[Any]],
+    interval: SmallInts,
+    edges: tuple[Ints, Array],
     count: int,
     pair: tuple[int, int],
-) -> list[NDArray[np.int64]]:
+) -> list[Ints]:
     """Return what ``count`` vertices add to the edges of each of two intervals."""
     row, source = edges
-    near = interval[source]
+    source_interval = interval[source]
     degree = np.bincount(row, minlength=count)
-    return [degree - 2 * np.bincount(row[near == i], minlength=count) for i in pair]
+    gains = []
+    for number in pair:
+        inside = np.bincount(row[source_interval == number], minlength=count)
+        gains.append(degree - 2 * inside)
+    return gains
 
 
-def _edges_into(
-    structure: Structure, vertices: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _edges_into(structure: Structure, vertices: Ints) -> tuple[Ints, Ints]:
     """Return the place of each edge's end among ``vertices``, and its source."""
     indptr, sources = structure.neighbours(vertices)
-    return np.repeat(np.arange(len(vertices)), np.diff(indptr)), sources
+    return rows_of(indptr), sources
 
 
 def interval_counts(
     structure: Structure,
-    interval: NDArray[np.int32],
+    interval: SmallInts,
     parts: int,
     each: int,
     *,
@@ -164,26 +209,38 @@ def interval_counts(
     """
     count = parts * each
     part = interval // each
-    needs = np.zeros((structure.vertices, parts), dtype=bool)
-    step = 1 << 20
-    for first in range(0, structure.vertices, step):
-        last = min(first + step, structure.vertices)
-        begin = structure.indptr[first]
-        end = structure.indptr[last]
-        degree = np.diff(structure.indptr[first : last + 1])
-        needs[structure.indices[begin:end], np.repeat(part[first:last], degree)] = True
-    needs[np.arange(structure.vertices), part] = False
+    needs = _needs(structure, part, parts)
     ghosts = np.zeros((count, parts), np.int64)
     np.add.at(ghosts, interval, needs)
-    degree = np.diff(structure.indptr)
-    edges = np.bincount(interval, weights=degree, minlength=count).astype(np.int64)
-    vertices = np.bincount(interval, minlength=count)
+    edges = np.bincount(interval, weights=structure.degrees, minlength=count)
+
     pushes = np.zeros((count if sources else 0, parts), np.int64)
     for number in range(len(pushes)):
-        _, around = structure.neighbours(np.flatnonzero(interval == number))
-        pushes[number] = np.bincount(part[np.unique(around)], minlength=parts)
+        members = np.flatnonzero(interval == number)
+        _, neighbours = structure.neighbours(members)
+        sources_part = part[np.unique(neighbours)]
+        pushes[number] = np.bincount(sources_part, minlength=parts)
         pushes[number, number // each] = 0
-    return IntervalCounts(vertices, edges, ghosts, pushes)
+    return IntervalCounts(
+        vertices=np.bincount(interval, minlength=count),
+        edges=edges.astype(np.int64),
+        ghosts=ghosts,
+        sources=pushes,
+    )
+
+
+def _needs(structure: Structure, part: SmallInts, parts: int) -> Mask:
+    """Return which other parts read each vertex: bool, (vertices, parts)."""
+    needs = np.zeros((structure.vertices, parts), dtype=bool)
+    step = 1 << 20  # vertices: of all edges at once the indices take gigabytes
+    for first in range(0, structure.vertices, step):
+        last = min(first + step, structure.vertices)
+        indptr = structure.indptr[first : last + 1]
+        sources = structure.indices[indptr[0] : indptr[-1]]
+        readers = np.repeat(part[first:last], np.diff(indptr))
+        needs[sources, readers] = True
+    needs[np.arange(structure.vertices), part] = False
+    return needs
 
 
 @lru_cache(maxsize=4)

@@ -19,9 +19,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 from isal import isal_zlib
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Rows
 from emu.host.input_file import map_array, open_input, read_json
 
 _MANIFEST = "manifest.json"
@@ -31,6 +31,7 @@ _MOST_MANIFEST = 1 << 24  # bytes; those of papers100M have 20 kB
 def _file_checksum(path: Path) -> int:
     checksum = 0
     with open_input(path) as file:
+        # Features have gigabytes.
         while piece := file.read(1 << 20):
             checksum = isal_zlib.crc32(piece, checksum)
     return checksum
@@ -56,19 +57,23 @@ class PreparedArrays:
             self.checksum: int = content["crc32"]
             sizes = {name: fields["bytes"] for name, fields in self._files.items()}
         except (DataError, KeyError, TypeError, AttributeError) as error:
-            what = getattr(error, "problem", str(error))
-            raise self._damage(manifest, what) from error
+            problem = getattr(error, "problem", str(error))
+            raise self._damage(manifest, problem) from error
+
         if is_damaged:
             raise self._damage(manifest, "its content changed")
+        # Sizes now, contents when an array is asked for: a store reads its own part.
         for name, expected in sizes.items():
             path = folder / name
             size = path.stat().st_size if path.is_file() else 0
             if size != expected:
                 raise self._damage(path, f"{size} bytes, not {expected}")
 
-    def _damage(self, path: Path, what: str) -> DataError:
-        problem = f"prepared data is damaged ({what}); delete {self.folder} and "
-        return DataError(f"{problem}{self._remedy}", path=str(path))
+    def _damage(self, path: Path, problem: str) -> DataError:
+        remedy = f"delete {self.folder} and {self._remedy}"
+        return DataError(
+            f"prepared data is damaged ({problem}); {remedy}", path=str(path)
+        )
 
     def holds(self, name: str) -> bool:
         """Return True where there is an array of that name."""
@@ -79,7 +84,7 @@ class PreparedArrays:
         """Bytes of all arrays."""
         return sum(file["bytes"] for file in self._files.values())
 
-    def array(self, name: str) -> NDArray[Any]:
+    def array(self, name: str) -> Array:
         """Map an array read-only; DataError when its content changed or is lost."""
         path = self.folder / f"{name}.npy"
         try:
@@ -89,14 +94,15 @@ class PreparedArrays:
             raise self._damage(path, str(error)) from error
         return self.map_unchecked(name)
 
-    def map_unchecked(self, name: str) -> NDArray[Any]:
+    def map_unchecked(self, name: str) -> Array:
         """Map an array without reading all of it; DataError when it cannot be."""
         path = self.folder / f"{name}.npy"
         try:
             return map_array(path)
         # A header that numpy evaluates may be no mapping at all: TypeError.
         except (OSError, ValueError, TypeError, DataError) as error:
-            raise self._damage(path, getattr(error, "problem", str(error))) from error
+            problem = getattr(error, "problem", str(error))
+            raise self._damage(path, problem) from error
 
 
 def _begin_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> BinaryIO:
@@ -115,7 +121,7 @@ def _begin_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Bi
     return file
 
 
-def write_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+def write_arrays(folder: Path, arrays: Mapping[str, Array]) -> None:
     """Write arrays as npy files."""
     for name, array in arrays.items():
         with _begin_array(folder / f"{name}.npy", array.dtype, array.shape) as file:
@@ -125,16 +131,14 @@ def write_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 def write_rows(
     folder: Path,
     shapes: Mapping[str, tuple[int, int]],
-    slices: Iterable[Sequence[NDArray[np.float32]]],
+    slices: Iterable[Sequence[Rows]],
 ) -> None:
     """Write matrices as npy files, float32, by name; a slice has next rows of each."""
     with contextlib.ExitStack() as open_files:
-        files = [
-            open_files.enter_context(
-                _begin_array(folder / f"{name}.npy", np.dtype(np.float32), shape)
-            )
-            for name, shape in shapes.items()
-        ]
+        files = []
+        for name, shape in shapes.items():
+            file = _begin_array(folder / f"{name}.npy", np.dtype(np.float32), shape)
+            files.append(open_files.enter_context(file))
         for pieces in slices:
             for file, rows in zip(files, pieces, strict=True):
                 file.write(np.ascontiguousarray(rows, np.float32).data)
@@ -169,12 +173,13 @@ def prepare_arrays(
 
 def forget_oldest(home: Path, pattern: str, most: int) -> None:
     """Remove all directories whose names fit a pattern but those ``most`` last used."""
-    paths = {
+    # What is being built has a suffix.
+    times = {
         folder: folder.stat().st_mtime
         for folder in home.glob(pattern)
         if folder.is_dir() and not folder.suffix
     }
-    for folder in sorted(paths, key=lambda one: paths[one])[:-most]:
+    for folder in sorted(times, key=lambda folder: times[folder])[:-most]:
         shutil.rmtree(folder, ignore_errors=True)
         folder.with_suffix(".lock").unlink(missing_ok=True)
 
@@ -189,10 +194,12 @@ def _build(folder: Path, build: Callable[[Path], dict[str, Any]]) -> None:
             path.name: {"bytes": path.stat().st_size, "crc32": _file_checksum(path)}
             for path in sorted(partial.glob("*.npy"))
         }
+
         body = {"facts": facts, "files": files}
         manifest = {"body": body, "crc32": _body_checksum(body)}
         text = json.dumps(manifest, indent=1)
         (partial / _MANIFEST).write_text(text, encoding="utf-8")
+        # After a crash the name must not be there without the content.
         for path in (*partial.iterdir(), partial):
             _sync(path)
         partial.rename(folder)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Ints, Rows, SmallInts
 from emu.graph_data.sampling import Structure
 from emu.prediction.core import lib, pointer
 
@@ -19,20 +18,20 @@ class RawGraph:
     """Structure, labels, split, and features that can be read in slices."""
 
     structure: Structure
-    labels: NDArray[np.int32]
+    labels: SmallInts
     """int32, shape (vertices,); -1 where there is none."""
-    train: NDArray[np.int64]
-    valid: NDArray[np.int64]
-    test: NDArray[np.int64]
+    train: Ints
+    valid: Ints
+    test: Ints
     """Distinct vertex ids, sorted; all empty where a split is yet to be drawn."""
     classes: int
     feature_length: int
-    rows: Callable[[int, int], NDArray[np.float32]]
+    rows: Callable[[int, int], Rows]
     """``rows(start, stop)`` returns the features of these vertices, float32, shape
     (stop - start, feature_length); asked in slices of `CHUNK` rows."""
     origin: str
     """File or generator that the features come from, for messages."""
-    owner: NDArray[np.int32] | None = None
+    owner: SmallInts | None = None
     """Part of every vertex, int32, where the graph comes partitioned."""
     edges_given: int = 0
     """Edges that the file has, self-loops and doubles among them."""
@@ -42,21 +41,27 @@ class RawGraph:
     """Words of the classes, in order; empty where they are numbers."""
 
     @property
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, Array]:
         """Structure, labels and split by their names in files."""
-        names = "labels", "train", "valid", "test"
-        return vars(self.structure) | {name: getattr(self, name) for name in names}
+        return {
+            **vars(self.structure),
+            "labels": self.labels,
+            "train": self.train,
+            "valid": self.valid,
+            "test": self.test,
+        }
 
-    def slices(self) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    def slices(self) -> Iterator[tuple[slice, Rows]]:
         """Yield features in slices of vertices; DataError at one that is not finite."""
         vertices = self.structure.vertices
         for start in range(0, vertices, CHUNK):
             stop = min(start + CHUNK, vertices)
             rows = self.rows(start, stop)
-            if not np.isfinite(rows).all():
-                row, column = np.argwhere(~np.isfinite(rows))[0]
-                where = f"feature {column} of vertex {start + row}"
-                raise DataError(f"{where} is {rows[row, column]}", path=self.origin)
+            is_finite = np.isfinite(rows)
+            if not is_finite.all():
+                row, column = np.argwhere(~is_finite)[0]
+                name = f"feature {column} of vertex {start + row}"
+                raise DataError(f"{name} is {rows[row, column]}", path=self.origin)
             yield slice(start, stop), rows
 
     def __post_init__(self) -> None:
@@ -83,19 +88,21 @@ class Source:
 
 #: Feature rows are read, generated and written in slices of so many vertices.
 CHUNK = 4096
+#: Edges that are compared at once: they may be mapped, and need not fit in memory.
+_STEP = 1 << 24
 
 
-def count_loops(sources: NDArray[Any], destinations: NDArray[Any]) -> int:
+def count_loops(sources: Array, destinations: Array) -> int:
     """Return the number of edges from a vertex to itself."""
-    step = 1 << 24
-    return sum(
-        int((sources[at : at + step] == destinations[at : at + step]).sum())
-        for at in range(0, len(sources), step)
-    )
+    loops = 0
+    for begin in range(0, len(sources), _STEP):
+        part = slice(begin, begin + _STEP)
+        loops += int((sources[part] == destinations[part]).sum())
+    return loops
 
 
 def build_structure(
-    sources: NDArray[Any], destinations: NDArray[Any], *, vertices: int, origin: str
+    sources: Array, destinations: Array, *, vertices: int, origin: str
 ) -> Structure:
     """Compress edges and their reverses by destination, without loops and duplicates.
 
@@ -107,33 +114,39 @@ def build_structure(
         problem = f"edges have ends of shapes {sources.shape} and {destinations.shape}"
         raise DataError(f"{problem}: two lists of one length are needed", path=origin)
     for ends in (sources, destinations):
-        for start in range(0, len(ends), 1 << 24):
-            part = np.asarray(ends[start : start + (1 << 24)])
-            wrong = (part < 0) | (part >= vertices)
-            if wrong.any():
-                edge = int(np.argmax(wrong))
-                problem = f"edge {start + edge} names vertex {part[edge]}, there are "
+        for begin in range(0, len(ends), _STEP):
+            part = np.asarray(ends[begin : begin + _STEP])
+            is_wrong = (part < 0) | (part >= vertices)
+            if is_wrong.any():
+                place = int(np.argmax(is_wrong))
+                problem = f"edge {begin + place} names vertex {part[place]}, there are "
                 raise DataError(f"{problem}only 0..{vertices - 1}", path=origin)
-    small = vertices <= np.iinfo(np.int32).max
-    indices = np.empty(2 * len(sources), np.int32 if small else np.int64)
-    narrow = sources.dtype == destinations.dtype == np.int32
-    pairs = [
-        pointer(np.ascontiguousarray(part, np.int32 if narrow else np.int64))
-        for part in (sources, destinations)
-    ]
+
+    is_small = vertices <= np.iinfo(np.int32).max
+    # Half the memory, for all but the largest graphs.
+    indices = np.empty(2 * len(sources), np.int32 if is_small else np.int64)
+    are_narrow = sources.dtype == destinations.dtype == np.int32
+    ends_type = np.int32 if are_narrow else np.int64
+    # Both directions of every edge; loops and duplicates are cut off at the end.
     indptr = np.zeros(vertices + 1, np.int64)
-    cursor = np.empty(vertices + 1, np.int64)
     lib.compressed(
-        *pairs, not narrow, len(sources), vertices,
-        pointer(np.zeros_like(indptr)), pointer(cursor),
-        pointer(indices), not small, pointer(indptr),
-    )  # fmt: skip
+        pointer(np.ascontiguousarray(sources, ends_type)),
+        pointer(np.ascontiguousarray(destinations, ends_type)),
+        not are_narrow,
+        len(sources),
+        vertices,
+        pointer(np.zeros_like(indptr)),
+        pointer(np.empty_like(indptr)),  # a cursor for each vertex
+        pointer(indices),
+        not is_small,
+        pointer(indptr),
+    )
     return Structure(indptr, indices[: indptr[-1]])
 
 
 def random_split(
     vertices: int, shares: tuple[int, int, int], rng: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Ints, Ints, Ints]:
     """Return sorted train, valid and test ids, ``shares`` of each."""
     train, valid, test, _ = np.split(rng.permutation(vertices), np.cumsum(shares))
     return np.sort(train), np.sort(valid), np.sort(test)
@@ -147,7 +160,7 @@ def split_at_random(graph: RawGraph, seed: int) -> RawGraph:
     count = len(vertices)
     train = int(0.6 * count)
     valid = int(0.2 * count)
-    shares = train, valid, count - train - valid
+    shares = (train, valid, count - train - valid)
     parts = random_split(count, shares, np.random.default_rng([seed, 3]))
     first, second, third = (vertices[part] for part in parts)
     return replace(graph, train=first, valid=second, test=third)

@@ -10,17 +10,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.graph_data.array_types import Array, Ints, SmallInts
 from emu.host.stream_key import stream_key
 from emu.prediction.core import lib, pointer
 
 #: Numbers of vertices, or of edges, int64; places among some vertices, int32.
-Ids: TypeAlias = NDArray[np.int64]
-Positions: TypeAlias = NDArray[np.int32]
+Ids: TypeAlias = Ints
+Positions: TypeAlias = SmallInts
+
+
+def bounds_of(counts: Array) -> Array:
+    """Return where ranges of these lengths begin, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(counts)])
+
+
+def rows_of(indptr: Ids) -> Ids:
+    """Return the row of every entry of a compressed matrix."""
+    return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
 
 
 def entries_of(indptr: Ids, rows: Ids) -> tuple[Ids, Ids]:
@@ -28,9 +38,11 @@ def entries_of(indptr: Ids, rows: Ids) -> tuple[Ids, Ids]:
 
     Those of row i are ``entries[pointers[i]:pointers[i + 1]]``, places in the matrix.
     """
-    counts = indptr[rows + 1] - indptr[rows]
-    pointers = np.concatenate([[0], np.cumsum(counts)])
-    entries = np.arange(pointers[-1]) + np.repeat(indptr[rows] - pointers[:-1], counts)
+    begins = indptr[rows]
+    counts = indptr[rows + 1] - begins
+    pointers = bounds_of(counts)
+    shifts = begins - pointers[:-1]
+    entries = np.arange(pointers[-1]) + np.repeat(shifts, counts)
     return pointers, entries
 
 
@@ -40,7 +52,7 @@ class Structure:
 
     indptr: Ids
     """int64, shape (vertices + 1,)."""
-    indices: NDArray[Any]
+    indices: Array
     """int32 or int64, shape (edges,): sources of the edges into vertex v stand at
     ``indptr[v]:indptr[v + 1]``, sorted, without loops and duplicates."""
 
@@ -48,6 +60,11 @@ class Structure:
     def vertices(self) -> int:
         """Number of vertices."""
         return len(self.indptr) - 1
+
+    @property
+    def degrees(self) -> Ids:
+        """Number of neighbours of every vertex."""
+        return np.diff(self.indptr)
 
     def neighbours(self, vertices: Ids) -> tuple[Ids, Ids]:
         """Return the neighbours of vertices, one's after another's.
@@ -99,22 +116,24 @@ def _sample_frontier(
 ) -> tuple[Ids, Positions]:
     if fanout < 1:
         raise ValueError(f"a fanout of {fanout} samples nothing")
-    if len(frontier) and not (
-        frontier.min() >= 0 and frontier.max() < structure.vertices
-    ):
+    if len(frontier) and not 0 <= frontier.min() <= frontier.max() < structure.vertices:
         raise ValueError(
             f"the frontier names vertices outside 0..{structure.vertices - 1}"
         )
+
     indptr = pointer(structure.indptr)
-    indices = pointer(structure.indices)
-    arguments = indptr, pointer(frontier), len(frontier), fanout
-    count = lib.picked_edges(*arguments)
+    vertices = pointer(frontier)
+    # Counted first, so that the arrays have their size at once.
+    count = lib.picked_edges(indptr, vertices, len(frontier), fanout)
     sources = np.empty(count, np.int64)
     destinations = np.empty(count, np.int32)
     lib.picked(
-        *arguments,
+        indptr,
+        vertices,
+        len(frontier),
+        fanout,
         stream_key(int(stream), hop),
-        indices,
+        pointer(structure.indices),
         structure.indices.dtype == np.int64,
         pointer(np.empty(fanout, np.int64)),
         pointer(sources),
@@ -130,13 +149,21 @@ def relabel(known: Ids, ids: Ids) -> tuple[Ids, Positions]:
     (int32). Known ones are distinct, ids may repeat.
     """
     most = len(known) + len(ids)
-    slots = np.full(1 << max(2 * most - 1, 15).bit_length(), -1, np.int32)
+    slot_bits = max(2 * most - 1, 15).bit_length()  # half of the slots stay free
+    slots = np.full(1 << slot_bits, -1, np.int32)
+
     vertices = np.empty(most, np.int64)
     positions = np.empty(len(ids), np.int32)
     count = lib.relabelled(
-        pointer(known), len(known), pointer(ids), len(ids),
-        pointer(slots), len(slots), pointer(vertices), pointer(positions),
-    )  # fmt: skip
+        pointer(known),
+        len(known),
+        pointer(ids),
+        len(ids),
+        pointer(slots),
+        len(slots),
+        pointer(vertices),
+        pointer(positions),
+    )
     return vertices[:count].copy(), positions
 
 
@@ -153,6 +180,7 @@ class GrowingBatch:
 
         Raises ValueError when an edge leads to a vertex outside the frontier.
         """
+        # A frontier is distinct: what is new to it was never asked for.
         reached, destination = relabel(self.frontier, destinations)
         if len(reached) > len(self.frontier):
             stranger = reached[len(self.frontier)]
@@ -161,7 +189,8 @@ class GrowingBatch:
             # Edges of one vertex come together from one store, so a stable sort
             # restores the order in which a single sampler would have drawn.
             order = np.argsort(destination, kind="stable")
-            sources, destination = sources[order], destination[order]
+            sources = sources[order]
+            destination = destination[order]
         self.add(sources, destination)
 
     def add(self, sources: Ids, destination: Positions) -> None:
@@ -173,7 +202,9 @@ class GrowingBatch:
     def finish(self) -> SampledBatch:
         """Return the batch grown so far."""
         return SampledBatch(
-            self.frontier, tuple(self._sizes[::-1]), tuple(self._edges[::-1])
+            vertices=self.frontier,
+            sizes=tuple(self._sizes[::-1]),
+            edges=tuple(self._edges[::-1]),
         )
 
 
@@ -187,5 +218,6 @@ def sample_batch(
     """
     batch = GrowingBatch(seeds)
     for hop, fanout in enumerate(reversed(fanouts), start=1):
-        batch.add(*_sample_frontier(structure, batch.frontier, fanout, stream, hop))
+        edges = _sample_frontier(structure, batch.frontier, fanout, stream, hop)
+        batch.add(*edges)
     return batch.finish()

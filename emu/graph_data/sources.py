@@ -61,6 +61,7 @@ def find_source(
             _refuse_split(name, split)
             return ogb_source(ogb_folder)
 
+        # Of several files none would be the one that is meant.
         files = sorted(graph_folder.glob("*.npz"))
         if len(files) > 1:
             problem = f"leave one of {', '.join(file.name for file in files)} there"
@@ -68,20 +69,25 @@ def find_source(
         if files:
             return npz_source(files[0], seed=seed, split=split)
 
-    where = " and ".join(map(str, folders))
+    raise _not_found(name, folders)
+
+
+def _not_found(name: str, folders: list[Path]) -> DataError:
+    """Return an error with the places searched, and where to get a data set."""
+    homes = " and ".join(map(str, folders))
     if name in _OGB:
-        raise DataError(
-            f"{name} is not there: looked for {name.replace('-', '_')}/raw in {where}; "
+        return DataError(
+            f"{name} is not there: looked for {name.replace('-', '_')}/raw in {homes}; "
             "set EMU_DATA to the folder that holds it as ogb's NodePropPredDataset "
             "leaves it (https://ogb.stanford.edu/docs/nodeprop)"
         )
-    places = f"looked for {name}/*.npz and {name}/{MANIFEST} in {where}"
+    places = f"looked for {name}/*.npz and {name}/{MANIFEST} in {homes}"
     if name in PUBLIC_GRAPHS:
-        raise DataError(
+        return DataError(
             f"{name} is not there: {places}; emu data fetch {name} brings it, or set "
             f"EMU_DATA to the folder that holds {name}/*.npz"
         )
-    raise DataError(
+    return DataError(
         f"no data set is called {name}: {places}; known are "
         f"{', '.join([*PRESETS, *_OGB, *PUBLIC_GRAPHS])}; emu import FILE -o {name} "
         "brings in a graph of your own"
@@ -98,8 +104,12 @@ def data_folders(root: str = "") -> list[Path]:
     """Return the folders in which data sets are looked for, in this order."""
     if root:
         return [Path(root)]
-    folders_text = os.environ.get("EMU_DATA")
-    return [*([Path(folders_text)] if folders_text else []), imports_home()]
+    folders = [imports_home()]
+    stated = os.environ.get("EMU_DATA")
+    if stated:
+        # What the user keeps goes before what was imported.
+        folders.insert(0, Path(stated))
+    return folders
 
 
 #: Folders of what was made of a prepared form, NAME-HASH-FORM.
@@ -126,24 +136,51 @@ def list_data() -> list[KeptData]:
     """Return every graph and every prepared form, the damaged ones named as such."""
     graphs = []
     homes = [home for home in data_folders() if home.is_dir()]
-    for folder in (folder for home in homes for folder in sorted(home.iterdir())):
+    folders = [folder for home in homes for folder in sorted(home.iterdir())]
+
+    for folder in folders:
         if folder.name.startswith("."):  # on its way here
             continue
         if (folder / MANIFEST).is_file():
-            try:
-                arrays = imported.open_imported(folder)
-                facts = arrays.facts
-                size = arrays.size
-                origin = "; ".join([facts["origin"], *facts["notes"]])
-                what = facts["vertices"], facts["edges"], size, origin
-            except DataError as error:
-                what = None, None, 0, error.problem
-            graphs.append(KeptData(folder.name, "imported", *what))
+            graphs.append(_list_import(folder))
         elif (folder / "raw").is_dir() or any(folder.glob("*.npz")):
-            name = folder.name.replace("ogbn_", "ogbn-")
-            size = _size(folder)
-            graphs.append(KeptData(name, "file", None, None, size, str(folder)))
+            files = KeptData(
+                name=folder.name.replace("ogbn_", "ogbn-"),
+                kind="file",
+                vertices=None,
+                edges=None,
+                size=_size(folder),
+                origin=str(folder),
+            )
+            graphs.append(files)
     return [*graphs, *(form for form, _ in _forms())]
+
+
+def _list_import(folder: Path) -> KeptData:
+    try:
+        arrays = imported.open_imported(folder)
+        facts = arrays.facts
+        return KeptData(
+            name=folder.name,
+            kind="imported",
+            vertices=facts["vertices"],
+            edges=facts["edges"],
+            size=arrays.size,
+            origin="; ".join([facts["origin"], *facts["notes"]]),
+        )
+    except DataError as error:
+        return _list_damaged(folder, "imported", error)
+
+
+def _list_damaged(folder: Path, kind: str, error: DataError) -> KeptData:
+    return KeptData(
+        name=folder.name,
+        kind=kind,
+        vertices=None,
+        edges=None,
+        size=0,
+        origin=error.problem,
+    )
 
 
 def clear_data(names: list[str]) -> int:
@@ -154,6 +191,7 @@ def clear_data(names: list[str]) -> int:
     """
     prepared_home = cache_home() / "prepared"
     size = 0
+
     try:
         for name in names:
             import_folder = imports_home() / name
@@ -191,29 +229,44 @@ def _size(folder: Path) -> int:
 
 def _forms() -> Iterator[tuple[KeptData, Path]]:
     home = cache_home() / "prepared"
-    for folder in sorted(home.iterdir()) if home.is_dir() else ():
+    if not home.is_dir():
+        return
+    for folder in sorted(home.iterdir()):
         if not (folder / MANIFEST).is_file():
             continue
         try:
             arrays = PreparedArrays(folder)
         except DataError as error:
-            entry = KeptData(folder.name, "prepared", None, None, 0, error.problem)
-            yield entry, folder
+            yield _list_damaged(folder, "prepared", error), folder
             continue
-        facts = arrays.facts
-        match = _DERIVED.fullmatch(folder.name)
-        name = facts.get("name", "")
-        text = ""
-        if match is not None:
-            name = match["name"]
-            text = match["form"].partition("-")[0]
-            if "blocks" in facts:
-                text = f"features by columns, {len(facts['blocks'])} parts"
-            elif "whole" in facts:
-                text = f"whole graph, {facts['whole']} parts"
-        elif name:
-            text = f"{facts['parts']} parts by {facts['partitioner']}, seed "
-            text += f"{facts['seed']}"
-            text += "" if facts["scale"] == 1 else f", scale {facts['scale']:g}"
-        sizes = facts.get("vertices"), facts.get("edges")
-        yield KeptData(name, "prepared", *sizes, arrays.size, text), folder
+
+        name, origin = _name_form(folder, arrays.facts)
+        form = KeptData(
+            name=name,
+            kind="prepared",
+            vertices=arrays.facts.get("vertices"),
+            edges=arrays.facts.get("edges"),
+            size=arrays.size,
+            origin=origin,
+        )
+        yield form, folder
+
+
+def _name_form(folder: Path, facts: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the name of the graph that a prepared form is of, and how it is cut."""
+    match = _DERIVED.fullmatch(folder.name)
+    if match is not None:
+        form = match["form"].partition("-")[0]
+        if "blocks" in facts:
+            form = f"features by columns, {len(facts['blocks'])} parts"
+        elif "whole" in facts:
+            form = f"whole graph, {facts['whole']} parts"
+        return match["name"], form
+
+    name = facts.get("name", "")
+    if not name:
+        return "", ""
+    parts = f"{facts['parts']} parts by {facts['partitioner']}, seed {facts['seed']}"
+    if facts["scale"] != 1:
+        parts += f", scale {facts['scale']:g}"
+    return name, parts

@@ -15,11 +15,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.graph_data import raw_graph
+from emu.graph_data.array_types import Ints, Rows
 from emu.graph_data.raw_graph import CHUNK, RawGraph, Source, build_structure
+from emu.graph_data.sampling import bounds_of, rows_of
 from emu.prediction.core import ffi, lib, pointer
 
 _VERSION = 1  # of the generator; part of the cache key
@@ -81,106 +82,145 @@ def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
     edges = round(preset.edges * scale)
     density = 2 * edges / max(vertices, 1) ** 2
     if vertices < preset.classes or density > _MAX_DENSITY:
-        dense = 2 * preset.edges / preset.vertices**2 / _MAX_DENSITY
-        least = math.ceil(1e6 * max(dense, preset.classes / preset.vertices)) / 1e6
+        for_density = 2 * preset.edges / preset.vertices**2 / _MAX_DENSITY
+        for_classes = preset.classes / preset.vertices
+        least = math.ceil(1e6 * max(for_density, for_classes)) / 1e6
         raise DataError(
             f"{name}: at scale {scale} there are {vertices} vertices, and "
             f"{min(density, 1):.0%} of their pairs are edges; write {least} or more"
         )
     train, valid, test = (max(1, round(part * scale)) for part in preset.split)
 
+    shares = (train, valid, min(test, vertices - train - valid))
+
     def generate() -> RawGraph:
-        rng = np.random.default_rng([seed, 1])
-        blocks = _Blocks(preset, vertices)
-        first, second = _draw_edges(preset, blocks, edges, rng)
-        ids = rng.permutation(vertices)  # the order of generation must not show
-        of_vertex = np.empty(vertices, np.int64)
-        of_vertex[ids] = np.arange(vertices)
-        vertex_class = blocks.classes[of_vertex]
-        vertex_block = blocks.blocks[of_vertex]
-        labels = vertex_class.copy()
-        flips = rng.random(vertices) < preset.flip
-        labels[flips] = rng.integers(preset.classes, size=int(flips.sum()))
-        shares = train, valid, min(test, vertices - train - valid)
-        return RawGraph(
-            build_structure(ids[first], ids[second], vertices=vertices, origin=name),
-            labels.astype(np.int32),
-            *raw_graph.random_split(vertices, shares, np.random.default_rng([seed, 3])),
-            classes=preset.classes,
-            feature_length=preset.feature_length,
-            rows=_feature_rows(preset, vertex_class, vertex_block, seed),
-            origin=name,
+        return _generate(
+            preset, name=name, vertices=vertices, edges=edges, shares=shares, seed=seed
         )
 
     fingerprint = f"synthetic {_VERSION} {asdict(preset)} {scale} {seed}"
     return Source(fingerprint, generate, train)
 
 
+def _generate(
+    preset: Preset,
+    *,
+    name: str,
+    vertices: int,
+    edges: int,
+    shares: tuple[int, int, int],
+    seed: int,
+) -> RawGraph:
+    """Return a graph with so many vertices and edges, and ``shares`` of its split."""
+    rng = np.random.default_rng([seed, 1])
+    blocks = _Blocks(preset, vertices)
+    first, second = _draw_edges(preset, blocks, edges, rng)
+    ids = rng.permutation(vertices)  # the order of generation must not show
+    of_vertex = np.empty(vertices, np.int64)
+    of_vertex[ids] = np.arange(vertices)
+    vertex_class = blocks.classes[of_vertex]
+    vertex_block = blocks.blocks[of_vertex]
+
+    # A few labels are wrong, as published ones are.
+    labels = vertex_class.copy()
+    is_redrawn = rng.random(vertices) < preset.flip
+    count = np.count_nonzero(is_redrawn)
+    labels[is_redrawn] = rng.integers(preset.classes, size=count)
+    split_rng = np.random.default_rng([seed, 3])
+    structure = build_structure(ids[first], ids[second], vertices=vertices, origin=name)
+    return RawGraph(
+        structure,
+        labels.astype(np.int32),
+        *raw_graph.random_split(vertices, shares, split_rng),
+        classes=preset.classes,
+        feature_length=preset.feature_length,
+        rows=_feature_rows(preset, vertex_class, vertex_block, seed),
+        origin=name,
+    )
+
+
 class _Blocks:
     """Class and block of every vertex; both are contiguous ranges of vertices."""
 
     def __init__(self, preset: Preset, vertices: int) -> None:
-        share = np.arange(1, preset.classes + 1, dtype=float) ** -preset.zipf
-        ends = np.round(np.cumsum(share / share.sum()) * vertices).astype(np.int64)
-        self.class_bounds = np.concatenate([[0], ends])
-        starts = [
-            first + np.arange(pieces) * (last - first) // pieces
-            for first, last in itertools.pairwise(self.class_bounds)
-            for pieces in [max(1, round((last - first) / preset.block))]
-        ]
-        self.block_bounds = np.unique(np.concatenate([*starts, [vertices]]))
-        sizes = np.diff(self.class_bounds), np.diff(self.block_bounds)
-        self.classes, self.blocks = (np.repeat(np.arange(len(s)), s) for s in sizes)
+        rank = np.arange(1, preset.classes + 1, dtype=float)
+        share = rank**-preset.zipf
+        ends = np.cumsum(share / share.sum()) * vertices
+        self.class_bounds = np.round([0, *ends]).astype(np.int64)
+
+        starts = []
+        # Blocks lie within a class.
+        for first, last in itertools.pairwise(self.class_bounds):
+            size = last - first
+            count = max(1, round(size / preset.block))
+            starts.append(first + np.arange(count) * size // count)
+        starts.append(np.array([vertices]))
+        self.block_bounds = np.unique(np.concatenate(starts))
+        self.classes = rows_of(self.class_bounds)
+        self.blocks = rows_of(self.block_bounds)
 
 
 def _draw_edges(
     preset: Preset, blocks: _Blocks, edges: int, rng: np.random.Generator
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Ints, Ints]:
     vertices = len(blocks.blocks)
-    weight = (1 - rng.random(vertices)) ** (-1 / (preset.tail - 1))
+    exponent = -1 / (preset.tail - 1)
+    weight = (1 - rng.random(vertices)) ** exponent
     degree = 2 * edges / vertices
     cap = min(0.2 * vertices, np.sqrt(vertices * degree)) / degree
-    prefix = np.concatenate([[0], np.cumsum(np.minimum(weight, cap * weight.mean()))])
-    bounds_of_block = blocks.block_bounds[blocks.blocks[:, None] + [0, 1]]
-    bounds_of_class = blocks.class_bounds[blocks.classes[:, None] + [0, 1]]
-    near = preset.in_block, preset.in_block + preset.in_class
+    capped = np.minimum(weight, cap * weight.mean())
+    prefix = bounds_of(capped)
+    # Begin and end of the block, and of the class, of every vertex.
+    begin_and_end = np.array([0, 1])
+    bounds_of_block = blocks.block_bounds[blocks.blocks[:, None] + begin_and_end]
+    bounds_of_class = blocks.class_bounds[blocks.classes[:, None] + begin_and_end]
+    near = (preset.in_block, preset.in_block + preset.in_class)
+
     keys = np.empty(edges, np.int64)
-    slots = np.full(1 << max(2 * edges - 1, 15).bit_length(), -1, np.int64)
+    slot_bits = max(2 * edges - 1, 15).bit_length()  # half of the slots stay free
+    slots = np.full(1 << slot_bits, -1, np.int64)
     draws = rng.bit_generator.ctypes
     next_double = ctypes.cast(draws.next_double, ctypes.c_void_p).value
     with rng.bit_generator.lock:
         lib.drawn_keys(
-            pointer(prefix), len(prefix) - 1,
-            pointer(bounds_of_block), pointer(bounds_of_class), near, edges,
+            pointer(prefix),
+            len(prefix) - 1,
+            pointer(bounds_of_block),
+            pointer(bounds_of_class),
+            near,
+            edges,
             ffi.cast("RandomDouble", next_double),
             ffi.cast("void *", draws.state_address),
-            pointer(slots), len(slots), pointer(keys),
-        )  # fmt: skip
+            pointer(slots),
+            len(slots),
+            pointer(keys),
+        )
     return keys // vertices, keys % vertices
 
 
 def _feature_rows(
-    preset: Preset, classes: NDArray[np.int64], blocks: NDArray[np.int64], seed: int
-) -> Callable[[int, int], NDArray[np.float32]]:
+    preset: Preset, classes: Ints, blocks: Ints, seed: int
+) -> Callable[[int, int], Rows]:
     """Return what makes rows by chunks from the seed, the same in every process."""
     length = preset.feature_length
-    draw = np.random.default_rng([seed, 2])
+    rng = np.random.default_rng([seed, 2])
     count = int(blocks.max()) + 1
-    of_class = draw.standard_normal((preset.classes, length), np.float32)
-    of_block = draw.standard_normal((count, length), np.float32)
+    of_class = rng.standard_normal((preset.classes, length), np.float32)
+    of_block = rng.standard_normal((count, length), np.float32)
     class_mean = preset.signal * of_class
     block_mean = preset.signal / 2 * of_block
 
-    def make(start: int, stop: int) -> NDArray[np.float32]:
+    def make(start: int, stop: int) -> Rows:
         chunks = range(start // CHUNK, -(-stop // CHUNK))
         pieces = []
         for chunk in chunks:
             members = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
-            rng = np.random.default_rng([seed, 4, chunk])
-            shape = len(classes[members]), length
-            pieces.append(rng.standard_normal(shape, np.float32))
-            pieces[-1] += class_mean[classes[members]]
-            pieces[-1] += block_mean[blocks[members]]
+            member_classes = classes[members]
+            noise = np.random.default_rng([seed, 4, chunk])
+            rows = noise.standard_normal((len(member_classes), length), np.float32)
+            rows += class_mean[member_classes]
+            rows += block_mean[blocks[members]]
+            pieces.append(rows)
         offset = chunks.start * CHUNK
         return np.concatenate(pieces)[start - offset : stop - offset]
 

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Floats, Ints, SmallInts
 from emu.graph_data.dataset import Dataset, open_for
-from emu.graph_data.prepared import prepare_arrays, write_arrays
-from emu.graph_data.sampling import Structure
+from emu.graph_data.prepared import PreparedArrays, prepare_arrays, write_arrays
+from emu.graph_data.sampling import Structure, bounds_of, rows_of
 
 NORMS = ("mean", "symmetric", "sum")
 
@@ -52,7 +52,7 @@ class Aggregation:
     @property
     def form(self) -> str:
         """Word of it in names of files."""
-        return self.norm + ("-loops" if self.loops else "")
+        return f"{self.norm}-loops" if self.loops else self.norm
 
     @classmethod
     def of_model(cls, model: Mapping[str, Any]) -> Aggregation:
@@ -64,11 +64,11 @@ class Aggregation:
 class Adjacency:
     """A sparse matrix, compressed by rows."""
 
-    indptr: NDArray[np.int64]
+    indptr: Ints
     """int64, shape (rows + 1,)."""
-    columns: NDArray[np.int32]
+    columns: SmallInts
     """int32, shape (entries,)."""
-    weights: NDArray[np.float64]
+    weights: Floats
     """float64, shape (entries,)."""
 
     @property
@@ -79,46 +79,50 @@ class Adjacency:
     def transpose(self, columns: int) -> Adjacency:
         """Return the transpose, each row ascending; it has ``columns`` rows."""
         order = np.argsort(self.columns, kind="stable")
-        rows = np.repeat(np.arange(self.rows, dtype=np.int32), np.diff(self.indptr))
+        numbers = np.arange(self.rows, dtype=np.int32)
+        rows = np.repeat(numbers, np.diff(self.indptr))
         counts = np.bincount(self.columns, minlength=columns)
-        indptr = np.concatenate([[0], np.cumsum(counts)])
-        return Adjacency(indptr, rows[order], self.weights[order])
+        return Adjacency(
+            indptr=bounds_of(counts),
+            columns=rows[order],
+            weights=self.weights[order],
+        )
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
     """One part's vertices, and the rows of both directions of the adjacency."""
 
-    local: NDArray[np.int64]
+    local: Ints
     """Vertices that it computes: its own, ascending; then replicas, see `replicas`."""
-    remote: NDArray[np.int64]
+    remote: Ints
     """Vertices that it needs of others, ascending."""
-    owners: NDArray[np.int32]
+    owners: SmallInts
     """Part that owns each remote vertex."""
     forward: Adjacency
     """Rows of A of the local vertices; columns are positions in ``vertices``."""
     backward: Adjacency
     """Rows of A transposed of the local vertices; columns likewise."""
-    held: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    held: Ints = field(default_factory=lambda: np.empty(0, np.int64))
     """Further replicas, which it computed for this layer and computes no more."""
 
     @property
-    def vertices(self) -> NDArray[np.int64]:
+    def vertices(self) -> Ints:
         """Local vertices, then those it holds besides, then remote ones."""
         return np.concatenate([self.local, self.held, self.remote])
 
-    def positions(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
+    def positions(self, vertices: Ints) -> Ints:
         """Return the rows of vertices among `vertices`, of a part without replicas.
 
         Raises ValueError when one of them is neither local nor remote.
         """
         count = len(self.local)
-        at = np.searchsorted(self.local, vertices)
-        is_local = self.local[np.minimum(at, count - 1)] == vertices
-        beyond = np.searchsorted(self.remote, vertices)
-        rows = np.where(is_local, at, count + beyond)
-        is_here = rows < count + len(self.remote)
-        if not (is_here.all() and (self.vertices[rows] == vertices).all()):
+        place = np.searchsorted(self.local, vertices)
+        is_local = self.local[np.minimum(place, count - 1)] == vertices
+        remote_place = np.searchsorted(self.remote, vertices)
+        rows = np.where(is_local, place, count + remote_place)
+        is_inside = rows < count + len(self.remote)
+        if not (is_inside.all() and (self.vertices[rows] == vertices).all()):
             raise ValueError("a vertex is neither local nor remote here")
         return rows
 
@@ -135,14 +139,14 @@ class WholeGraph:
         """Return a part."""
         return self._read(number)
 
-    def ghosts_of(self, owner: int, reader: int) -> NDArray[np.int64]:
+    def ghosts_of(self, owner: int, reader: int) -> Ints:
         """Return what ``reader`` needs of ``owner``, ascending: V_ij of DGCL (4.1)."""
         part = self.part(reader)
         return np.asarray(part.remote[part.owners == owner])
 
 
 def split_graph(
-    structure: Structure, owner: NDArray[np.int32], parts: int, aggregation: Aggregation
+    structure: Structure, owner: SmallInts, parts: int, aggregation: Aggregation
 ) -> Iterator[Part]:
     """Yield a graph in parts: all at once need not fit in memory.
 
@@ -160,6 +164,7 @@ def split_graph(
             f"part {int(np.argmin(sizes))} of {parts} owns no vertex of "
             f"{structure.vertices}: write fewer machines, or another partitioner"
         )
+
     for number in range(parts):
         local = np.flatnonzero(owner == number)
         yield part_of(structure, owner, local, local[:0], aggregation)
@@ -167,14 +172,15 @@ def split_graph(
 
 def part_of(
     structure: Structure,
-    owner: NDArray[np.int32],
-    local: NDArray[np.int64],
-    held: NDArray[np.int64],
+    owner: SmallInts,
+    local: Ints,
+    held: Ints,
     aggregation: Aggregation,
 ) -> Part:
     """Return the part that computes ``local``, holds ``held``, and gets the rest."""
     indptr, neighbours = structure.neighbours(local)
     own = np.concatenate([local, held])
+    # -1 where the part has no row of a vertex.
     position = np.full(structure.vertices, -1, np.int32)
     position[own] = np.arange(len(own))
     remote = np.unique(neighbours[position[neighbours] < 0])
@@ -184,24 +190,27 @@ def part_of(
         loops = np.arange(len(local), dtype=np.int32)
         columns = np.insert(columns, indptr[:-1], loops)
         indptr = indptr + np.arange(len(indptr))
+
     vertices = np.concatenate([own, remote])
-    degrees = (np.diff(structure.indptr) + aggregation.loops)[vertices]
-    ends = degrees[np.repeat(np.arange(len(local)), np.diff(indptr))]
+    all_degrees = structure.degrees + aggregation.loops
+    degrees = all_degrees[vertices]
+    row_degree = degrees[rows_of(indptr)]
+    column_degree = degrees[columns]
     # Both directions have one weight, but for a mean: the degree of the destination's.
     if aggregation.norm == "mean":
-        forward = 1.0 / ends
-        backward = 1.0 / degrees[columns]
+        forward = 1.0 / row_degree
+        backward = 1.0 / column_degree
     else:
-        forward = backward = np.ones(len(ends))
+        forward = backward = np.ones(len(row_degree))
     if aggregation.norm == "symmetric":
-        forward /= np.sqrt(ends.astype(np.float64) * degrees[columns])
+        forward /= np.sqrt(row_degree.astype(np.float64) * column_degree)
     return Part(
-        local,
-        remote,
-        owner[remote],
-        Adjacency(indptr, columns, forward),
-        Adjacency(indptr, columns, backward),
-        held,
+        local=local,
+        remote=remote,
+        owners=owner[remote],
+        forward=Adjacency(indptr, columns, forward),
+        backward=Adjacency(indptr, columns, backward),
+        held=held,
     )
 
 
@@ -227,28 +236,55 @@ def open_prepared(
 
     def write(folder: Path) -> dict[str, Any]:
         for number, part in enumerate(parts()):
-            replicas = {"held": part.held} if len(part.held) else {}
-            matrix = part.forward
-            back = part.backward.weights
-            edges = matrix.indptr, matrix.columns, matrix.weights, back
-            arrays = {name: getattr(part, name) for name in _OF_VERTICES} | replicas
-            arrays |= dict(zip(_OF_EDGES, edges, strict=True))
-            write_arrays(folder, {f"{key}_{number}": a for key, a in arrays.items()})
-        facts = {"vertices": dataset.vertices, "edges": dataset.edges}
-        return {**facts, "whole": dataset.parts}
+            arrays = _arrays_of(part)
+            numbered = {f"{name}_{number}": array for name, array in arrays.items()}
+            write_arrays(folder, numbered)
+        return {
+            "vertices": dataset.vertices,
+            "edges": dataset.edges,
+            "whole": dataset.parts,
+        }
 
     folder = dataset.folder.with_name(f"{dataset.folder.name}-{name}")
     prepared = prepare_arrays(folder, write)
+    # Each is compared with its checksum when it is read: once is enough.
+    return functools.cache(functools.partial(_read_part, prepared))
 
-    def read(number: int) -> Part:
-        names = (f"{key}_{number}" for key in (*_OF_VERTICES, *_OF_EDGES))
-        local, remote, owners, indptr, columns, *weights = map(prepared.array, names)
-        forward, backward = (Adjacency(indptr, columns, each) for each in weights)
-        name = f"held_{number}"
-        replicas = prepared.array(name) if prepared.holds(name) else local[:0]
-        return Part(local, remote, owners, forward, backward, replicas)
 
-    return functools.cache(read)
+def _arrays_of(part: Part) -> dict[str, Array]:
+    """Return the arrays of a part by their names in files."""
+    arrays: dict[str, Array] = {
+        "local": part.local,
+        "remote": part.remote,
+        "owners": part.owners,
+        # Both directions have the same entries, and weights of their own.
+        "indptr": part.forward.indptr,
+        "columns": part.forward.columns,
+        "forward": part.forward.weights,
+        "backward": part.backward.weights,
+    }
+    if len(part.held):
+        arrays["held"] = part.held
+    return arrays
+
+
+def _read_part(prepared: PreparedArrays, number: int) -> Part:
+    def array(name: str) -> Array:
+        return prepared.array(f"{name}_{number}")
+
+    local = array("local")
+    remote = array("remote")
+    owners = array("owners")
+    indptr = array("indptr")
+    columns = array("columns")
+    return Part(
+        local=local,
+        remote=remote,
+        owners=owners,
+        forward=Adjacency(indptr, columns, array("forward")),
+        backward=Adjacency(indptr, columns, array("backward")),
+        held=array("held") if prepared.holds(f"held_{number}") else local[:0],
+    )
 
 
 def open_parts(settings: Mapping[str, Any]) -> tuple[Dataset, WholeGraph]:
@@ -260,14 +296,9 @@ def open_parts(settings: Mapping[str, Any]) -> tuple[Dataset, WholeGraph]:
     return dataset, open_whole_graph(dataset, Aggregation.of_model(settings["model"]))
 
 
-#: First fields of a part, arrays of their own in its files.
-_OF_VERTICES = ("local", "remote", "owners")
-_OF_EDGES = ("indptr", "columns", "forward", "backward")
-
-
 def replicate_parts(
     structure: Structure,
-    owner: NDArray[np.int32],
+    owner: SmallInts,
     boxes: Sequence[int],
     layers: int,
     aggregation: Aggregation,
@@ -278,28 +309,43 @@ def replicate_parts(
     """
     first = 0
     for size in boxes:
-        # The device of this box that has each vertex, and its distance; -1 beyond.
-        inside = (owner >= first) & (owner < first + size)
-        holder = np.where(inside, owner, np.int32(-1))
-        distance = np.where(inside, np.int32(0), np.int32(-1))
-        edge = np.flatnonzero(inside)
-        for far in range(1, layers + 1):
-            indptr, neighbours = structure.neighbours(edge)
-            by = np.repeat(holder[edge], np.diff(indptr)) - first
-            new = holder[neighbours] < 0
-            edge, which = np.unique(neighbours[new], return_inverse=True)
-            links = np.bincount(which * size + by[new], minlength=len(edge) * size)
-            most = links.reshape(len(edge), size).argmax(axis=1)
-            holder[edge], distance[edge] = first + most, far
-        for device in range(first, first + size):
-            mine = holder == device
-            away = range(layers + 1)
-            shells = [np.flatnonzero(mine & (distance == far)) for far in away]
+        devices = range(first, first + size)
+        holder, distance = _hold_replicas(structure, owner, devices, layers)
+        for device in devices:
+            is_held = holder == device
+
+            # Vertices by distance: each layer computes a shell fewer than the last.
+            shells = [
+                np.flatnonzero(is_held & (distance == hops))
+                for hops in range(layers + 1)
+            ]
             for layer in range(1, layers + 1):
-                local = np.concatenate(shells[: layers - layer + 1])
-                shell = shells[layers - layer + 1]
-                yield part_of(structure, holder, local, shell, aggregation)
+                hops = layers - layer
+                local = np.concatenate(shells[: hops + 1])
+                yield part_of(structure, holder, local, shells[hops + 1], aggregation)
         first += size
+
+
+def _hold_replicas(
+    structure: Structure, owner: SmallInts, devices: range, layers: int
+) -> tuple[SmallInts, SmallInts]:
+    """Return the device of a box that has each vertex, and its distance; -1 beyond."""
+    size = len(devices)
+    is_inside = (owner >= devices.start) & (owner < devices.stop)
+    holder = np.where(is_inside, owner, np.int32(-1))
+    distance = np.where(is_inside, np.int32(0), np.int32(-1))
+    edge = np.flatnonzero(is_inside)
+
+    for hops in range(1, layers + 1):
+        indptr, neighbours = structure.neighbours(edge)
+        device = np.repeat(holder[edge], np.diff(indptr)) - devices.start
+        is_new = holder[neighbours] < 0
+        edge, row = np.unique(neighbours[is_new], return_inverse=True)
+        # Of each new vertex the neighbours that every device of the box has.
+        links = np.bincount(row * size + device[is_new], minlength=len(edge) * size)
+        holder[edge] = devices.start + links.reshape(len(edge), size).argmax(axis=1)
+        distance[edge] = hops
+    return holder, distance
 
 
 def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph, ...]]:
@@ -313,15 +359,20 @@ def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph,
     boxes = settings.get("replicas", [])
     if not boxes:
         return dataset, (graph,) * layers
-    form = Aggregation.of_model(settings["model"])
+    aggregation = Aggregation.of_model(settings["model"])
+    structure = dataset.structure
+    sizes = "-".join(map(str, boxes))
     read = open_prepared(
         dataset,
-        f"whole-{form.form}-{layers}-{'-'.join(map(str, boxes))}",
-        lambda: replicate_parts(dataset.structure, dataset.owner, boxes, layers, form),
+        f"whole-{aggregation.form}-{layers}-{sizes}",
+        lambda: replicate_parts(structure, dataset.owner, boxes, layers, aggregation),
     )
 
     def of_layer(layer: int) -> WholeGraph:
-        sizes = dataset.vertices, dataset.parts
-        return WholeGraph(*sizes, lambda number: read(number * layers + layer))
+        return WholeGraph(
+            dataset.vertices,
+            dataset.parts,
+            lambda number: read(number * layers + layer),
+        )
 
     return dataset, tuple(map(of_layer, range(layers)))

@@ -1,4 +1,4 @@
-"""Does a schedule keep constraints (5)-(15) of the paper? For any Schedule.
+"""Audit of any schedule: it keeps constraints (5)-(15) of the paper, or breaks them.
 
 Times are compared with a tolerance, as an emulated run is only as exact as its clocks;
 bytes likewise. Everything broken is listed, each with its names and amount.
@@ -21,13 +21,17 @@ from emu.prediction.analysis.link_load import (
     worst_interval,
 )
 from emu.trust import audit_checks as alone
-from emu.trust.audit_checks import landings
+from emu.trust.audit_checks import allowance, is_remote, landings
+from emu.trust.slot_checks import newest_reads, slot_faults
 from emu.trust.violation import (
     AuditReport,
     Findings,
     Violation,
+    Writer,
     flow_name,
     list_beyond,
+    list_where,
+    name_flows,
     task_name,
 )
 
@@ -36,8 +40,6 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
-    #: Function that names them, and the task or edge and the iteration of each.
-    _Subjects = tuple[Callable[[int, int], str], Ints, Ints]
 
 #: Wall seconds by which bytes of the kernel may be ahead of a port, whose rates are
 #: unknown: at most 7 ms among 387 flows of 23 processes on two busy cores.
@@ -88,11 +90,10 @@ def audit(
     if not (tolerance >= 0 and relative >= 0):
         raise ValueError(f"tolerances {tolerance} and {relative} must not be negative")
     rates = schedule.rates
-    job = schedule.problem.job
     schedule = alone.sound(schedule)  # what is no rate is named, and left out
     auditor = _Auditor(schedule, tolerance, relative, at_once, unpaced)
     auditor.check_shapes(times, least_times, volumes)
-    waits = [*alone.channel_faults(schedule, tolerance)]
+
     checks = {
         "(5),(6)": (
             *auditor.every_iteration_once(),
@@ -113,18 +114,17 @@ def audit(
         ),
         "(13),(14)": tuple(auditor.port_capacity()),
         "(15)": tuple(alone.makespan_of(schedule, makespan, tolerance)),
-        "slots": (alone.slot_faults(schedule, tolerance),),
-        "channels": ((len(job.channels), waits),),
-        "reads": (alone.newest_reads(schedule, tolerance),),
+        "slots": (slot_faults(schedule, tolerance),),
+        "channels": (alone.channel_faults(schedule, tolerance),),
+        "reads": (newest_reads(schedule, tolerance),),
     }
-    breaches: list[Violation] = []
-    counts: dict[str, int] = {}
+
+    report = AuditReport([])
     for name, results in checks.items():
-        counts[name] = 0
-        for comparisons, violations in results:
-            counts[name] += comparisons
-            breaches += violations
-    return AuditReport(breaches, counts)
+        count = sum(compared for compared, _ in results)
+        violations = [violation for _, found in results for violation in found]
+        report = report.adding(name, (count, violations))
+    return report
 
 
 class _Auditor:
@@ -144,16 +144,16 @@ class _Auditor:
     ) -> None:
         self._schedule = schedule
         self._problem = schedule.problem
-        self._at_once = at_once
-        self._unpaced = max(unpaced, tolerance)
         self._job = schedule.problem.job
-        self._task = partial(task_name, self._job)
-        self._flow = partial(flow_name, self._job)
         self._tolerance = tolerance
         self._relative = relative
-        self._hops = self._problem.hops
+        self._at_once = at_once
+        self._unpaced = max(unpaced, tolerance)
+        self._task = partial(task_name, self._job)
+        self._flow = partial(flow_name, self._job)
+
         edges = self._job.edges
-        self._remote = np.array([bool(path) for path in self._hops], dtype=bool)
+        self._remote = is_remote(self._problem)
         self._source = np.array([edge.source for edge in edges], dtype=np.int64)
         self._destination = np.array([e.destination for e in edges], dtype=np.int64)
         self._lag = np.array([edge.lag for edge in edges], dtype=np.int64)
@@ -163,14 +163,14 @@ class _Auditor:
     def check_shapes(
         self, times: Floats | None, least: Floats | None, volumes: Floats | None
     ) -> None:
-        tasks = len(self._job.tasks), self._job.iterations
-        edges = len(self._job.edges), self._job.iterations
-        flows = ("flow_ready", "flow_start", "flow_end", "flow_bytes")
-        columns = ("task_start", "task_end", *flows)
-        arrays = {name: getattr(self._schedule, name) for name in columns}
+        iterations = self._job.iterations
+        of_tasks = (len(self._job.tasks), iterations)
+        of_flows = (len(self._job.edges), iterations)
+        of_schedule = "task_start task_end flow_ready flow_start flow_end flow_bytes"
+        arrays = {name: getattr(self._schedule, name) for name in of_schedule.split()}
         arrays |= {"times": times, "least_times": least, "volumes": volumes}
         for name, array in arrays.items():
-            shape = edges if name.startswith(("flow", "volumes")) else tasks
+            shape = of_flows if name.startswith(("flow", "volumes")) else of_tasks
             if array is not None and array.shape != shape:
                 raise ValueError(f"{name} has shape {array.shape}, not {shape}")
 
@@ -180,33 +180,44 @@ class _Auditor:
         end = self._schedule.task_end
         ran = np.isfinite(start) & np.isfinite(end)
         rounds = np.array(self._job.rounds, dtype=np.int64)[:, None]
+        # A task may have fewer iterations than the job.
         is_due = np.arange(self._job.iterations) < rounds
-        absent = 1 * (~ran & is_due), 0, self._task, "did not run", "iterations"
-        _, faults = list_beyond("(6)", *absent)
-        # What is missing counts here, what ran in the comparisons that follow.
-        yield len(faults), faults
+        yield self._absent("(6)", is_due & ~ran, name=self._task, words="did not run")
+
         task, n = np.nonzero(ran)
-        start, end, tasks = start[task, n], end[task, n], (self._task, task, n)
-        yield self._not_before("(5)", start, 0.0 * start, tasks, "the run began")
-        yield self._not_before("(6)", end, start, tasks, "it started", "ended")
+        start = start[task, n]
+        end = end[task, n]
+        name = self._name_tasks(task, n)
+        yield self._not_before(
+            "(5)", times=start, bounds=0.0 * start, name=name, bound="the run began"
+        )
+        yield self._not_before(
+            "(6)", times=end, bounds=start, name=name, bound="it started", verb="ended"
+        )
 
     def flows_after_their_source(self) -> Iterator[Findings]:
         """(7): a flow starts after its source ended, and all flows took place."""
         start = self._schedule.flow_start
         end = self._schedule.flow_end
         took_place = np.isfinite(start) & np.isfinite(end)
-        missing = 1 * (self._sent & ~took_place)
-        absent = missing, 0, self._flow, "was not sent", "iterations"
-        _, faults = list_beyond("(7)", *absent)
-        yield len(faults), faults
-        edge, n = np.nonzero(self._sent & took_place)
-        start, end, flows = start[edge, n], end[edge, n], (self._flow, edge, n)
-        source = self._source[edge]
-        both = start, self._schedule.task_end[source, n], flows
-        yield self._not_before(
-            "(7)", *both, lambda i: f"{self._task(source[i], n[i])} ended"
+        yield self._absent(
+            "(7)", self._sent & ~took_place, name=self._flow, words="was not sent"
         )
-        yield self._not_before("(7)", end, start, flows, "it started", "ended")
+
+        edge, n = np.nonzero(self._sent & took_place)
+        start = start[edge, n]
+        end = end[edge, n]
+        source = self._source[edge]
+        source_end = self._schedule.task_end[source, n]
+        name = name_flows(self._job, edge, n)
+        name_source = self._name_tasks(source, n)
+        bound = _bound_of(name_source, "ended")
+        yield self._not_before(
+            "(7)", times=start, bounds=source_end, name=name, bound=bound
+        )
+        yield self._not_before(
+            "(7)", times=end, bounds=start, name=name, bound="it started", verb="ended"
+        )
 
     def tasks_after_their_inputs(self) -> Iterator[Findings]:
         """(8), (9): a task starts after all its inputs arrived."""
@@ -216,109 +227,155 @@ class _Auditor:
     def _after_inputs(self, constraint: str, over: NDArray[np.bool_]) -> Findings:
         edge, n = np.nonzero(self._sent & over[:, None])
         task = self._destination[edge]
-        arrival = n + self._lag[edge]
-        what = "landed" if self._problem.latencies.any() else "ended"
-        start = self._schedule.task_start
-        ends = landings(self._schedule)
-        both = start[task, arrival], ends[edge, n], (self._task, task, arrival)
+        reader = n + self._lag[edge]  # the iteration of the task that needs the flow
+        start = self._schedule.task_start[task, reader]
+        landed = landings(self._schedule)[edge, n]
+        verb = "landed" if self._problem.latencies.any() else "ended"
+        bound = _bound_of(name_flows(self._job, edge, n), verb)
+        name = self._name_tasks(task, reader)
         return self._not_before(
-            constraint, *both, lambda i: f"{self._flow(edge[i], n[i])} {what}"
+            constraint, times=start, bounds=landed, name=name, bound=bound
         )
 
     def one_iteration_at_a_time(self) -> Iterator[Findings]:
         """(10): an iteration of a task starts after the one before it ended."""
-        start = self._schedule.task_start
-        end = self._schedule.task_end
-        task, before = np.indices(start[:, 1:].shape).reshape(2, -1)
-        n = before + 1
-        both = start[task, n], end[task, before], (self._task, task, n)
-        yield self._not_before("(10)", *both, "the iteration before it ended")
+        start = self._schedule.task_start[:, 1:]
+        end = self._schedule.task_end[:, :-1]
+        task, earlier = np.indices(start.shape).reshape(2, -1)
+        name = self._name_tasks(task, earlier + 1)
+        bound = "the iteration before it ended"
+        yield self._not_before(
+            "(10)", times=start.ravel(), bounds=end.ravel(), name=name, bound=bound
+        )
 
     def one_flow_at_a_time(self) -> Iterator[Findings]:
         """(11): flows of an edge are sent one by one, in order."""
-        start = self._schedule.flow_start
-        end = self._schedule.flow_end
-        edge, before = np.nonzero(self._sent[:, 1:] & self._remote[:, None])
-        n = before + 1
-        both = start[edge, n], end[edge, before], (self._flow, edge, n)
-        yield self._not_before("(11)", *both, "the flow before it on its edge ended")
+        edge, earlier = np.nonzero(self._sent[:, 1:] & self._remote[:, None])
+        n = earlier + 1
+        start = self._schedule.flow_start[edge, n]
+        end = self._schedule.flow_end[edge, earlier]
+        name = name_flows(self._job, edge, n)
+        bound = "the flow before it on its edge ended"
+        yield self._not_before("(11)", times=start, bounds=end, name=name, bound=bound)
 
     def all_bytes(self, volumes: Floats | None) -> Iterator[Findings]:
         """(12): every flow carries its volume, by its count and by its rates."""
         edge, n = np.nonzero(self._sent & self._remote[:, None])
+        name = name_flows(self._job, edge, n)
         sizes = self._schedule.flow_bytes[edge, n]
-        slack = np.zeros(len(edge))
 
-        def compare(found: Floats, expected: Floats, verb: str) -> Findings:
+        def compare(
+            verb: str, found: Floats, expected: Floats, slack: Floats
+        ) -> Findings:
             return list_beyond(
                 "(12)",
                 np.abs(found - expected),
-                slack + self._relative * expected,
-                lambda i: self._flow(int(edge[i]), int(n[i])),
-                lambda i: f"{verb} {found[i]:g} of {expected[i]:g} bytes",
-                "B",
+                limit=slack + self._relative * expected,
+                name=name,
+                words=f"{verb} {{:g}} of {{:g}} bytes",
+                unit="B",
+                values=[found, expected],
             )
 
         if volumes is not None:
-            yield compare(sizes, volumes[edge, n], "carried")
+            yield compare("carried", sizes, volumes[edge, n], np.zeros(len(edge)))
         if self._pieces is not None:
             most = self._problem.links.steps.most
-            narrowest = [most[list(path)].min(initial=np.inf) for path in self._hops]
+            hops = self._problem.hops
+            narrowest = [most[list(ports)].min(initial=np.inf) for ports in hops]
+            # A time that is off by the tolerance is off by so many bytes.
             slack = self._tolerance * np.array(narrowest)[edge]
             fluid = fluid_bytes(self._pieces)[edge, n]
-            yield compare(fluid, sizes, "was given rates for")
+            yield compare("was given rates for", fluid, sizes, slack)
 
     def port_capacity(self) -> Iterator[Findings]:
         """(13), (14): no port carries more than its capacity."""
-        over = []
-        steps = self._problem.links.steps
-        loads = self._pieces and excess_loads(self._pieces, self._tolerance)
-        for port, most in enumerate(steps.most):
-            if loads is not None:  # at every instant
-                excess, time = loads[port]
-                unit = "B/s"
-                slack = most * self._relative
-                capacity = steps.at(port, np.array([time]))[0]
-                how = f"is over its capacity of {capacity:g} B/s at {time:g} s"
-            else:  # what lies within an interval as a whole has crossed in it
-                excess, since, until = worst_interval(
-                    self._schedule, port, 1 + self._relative, self._unpaced
+        # Without rates only what an interval holds as a whole is known.
+        if self._pieces is None:
+            excesses = self._excess_bytes()
+        else:
+            excesses = self._excess_rates(self._pieces)
+
+        violations = []
+        for port, amount, unit, words in excesses:
+            link = self._problem.links[port]
+            constraint = {"out": "(13)", "in": "(14)"}.get(link.direction, "(13),(14)")
+            sentence = f"port {link.name} {words}"
+            violations.append(
+                Violation(
+                    constraint=constraint,
+                    subject=link.name,
+                    amount=amount,
+                    unit=unit,
+                    sentence=sentence,
                 )
-                unit = "B"
-                slack = self._at_once(most)
-                how = f"of {most:g} B/s carries too much from {since:g} to {until:g} s"
-                excess, slack = excess - slack, 0.0
-            if excess > slack:
-                link = self._problem.links[port]
-                name = {"out": "(13)", "in": "(14)"}.get(link.direction, "(13),(14)")
-                sentence = f"port {link.name} {how}"
-                over.append(Violation(name, link.name, excess, unit, sentence))
-        yield len(self._problem.capacities), over
+            )
+        yield len(self._problem.capacities), violations
+
+    def _excess_rates(self, rates: Pieces) -> Iterator[tuple[int, float, str, str]]:
+        """Yield port, excess, unit and words where rates are too high at an instant."""
+        steps = self._problem.links.steps
+        loads = excess_loads(rates, self._tolerance)
+        for port, most in enumerate(steps.most):
+            excess, time = loads[port]
+            if excess > most * self._relative:
+                capacity = steps.at(port, np.array([time]))[0]
+                limit = f"its capacity of {capacity:g} B/s at {time:g} s"
+                yield port, excess, "B/s", f"is over {limit}"
+
+    def _excess_bytes(self) -> Iterator[tuple[int, float, str, str]]:
+        """Yield likewise where what lies within an interval as a whole is too much."""
+        for port, most in enumerate(self._problem.links.steps.most):
+            excess, begin, end = worst_interval(
+                self._schedule, port, 1 + self._relative, self._unpaced
+            )
+            excess -= self._at_once(most)
+            if excess > 0.0:
+                interval = f"from {begin:g} to {end:g} s"
+                words = f"of {most:g} B/s carries too much {interval}"
+                yield port, excess, "B", words
 
     @cached_property
     def _pieces(self) -> Pieces | None:
         rates = self._schedule.rates
         return None if rates is None else pieces(self._schedule, rates)
 
+    def _name_tasks(self, tasks: Ints, iterations: Ints) -> Writer:
+        return lambda row: self._task(int(tasks[row]), int(iterations[row]))
+
+    def _absent(
+        self,
+        constraint: str,
+        is_absent: NDArray[np.bool_],
+        name: Writer,
+        words: str,
+    ) -> Findings:
+        """Return what is missing: counted here, as what ran is in later comparisons."""
+        _, violations = list_where(
+            constraint, is_absent, name=name, words=words, unit="iterations"
+        )
+        return len(violations), violations
+
     def _not_before(
         self,
         constraint: str,
         times: Floats,
         bounds: Floats,
-        subjects: _Subjects,
-        what: Callable[[int], str] | str,
+        name: Writer,
+        bound: Writer | str,
         verb: str = "started",
     ) -> Findings:
-        name, rows, iterations = subjects
+        """Compare ``times`` with ``bounds``; ``bound`` tells what each bound is."""
 
-        def write(i: int) -> str:
-            return f"{verb} before {what if isinstance(what, str) else what(i)}"
+        def write(row: int) -> str:
+            return f"{verb} before {bound if isinstance(bound, str) else bound(row)}"
 
         # NaN is not early: what is missing was named once, by (6) or (7).
+        slack = allowance(bounds, self._tolerance)
         return list_beyond(
-            constraint,
-            bounds - times,
-            self._tolerance + 1e-12 * np.abs(bounds),
-            lambda i: name(int(rows[i]), int(iterations[i])),
-            write,
+            constraint, bounds - times, limit=slack, name=name, words=write
         )
+
+
+def _bound_of(name: Writer, verb: str) -> Writer:
+    return lambda row: f"{name(row)} {verb}"

@@ -26,13 +26,12 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.prediction.analysis.critical_path import Cause, CriticalPath, critical_path
-from emu.prediction.analysis.link_load import fluid_ends
+from emu.prediction.analysis.link_load import Floats, fluid_ends
 from emu.prediction.simulation import makespan
 from emu.problem import Outages, Problem, Profile, Realization, Schedule
 
@@ -54,7 +53,7 @@ class Lateness:
         return self.flows + self.tasks + self.gaps
 
 
-def chain_lateness(schedule: Schedule, late: NDArray[np.float64]) -> Lateness:
+def chain_lateness(schedule: Schedule, late: Floats) -> Lateness:
     """Return the lateness of an emulated run's critical path, by cause.
 
     ``schedule``: with its rates; without any, no flow is late. ``late``: seconds of
@@ -62,7 +61,8 @@ def chain_lateness(schedule: Schedule, late: NDArray[np.float64]) -> Lateness:
     """
     chain = critical_path(schedule)
     due = schedule.flow_end if schedule.rates is None else fluid_ends(schedule)
-    behind = np.nan_to_num(np.maximum(schedule.flow_end - due, 0.0))
+    flow_late = np.nan_to_num(np.maximum(schedule.flow_end - due, 0.0))
+
     # A flow over several links is several links of the chain, and late once.
     parts = {
         (link.task, link.edge, link.iteration)
@@ -70,10 +70,12 @@ def chain_lateness(schedule: Schedule, late: NDArray[np.float64]) -> Lateness:
         if link.cause is not Cause.GAP
     }
     flows = [(edge, n) for _, edge, n in parts if edge >= 0]
+    tasks = [(task, n) for task, edge, n in parts if edge < 0]
+    seconds_by_cause = chain.sums(lambda link: link.cause)
     return Lateness(
-        flows=float(sum(behind[at] for at in flows)),
-        tasks=float(sum(late[task, n] for task, edge, n in parts if edge < 0)),
-        gaps=chain.sums(lambda link: link.cause).get(Cause.GAP, 0.0),
+        flows=float(sum(flow_late[flow] for flow in flows)),
+        tasks=float(sum(late[task] for task in tasks)),
+        gaps=seconds_by_cause.get(Cause.GAP, 0.0),
     )
 
 
@@ -100,35 +102,58 @@ def seconds_of_waits(
     busy.
     """
     job = schedule.problem.job
-    ends = [(edge.source, edge.destination) for edge in job.edges]
-    moving: defaultdict[int, list[tuple[float, float]]] = defaultdict(list)
-    for edge, n in schedule.flows().tolist():
-        for task in ends[edge]:
-            span = schedule.flow_start[edge, n], schedule.flow_end[edge, n]
-            moving[task].append(span)
-    work = np.dstack([schedule.task_start, schedule.task_end]).tolist()
-    share: dict[int, float] = {}
+    spans_of_tasks = _busy_spans(schedule, works=works)
+    shares: dict[int, float] = {}
     for process, tasks in job.processes.items():
-        spans = [span for task in tasks for span in moving[task]]
-        spans += [tuple(span) for task in tasks if works for span in work[task]]
-        total = 0.0
-        until = -math.inf
-        for start, end in sorted(spans):
-            total += max(0.0, end - max(start, until))
-            until = max(until, end)
-        busy = total * time_scale
-        # Waits are counted over the whole run: no share of them is more than all.
-        share |= dict.fromkeys(
-            tasks, min(waited.get(process, 0.0) / busy, 1.0) if busy else 0.0
-        )
-    young: defaultdict[tuple[int, int], float] = defaultdict(float)
+        spans = [span for task in tasks for span in spans_of_tasks[task]]
+        busy = _length_of_union(spans) * time_scale
+        share = 0.0
+        if busy:
+            # Waits are counted over the whole run: no share of them is more than all.
+            share = min(waited.get(process, 0.0) / busy, 1.0)
+        shares |= dict.fromkeys(tasks, share)
+
+    lengths: defaultdict[tuple[int, int], float] = defaultdict(float)
     for link in chain.links:
         if link.edge >= 0:
-            young[link.edge, link.iteration] += link.seconds
-    return math.fsum(
-        min(seconds, YOUNG / time_scale) * sum(share.get(t, 0.0) for t in ends[edge])
-        for (edge, _), seconds in young.items()
-    )
+            lengths[link.edge, link.iteration] += link.seconds
+
+    waits = []
+    for (position, _), seconds in lengths.items():
+        edge = job.edges[position]
+        share = shares.get(edge.source, 0.0) + shares.get(edge.destination, 0.0)
+        young = min(seconds, YOUNG / time_scale)
+        waits.append(young * share)
+    return math.fsum(waits)
+
+
+_Span: TypeAlias = tuple[float, float]
+
+
+def _busy_spans(schedule: Schedule, *, works: bool) -> dict[int, list[_Span]]:
+    """Return begin and end of all that every task sends, receives, and computes."""
+    job = schedule.problem.job
+    spans: dict[int, list[_Span]] = {task: [] for task in range(len(job.tasks))}
+    for position, n in schedule.flows().tolist():
+        edge = job.edges[position]
+        span = (schedule.flow_start[position, n], schedule.flow_end[position, n])
+        spans[edge.source].append(span)
+        spans[edge.destination].append(span)
+    if works:
+        work = np.dstack([schedule.task_start, schedule.task_end]).tolist()
+        for task, iterations in enumerate(work):
+            spans[task] += map(tuple, iterations)
+    return spans
+
+
+def _length_of_union(spans: list[_Span]) -> float:
+    """Return the seconds in which at least one span lasts."""
+    total = 0.0
+    latest = -math.inf
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, latest))
+        latest = max(latest, end)
+    return total
 
 
 #: Tolerance of a flow: a share of its length, or so many wall seconds if longer.
@@ -140,22 +165,24 @@ WALL = 0.002
 class FlowCompletion:
     """Flows between machines, in wall seconds."""
 
-    error: NDArray[np.float64]
+    error: Floats
     """End at the receiver less the end of the fluid, shape (flows,)."""
-    length: NDArray[np.float64]
+    length: Floats
     """From the start of the flow to the end of its fluid, same shape."""
 
     @property
-    def excess(self) -> NDArray[np.float64]:
+    def excess(self) -> Floats:
         """Error over what is allowed: max(1 % of the length, 2 ms of wall time)."""
-        return np.abs(self.error) / np.maximum(SHARE * self.length, WALL)
+        allowed = np.maximum(SHARE * self.length, WALL)
+        return np.abs(self.error) / allowed
 
     @property
-    def share(self) -> NDArray[np.float64]:
+    def share(self) -> Floats:
         """Error over the length; infinite for a flow that had none."""
         error = np.abs(self.error)
         shares = np.full_like(error, np.inf)
-        np.divide(error, self.length, out=shares, where=self.length > 0)
+        has_length = self.length > 0
+        np.divide(error, self.length, out=shares, where=has_length)
         return shares
 
 
@@ -167,12 +194,12 @@ def flow_completion(schedule: Schedule, time_scale: float) -> FlowCompletion:
 
     Raises ValueError when the schedule holds no rates.
     """
-    at = tuple(schedule.flows().T)
-    due = fluid_ends(schedule)[at]
+    flows = tuple(schedule.flows().T)
+    due = fluid_ends(schedule)[flows]
     is_known = ~np.isnan(due)
-    error = (schedule.flow_end[at] - due)[is_known]
-    length = (due - schedule.flow_start[at])[is_known]
-    return FlowCompletion(error * time_scale, length * time_scale)
+    error = (schedule.flow_end[flows] - due)[is_known]
+    length = (due - schedule.flow_start[flows])[is_known]
+    return FlowCompletion(error=error * time_scale, length=length * time_scale)
 
 
 def clock_uncertainty(
@@ -188,25 +215,34 @@ def clock_uncertainty(
     ``hosts``: what is known of each: its ``machines``, and the ``uncertainty`` of its
     ``clock``, wall seconds.
     """
-    unknown = {
-        machine: (place, float(host.get("clock", {}).get("uncertainty", 0.0)))
-        for place, host in enumerate(hosts)
-        for machine in host.get("machines", ())
-    }
-    names = [machine.name for machine in problem.cluster.machines]
-    at = [unknown.get(names[m], (-1, 0.0)) for m in problem.placement.machine_of]
-    parts = [at[link.task][1] for link in chain.links[-1:] if link.task >= 0]
+    host_of: dict[str, int] = {}
+    uncertainty_of: dict[str, float] = {}
+    for number, host in enumerate(hosts):
+        uncertainty = float(host.get("clock", {}).get("uncertainty", 0.0))
+        for name in host.get("machines", ()):
+            host_of[name] = number
+            uncertainty_of[name] = uncertainty
+
+    machines = problem.cluster.machines
+    names = [machines[position].name for position in problem.placement.machine_of]
+    parts = []
+    if chain.links and chain.links[-1].task >= 0:
+        last = names[chain.links[-1].task]
+        parts.append(uncertainty_of.get(last, 0.0))
     for link in chain.links:
         if link.edge >= 0 and link.start < link.end:
             edge = problem.job.edges[link.edge]
-            (one, ours), (other, theirs) = at[edge.source], at[edge.destination]
-            if one != other:
-                parts.append(ours + theirs)
+            sender = names[edge.source]
+            receiver = names[edge.destination]
+            # Machines of which nothing is known are of one host.
+            if host_of.get(sender, -1) != host_of.get(receiver, -1):
+                of_sender = uncertainty_of.get(sender, 0.0)
+                parts.append(of_sender + uncertainty_of.get(receiver, 0.0))
     return math.fsum(parts)
 
 
-#: Draws of `sensitivity`, and how late ends are there on average: this share of an
-#: iteration. Along a chain of ten parts per iteration it adds up to 0.1 %.
+#: Draws of `effect_of_slight_delays`, and the share of an iteration by which ends are
+#: late there on average. Along a chain of ten parts per iteration it adds up to 0.1 %.
 _DRAWS = 8
 _SLIGHT = 1e-4
 
@@ -238,8 +274,9 @@ class HostEffect:
     def unexplained(self) -> float:
         """Seconds that no lateness accounts for, of either simulation the larger."""
         distance = self.emulated - self.simulated
-        beyond = math.copysign(max(abs(distance) - abs(self.explained), 0.0), distance)
-        return max(self.emulated - self.repeated, beyond, key=abs)
+        beyond = max(abs(distance) - abs(self.explained), 0.0)
+        distance_repeated = self.emulated - self.repeated
+        return max(distance_repeated, math.copysign(beyond, distance), key=abs)
 
     @property
     def error(self) -> float:
@@ -294,7 +331,7 @@ def host_effect(
     simulated: float,
     measured: Realization,
     perturbed: Realization,
-    late: NDArray[np.float64],
+    late: Floats,
     clocks: float = 0.0,
 ) -> HostEffect:
     """Return the effect of a host's lateness on a run.
@@ -304,17 +341,18 @@ def host_effect(
     seconds of ``measured`` (task, iteration) after the profiled end. The others are
     fields of the effect.
     """
-    realization = Realization(np.maximum(measured.times - late, 0.0), measured.volumes)
+    punctual_times = np.maximum(measured.times - late, 0.0)
+    punctual = Realization(punctual_times, measured.volumes)
     return HostEffect(
         emulated=emulated,
         repeated=makespan(problem, perturbed, policy, profile=profile),
-        punctual=makespan(problem, realization, policy, profile=profile),
+        punctual=makespan(problem, punctual, policy, profile=profile),
         simulated=simulated,
         clocks=clocks,
     )
 
 
-def late_times(schedule: Schedule) -> NDArray[np.float64]:
+def late_times(schedule: Schedule) -> Floats:
     """Return times of tasks that have what came late of a run in them.
 
     A task lasts from when it could have started, had every flow ended with its fluid,
@@ -327,37 +365,42 @@ def late_times(schedule: Schedule) -> NDArray[np.float64]:
     Raises ValueError when the schedule holds no rates, or not when ends were settled.
     """
     problem = schedule.problem
-    settle_times = schedule.task_settled
-    if settle_times is None or schedule.flow_settled is None:
-        raise ValueError("the schedule does not hold when ends were settled")
     job = problem.job
-    with_bytes = np.zeros(schedule.flow_end.shape, dtype=bool)
-    with_bytes[tuple(schedule.flows().T)] = True
-    with_bytes &= schedule.flow_bytes > 0
-    there = np.fmin(fluid_ends(schedule), schedule.flow_settled)
-    could = np.zeros_like(settle_times)
-    could[:, 1:] = settle_times[:, :-1]
-    for e, edge in enumerate(job.edges):
-        count = job.flow_counts[e]
+    settled = schedule.task_settled
+    if settled is None or schedule.flow_settled is None:
+        raise ValueError("the schedule does not hold when ends were settled")
+
+    has_bytes = np.zeros(schedule.flow_end.shape, dtype=bool)
+    has_bytes[tuple(schedule.flows().T)] = True
+    has_bytes &= schedule.flow_bytes > 0
+    # What was settled before its fluid ended let the task start then.
+    due = np.fmin(fluid_ends(schedule), schedule.flow_settled)
+    could_start = np.zeros_like(settled)
+    could_start[:, 1:] = settled[:, :-1]
+    for position, edge in enumerate(job.edges):
+        count = job.flow_counts[position]
         # One without bytes waits, too: for the flows before it on its channel or edge.
         handovers = np.fmax(
-            settle_times[edge.source, :count], schedule.flow_start[e, :count]
+            settled[edge.source, :count], schedule.flow_start[position, :count]
         )
-        ends = np.where(with_bytes[e, :count], there[e, :count], handovers)
-        into = could[edge.destination, edge.lag : edge.lag + count]
-        np.maximum(into, ends + problem.latencies[e], out=into)
+        flow = (position, slice(count))
+        ends = np.where(has_bytes[flow], due[flow], handovers)
+        inputs = could_start[edge.destination, edge.lag : edge.lag + count]
+        np.maximum(inputs, ends + problem.latencies[position], out=inputs)
     for pool in problem.pools:  # the wait for a slot is no work
         takers = list(pool.takers)
-        could[takers] = np.fmax(could[takers], schedule.task_start[takers])
-    return np.maximum(np.nan_to_num(problem.work(could, settle_times)), 0.0)
+        could_start[takers] = np.fmax(could_start[takers], schedule.task_start[takers])
+
+    work = problem.work(could_start, settled)
+    return np.maximum(np.nan_to_num(work), 0.0)
 
 
 def delay(
     realization: Realization,
     schedule: Schedule,
     *,
-    tasks: NDArray[np.float64],
-    flows: NDArray[np.float64],
+    tasks: Floats,
+    flows: Floats,
 ) -> Realization:
     """Return times and volumes whose simulation has these ends late.
 
@@ -369,16 +412,19 @@ def delay(
     waits = np.zeros_like(tasks)
     # What slack takes up moves nothing: only the rest is a longer wait of the task.
     for position, edge in enumerate(job.edges):
-        needs = slice(edge.lag, None), slice(max(job.iterations - edge.lag, 0))
-        ends = schedule.flow_end[position, needs[1]]
-        slack = schedule.task_start[edge.destination, needs[0]] - ends
+        # What the last iterations send, nobody reads.
+        count = max(job.iterations - edge.lag, 0)
+        sent = (position, slice(count))
+        reader = (edge.destination, slice(edge.lag, None))
+        slack = schedule.task_start[reader] - schedule.flow_end[sent]
         slack -= schedule.problem.latencies[position]
-        into = waits[edge.destination, needs[0]]
-        np.fmax(into, flows[position, needs[1]] - slack, out=into)
+        wait = waits[reader]
+        np.fmax(wait, flows[sent] - slack, out=wait)
+
     return Realization(realization.times + tasks + waits, realization.volumes)
 
 
-def sensitivity(
+def effect_of_slight_delays(
     realization: Realization, policy: str, profile: Profile | None, schedule: Schedule
 ) -> float:
     """Return the largest share by which ends that are ever so slightly late move it.
@@ -392,16 +438,20 @@ def sensitivity(
     if schedule.length <= 0:
         return 0.0
     rng = np.random.default_rng(0)  # a verdict has no chance of its own
-    slight = _SLIGHT * schedule.length / schedule.problem.job.iterations
+    mean_delay = _SLIGHT * schedule.length / schedule.problem.job.iterations
     edge, iteration = schedule.flows().T
-    with_bytes = schedule.flow_bytes[edge, iteration] > 0
-    at = edge[with_bytes], iteration[with_bytes]
+    has_bytes = schedule.flow_bytes[edge, iteration] > 0
+    sent = (edge[has_bytes], iteration[has_bytes])
+    count = np.count_nonzero(has_bytes)
+
     worst = 0.0
     for _ in range(_DRAWS):
         flows = np.zeros_like(schedule.flow_end)
-        flows[at] = rng.exponential(slight, len(at[0]))
-        tasks = rng.exponential(slight, schedule.task_end.shape)
+        # Exponential: many small delays and few large ones, as of a busy host.
+        flows[sent] = rng.exponential(mean_delay, count)
+        tasks = rng.exponential(mean_delay, schedule.task_end.shape)
         late = delay(realization, schedule, tasks=tasks, flows=flows)
         end = makespan(schedule.problem, late, policy, profile=profile)
-        worst = max(worst, abs(end / schedule.length - 1))
+        shift = abs(end / schedule.length - 1)
+        worst = max(worst, shift)
     return worst

@@ -28,7 +28,10 @@ from emu.units import format_size
 if TYPE_CHECKING:
     from emu.trust.verdict import Verdict
 
-    Shares = Mapping[tuple[int, int], tuple[float, float]]
+    #: Edge and iteration.
+    _Flow = tuple[int, int]
+    #: Bytes that a flow carried, and those that max-min rates give it.
+    _Shares = Mapping[_Flow, tuple[float, float]]
 
 #: Share of what moved the end that a link or a reason has at least, to be named.
 SHARE = 0.2
@@ -79,8 +82,12 @@ class Prediction:
 
     def to_json(self) -> dict[str, Any]:
         """Return the form of result.json."""
-        lists = {"links": list(self.links), "reasons": list(self.reasons)}
-        return {**vars(self), "outcome": str(self.outcome), **lists}
+        return {
+            **vars(self),
+            "outcome": str(self.outcome),
+            "links": list(self.links),
+            "reasons": list(self.reasons),
+        }
 
 
 def judge_prediction(
@@ -112,43 +119,65 @@ def judge_prediction(
     nics
         Shares of their stated rates that links were measured at before the run.
     """
-    beside = [replayed, *([predicted] if timed else [])]
-    errors = [emulated.error_over(other) for other in beside]
-    worst = max(range(len(errors)), key=lambda i: (abs(errors[i]), i))
-    # What was said before the run is the headline, unless it hides a difference.
-    place = len(errors) - 1 if abs(errors[-1]) > threshold else worst
+    simulations = [replayed, predicted] if timed else [replayed]
+    errors = [emulated.error_over(simulation) for simulation in simulations]
+    place = _place_of_headline(errors, threshold)
     error = errors[place]
-    other = beside[place]
+    simulation = simulations[place]
     if abs(error) <= threshold:
-        return Prediction(Outcome.AGREES, errors[-1], threshold)
-    apart = emulated.length - replayed.length
-    off = emulated.makespan - other.makespan
-    by_network = abs(apart) > SHARE * abs(off)
-    late = [
-        drift
-        for drift in divergences(emulated, replayed)
-        if by_network and drift.link.edge >= 0 and drift.seconds * apart > 0
-    ]
-    drifts = [(drift.link.edge, drift.seconds) for drift in late]
-    links = links_to_blame(emulated, drifts, SHARE * abs(apart))
-    causes = [Cause(_OTHER_TIMES, replayed.makespan - other.makespan)]
-    causes += [Cause(name, of) for name, of in budget.items() if name not in _OF_OTHERS]
-    if by_network and apart > 0:
-        late.sort(key=lambda drift: -abs(drift.seconds))
-        flows = [(drift.link.edge, drift.link.iteration) for drift in late]
-        own = math.fsum(one.seconds for one in causes[1:] if one.seconds > 0)
+        return Prediction(outcome=Outcome.AGREES, error=errors[-1], threshold=threshold)
+
+    difference = emulated.makespan - simulation.makespan
+    by_network = emulated.length - replayed.length
+    is_by_network = abs(by_network) > SHARE * abs(difference)
+    late = _late_flows(emulated, replayed, by_network) if is_by_network else []
+    drifts = [(edge, seconds) for (edge, _), seconds in late]
+    links = links_to_blame(emulated, drifts, SHARE * abs(by_network))
+
+    own_causes = _list_own_causes(budget)
+    by_times = replayed.makespan - simulation.makespan
+    causes = [Cause(_OTHER_TIMES, by_times), *own_causes]
+    if is_by_network and by_network > 0:
+        late.sort(key=lambda drift: -abs(drift[1]))
+        flows = [flow for flow, _ in late]
         suspects = of_network(emulated, links, flows, time_scale, nics)
-        causes += simulate_suspects(emulated, replayed, policy, suspects, apart - own)
+        # The causes of the run's own parts are measured, those of the network tried.
+        losses = [cause.seconds for cause in own_causes if cause.seconds > 0]
+        most = by_network - math.fsum(losses)
+        causes += simulate_suspects(emulated, replayed, policy, suspects, most)
     # Since the first task that ended so far off, whatever came later.
-    wrong = np.abs(emulated.task_end - other.task_end) > threshold * other.length
+    off = np.abs(emulated.task_end - simulation.task_end)
+    is_off = off > threshold * simulation.length
+    since = np.min(emulated.task_end, initial=emulated.length, where=is_off)
     return Prediction(
-        Outcome.DIFFERS,
-        error,
-        threshold,
-        float(np.min(emulated.task_end, initial=emulated.length, where=wrong)),
-        tuple(links),
-        largest_cause(causes, off),
+        outcome=Outcome.DIFFERS,
+        error=error,
+        threshold=threshold,
+        since=float(since),
+        links=tuple(links),
+        reasons=largest_cause(causes, difference),
     )
+
+
+def _place_of_headline(errors: list[float], threshold: float) -> int:
+    """Return which error counts: that of what was said before the run, the last.
+
+    Unless it hides that another is larger.
+    """
+    worst = max(range(len(errors)), key=lambda place: (abs(errors[place]), place))
+    is_headline = abs(errors[-1]) > threshold
+    return len(errors) - 1 if is_headline else worst
+
+
+def _late_flows(
+    emulated: Schedule, replayed: Schedule, by_network: float
+) -> list[tuple[_Flow, float]]:
+    """Return the flows that moved the end as it moved, and seconds of each."""
+    return [
+        ((drift.link.edge, drift.link.iteration), drift.seconds)
+        for drift in divergences(emulated, replayed)
+        if drift.link.edge >= 0 and drift.seconds * by_network > 0
+    ]
 
 
 class Cause(NamedTuple):
@@ -156,6 +185,15 @@ class Cause(NamedTuple):
 
     sentence: str
     seconds: float
+
+
+def _list_own_causes(budget: Mapping[str, float]) -> list[Cause]:
+    """Return the causes that are neither of the network nor of no part of the run."""
+    return [
+        Cause(name, seconds)
+        for name, seconds in budget.items()
+        if name not in _OF_OTHERS
+    ]
 
 
 class Suspect(NamedTuple):
@@ -190,15 +228,18 @@ def simulate_suspects(
     """
     problem = replayed.problem.following(replayed)
     volumes = np.nan_to_num(replayed.flow_bytes)
-    base = makespan(problem, Realization(replayed.work, volumes), policy)
-    length, ideal = (one.flow_end - one.flow_start for one in (emulated, replayed))
-    took = np.divide(length, ideal, out=np.ones_like(ideal), where=ideal > 0)
+    end = makespan(problem, Realization(replayed.work, volumes), policy)
+    length = emulated.flow_end - emulated.flow_start
+    ideal = replayed.flow_end - replayed.flow_start
+    slowness = np.divide(length, ideal, out=np.ones_like(ideal), where=ideal > 0)
+
     for sentence, flows in suspects:
-        at = tuple(np.array([*flows]).reshape(-1, 2).T)
-        slow = volumes.copy()
-        slow[at] *= np.maximum(took[at], 1.0)
-        end = makespan(problem, Realization(replayed.work, slow), policy)
-        yield Cause(sentence, min(end - base, most))
+        rows = np.array([*flows]).reshape(-1, 2)
+        late = tuple(rows.T)
+        longer = volumes.copy()
+        longer[late] *= np.maximum(slowness[late], 1.0)
+        late_end = makespan(problem, Realization(replayed.work, longer), policy)
+        yield Cause(sentence, min(late_end - end, most))
 
 
 def links_to_blame(
@@ -217,8 +258,10 @@ def links_to_blame(
             losses[port] += abs(seconds)
     busy = np.zeros(len(problem.links))
     for edge, n in emulated.flows().tolist():
+        size = emulated.flow_bytes[edge, n]
         for port in problem.hops[edge]:
-            busy[port] += emulated.flow_bytes[edge, n] / problem.links[port].capacity
+            busy[port] += size / problem.links[port].capacity
+
     most = sorted(losses, key=lambda port: (-losses[port], -busy[port]))
     return [problem.links[port].name for port in most if losses[port] >= least]
 
@@ -237,117 +280,159 @@ def of_network(
     below its rate, whatever flows did there.
     """
     problem = emulated.problem
-    every = [(e, n) for e, n in emulated.flows().tolist()]
+    flows: list[_Flow] = [(edge, n) for edge, n in emulated.flows().tolist()]
     ports = {link.name: port for port, link in enumerate(problem.links)}
-    slow = lone_rates(emulated)
+    lone = lone_rates(emulated)
     # Rates that were assigned are others than max-min's.
     by_capture = emulated.rates is None and bool(late)
     shares = shares_of_max_min(emulated, {*late[:_MOST]}) if by_capture else {}
-    lone: dict[tuple[tuple[int, int], ...], list[str]] = {}
+
+    slow: dict[tuple[_Flow, ...], list[str]] = {}
     for name in links:
         port = ports[name]
-        of = problem.links[ports[name]]
-        there = tuple(flow for flow in every if port in problem.hops[flow[0]])
-        if np.median(slow.get(port, 1.0)) < _SOUND and nics.get(name, 0.0) < _SOUND:
-            lone.setdefault(there, []).append(name)
-            continue  # which explains whatever else is to be seen there
-        senders = most_senders(emulated, port)
-        both = [shares[flow] for flow in shares if port in problem.hops[flow[0]]]
-        fair = sum(share for _, share in both) or math.inf
-        full = sum(got for got, _ in both) / fair >= _SOUND
-        if of.direction == "in" and senders > 1 and not full:
+        crossing = tuple(flow for flow in flows if port in problem.hops[flow[0]])
+        is_slow = np.median(lone.get(port, 1.0)) < _SOUND
+        # A link below its rate explains whatever else is to be seen there.
+        if is_slow and nics.get(name, 0.0) < _SOUND:
+            slow.setdefault(crossing, []).append(name)
+        elif senders := _incast(emulated, port, shares):
             text = f"incast on {name}: up to {senders} machines sent to it at once"
-            yield Suspect(text, there)
-    for there, names in lone.items():  # of the same flows: none says which it is
-        share = float(np.median(slow[ports[names[0]]]))
-        yield Suspect(
+            yield Suspect(text, crossing)
+    for crossing, names in slow.items():  # of the same flows: none says which it is
+        share = float(np.median(lone[ports[names[0]]]))
+        text = (
             f"{' or '.join(names)} is below its stated rate: flows alone on their way "
-            f"had {100 * share:.3g} % of it",
-            there,
+            f"had {100 * share:.3g} % of it"
         )
+        yield Suspect(text, crossing)
     yield from _of_shares(emulated, links, late[:_MOST], shares)
+    yield from _of_slow_start(emulated, flows, late, time_scale)
+
+
+def _incast(emulated: Schedule, port: int, shares: _Shares) -> int:
+    """Return how many machines sent at once to a link that was not full, or 0."""
+    problem = emulated.problem
+    if problem.links[port].direction != "in":
+        return 0
+    senders = most_senders(emulated, port)
+    carried = 0.0
+    fair = 0.0
+    for (edge, _), (got, share) in shares.items():
+        if port in problem.hops[edge]:
+            carried += got
+            fair += share
+    is_full = carried / (fair or math.inf) >= _SOUND
+    return senders if senders > 1 and not is_full else 0
+
+
+def _of_slow_start(
+    emulated: Schedule, flows: list[_Flow], late: list[_Flow], time_scale: float
+) -> Iterator[Suspect]:
+    """Yield the small flows, where most of the late ones are small."""
     sizes = emulated.flow_bytes
-    took = {flow: sizes[flow] / _narrowest(emulated, *flow) for flow in every}
-    small = [flow for flow in every if took[flow] * time_scale < _SMALL]
-    if 2 * len({*small} & {*late}) > len(late):
+    small = []
+    for flow in flows:
+        seconds = sizes[flow] / _narrowest(emulated, *flow)
+        if seconds * time_scale < _SMALL:
+            small.append(flow)
+    small_and_late = len({*small} & {*late})
+    if 2 * small_and_late > len(late):
         size = max(float(sizes[flow]) for flow in small)
-        them = f"{len({*small} & {*late})} of {len(late)} on the critical path"
-        text = f"slow start of small flows: {them} have {format_size(size)} or less"
-        yield Suspect(text, small)
+        share = f"{small_and_late} of {len(late)} on the critical path"
+        have = f"have {format_size(size)} or less"
+        yield Suspect(f"slow start of small flows: {share} {have}", small)
 
 
 def _of_shares(
-    emulated: Schedule, links: list[str], late: list[tuple[int, int]], shares: Shares
+    emulated: Schedule, links: list[str], late: list[_Flow], shares: _Shares
 ) -> Iterator[Suspect]:
     """Yield the late flows that lost to one beside them on one of the links."""
-    problem = emulated.problem
-    names = emulated.problem.job.edge_names
+    hops = emulated.problem.hops
     start = emulated.flow_start
     end = emulated.flow_end
-    ports = {link.name: port for port, link in enumerate(problem.links)}
+    ports = {link.name: port for port, link in enumerate(emulated.problem.links)}
     pairs = []
     for flow in late:
-        for other, (got, fair) in shares.items():
-            loss = shares[flow][1] - shares[flow][0] if flow in shares else 0.0
-            at = [x for x in links if ports[x] in problem.hops[flow[0]]]
-            at = [x for x in at if ports[x] in problem.hops[other[0]]]
-            if at and start[flow] < end[other] and start[other] < end[flow]:
-                pairs.append((min(loss, got - fair), flow, other, at[0]))
+        got, fair = shares.get(flow, (0.0, 0.0))
+        for neighbour, (other_got, other_fair) in shares.items():
+            met = set(hops[flow[0]]).intersection(hops[neighbour[0]])
+            common = [name for name in links if ports[name] in met]
+            begins_before = start[flow] < end[neighbour]
+            ends_after = start[neighbour] < end[flow]
+            if common and begins_before and ends_after:
+                loss = min(fair - got, other_got - other_fair)
+                pairs.append((loss, flow, neighbour, common[0]))
     if not pairs:
         return
-    _, flow, other, link = max(pairs)
-    one, two = (shares[each][0] / shares[each][1] for each in (flow, other))
-    if one < _SOUND and two > 1 / _SOUND:
+
+    _, loser, winner, link = max(pairs)
+    got, fair = shares[loser]
+    lost = got / fair
+    got, fair = shares[winner]
+    won = got / fair
+    if lost < _SOUND and won > 1 / _SOUND:
+        names = emulated.problem.job.edge_names
         text = (
-            f"unequal shares of {link}: {names[flow[0]]} had {100 * one:.3g} % of its "
-            f"max-min share in iteration {flow[1]}, {names[other[0]]} beside it "
-            f"{100 * two:.3g} %"
+            f"unequal shares of {link}: {names[loser[0]]} had {100 * lost:.3g} % of "
+            f"its max-min share in iteration {loser[1]}, {names[winner[0]]} beside it "
+            f"{100 * won:.3g} %"
         )
-        over = emulated.flows().tolist()
-        yield Suspect(text, [(e, n) for e, n in over if ports[link] in problem.hops[e]])
+        port = ports[link]
+        flows = emulated.flows().tolist()
+        yield Suspect(text, [(edge, n) for edge, n in flows if port in hops[edge]])
 
 
 def _narrowest(emulated: Schedule, edge: int, iteration: int) -> float:
     """Return mean bytes/s that the narrowest link on a flow's way had meanwhile."""
-    at = emulated.flow_start[edge, iteration], emulated.flow_end[edge, iteration]
-    return min(_mean_of(emulated, port, *at) for port in emulated.problem.hops[edge])
+    start = emulated.flow_start[edge, iteration]
+    end = emulated.flow_end[edge, iteration]
+    ports = emulated.problem.hops[edge]
+    return min(_mean_of(emulated, port, start, end) for port in ports)
 
 
 def _mean_of(emulated: Schedule, port: int, start: float, end: float) -> float:
     """Return the mean capacity of a link from ``start`` to ``end``; its most if 0."""
     steps = emulated.problem.links.steps
-    if len(steps.of(port)[0]) == 1 or not end > start:
-        return float(steps.most[port])
-    could = steps.carry(port, np.array([start, end]))
-    return float(could[1] - could[0]) / (end - start) or float(steps.most[port])
+    most = float(steps.most[port])
+    times, _ = steps.of(port)
+    if len(times) == 1 or not end > start:
+        return most
+    by_start, by_end = steps.carry(port, np.array([start, end]))
+    return float(by_end - by_start) / (end - start) or most
 
 
 def lone_rates(emulated: Schedule) -> dict[int, list[float]]:
     """Return shares of the narrowest rate that lone flows had, by link."""
     flows = emulated.flows()
-    at = tuple(flows.T)
-    start, end, size = (
-        array[at]
-        for array in (emulated.flow_start, emulated.flow_end, emulated.flow_bytes)
-    )
+    edge_of, iteration_of = flows.T
+    start = emulated.flow_start[edge_of, iteration_of]
+    end = emulated.flow_end[edge_of, iteration_of]
+    size = emulated.flow_bytes[edge_of, iteration_of]
     hops = emulated.problem.hops
-    order = np.argsort(flows[:, 0], kind="stable")
-    first = np.searchsorted(flows[order, 0], np.arange(len(hops) + 1))
+    order = np.argsort(edge_of, kind="stable")
+    edges = np.arange(len(hops) + 1)
+    first = np.searchsorted(edge_of[order], edges)
     crossing: defaultdict[int, list[NDArray[np.int64]]] = defaultdict(list)
     for edge, ports in enumerate(hops):
+        rows_of_edge = order[first[edge] : first[edge + 1]]
         for port in ports:
-            crossing[port].append(order[first[edge] : first[edge + 1]])
-    alone = (end > start) & (size > 0)
+            crossing[port].append(rows_of_edge)
+
+    is_alone = (end > start) & (size > 0)
     for rows in map(np.concatenate, crossing.values()):
         # Those that begin before it ends, less those of them that end before it begins.
-        starts = np.searchsorted(np.sort(start[rows]), end[rows], "left")
-        over = np.searchsorted(np.sort(end[rows]), start[rows], "right")
-        alone[rows] &= starts - over == 1  # itself
+        starts = start[rows]
+        ends = end[rows]
+        begun = np.searchsorted(np.sort(starts), ends, "left")
+        over = np.searchsorted(np.sort(ends), starts, "right")
+        is_alone[rows] &= begun - over == 1  # itself
+
     rates: defaultdict[int, list[float]] = defaultdict(list)
-    for number in np.flatnonzero(alone).tolist():
+    for number in np.flatnonzero(is_alone).tolist():
         edge, n = flows[number].tolist()
         narrowest = _narrowest(emulated, edge, n)
-        share = size[number] / (end[number] - start[number]) / narrowest
+        rate = size[number] / (end[number] - start[number])
+        share = rate / narrowest
         for port in hops[edge]:
             # A link that is wider than another on the way was not tried.
             if _mean_of(emulated, port, start[number], end[number]) <= narrowest:
@@ -361,18 +446,22 @@ def most_senders(emulated: Schedule, port: int) -> int:
     events: list[tuple[float, int, int]] = []
     crosses = np.array([port in hops for hops in problem.hops], dtype=bool)
     flows = emulated.flows()
-    for edge, n in flows[crosses[flows[:, 0]]].tolist():
+    is_crossing = crosses[flows[:, 0]]
+    for edge, n in flows[is_crossing].tolist():
         if emulated.flow_bytes[edge, n] > 0:
-            machine = problem.placement.machine_of[problem.job.edges[edge].source]
-            events.append((emulated.flow_start[edge, n], 1, machine))
-            events.append((emulated.flow_end[edge, n], -1, machine))
+            source = problem.job.edges[edge].source
+            machine = problem.placement.machine_of[source]
+            start = emulated.flow_start[edge, n]
+            end = emulated.flow_end[edge, n]
+            events += [(start, 1, machine), (end, -1, machine)]
+
     # Ends sort before starts of the same instant: a machine that goes on counts once.
     under_way: defaultdict[int, int] = defaultdict(int)
     sending = most = 0
     for _, change, machine in sorted(events):
-        before = under_way[machine]
+        flows_before = under_way[machine]
         under_way[machine] += change
-        sending += (under_way[machine] > 0) - (before > 0)
+        sending += (under_way[machine] > 0) - (flows_before > 0)
         most = max(most, sending)
     return most
 
@@ -410,8 +499,11 @@ class Witnesses:
     @property
     def makespans(self) -> dict[str, float]:
         """Return the makespan of each witness."""
-        names = "fluid", "packets", "measured"
-        return {name: getattr(self, name).makespan for name in names}
+        return {
+            "fluid": self.fluid.makespan,
+            "packets": self.packets.makespan,
+            "measured": self.measured.makespan,
+        }
 
     def pairs(
         self,
@@ -441,6 +533,7 @@ class Witnesses:
         if verdict.reasons:
             sentence = f"the measurement is {verdict.trust}: {verdict.reasons[0]}"
             of_run.append(sentence)
+
         return (
             Pair("packets", "fluid", _lead_with(of_packets, by_packets)),
             Pair("measured", "fluid", prediction),
@@ -462,16 +555,18 @@ class Witnesses:
     def _of_gifts(self) -> Iterator[str]:
         """Yield what kernel NICs let go at once, where that makes a run shorter."""
         problem = self.measured.problem
-        (seconds, nbytes) = self.gift
-        chain = {(p.edge, p.iteration) for p in critical_path(self.measured).links}
-        gifts = [
-            min(
-                float(self.measured.flow_end[at] - self.measured.flow_start[at]),
-                max(seconds, nbytes / min(problem.capacities[p] for p in hops)),
-            )
-            for at in chain
-            if at[0] >= 0 and (hops := problem.hops[at[0]])
-        ]
+        rate_seconds, least_bytes = self.gift
+        links = critical_path(self.measured).links
+        gifts = []
+        for edge, n in {(link.edge, link.iteration) for link in links}:
+            hops = problem.hops[edge] if edge >= 0 else ()
+            if hops:
+                length = self.measured.flow_end[edge, n]
+                length -= self.measured.flow_start[edge, n]
+                capacity = min(problem.capacities[port] for port in hops)
+                gift = max(rate_seconds, least_bytes / capacity)
+                gifts.append(min(float(length), gift))
+
         shorter = self.packets.makespan - self.measured.makespan
         if 0 < SHARE * shorter < math.fsum(gifts):
             yield (
@@ -484,5 +579,6 @@ def _lead_with(reasons: list[str], verdict: Prediction) -> Prediction:
     """Return a verdict with further reasons before its own, unless both agree."""
     if verdict.outcome is Outcome.AGREES or not reasons:
         return verdict
-    own = () if verdict.reasons == NO_REASON else verdict.reasons
-    return replace(verdict, reasons=(*reasons, *own))
+    if verdict.reasons != NO_REASON:
+        reasons = [*reasons, *verdict.reasons]
+    return replace(verdict, reasons=tuple(reasons))

@@ -44,34 +44,66 @@ def shares_of_max_min(
     start = schedule.flow_start
     end = schedule.flow_end
     hops = list_hops(schedule.problem)
-    every = {
-        (e, n): Flow(e, n, ("", "", 0, e), hops[e], 0.0, 0.0)
-        for e, n in schedule.flows().tolist()
-        if end[e, n] > start[e, n]
+    all_flows = {
+        (edge, n): Flow(
+            edge=edge,
+            turn=n,
+            rank=("", "", 0, edge),
+            hops=hops[edge],
+            volume=0.0,
+            left=0.0,
+        )
+        for edge, n in schedule.flows().tolist()
+        if end[edge, n] > start[edge, n]
     }
 
-    def beside(event: Event, other: Event) -> bool:
-        met = start[event] < end[other] and end[event] > start[other]
-        return bool(met) and not {*hops[event[0]]}.isdisjoint(hops[other[0]])
+    def is_beside(event: Event, flow: Event) -> bool:
+        if not (start[event] < end[flow] and end[event] > start[flow]):
+            return False
+        common = set(hops[event[0]]).intersection(hops[flow[0]])
+        return bool(common)
 
-    those = [event for event in flows if event in every]
-    events = {event for event in every if any(beside(event, one) for one in those)}
-    coming = sorted(every, key=lambda event: -start[event])
-    changes = [change.time for change in schedule.problem.cluster.changes]
-    moments = {*changes, *(t[event] for t in (start, end) for event in every)}
+    asked = [event for event in flows if event in all_flows]
+    events = {
+        event for event in all_flows if any(is_beside(event, flow) for flow in asked)
+    }
+    moments = {change.time for change in schedule.problem.cluster.changes}
+    for event in all_flows:
+        moments |= {start[event], end[event]}
+
+    sizes = schedule.flow_bytes
+    fair = _fair_bytes(schedule, all_flows, events, sorted(moments))
+    return {
+        event: (float(sizes[event]), float(fair[event]))
+        for event in events
+        if fair[event] > 0
+    }
+
+
+def _fair_bytes(
+    schedule: Schedule,
+    flows: Mapping[Event, Flow],
+    wanted: set[Event],
+    moments: list[float],
+) -> dict[Event, float]:
+    """Return bytes that max-min rates carry of flows, while a wanted one lasts."""
+    coming = sorted(flows, key=lambda event: -schedule.flow_start[event])
     active: dict[Event, Flow] = {}
-    fair = dict.fromkeys(every, 0.0)
-    for moment, until in pairwise(sorted(moments)):
-        active = {event: flow for event, flow in active.items() if end[event] > moment}
-        while coming and start[coming[-1]] <= moment:
+    fair = dict.fromkeys(flows, 0.0)
+    for moment, next_moment in pairwise(moments):
+        active = {
+            event: flow
+            for event, flow in active.items()
+            if schedule.flow_end[event] > moment
+        }
+        while coming and schedule.flow_start[coming[-1]] <= moment:
             event = coming.pop()
-            active[event] = every[event]
-        if not events.isdisjoint(active):
+            active[event] = flows[event]
+        if not wanted.isdisjoint(active):
             maxmin([*active.values()], list_capacities(schedule.problem, moment))
             for event, flow in active.items():
-                fair[event] += flow.rate * (until - moment)
-    sizes = schedule.flow_bytes
-    return {e: (float(sizes[e]), float(fair[e])) for e in events if fair[e] > 0}
+                fair[event] += flow.rate * (next_moment - moment)
+    return fair
 
 
 #: Share of its narrowest link by which a rate may be off: rounding.
@@ -127,7 +159,7 @@ def rule_audit(
         raise ValueError(f"no rule is called {policy}: {', '.join(POLICIES)}")
     rule = POLICIES[policy] if own is None else ask_rule(schedule.problem, own)
     count = 0
-    first = {}
+    violations: dict[Event, Violation] = {}
     instants = _instants(
         schedule, schedule.rates, expected, with_queues=policy == "aalo"
     )
@@ -138,14 +170,20 @@ def rule_audit(
         _settle_ties(flows, rates)
         rule(flows, capacity)
         count += len(flows)
+
         for flow, (event, rate) in zip(flows, rates.items(), strict=True):
-            off = abs(rate - flow.rate)
-            if off > _EXACTNESS * flow.alone and event not in first:
+            distance = abs(rate - flow.rate)
+            if distance > _EXACTNESS * flow.alone and event not in violations:
                 name = flow_name(schedule.problem.job, *event)
-                has = f"{name} has {rate:g} B/s from {time:.6g} s on"
-                sentence = f"{has}, {policy} gives {flow.rate:g}"
-                first[event] = Violation("rule", name, off, "B/s", sentence)
-    return count, list(first.values())
+                assigned = f"{name} has {rate:g} B/s from {time:.6g} s on"
+                violations[event] = Violation(
+                    constraint="rule",
+                    subject=name,
+                    amount=distance,
+                    unit="B/s",
+                    sentence=f"{assigned}, {policy} gives {flow.rate:g}",
+                )
+    return count, list(violations.values())
 
 
 def _settle_ties(flows: list[Flow], rates: dict[Event, float]) -> None:
@@ -160,8 +198,9 @@ def _settle_ties(flows: list[Flow], rates: dict[Event, float]) -> None:
         first = min(flow.ready for flow, _ in queue)
         close = [(flow, rate) for flow, rate in queue if flow.ready - first < _CLOSE]
         if len(close) > 1:
-            for flow in [flow for flow, rate in close if rate > 0]:
-                flow.ready = first - _CLOSE
+            for flow, rate in close:
+                if rate > 0:
+                    flow.ready = first - _CLOSE
 
 
 def _next_demotion(flows: list[Flow], now: float) -> float:
@@ -170,7 +209,8 @@ def _next_demotion(flows: list[Flow], now: float) -> float:
     What is of one instant with that end, or with now, is looked at with the rates that
     change then.
     """
-    ends = [now + flow.left / flow.rate for flow in flows if flow.rate > 0]
+    moving = [flow for flow in flows if flow.rate > 0]
+    ends = [now + flow.left / flow.rate for flow in moving]
     soonest = min(ends, default=now)
     demotion = now + time_in_queue(flows)
     is_apart = now * (1 + _TIE) < demotion < soonest * (1 - _TIE)
@@ -208,6 +248,7 @@ def _list_flows(schedule: Schedule, expected: Realization) -> dict[Event, Flow]:
         if not hops[e]:
             continue
         edge = job.edges[e]
+        # What a run carried, and not what was expected: it ends with that.
         volume = float(schedule.flow_bytes[event])
         flows[event] = Flow(
             edge=e,
@@ -238,17 +279,13 @@ def _instants(
     """
     coming = _list_flows(schedule, expected)
     waiting = [*coming][::-1]
-    columns = (rates.edge.tolist(), rates.iteration.tolist(), rates.rate.tolist())
-    rows = list(zip(*columns, strict=True))
-    last = {(edge, iteration): row for row, (edge, iteration, _) in enumerate(rows)}
-    # In a run a flow ends with its last rate, 0: of two that end within 1e-9 s only the
-    # scheduler knows the first. Simulations state no such rate.
-    stops = {event: row for event, row in last.items() if rows[row][2] == 0}
+    rows = _rows_of(rates)
+    stops = _list_stops(rows)
     changes = np.flatnonzero(np.diff(rates.time, prepend=-np.inf)).tolist()
 
     assigned: dict[Event, _Assigned] = {}
     flows: dict[Event, Flow] = {}
-    before: list[Flow] = []
+    previous_flows: list[Flow] = []
     now = 0.0
     for low, high in pairwise([*changes, len(rows)]):
         time = float(rates.time[low])
@@ -261,15 +298,37 @@ def _instants(
             flows[event] = coming[event]
             assigned[event] = _Assigned(0.0, 0.0, time)
         for edge, iteration, rate in rows[low:high]:
-            had = assigned.get((edge, iteration), _Assigned(0.0, 0.0, time))
-            assigned[edge, iteration] = _Assigned(had.at(time), rate, time)
+            state = assigned.get((edge, iteration), _Assigned(0.0, 0.0, time))
+            assigned[edge, iteration] = _Assigned(state.at(time), rate, time)
+
         for event, flow in list(flows.items()):
             left = flow.volume - assigned[event].at(time)
-            is_served = left <= _ROUNDING * flow.volume
-            if stops[event] < high if event in stops else is_served:
+            is_over = left <= _ROUNDING * flow.volume
+            if event in stops:
+                is_over = stops[event] < high
+            if is_over:
                 del flows[event], assigned[event]
             flow.left = max(left, 0.0)
             flow.rate = 0.0
 
-        note_coflows(before, before := list(flows.values()), time)
-        yield time, list(flows.values()), {e: assigned[e].rate for e in flows}
+        under_way = list(flows.values())
+        note_coflows(previous_flows, under_way, time)
+        previous_flows = under_way
+        yield time, [*under_way], {event: assigned[event].rate for event in flows}
+
+
+def _rows_of(rates: RateHistory) -> list[tuple[int, int, float]]:
+    """Return edge, iteration and rate of every row."""
+    edges = rates.edge.tolist()
+    iterations = rates.iteration.tolist()
+    return list(zip(edges, iterations, rates.rate.tolist(), strict=True))
+
+
+def _list_stops(rows: list[tuple[int, int, float]]) -> dict[Event, int]:
+    """Return the row with which each flow ends, where its last rate is 0.
+
+    That is so in a run: of two flows that end within 1e-9 s only the scheduler knows
+    the first. Simulations state no such rate.
+    """
+    last = {(edge, iteration): row for row, (edge, iteration, _) in enumerate(rows)}
+    return {event: row for event, row in last.items() if rows[row][2] == 0}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,7 @@ def host_figures(statistics: Statistics) -> HostFigures:
     pacers = [figures["pacer"] for figures in statistics.values()]
     edges = [edge for figures in statistics.values() for edge in figures["sent"]]
     wakes = sum(pacer["wakes"] for pacer in pacers)
+
     return HostFigures(
         loop_lag_mean=float(np.mean([v["loop_lag_mean"] for v in host_metrics])),
         loop_lag_max=max(v["loop_lag_max"] for v in host_metrics),
@@ -79,7 +80,7 @@ def host_figures(statistics: Statistics) -> HostFigures:
 
 
 def _share(host: Mapping[str, float], use: str) -> float:
-    total = sum(host[each] for each in ("busy", "idle", "steal"))
+    total = sum(host[key] for key in ("busy", "idle", "steal"))
     return host[use] / total if total > 0 else 0.0
 
 
@@ -155,6 +156,11 @@ class Verdict:
     cause: Cause | None = None
     """None when trusted."""
 
+    @property
+    def is_by_chance(self) -> bool:
+        """True where the slightest delays move the end by more than may be."""
+        return self.sensitivity > self.max_error
+
     def to_json(self) -> dict[str, Any]:
         """Return the form of result.json."""
         return {
@@ -214,45 +220,71 @@ def decide(
     """
     loss = max(own_delay, held_up)
     starvation = max(figures.cpu_wait / _WAIT if by_kernel else 0.0, loss / max_error)
-    off = effect.error + effect.uncertainty  # shift of the end, explained or not
+    shift = effect.error + effect.uncertainty  # explained or not
     trust = Trust.TRUSTED
-    cause = None
     # Three times what was asked for is of no use; between, the figures are a hint.
-    if off > _BEYOND * max_error or starvation > _BEYOND or findings:
+    if shift > _BEYOND * max_error or starvation > _BEYOND or findings:
         trust = Trust.UNTRUSTED
     elif max(effect.error, effect.uncertainty) > max_error or starvation > 1.0:
         trust = Trust.DEGRADED
-    reasons: tuple[str, ...] = ()
-    remedies: tuple[str, ...] = ()
-    if trust is not Trust.TRUSTED:
-        busy = _list_excesses(figures)
-        chance = sensitivity > max_error
-        # What a guard finds is no fault of the host, whatever its figures are.
-        if findings:
-            cause = Cause.GUARDS
-        elif busy or (max(effect.error, loss) > max_error and not chance):
-            cause = Cause.HOST
-        else:
-            cause = Cause.CHANCE if chance else Cause.UNEXPLAINED
-        own = ((_OWN, own_delay), (_HELD, held_up))
-        reasons = (
-            *[_CHANCE.format(100 * sensitivity)] * chance,
-            *(f"guard: {finding}" for finding in findings),
-            *(text.format(100 * part) for text, part in own if part > max_error),
-            *_name_shifts(effect, lateness, compute),
-            *busy,
-        )
-        # No time scale mends what chance decides.
-        excess = 0.0 if chance else max(off, loss) / max_error
-        advice = (
-            *(finding.remedy for finding in findings if finding.remedy),
-            *[_BY_CHANCE] * chance,
-            *_list_remedies(lateness, excess, time_scale, compute, figures, processes),
-        )
-        remedies = tuple(dict.fromkeys(advice))
-    judgement = trust, effect.error, max_error, reasons, remedies
-    evidence = effect, lateness, figures, sensitivity, findings
-    return Verdict(*judgement, *evidence, cause)
+    verdict = Verdict(
+        trust=trust,
+        error=effect.error,
+        max_error=max_error,
+        reasons=(),
+        remedies=(),
+        effect=effect,
+        lateness=lateness,
+        figures=figures,
+        sensitivity=sensitivity,
+        findings=findings,
+    )
+    if trust is Trust.TRUSTED:
+        return verdict
+
+    own_losses = {_OWN: own_delay, _HELD: held_up}
+    # No time scale mends what chance decides.
+    excess = 0.0 if verdict.is_by_chance else max(shift, loss) / max_error
+    advice = [finding.remedy for finding in findings if finding.remedy]
+    if verdict.is_by_chance:
+        advice.append(_BY_CHANCE)
+    advice += _list_remedies(
+        verdict, excess, time_scale=time_scale, compute=compute, processes=processes
+    )
+    return replace(
+        verdict,
+        reasons=tuple(_list_reasons(verdict, own_losses, compute)),
+        remedies=tuple(dict.fromkeys(advice)),
+        cause=_cause_of(verdict, loss),
+    )
+
+
+def _cause_of(verdict: Verdict, loss: float) -> Cause:
+    """Return why a run is not trusted: what a guard finds is no fault of the host."""
+    if verdict.findings:
+        return Cause.GUARDS
+    is_late = max(verdict.error, loss) > verdict.max_error
+    if _list_excesses(verdict.figures) or (is_late and not verdict.is_by_chance):
+        return Cause.HOST
+    return Cause.CHANCE if verdict.is_by_chance else Cause.UNEXPLAINED
+
+
+def _list_reasons(
+    verdict: Verdict, own_losses: Mapping[str, float], compute: str
+) -> Iterator[str]:
+    """Yield the reasons, what is surest first.
+
+    ``own_losses``: shares of the makespan by the sentence that names them.
+    """
+    if verdict.is_by_chance:
+        yield _CHANCE.format(100 * verdict.sensitivity)
+    for finding in verdict.findings:
+        yield f"guard: {finding}"
+    for sentence, share in own_losses.items():
+        if share > verdict.max_error:
+            yield sentence.format(100 * share)
+    yield from _name_shifts(verdict.effect, verdict.lateness, compute)
+    yield from _list_excesses(verdict.figures)
 
 
 def _name_shifts(effect: HostEffect, lateness: Lateness, compute: str) -> list[str]:
@@ -273,21 +305,27 @@ def _name_shifts(effect: HostEffect, lateness: Lateness, compute: str) -> list[s
         (lateness.tasks, _OVERRUN[compute]),
         (lateness.gaps, "parts began after what they had waited for"),
     ]
-    return [
+
+    # What is a tenth of the shift is worth a sentence.
+    least = 0.1 * (effect.error + effect.uncertainty) * effect.up
+    shifts = [
         text.format(100 * seconds / effect.up)
         for seconds, text in drifts
-        if abs(seconds) > 0.1 * (effect.error + effect.uncertainty) * effect.up
-    ] + [
-        f"{100 * seconds / makespan:.2g} % of the makespan: {what}"
-        for seconds, what in sorted(parts, reverse=True)
+        if abs(seconds) > least
+    ]
+    shifts += [
+        f"{100 * seconds / makespan:.2g} % of the makespan: {words}"
+        for seconds, words in sorted(parts, reverse=True)
         if seconds > 0.1 * lateness.seconds
     ]
+    return shifts
 
 
 def _list_excesses(figures: HostFigures) -> list[str]:
     """Return which figures of the host are out of order."""
     lag = figures.loop_lag_max
     late = figures.pacer_lag_max
+
     excesses = {
         f"the cores were {100 * figures.cpu_busy:.0f} % busy": figures.cpu_busy > _BUSY,
         f"the hypervisor kept {100 * figures.cpu_steal:.0f} % of the cores' time": (
@@ -307,19 +345,19 @@ def _list_excesses(figures: HostFigures) -> list[str]:
 
 
 def _list_remedies(
-    lateness: Lateness,
-    excess: float,
-    time_scale: float,
-    compute: str,
-    figures: HostFigures,
-    processes: int,
+    verdict: Verdict, excess: float, *, time_scale: float, compute: str, processes: int
 ) -> Iterator[str]:
     """Yield what gives the host more time, the surest first, then more of the host."""
     # What is late is late in wall time, so its share falls as the time scale rises.
     if excess > 1:
         remedy = f"raise time_scale to {round_up(_ROOM * excess * time_scale):g}"
         # 1 is the default: who has stated another one knows of the key.
-        yield remedy + ", or state time_scale: auto" * (time_scale == 1.0)
+        if time_scale == 1.0:
+            remedy += ", or state time_scale: auto"
+        yield remedy
+
+    lateness = verdict.lateness
+    figures = verdict.figures
     if lateness.tasks > 0.5 * lateness.seconds and compute != "real":
         or_no_work = ", or compute: timed" if compute == "padded" else ""
         yield f"state longer task times{or_no_work}"

@@ -6,7 +6,7 @@ A file that does not say what it should, key by key, is a violation too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,8 @@ from typing_extensions import override
 if TYPE_CHECKING:
     from emu.problem import Job
 
+#: Function that writes of the value at a position: of its row, or row and column.
+Writer = Callable[..., str]
 #: Number of comparisons, and the violations among them.
 Findings = tuple[int, list["Violation"]]
 
@@ -89,19 +91,27 @@ class AuditReport:
 
     def adding(self, name: str, found: Findings) -> AuditReport:
         """Return the report with another comparison, and what it found."""
-        counts, violations = found
+        count, violations = found
         return replace(
             self,
             violations=[*self.violations, *violations],
-            checked={**self.checked, name: counts},
+            checked={**self.checked, name: count},
         )
 
     def guarded(self, count: int, findings: tuple[Finding, ...]) -> AuditReport:
         """Return the report with what so many guards have found."""
-        broken = [
-            Violation("guards", one.guard, 1, "findings", str(one)) for one in findings
+        violations = [
+            Violation(
+                constraint="guards",
+                subject=finding.guard,
+                amount=1,
+                unit="findings",
+                sentence=str(finding),
+            )
+            for finding in findings
         ]
-        return replace(self.adding("guards", (count, broken)), findings=findings)
+        report = self.adding("guards", (count, violations))
+        return replace(report, findings=findings)
 
     @property
     def passed(self) -> bool:
@@ -119,29 +129,64 @@ def flow_name(job: Job, edge: int, iteration: int) -> str:
     return f"{job.edge_names[edge]}[{iteration}]"
 
 
+def name_flows(
+    job: Job, edges: NDArray[np.int64], iterations: NDArray[np.int64]
+) -> Writer:
+    """Return a function that names the flow of a row of edges and iterations."""
+    return lambda row: flow_name(job, int(edges[row]), int(iterations[row]))
+
+
 def list_beyond(
     constraint: str,
     off: NDArray[Any],
     limit: NDArray[np.float64] | float,
-    name: Callable[..., str],
-    words: Callable[..., str] | str,
+    name: Writer,
+    words: Writer | str,
     unit: str = "s",
+    values: Sequence[NDArray[Any]] = (),
 ) -> Findings:
     """Return how many values were compared, and a violation of each beyond its limit.
 
     ``off``: by how much each is off, in ``unit``; NaN is not: what is missing is named
     once. ``name`` and ``words``: what a value is of, and what is wrong there, by its
-    position in ``off``.
+    position in ``off``; a text is filled in with ``values`` of that position.
     """
     violations = []
-    for at in map(tuple, np.argwhere(off > limit).tolist()):
-        subject = name(*at)
-        text = words if isinstance(words, str) else words(*at)
-        sentence = f"{subject} {text}"
+    # Words are found for the broken ones only: there may be millions.
+    for position in map(tuple, np.argwhere(off > limit).tolist()):
+        subject = name(*position)
+        text = words if isinstance(words, str) else words(*position)
+        if values:  # names of users may have braces of their own
+            text = text.format(*(array[position] for array in values))
+
         violations.append(
-            Violation(constraint, subject, off[at].item(), unit, sentence)
+            Violation(
+                constraint=constraint,
+                subject=subject,
+                amount=off[position].item(),
+                unit=unit,
+                sentence=f"{subject} {text}",
+            )
         )
     return off.size, violations
+
+
+def list_where(
+    constraint: str,
+    is_wrong: NDArray[np.bool_],
+    name: Writer,
+    words: str,
+    unit: str,
+    values: Sequence[NDArray[Any]] = (),
+) -> Findings:
+    """Return how many values were looked at, and a violation of each that is wrong.
+
+    ``name``, ``words``, ``unit`` and ``values``: as for `list_beyond`. Amounts are 1.
+    """
+    off = is_wrong.astype(np.int64)
+    return list_beyond(
+        constraint, off, limit=0, name=name, words=words, unit=unit, values=values
+    )
 
 
 #: Share by which a number may be off that was computed again: sums in another order.
@@ -164,32 +209,37 @@ def differences(found: Any, wanted: Any, by: str, at: str = "") -> Iterator[str]
     at
         Where both are, for the sentences.
     """
-    here = at or "the whole"
+    subject = at or "the whole"
     if isinstance(wanted, dict) and isinstance(found, dict):
-        for key in {**wanted, **found}:
-            below = f"{at}.{key}".removeprefix(".")
+        for key in {**wanted, **found}:  # in the order of what is wanted
+            path = f"{at}.{key}".removeprefix(".")
             if key not in found:
-                yield f"{below} is missing, {by} says {_tell(wanted[key])}"
+                yield f"{path} is missing, {by} says {_tell(wanted[key])}"
             elif key not in wanted:
-                yield f"{below} is {_tell(found[key])}, {by} has no such key"
+                yield f"{path} is {_tell(found[key])}, {by} has no such key"
             else:
-                yield from differences(found[key], wanted[key], by, below)
+                yield from differences(found[key], wanted[key], by, path)
     elif isinstance(wanted, list | tuple) and isinstance(found, list | tuple):
         if len(wanted) != len(found):
-            yield f"{here} has {len(found)} items, {by} says {len(wanted)}"
+            yield f"{subject} has {len(found)} items, {by} says {len(wanted)}"
             return
-        for place, (one, other) in enumerate(zip(found, wanted, strict=True)):
-            yield from differences(one, other, by, f"{at}[{place}]")
+
+        pairs = zip(found, wanted, strict=True)
+        for place, (found_item, wanted_item) in enumerate(pairs):
+            yield from differences(found_item, wanted_item, by, f"{at}[{place}]")
     elif not _alike(found, wanted):
-        yield f"{here} is {_tell(found)}, {by} says {_tell(wanted)}"
+        yield f"{subject} is {_tell(found)}, {by} says {_tell(wanted)}"
 
 
 def _alike(found: Any, wanted: Any) -> bool:
-    numbers = (int, float)
-    plain = not isinstance(found, bool) and not isinstance(wanted, bool)
-    if plain and isinstance(found, numbers) and isinstance(wanted, numbers):
+    if _is_number(found) and _is_number(wanted):
+        # Infinities are equal, and no distance from each other.
         return found == wanted or math.isclose(found, wanted, rel_tol=EXACT)
     return type(found) is type(wanted) and bool(found == wanted)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _tell(value: Any) -> str:
@@ -208,7 +258,9 @@ def agreement(name: str, found: Any, wanted: Any, by: str) -> Findings:
 
 def disagreement(name: str, sentence: str) -> Violation:
     """Return the violation of a file that does not say what it should."""
-    return Violation(name, name, 1, "values", sentence)
+    return Violation(
+        constraint=name, subject=name, amount=1, unit="values", sentence=sentence
+    )
 
 
 def _count(value: Any) -> int:

@@ -20,6 +20,7 @@ from emu.graph_data.readers.dgl_file import (
     read_partitions,
     read_tensors,
 )
+from emu.graph_data.readers.split_arrays import Choices
 from tools.attacks.mutations import mutated
 
 dgl = pytest.importorskip("dgl")
@@ -102,6 +103,24 @@ def partitioned(folder: Path, parts: int) -> None:
             graph, "own", parts, str(folder), part_method="random"
         )
         gc.collect()
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
+def test_ends_of_two_types_reach_as_far_as_their_own(
+    layout: str, tmp_path: Path
+) -> None:
+    """Of two authors and five papers each layout names the last."""
+    ends = (torch.tensor([0, 1]), torch.tensor([4, 3]))
+    graph = dgl.heterograph(
+        {("author", "writes", "paper"): ends},
+        num_nodes_dict={"author": 2, "paper": 5},
+    )
+    dgl.save_graphs(str(tmp_path / "g.bin"), [graph.formats(layout)])
+
+    found = read_dgl(tmp_path / "g.bin", Choices(flatten=True))
+
+    pairs = sorted(zip(found.sources, found.destinations, strict=True))
+    assert pairs == [(0, 2 + 4), (1, 2 + 3)]
 
 
 def test_damaged_files_are_refused_within_bounds(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.graph_data.imported import import_graph
+from emu.graph_data.readers import edge_list
 from emu.graph_data.readers.text_table import TableOptions
 
 Pairs = list[tuple[int, int]]
@@ -295,3 +296,14 @@ def test_two_kinds_keep_apart(edges: Pairs, shift: int, form: str) -> None:
         assert pairs == {frozenset((name(0, a), name(1, b))) for a, b in rows}
         assert kept.facts["vertices"] == sum(map(len, sides))
         assert kept.facts["self_loops"] == 0
+
+
+def test_each_side_of_a_bipartite_list_is_counted(tmp_path: Path) -> None:
+    """Two users and three items: the note says which are how many."""
+    path = tmp_path / "ratings.csv"
+    path.write_text("user,item\nu1,i1\nu1,i2\nu2,i3\n")
+
+    graph = edge_list.read_edge_list(path, TableOptions())
+
+    assert graph.notes[-1] == "bipartite: 2 of user, 3 of item"
+    assert graph.destinations.tolist() == [2, 3, 4]

@@ -157,6 +157,29 @@ def test_attempts_that_ended_late_are_in_the_verdict(late: float, trust: str) ->
     assert verdict.trust == Trust(trust)
 
 
+def test_each_simulation_is_down_for_its_own_time() -> None:
+    """Two seconds of what was expected are recovery, and four of the repetition."""
+    whole = dying("0.4 s")
+    made = whole.simulate()
+    late = replace(made, outages=Outages(3.0, 2.0))
+    predicted = replace(made, outages=Outages(4.0, 2.0))
+    replayed = replace(made, outages=Outages(5.0, 4.0))
+    length = made.makespan
+    result = {
+        "makespan": length + 3.0,
+        "predicted_makespan": length + 4.0,
+        "makespan_error": (length + 1.0) / (length + 2.0) - 1,
+        "replayed_makespan": length + 5.0,
+        "replay_error": (length - 1.0) / (length + 1.0) - 1,
+    }
+
+    _, violations = headline_faults(
+        result, late, predicted, replayed, whole.realization
+    )
+
+    assert violations == []
+
+
 def test_a_headline_without_its_deaths_is_wrong() -> None:
     whole = dying("0.4 s")
     made = whole.simulate()

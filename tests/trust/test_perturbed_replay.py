@@ -25,7 +25,7 @@ from emu.problem import (
 )
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
-from emu.trust.lateness import delay, late_times, sensitivity
+from emu.trust.lateness import delay, effect_of_slight_delays, late_times
 from tests.emulation.coordinator.virtual import LateProcesses, drive
 from tests.fidelity.corpus import RULES
 
@@ -168,7 +168,7 @@ def test_a_delay_that_flips_an_order_counts_for_what_it_does() -> None:
     assert moved == pytest.approx(1.0001 / 21, rel=0.01)
     # By 2 ms, a ten-thousandth of its iteration, x is later than y in every other
     # draw: mostly more than the 0.1 ms that it takes.
-    found = sensitivity(realization, policy, None, schedule)
+    found = effect_of_slight_delays(realization, policy, None, schedule)
     assert found == pytest.approx(1.0001 / 21, rel=0.03)
 
 
@@ -176,14 +176,17 @@ def test_what_no_order_hangs_on_is_not_sensitive() -> None:
     problem, realization = two_machine_example(20)
     schedule = simulate(problem, realization, "oes")
 
-    assert 0 < sensitivity(realization, "oes", None, schedule) < 0.001
+    assert 0 < effect_of_slight_delays(realization, "oes", None, schedule) < 0.001
 
 
 def test_a_job_that_takes_no_time_is_not_sensitive() -> None:
     problem, realization = two_machine_example(1)
     nothing = Realization(0 * realization.times, 0 * realization.volumes)
 
-    assert sensitivity(nothing, "oes", None, simulate(problem, nothing, "oes")) == 0.0
+    assert (
+        effect_of_slight_delays(nothing, "oes", None, simulate(problem, nothing, "oes"))
+        == 0.0
+    )
 
 
 @pytest.mark.parametrize("policy", ["oes", "maxmin"])

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array
 from emu.graph_data.raw_graph import Source, split_at_random
 from emu.graph_data.readers import found_graph
 from emu.graph_data.readers.found_graph import FoundGraph, graph_of_arrays, is_read
@@ -32,6 +32,7 @@ from emu.graph_data.readers.split_arrays import (
     split_part,
 )
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
+from emu.graph_data.sampling import rows_of
 from emu.host import input_file
 from emu.host.foreign_code import INSTALL_TORCH, import_library
 from emu.host.input_file import one_error, open_input
@@ -72,6 +73,7 @@ def read_npy(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """Return the graph of an npy file, edges or a square matrix; DataError if none."""
     with one_error(path):
         array = input_file.map_array(path)
+        # Two edges, or a matrix of two vertices?
         if array.shape == (2, 2):
             problem = "has shape (2, 2): save it as edges or adj of an npz file"
             raise DataError(problem, path=path)
@@ -180,6 +182,7 @@ def _load(torch: Any, path: Path) -> Any:
         stand_ins.append((stand_in, f"torch_geometric.{name}"))
 
     with open_input(path) as file:
+        # A small file may inflate to all memory.
         if zipfile.is_zipfile(file):
             size = os.fstat(file.fileno()).st_size
             members = zipfile.ZipFile(file).infolist()
@@ -263,6 +266,7 @@ def _cut(
 ) -> dict[Any, Any]:
     """Return one graph of those that are merged, by its beginning in each tensor."""
     begins: Any = slices
+    # Every tensor is cut into as many graphs: one says how many.
     while isinstance(begins, dict) and begins:  # by type
         begins = next(iter(begins.values()))
     count = len(begins) - 1 if slices else 1
@@ -275,6 +279,7 @@ def _cut_values(
 ) -> dict[Any, Any]:
     graph = {}
     counts = values.get("_num_nodes")  # num_nodes is their sum
+
     for name, value in values.items():
         begins = slices.get(name)
         if counts and name in {"num_nodes", "_num_nodes"}:
@@ -292,11 +297,12 @@ def _cut_values(
 
 def _arrays(
     torch: Any, content: dict[Any, Any], path: Path
-) -> tuple[dict[str, NDArray[Any]], list[str]]:
+) -> tuple[dict[str, Array], list[str]]:
     """Return the arrays that are read, and the names of what is not."""
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, Array] = {}
     unread = []
     may_be_sparse = {*found_graph.MATRICES, *found_graph.FEATURES}
+
     for name, value in _without_nesting(content).items():
         is_tensor = isinstance(value, torch.Tensor)
         is_sparse = is_tensor and value.layout in (torch.sparse_coo, torch.sparse_csr)
@@ -326,9 +332,7 @@ def _without_nesting(content: dict[Any, Any]) -> dict[str, Any]:
     return by_name
 
 
-def _sparse_arrays(
-    torch: Any, name: str, value: Any, path: Path
-) -> dict[str, NDArray[Any]]:
+def _sparse_arrays(torch: Any, name: str, value: Any, path: Path) -> dict[str, Array]:
     """Return a sparse adjacency by the names of scipy, sparse features as ``attr_*``.
 
     Not by torch's own conversions: they write beyond their memory where indices do.
@@ -342,7 +346,7 @@ def _sparse_arrays(
         indptr = _array(torch, name, value.crow_indices(), path)
         col = _array(torch, name, value.col_indices(), path)
         indptr = found_graph.check_rows(indptr, col, rows, f"{name} ", str(path))
-        row = np.repeat(np.arange(rows), np.diff(indptr))
+        row = rows_of(indptr)
         data = value.values()
     if name in found_graph.MATRICES:
         return {"row": row, "col": col, "shape": shape}
@@ -356,7 +360,7 @@ def _sparse_arrays(
     }
 
 
-def _array(torch: Any, name: str, value: Any, path: Path) -> NDArray[Any]:
+def _array(torch: Any, name: str, value: Any, path: Path) -> Array:
     if isinstance(value, int):
         return np.array([value])
     if not isinstance(value, torch.Tensor):
@@ -376,5 +380,5 @@ def _array(torch: Any, name: str, value: Any, path: Path) -> NDArray[Any]:
         )
     if value.dtype == torch.bfloat16:  # numpy has no such numbers
         value = value.float()
-    array: NDArray[Any] = value.detach().numpy()
+    array: Array = value.detach().numpy()
     return array

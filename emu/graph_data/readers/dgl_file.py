@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Ints
 from emu.graph_data.readers.found_graph import FoundGraph, check_rows
 from emu.graph_data.readers.split_arrays import NO_CHOICES, Choices
 from emu.graph_data.readers.typed_graph import Relation, TypedGraph, choose_types
@@ -53,7 +53,7 @@ _EDGE = "_N:_E:_N"
 
 
 #: Arrays by their names.
-Frame = dict[str, NDArray[Any]]
+Frame = dict[str, Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class DglGraph:
 
     vertices: dict[str, Frame]
     """Type -> name -> a row per vertex; ``num_nodes`` is their number."""
-    edges: dict[Relation, NDArray[Any]]
+    edges: dict[Relation, Array]
     """Edges of each relation, shape (2, edges), in the order of edge ids."""
     of_edges: list[Frame]
     """Values of each relation: name -> a row per edge."""
@@ -74,11 +74,11 @@ def read_graph(path: Path) -> DglGraph:
     Raises DataError when it is damaged, older than dgl 0.5, or of several.
     """
     graphs, _ = _read_graphs(path)
-    sizes = [(len(graph.edges), len(graph.vertices)) for graph in graphs]
-    if sizes != [(1, 1)]:
+    graph = graphs[0] if len(graphs) == 1 else None
+    if graph is None or not len(graph.edges) == len(graph.vertices) == 1:
         problem = "holds several graphs or types; one homogeneous graph is needed"
         raise DataError(problem, path=path)
-    return graphs[0]
+    return graph
 
 
 def _read_graphs(path: Path) -> tuple[list[DglGraph], Frame]:
@@ -93,6 +93,7 @@ def _read_graphs(path: Path) -> tuple[list[DglGraph], Frame]:
             raise DataError(f"{problem}is read", path=path)
 
         count = content.number()
+        # The header has a page of its own.
         file.seek(_GRAPHS_BEGIN)
         begin = content.number()
         beside = content.read_named_arrays()
@@ -117,9 +118,10 @@ def _graph(content: _Content) -> DglGraph:
     content.expect(_GRAPH, "a graph")
     content.expect(_META, "types")
     types, _, pointers, targets, order = content.read_compressed()
-    sources = np.repeat(np.arange(types), np.diff(pointers))
-    kinds = _by_id(np.stack([sources, targets]), order)
-    ends = [(int(source), int(target)) for source, target in kinds.T]
+    counts_of_targets = np.diff(pointers)
+    sources = np.repeat(np.arange(types), counts_of_targets)
+    pairs_of_types = np.stack([sources, targets])
+    ends: list[list[int]] = _by_id(pairs_of_types, order).T.tolist()
     if content.number() != len(ends):
         raise ValueError("it announces another number of relations than it has")
     relations = [_relation(content) for _ in ends]
@@ -127,23 +129,25 @@ def _graph(content: _Content) -> DglGraph:
 
     sizes = content.vector()
     counts = sizes.tolist()
-    pairs = [(int(sizes[source]), int(sizes[target])) for source, target in ends]
-    if len(counts) != types or pairs != [pair for pair, _ in relations]:
+    pairs = [(sizes[source], sizes[target]) for source, target in ends]
+    stated_pairs = [pair for pair, _ in relations]
+    if len(counts) != types or pairs != stated_pairs:
         raise ValueError(f"it has two numbers of vertices, {counts} and others")
 
     frames = content.frames()
     edge_frames = content.frames()
     names = content.texts()
     edge_names = content.texts()
-    edge_counts = [array.shape[1] for array in edges]
     _check_frames(frames, counts, names)
+    edge_counts = [array.shape[1] for array in edges]
     _check_frames(edge_frames, edge_counts, edge_names)
 
-    vertices = {}
-    for name, frame, count in zip(names, frames, counts, strict=True):
-        vertices[name] = {**frame, "num_nodes": np.array(count)}
+    vertices = dict(zip(names, frames, strict=True))
+    for frame, count in zip(frames, counts, strict=True):
+        frame["num_nodes"] = np.array(count)
     edges_by_relation = {}
-    for (source, target), name, array in zip(ends, edge_names, edges, strict=True):
+    rows = zip(ends, edge_names, edges, strict=True)
+    for (source, target), name, array in rows:
         edges_by_relation[names[source], name, names[target]] = array
     return DglGraph(vertices, edges=edges_by_relation, of_edges=edge_frames)
 
@@ -158,7 +162,7 @@ def _check_frames(frames: list[Frame], counts: list[int], names: list[str]) -> N
                 raise ValueError(f"{name} has shape {array.shape} for {count} rows")
 
 
-def _relation(content: _Content) -> tuple[tuple[int, int], NDArray[Any]]:
+def _relation(content: _Content) -> tuple[tuple[int, int], Array]:
     """Return the numbers of sources and destinations there are, and the edges."""
     content.expect(_RELATION, "edges")
     layout = content.number() & 0xFF
@@ -176,7 +180,8 @@ def _relation(content: _Content) -> tuple[tuple[int, int], NDArray[Any]]:
         rows, columns, starts, indices, order = content.read_compressed()
         indptr = check_rows(starts, indices, rows, "its ", content.name)
         row_ids = np.arange(rows, dtype=indices.dtype)
-        ends = [np.repeat(row_ids, np.diff(indptr)), indices]
+        row_of_entry = np.repeat(row_ids, np.diff(indptr))
+        ends = [row_of_entry, indices]
     else:
         raise ValueError(f"edges are laid out in way {layout}")
 
@@ -188,14 +193,17 @@ def _relation(content: _Content) -> tuple[tuple[int, int], NDArray[Any]]:
     if edges.ndim != 2:
         raise ValueError(f"edges have shape {edges.shape}")
     for row, most in zip(edges, sizes, strict=True):
-        if row.size and not 0 <= row.min() <= row.max() < most:
+        if not row.size:
+            continue
+        if row.min() < 0 or row.max() >= most:
             raise ValueError(f"an edge leaves the {most} vertices")
     return sizes, _by_id(edges, order)
 
 
-def _by_id(edges: NDArray[Any], order: NDArray[Any]) -> NDArray[Any]:
+def _by_id(edges: Array, order: Array) -> Array:
     if not len(order):  # they are in order
         return edges
+    # A file may say anything: numbers that are doubled would leave edges out.
     ids = np.arange(edges.shape[1])
     if not np.array_equal(np.sort(order), ids):
         raise ValueError("its edge ids are not each edge's once")
@@ -244,7 +252,7 @@ class _Content:
     def entries(self) -> Iterator[int]:
         return iter(range(self.number()))
 
-    def vector(self) -> NDArray[np.int64]:
+    def vector(self) -> Ints:
         size = 8 * self.number()
         return np.frombuffer(self.take(size), "<i8")
 
@@ -271,24 +279,28 @@ class _Content:
         self.take(1)  # a flag: rows are in order
         return rows, columns, indptr, indices, order
 
-    def array(self) -> NDArray[Any]:
+    def array(self) -> Array:
         self.expect(_ARRAY, "array")
         self.take(16)  # reserved, and the device
         dimensions = int.from_bytes(self.take(4), "little")
         kind = self.take(1)[0]
         bits = self.take(1)[0]
         lanes = self.take(2)
-        if dimensions > _MOST_DIMENSIONS or kind not in _KINDS or lanes != b"\x01\x00":
+        is_known = kind in _KINDS and lanes == b"\x01\x00"
+        if dimensions > _MOST_DIMENSIONS or not is_known:
             raise ValueError(f"an array of {dimensions} dimensions and kind {kind}")
 
-        shape = tuple(self.number() for _ in range(dimensions))
+        sides = [self.number() for _ in range(dimensions)]
+        shape = tuple(sides)
         is_bfloat = _KINDS[kind] == "bfloat" and bits == 16
-        dtype = np.dtype("<u2" if is_bfloat else f"<{_KINDS[kind]}{bits // 8}")
+        form = "u2" if is_bfloat else f"{_KINDS[kind]}{bits // 8}"
+        dtype = np.dtype(f"<{form}")
         size = self.number()
         if size != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"an array of shape {shape} has {size} bytes")
 
-        array = np.frombuffer(self.take(size), dtype).reshape(shape)
+        content = self.take(size)
+        array = np.frombuffer(content, dtype).reshape(shape)
         if not is_bfloat:
             return array
         # The upper half of a number of four bytes.
@@ -308,7 +320,8 @@ def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         (frame,) = graph.vertices.values()
         shape = (int(frame["num_nodes"]),)
         for name, array in list(beside.items()):
-            if name not in frame and array.shape[:1] == shape:
+            has_row_each = array.shape[:1] == shape
+            if has_row_each and name not in frame:
                 frame[name] = beside.pop(name)
 
     edge_arrays = set().union(*graph.of_edges)
@@ -332,7 +345,8 @@ def partition_json(folder: Path) -> Path | None:
         if isinstance(content := read_json(path), dict) and "part-0" in content
     ]
     if len(descriptions) > 1:
-        names = ", ".join(printable(path.name) for path in descriptions)
+        file_names = [printable(path.name) for path in descriptions]
+        names = ", ".join(file_names)
         problem = f"holds several descriptions of partitions ({names}): name one"
         raise DataError(problem, path=folder)
     return descriptions[0] if descriptions else None
@@ -351,7 +365,8 @@ def read_partitions(description: Path, choices: Choices = NO_CHOICES) -> FoundGr
             raise DataError(problem, path=description)
         numbers = range(content["num_parts"])
         parts = [_Part(description, content, number) for number in numbers]
-        return choose_types(_join(parts, content, str(description)), choices)
+        typed_graph = _join(parts, content, str(description))
+        return choose_types(typed_graph, choices)
 
 
 def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGraph:
@@ -359,40 +374,48 @@ def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGrap
     ids = np.concatenate([part.ids for part in parts])
     kinds = np.concatenate([part.kinds for part in parts])
     count = int(content["num_nodes"])
-    is_complete = len(ids) == count and np.array_equal(np.sort(ids), np.arange(count))
-    if not is_complete:
+    # A count that is too large is not to be made a list of so many.
+    if len(ids) != count or not np.array_equal(np.sort(ids), np.arange(count)):
         problem = f"the parts do not hold each of {count} vertices once"
         raise DataError(problem, path=origin)
     counts = [len(part.ids) for part in parts]
-    owner = np.repeat(np.arange(len(parts), dtype=np.int32), counts)
+    numbers = np.arange(len(parts), dtype=np.int32)
+    owner = np.repeat(numbers, counts)
 
     within = np.empty(count, np.int64)  # ids within the type
     vertices = {}
     owners = {}
-    for name, kind in content.get("ntypes", {_VERTEX: 0}).items():
+    types = content.get("ntypes", {_VERTEX: 0})
+    for name, kind in types.items():
         members = np.flatnonzero(kinds == kind)
         order = np.argsort(ids[members])
-        within[ids[members[order]]] = np.arange(len(members))
-        owners[name] = owner[members[order]]
-        vertices[name] = {"num_nodes": np.array(len(members))}
+        members = members[order]
+        within[ids[members]] = np.arange(len(members))
+        owners[name] = owner[members]
+        frame = {"num_nodes": np.array(len(members))}
         for key in parts[0].values:
             if key.startswith(f"{name}/"):
+                array_name = key.split("/")[1]
                 rows = np.concatenate([part.values[key] for part in parts])
-                vertices[name][key.split("/")[1]] = rows[order]
+                frame[array_name] = rows[order]
+        vertices[name] = frame
 
-    unread = dict.fromkeys(name for part in parts for name in part.of_edges)
+    unread: dict[str, None] = {}
+    for part in parts:
+        unread |= dict.fromkeys(part.of_edges)
+    relations = content.get("etypes", {_EDGE: 0})
     return TypedGraph(
         origin=origin,
         vertices=vertices,
-        edges=_join_edges(parts, content.get("etypes", {_EDGE: 0}), within),
+        edges=_join_edges(parts, relations, within),
         unread=tuple(unread),
         owner=owners,
     )
 
 
 def _join_edges(
-    parts: list[_Part], kinds: dict[str, int], places: NDArray[np.int64]
-) -> dict[Relation, NDArray[Any]]:
+    parts: list[_Part], kinds: dict[str, int], places: Ints
+) -> dict[Relation, Array]:
     """Return the edges of each relation, between places of vertices in their types."""
     edges = {}
     for name, kind in kinds.items():
@@ -400,7 +423,11 @@ def _join_edges(
         if name.count(":") == 2:
             words = name.split(":")
         source, relation, target = words
-        ends = [part.edges[:, part.edge_kinds == kind] for part in parts]
+
+        ends = []
+        for part in parts:
+            is_kind = part.edge_kinds == kind
+            ends.append(part.edges[:, is_kind])
         vertices = np.concatenate(ends, axis=1)
         edges[source, relation, target] = places[vertices]
     return edges
@@ -411,26 +438,30 @@ class _Part:
 
     def __init__(self, description: Path, content: dict[str, Any], number: int) -> None:
         files = content[f"part-{number}"]
-        if not str(files.get("part_graph", ".pt")).endswith(".dgl"):
+        graph_file = str(files.get("part_graph", ".pt"))
+        if not graph_file.endswith(".dgl"):
             raise DataError(
                 "its parts are for GraphBolt alone: partition the graph with "
                 "use_graphbolt=False, which writes part_graph",
                 path=description,
             )
 
-        graph = read_graph(_inside(description, files["part_graph"], number))
+        graph = read_graph(_inside(description, graph_file, number))
         (frame,) = graph.vertices.values()
         ids = frame["_ID"]
+        one_type = np.zeros(len(ids))
+        kinds = frame.get("_TYPE", one_type)
         is_inner = frame["inner_node"] > 0
-        self.ids: NDArray[np.int64] = ids[is_inner]
-        kinds = frame.get("_TYPE", np.zeros(len(ids)))
+        self.ids: Ints = ids[is_inner]
         self.kinds = kinds[is_inner]
 
         (edges,) = graph.edges.values()
         (edge_frame,) = graph.of_edges
         is_inner_edge = edge_frame["inner_edge"] > 0
-        self.edges = ids[edges[:, is_inner_edge]]
-        edge_kinds = edge_frame.get("_TYPE", np.zeros(len(is_inner_edge)))
+        inner_edges = edges[:, is_inner_edge]
+        self.edges = ids[inner_edges]
+        one_relation = np.zeros(len(is_inner_edge))
+        edge_kinds = edge_frame.get("_TYPE", one_relation)
         self.edge_kinds = edge_kinds[is_inner_edge]
 
         # "_N/feat": the default type, which files of older versions do not name.
@@ -440,10 +471,11 @@ class _Part:
             for name, array in tensors.items()
         }
 
-        values: dict[str, Any] = {}
+        edge_names: set[str] = set()
         if "edge_feats" in files:
             values = read_tensors(_inside(description, files["edge_feats"], number))
-        self.of_edges = sorted({name.split("/")[-1] for name in values})
+            edge_names = {name.rpartition("/")[2] for name in values}
+        self.of_edges = sorted(edge_names)
 
 
 def _inside(description: Path, stated: str, number: int) -> Path:

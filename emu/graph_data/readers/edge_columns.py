@@ -61,7 +61,10 @@ def is_id(name: str) -> bool:
 def named_ends(names: Sequence[str]) -> tuple[int, int] | None:
     """Return the columns whose names say that they are ends; None if none do."""
     words = [words_of(name) for name in names]
-    telling_words = [_telling_words(of_name) for of_name in words]
+    # Words that say more than that a column has vertices, if there are some.
+    telling_words = [
+        [word for word in of_name if word not in _PLAIN] or of_name for of_name in words
+    ]
     for left, right in _ENDS:
         for is_exact in (True, False):
             ends = _only_pair(telling_words, {left}, {right}, is_exact=is_exact)
@@ -70,11 +73,6 @@ def named_ends(names: Sequence[str]) -> tuple[int, int] | None:
 
     sides = _only_pair(telling_words, _LEFT, _RIGHT, is_exact=True)
     return sides or _pair_called_alike(names, words)
-
-
-def _telling_words(words: list[str]) -> list[str]:
-    """Return the words that say more than that a column has vertices, if some do."""
-    return [word for word in words if word not in _PLAIN] or words
 
 
 def _only_pair(

@@ -12,11 +12,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.graph_data.array_types import Array
 from emu.graph_data.readers import text_table
 from emu.graph_data.readers.columns import (
     EMPTY,
@@ -177,6 +176,7 @@ def _fill(keys: Keys, count: int) -> Keys:
         return keys
     if ids[0] < 1 or ids[-1] > count:
         return keys
+    # KONECT numbers from 1, and lists no vertex that has no edge.
     places = ids - 1
     return Keys(np.arange(1, count + 1), codes=places[keys.codes])
 
@@ -196,7 +196,9 @@ def join_sides(
     lefts = len(left.ids)
     rights = len(right.ids)
     kinds = f"{lefts} of {names[0]}, {rights} of {names[1]}"
-    ids: NDArray[Any] = np.concatenate([left.ids, right.ids])
+
+    ids: Array = np.concatenate([left.ids, right.ids])
+    # Ids are those of the user: one of both sides is told by its side.
     if len(np.unique(ids)) < len(ids):
         sides = np.repeat(names, [lefts, rights])
         named = zip(sides, ids.tolist(), strict=True)
@@ -269,11 +271,13 @@ def _is_header(table: TextTable) -> bool:
         return True
 
     has_ends = named_ends(first) is not None
-    ends = sorted(columns)[:2]
+    # A name that stands below as well is an id.
     words_below: set[str] = set()
+    ends = sorted(columns)[:2]
     for end in ends:
         words_below.update(columns[end].words or ())
     recurs = [first[end] in words_below for end in ends]
+    # Ends are called u and v, and vertices of small examples likewise.
     are_letters = len(max(first, key=len)) == 1
     if has_ends and not are_letters and not any(recurs):
         return True
@@ -285,18 +289,27 @@ def _is_header(table: TextTable) -> bool:
         return False
 
     rows = columns[min(columns)].rows
-    readings = [
-        Reading("a header", f"{rows:,} edges", "--header"),
-        Reading("an edge", f"{rows + 1:,} edges", "--no-header"),
-    ]
     words = " ".join(table.first_row)
     question = f"is the first line, {words!r}, a header or an edge?"
-    raise ask(question, readings, table.path)
+    raise _ask_for_header(table, question, "a header", rows)
+
+
+def _ask_for_header(
+    table: TextTable, question: str, meaning: str, edges: int
+) -> Exception:
+    """Return a question whether the first line is an edge; ``edges`` follow it."""
+    counts = f"{edges:,} edges"
+    if meaning == "sizes":
+        counts += " follow"
+    readings = [
+        Reading(meaning, counts, "--header"),
+        Reading("an edge", f"{edges + 1:,} edges", "--no-header"),
+    ]
+    return ask(question, readings, table.path)
 
 
 def _choose_ends(table: TextTable, *, is_konect: bool) -> Ends:
     """Return the columns of the ends; DataError with all that they may be."""
-    two_kinds = table.options.bipartite
     if table.options.columns is not None:
         return _stated_ends(table, table.options.columns)
 
@@ -305,20 +318,15 @@ def _choose_ends(table: TextTable, *, is_konect: bool) -> Ends:
         if ends is not None:
             left, right = ends
             end_names = [names[left], names[right]]
-            if two_kinds is None:
-                two_kinds = are_two_kinds(end_names)
             reason = f"columns {left + 1}, {right + 1} by their names, "
             reason += " and ".join(end_names)
-            return Ends(ends, two_kinds, reason)
+            return Ends(ends, _two_kinds(table, end_names), reason)
     if table.names:
         raise _ask_for_names(table)
 
-    may_rate = table.separator == "::" or _RATINGS.match(table.path.name)
-    if table.width > 2 and not is_konect and not may_rate:
+    if table.width > 2 and not is_konect and not _may_rate(table):
         _check_pairs(table)
-    if two_kinds is None and not may_rate:
-        two_kinds = False
-    return Ends((0, 1), two_kinds, "columns 1, 2")
+    return Ends((0, 1), _two_kinds(table), "columns 1, 2")
 
 
 def _stated_ends(table: TextTable, stated: tuple[str, ...]) -> Ends:
@@ -327,15 +335,23 @@ def _stated_ends(table: TextTable, stated: tuple[str, ...]) -> Ends:
         raise table.error("--columns names two columns: --columns source,target")
 
     left, right = places
-    two_kinds = table.options.bipartite
-    if two_kinds is None:
-        two_kinds = False
-        if table.names:
-            two_kinds = are_two_kinds([table.names[left], table.names[right]])
-        elif table.separator == "::" or _RATINGS.match(table.path.name):
-            two_kinds = None
+    names = [table.names[place] for place in places if table.names]
     reason = f"{table.name(left)} and {table.name(right)} by --columns"
-    return Ends((left, right), two_kinds, reason)
+    return Ends((left, right), _two_kinds(table, names), reason)
+
+
+def _two_kinds(table: TextTable, names: Sequence[str] = ()) -> bool | None:
+    """Return whether ends are of two kinds, None where names and file do not say."""
+    if table.options.bipartite is not None:
+        return table.options.bipartite
+    if names:
+        return are_two_kinds(names)
+    return None if _may_rate(table) else False
+
+
+def _may_rate(table: TextTable) -> bool:
+    """Return True for a file that may have ratings of MovieLens."""
+    return table.separator == "::" or _RATINGS.match(table.path.name) is not None
 
 
 def _readings(table: TextTable, pairs: Iterable[Pair], edges: int) -> list[Reading]:
@@ -372,6 +388,7 @@ def _ask_for_names(table: TextTable) -> Exception:
 def _check_pairs(table: TextTable) -> None:
     """Refuse columns without names of which others may be the ends as well."""
     rows = table.columns[0].rows
+    # As many rows as columns: each entry may stand for an edge.
     if rows == table.width or (rows == 2 and table.width > _WIDE):
         _refuse_matrix(table)
 
@@ -444,6 +461,7 @@ def _are_words(
 def _check_padded(table: TextTable, left: Column, right: Column) -> bool:
     """Return True: ids that begin with zeros are words, if none is another's number."""
     if TEXT not in {left.main_kind, right.main_kind}:
+        # Where no two ids are one number, both answers give one graph.
         words = len(join_columns([left, right], as_words=True).ids)
         numbers = len(join_columns([left, right], as_words=False).ids)
         if words != numbers:
@@ -499,16 +517,11 @@ def _check_sizes(table: TextTable) -> None:
     columns = [*table.columns.values()][:2]
     if len(columns) < 2:
         return
-    rows = columns[0].rows
     are_whole = all(column.kind == INTEGER for column in columns)
-    if not are_whole or not states_sizes(table.row, *columns):
-        return
-    words = " ".join(table.row)
-    readings = [
-        Reading("sizes", f"{rows - 1:,} edges follow", "--header"),
-        Reading("an edge", f"{rows:,} edges", "--no-header"),
-    ]
-    raise ask(f"the first line, {words!r}, may state sizes.", readings, table.path)
+    if are_whole and states_sizes(table.row, *columns):
+        words = " ".join(table.row)
+        question = f"the first line, {words!r}, may state sizes."
+        raise _ask_for_header(table, question, "sizes", columns[0].rows - 1)
 
 
 def states_sizes(row: tuple[str, ...], left: Column, right: Column) -> bool:

@@ -11,22 +11,24 @@ one purpose, is counted.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Ints, Rows, SmallInts
 from emu.graph_data.raw_graph import RawGraph, build_structure, count_loops
 from emu.graph_data.readers import split_arrays
 from emu.graph_data.readers.questions import count_left_out
 from emu.graph_data.readers.split_arrays import NO_CHOICES, Choices
+from emu.graph_data.sampling import rows_of
 from emu.host.files import cache_home
 
-Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, Array]
 
 #: Longer features are no feature vectors; rows of them are made dense.
 WIDEST = 1 << 20
@@ -38,11 +40,11 @@ class FeatureRows:
 
     vertices: int
     length: int
-    rows: Callable[[int, int], NDArray[np.float32]]
+    rows: Callable[[int, int], Rows]
     """As in `RawGraph`."""
 
     @classmethod
-    def dense(cls, array: NDArray[Any], origin: str) -> FeatureRows:
+    def dense(cls, array: Array, origin: str) -> FeatureRows:
         """Return the rows of a matrix; DataError when it is none of real numbers."""
         if array.ndim != 2 or array.dtype.kind not in "fiub":
             raise DataError(
@@ -51,7 +53,7 @@ class FeatureRows:
                 path=origin,
             )
 
-        def rows(start: int, stop: int) -> NDArray[np.float32]:
+        def rows(start: int, stop: int) -> Rows:
             return np.asarray(array[start:stop], np.float32)
 
         vertices, length = array.shape
@@ -62,20 +64,20 @@ class FeatureRows:
 class FoundGraph:
     """Edges, and the other content of a file; nothing is checked yet."""
 
-    sources: NDArray[Any]
-    destinations: NDArray[Any]
+    sources: Array
+    destinations: Array
     """Vertex ids of the edges."""
     origin: str
     vertices: int | None = None
     """Number of vertices; None where only rows per vertex show it."""
     features: FeatureRows | None = None
-    labels: NDArray[Any] | None = None
+    labels: Array | None = None
     """A class per vertex, as numbers or texts; NaN, -1 and "" where there is none."""
-    splits: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    splits: Mapping[str, Array] = field(default_factory=dict)
     """``train``, ``valid``, ``test`` -> ids of vertices, or truth values of all."""
-    owner: NDArray[np.int32] | None = None
+    owner: SmallInts | None = None
     """Part of every vertex, where the graph comes partitioned."""
-    ids: NDArray[Any] | None = None
+    ids: Array | None = None
     """Ids in the file by vertex, numbers or words; None where they are the vertices."""
     split_origin: str = ""
     """Where the split is from, for people."""
@@ -85,6 +87,16 @@ class FoundGraph:
     """Counts of what nobody asked for: columns, arrays, keys, files."""
     overlap: str = ""
     """As in `Choices`."""
+
+    @property
+    def counts(self) -> list[int]:
+        """Numbers of vertices that are stated, and of rows of features and labels."""
+        counts = [] if self.vertices is None else [self.vertices]
+        if self.features:
+            counts.append(self.features.vertices)
+        if self.labels is not None:
+            counts.append(len(self.labels))
+        return counts
 
     def check(self) -> RawGraph:
         """Return the graph; where no split is stated it is empty, to be drawn.
@@ -101,14 +113,13 @@ class FoundGraph:
                 "holds no labels (y, labels, node_labels): name a file of them with "
                 "--labels, or have some made up with --classes 10"
             )
+
         self._check_shape(self.features, len(self.labels))
         labels, classes, names = class_numbers(self.labels, self.origin)
         vertices = self.features.vertices
+        # Edges are checked against the rows of features, which are one per vertex.
         structure = build_structure(
-            self.sources,
-            self.destinations,
-            vertices=vertices,
-            origin=self.origin,
+            self.sources, self.destinations, vertices=vertices, origin=self.origin
         )
         splits = split_arrays.check_splits(
             self.splits,
@@ -117,6 +128,7 @@ class FoundGraph:
             overlap=self.overlap,
             ids=self.ids,
         )
+
         return RawGraph(
             structure=structure,
             labels=labels,
@@ -160,6 +172,7 @@ def check_size(vertices: int, length: int, origin: str) -> None:
     Raises DataError, which says by how much they are larger.
     """
     home = cache_home()
+    # The cache itself may not be there yet.
     while not home.exists():
         home = home.parent
 
@@ -174,9 +187,7 @@ def check_size(vertices: int, length: int, origin: str) -> None:
         )
 
 
-def class_numbers(
-    stated: NDArray[Any], origin: str
-) -> tuple[NDArray[np.int32], int, tuple[str, ...]]:
+def class_numbers(stated: Array, origin: str) -> tuple[SmallInts, int, tuple[str, ...]]:
     """Return the class of every vertex, -1 for none, their number, and their words.
 
     Numbers that begin above 0 (1 to 7, years) are words of classes. Raises DataError
@@ -216,7 +227,7 @@ def class_numbers(
     return labels.astype(np.int32), int(labels.max()) + 1, ()
 
 
-def _are_one_hot(labels: NDArray[Any]) -> bool:
+def _are_one_hot(labels: Array) -> bool:
     """Return True for rows with a column per class: at most one 1, else 0."""
     if labels.ndim != 2 or labels.shape[1] < 2 or labels.dtype.kind not in "biuf":
         return False
@@ -224,7 +235,7 @@ def _are_one_hot(labels: NDArray[Any]) -> bool:
     return bool(is_binary.all() and (labels.sum(1) <= 1).all())
 
 
-def _one_per_vertex(stated: NDArray[Any], origin: str) -> NDArray[Any]:
+def _one_per_vertex(stated: Array, origin: str) -> Array:
     """Return labels as one number or text per vertex; DataError for others."""
     labels = stated.reshape(-1)
     if len(labels) != len(stated):
@@ -240,7 +251,7 @@ def _one_per_vertex(stated: NDArray[Any], origin: str) -> NDArray[Any]:
     return labels.astype(np.int8) if labels.dtype.kind == "b" else labels
 
 
-def _begin_above_zero(classes: NDArray[Any]) -> bool:
+def _begin_above_zero(classes: Array) -> bool:
     """Return True for whole numbers above 0 that float64 holds exactly."""
     is_inside = classes.min() > 0 and classes.max() < 1 << 53
     return bool(is_inside and (np.floor(classes) == classes).all())
@@ -274,33 +285,21 @@ def is_read(name: str) -> bool:
     return is_known or is_split
 
 
-class AskedArrays(Mapping[str, NDArray[Any]]):
+class AskedArrays(UserDict[str, Array]):
     """Arrays by their names, and which of them nobody has asked for.
 
     ``others`` are names of what the file holds beside them, and is never read.
     """
 
     def __init__(self, arrays: Arrays, others: Iterable[str] = ()) -> None:
-        self._arrays = {name: np.atleast_1d(array) for name, array in arrays.items()}
+        super().__init__({name: np.atleast_1d(arrays[name]) for name in arrays})
         self.unread = {*arrays, *others}
 
     @override
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        array = self._arrays[name]
+    def __getitem__(self, name: str) -> Array:
+        array = super().__getitem__(name)
         self.unread.discard(name)
         return array
-
-    @override
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._arrays)
-
-    @override
-    def __len__(self) -> int:
-        return len(self._arrays)
-
-    @override
-    def __contains__(self, name: object) -> bool:
-        return name in self._arrays
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -381,8 +380,8 @@ def first_name(arrays: Collection[str], names: Iterable[str]) -> str | None:
 class FoundEdges:
     """Edges that arrays state."""
 
-    sources: NDArray[Any]
-    destinations: NDArray[Any]
+    sources: Array
+    destinations: Array
     array: str
     """Name of the first array that they are read from."""
     vertices: int | None = None
@@ -419,12 +418,13 @@ def find_edges(arrays: Arrays, origin: str) -> FoundEdges:
     return edges
 
 
-def _listed_edges(ends: NDArray[Any], name: str, origin: str) -> FoundEdges:
+def _listed_edges(ends: Array, name: str, origin: str) -> FoundEdges:
     """Return the edges of an array with two ends per edge."""
     if ends.ndim != 2 or 2 not in ends.shape:
         problem = f"{name} has shape {ends.shape}, it needs two ends per edge"
         raise DataError(problem, path=origin)
 
+    # Two rows by convention of PyTorch Geometric, two columns by that of lists.
     axis = _EDGES[name]
     if ends.shape[axis] != 2:
         axis = 1 - axis
@@ -435,7 +435,7 @@ def _listed_edges(ends: NDArray[Any], name: str, origin: str) -> FoundEdges:
     )
 
 
-def _matrix_edges(matrix: NDArray[Any], name: str, origin: str) -> FoundEdges:
+def _matrix_edges(matrix: Array, name: str, origin: str) -> FoundEdges:
     """Return the edges of a dense adjacency."""
     if matrix.ndim != 2 or matrix.dtype.kind not in "biuf":
         problem = f"{name} is {matrix.dtype} of shape {matrix.shape}, a square "
@@ -453,6 +453,7 @@ def _row_edges(arrays: Arrays, origin: str) -> FoundEdges:
         problem = f"its matrix is {layout.item()!r}, save one that is .tocsr()"
         raise DataError(problem, path=origin)
 
+    # Names of scipy, else those of gnn-benchmark.
     prefix = "" if "indptr" in arrays and "indices" in arrays else "adj_"
     names = [f"{prefix}{part}" for part in _CSR]
     missing = [name for name in names if name not in arrays]
@@ -468,7 +469,7 @@ def _row_edges(arrays: Arrays, origin: str) -> FoundEdges:
     vertices = _square(arrays.get(shape_name, [rows, rows]), origin)
     pointers = check_rows(indptr, indices, vertices, prefix or "its ", origin)
     return FoundEdges(
-        sources=np.repeat(np.arange(vertices), np.diff(pointers)),
+        sources=rows_of(pointers),
         destinations=indices,
         array=pointer_name,
         vertices=vertices,
@@ -487,8 +488,8 @@ def _square(shape: Any, origin: str) -> int:
 
 
 def check_rows(
-    indptr: NDArray[Any], indices: NDArray[Any], rows: int, kind: str, origin: str
-) -> NDArray[np.int64]:
+    indptr: Array, indices: Array, rows: int, kind: str, origin: str
+) -> Ints:
     """Return the row pointers of a CSR matrix, int64; DataError if they do not fit."""
     fits = (
         indptr.dtype.kind in "iu"
@@ -536,12 +537,10 @@ def sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
         problem = f"attr_indices leave the {width} columns at entry {entry}"
         raise DataError(problem, path=origin)
 
-    def rows(start: int, stop: int) -> NDArray[np.float32]:
-        count = stop - start
+    def rows(start: int, stop: int) -> Rows:
         entries = slice(pointers[start], pointers[stop])
-        entries_per_row = np.diff(pointers[start : stop + 1])
-        row = np.repeat(np.arange(count), entries_per_row)
-        dense = np.zeros((count, width), np.float32)
+        row = rows_of(pointers[start : stop + 1])
+        dense = np.zeros((stop - start, width), np.float32)
         # An entry may stand twice: the two are added.
         np.add.at(dense, (row, indices[entries]), data[entries])
         return dense

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Ints
 from emu.graph_data.readers import text_table
 from emu.graph_data.readers.columns import Keys
 from emu.graph_data.readers.edge_list import join_sides
@@ -104,7 +104,7 @@ def _read_sizes(table: TextTable) -> list[int]:
     return [int(size) for size in sizes]
 
 
-def _read_entries(table: TextTable, rows: int, columns: int) -> NDArray[np.int64]:
+def _read_entries(table: TextTable, rows: int, columns: int) -> Ints:
     """Return rows and columns of entries, from 1."""
     read = table.read([0, 1]).values()
     if all(column.words is None for column in read):
@@ -201,6 +201,7 @@ def _read_metis(path: Path, tell: Tell | None) -> FoundGraph:
                 raise ValueError(f"more than {form.vertices} lines follow")
             lengths.append(len(fields))
             numbers.extend(map(int, fields))
+            # A file may go on for long: it is left once it has more than it states.
             if len(numbers) > form.numbers:
                 raise ValueError(f"more numbers follow than {form.edges} edges have")
 
@@ -222,9 +223,7 @@ def _read_metis(path: Path, tell: Tell | None) -> FoundGraph:
     )
 
 
-def _take_edges(
-    numbers: NDArray[np.int64], counts: NDArray[np.int64], form: _Form
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _take_edges(numbers: Ints, counts: Ints, form: _Form) -> tuple[Ints, Ints]:
     """Return both ends of every edge, from 0, if each stands at both of them."""
     before = form.before
     if (counts < before).any():
@@ -234,6 +233,7 @@ def _take_edges(
 
     vertices = len(counts)
     starts = np.cumsum(counts) - counts
+    # Place of every number in its line, from the first neighbour on.
     places = np.arange(len(numbers)) - np.repeat(starts, counts) - before
     is_end = (places >= 0) & (places % form.step == 0)
     sources = np.repeat(np.arange(vertices), counts)[is_end]
@@ -246,6 +246,7 @@ def _take_edges(
             f"a neighbour is not from 1 to {vertices}, or the vertex itself"
         )
 
+    # An edge that stands at both ends is the same in both directions.
     forth = sources * vertices + ends
     back = ends * vertices + sources
     if not np.array_equal(np.sort(forth), np.sort(back)):

@@ -34,7 +34,9 @@ def find_layout(path: Path, options: TableOptions) -> str:
 
     lines = text_table.first_lines(path, _LINES)
     rows = [line for line in lines if not line.startswith(text_table.COMMENTS)]
-    have_colons = all(_COLON.fullmatch(row.strip()) for row in rows)
+    # One list of several shows that a comma parts neighbours.
+    matches = [_COLON.fullmatch(row.strip()) for row in rows]
+    have_colons = None not in matches
     if have_colons and any("," in row for row in rows):
         return "colons"
 
@@ -61,7 +63,8 @@ def read_neighbours(path: Path, layout: str, options: TableOptions) -> FoundGrap
     if not edges:
         raise DataError("holds no neighbours", path=path)
 
-    column = Column.of([*lists.sources, *lists.neighbours, *lists.heads])
+    words = [*lists.sources, *lists.neighbours, *lists.heads]
+    column = Column.of(words)
     as_words = column.names_words(stated=options.words)
     if not as_words and column.kind != INTEGER:
         problem = "has ids that are no whole numbers from 0 (or --words)"
@@ -69,7 +72,7 @@ def read_neighbours(path: Path, layout: str, options: TableOptions) -> FoundGrap
 
     keys = join_columns([column], as_words=as_words)
     codes = keys.codes[0]
-    heads = len(set(lists.heads))
+    heads = len(lists.heads)
     counts = sorted(lists.left_out.items())
     entries = [f"{name} ({count:,})" for name, count in counts if count]
     return FoundGraph(
@@ -87,8 +90,8 @@ class _Lists:
     """Lists of neighbours, while their lines are read."""
 
     def __init__(self) -> None:
-        self.heads: list[str] = []
-        """Vertex of every list."""
+        self.heads: dict[str, None] = {}
+        """Vertices that have a list, in order."""
         self.sources: list[str] = []
         """Vertex of every neighbour."""
         self.neighbours: list[str] = []
@@ -101,41 +104,33 @@ class _Lists:
             words = text[1:].split()
             if len(words) != 1:
                 raise ValueError("one vertex behind #")
-            self.heads.append(words[0])
+            self._head = words[0]
+            self._add_list(self._head, [])
         elif not text or text.startswith(text_table.COMMENTS):
             return
         elif layout == "blocks":
-            self._add_weighted(text)
+            neighbour, *weights = text.split()
+            if not self.heads or len(weights) > 1:
+                raise ValueError("a neighbour and at most a weight, below # vertex")
+            self.left_out["weights"] += len(weights)
+            self._add_list(self._head, [neighbour])
         elif layout == "colons":
             self._add_known(text)
         else:
             head, *neighbours = re.split(r"[\s,;|]+", text.strip(",;| \t"))
             self._add_list(head, neighbours)
 
-    def _add_list(self, head: str, neighbours: Sequence[str]) -> None:
-        self.heads.append(head)
-        self.sources.extend([head] * len(neighbours))
-        self.neighbours.extend(neighbours)
-
-    def _add_weighted(self, text: str) -> None:
-        """Add a neighbour of LGL to the last list."""
-        neighbour, *weights = text.split()
-        if not self.heads or len(weights) > 1:
-            raise ValueError("a neighbour and at most a weight, below # vertex")
-        self.left_out["weights"] += len(weights)
-        self.sources.append(self.heads[-1])
-        self.neighbours.append(neighbour)
-
     def _add_known(self, text: str) -> None:
         """Add a list of Friendster without the neighbours that it keeps to itself."""
         match = _COLON.fullmatch(text)
         if not match:
             raise ValueError("vertex:neighbour,neighbour")
-
-        known = []
-        for word in match[2].split(","):
-            if word in _UNKNOWN:
-                self.left_out[word] += 1
-            elif word:
-                known.append(word)
+        words = match[2].split(",")
+        self.left_out.update(word for word in words if word in _UNKNOWN)
+        known = [word for word in words if word and word not in _UNKNOWN]
         self._add_list(match[1], known)
+
+    def _add_list(self, head: str, neighbours: Sequence[str]) -> None:
+        self.heads[head] = None
+        self.sources.extend([head] * len(neighbours))
+        self.neighbours.extend(neighbours)

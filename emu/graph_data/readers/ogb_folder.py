@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Ints
 from emu.graph_data.raw_graph import Source
 from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph
 from emu.graph_data.readers.questions import count_left_out
@@ -55,6 +55,7 @@ def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     is_ogb = any(raw.glob("*.csv.gz")) or any(raw.glob("*.npz"))
     if not is_ogb:
         raise DataError(_explain(folder), path=folder)
+
     with one_error(folder):
         if (raw / "triplet-type-list.csv.gz").exists():
             return choose_types(_read_types(folder), choices)
@@ -96,23 +97,23 @@ class _Folder:
     def holds(self, name: str) -> bool:
         return (self._raw / name).exists()
 
-    def table(self, name: str, dtype: Any) -> NDArray[Any]:
+    def table(self, name: str, dtype: Any) -> Array:
         return self.read(self._raw / f"{name}.csv.gz", dtype)
 
-    def read(self, path: Path, dtype: Any) -> NDArray[Any]:
+    def read(self, path: Path, dtype: Any) -> Array:
         self._unread.discard(str(path.relative_to(self.folder)))
         return _table(path, dtype)
 
-    def ids(self, path: Path) -> NDArray[np.int64]:
-        ids: NDArray[np.int64] = self.read(path, np.int64)
+    def ids(self, path: Path) -> Ints:
+        ids: Ints = self.read(path, np.int64)
         return ids.reshape(-1)
 
-    def member(self, file: str, name: str) -> NDArray[Any]:
+    def member(self, file: str, name: str) -> Array:
         self._unread.discard(f"raw/{file}/{name}")
         return _member(self._raw / file, name)
 
-    def edges(self, path: Path) -> NDArray[np.int64]:
-        edges: NDArray[np.int64] = self.read(path, np.int64)
+    def edges(self, path: Path) -> Ints:
+        edges: Ints = self.read(path, np.int64)
         if edges.shape[1] != 2:
             raise DataError("a line is not src,dst", path=path)
         return edges.T
@@ -125,7 +126,7 @@ class _Folder:
 def _read(path: Path) -> FoundGraph:
     raw = path / "raw"
     folder = _Folder(path)
-    features: NDArray[Any] | None = None
+    features: Array | None = None
     if folder.holds("data.npz"):
         labels = np.asarray(folder.member("node-label.npz", "node_label"))
         edges = folder.member("data.npz", "edge_index")
@@ -180,7 +181,7 @@ def _read_types(path: Path) -> TypedGraph:
     raw = path / "raw"
     folder = _Folder(path)
     counts = folder.table("num-node-dict", str)
-    vertices: dict[str, dict[str, NDArray[Any]]] = {
+    vertices: dict[str, dict[str, Array]] = {
         name: {"num_nodes": np.array(int(count))}
         for name, count in zip(*counts, strict=True)
     }
@@ -192,6 +193,7 @@ def _read_types(path: Path) -> TypedGraph:
         if folder.holds(f"{label}.csv.gz"):
             arrays["y"] = folder.table(label, np.float64)
         for part in SPLIT:
+            # Of several splits the first.
             for file in sorted(path.glob(f"split/*/{name}/{part}.csv.gz"))[:1]:
                 arrays[part] = folder.ids(file)
 
@@ -207,7 +209,7 @@ def _read_types(path: Path) -> TypedGraph:
     )
 
 
-def _table(path: Path, dtype: Any) -> NDArray[Any]:
+def _table(path: Path, dtype: Any) -> Array:
     try:
         with (
             warnings.catch_warnings(action="ignore"),  # it may be empty
@@ -220,7 +222,7 @@ def _table(path: Path, dtype: Any) -> NDArray[Any]:
         raise DataError(f"cannot be read: {problem}", path=path) from error
 
 
-def _split(folder: _Folder, part: str, vertices: int) -> NDArray[np.int64]:
+def _split(folder: _Folder, part: str, vertices: int) -> Ints:
     pattern = f"split/*/{part}.csv.gz"
     files = sorted(folder.folder.glob(pattern))
     if not files:
@@ -237,7 +239,7 @@ def _split(folder: _Folder, part: str, vertices: int) -> NDArray[np.int64]:
     return ids
 
 
-def _member(path: Path, name: str) -> NDArray[Any]:
+def _member(path: Path, name: str) -> Array:
     """Map a stored npz member; read a deflated one. np.load maps neither."""
     try:
         with open_input(path) as file:

@@ -10,12 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Ints, Mask
 
 SPLIT = ("train", "valid", "test")
 
@@ -99,18 +98,19 @@ def split_names(arrays: Iterable[str], choices: Choices) -> list[str]:
 
 
 def sort_splits(
-    arrays: Mapping[str, NDArray[Any]], choices: Choices, origin: str
-) -> dict[str, NDArray[Any]]:
+    arrays: Mapping[str, Array], choices: Choices, origin: str
+) -> dict[str, Array]:
     """Return masks, of truth values, and lists of ids, by part.
 
     Raises DataError when two arrays state one part, it is open which of several splits
     is meant, or whether an array holds a mask, ids or codes.
     """
-    splits: dict[str, NDArray[Any]] = {}
+    splits: dict[str, Array] = {}
     for name in split_names(arrays, choices):
         array = arrays[name]
         part = split_part(name)
         if part is None:
+            # One array has all parts.
             masks, _ = parts_of_codes(array, choices.split_codes, name, origin)
             return dict(zip(SPLIT, masks.T, strict=True))
         if part in splits:
@@ -123,9 +123,7 @@ def sort_splits(
     return splits
 
 
-def _choose_split(
-    array: NDArray[Any], name: str, choices: Choices, origin: str
-) -> NDArray[Any]:
+def _choose_split(array: Array, name: str, choices: Choices, origin: str) -> Array:
     """Return the one split of an array that is chosen; the longer axis is vertices."""
     is_square = array.ndim == 2 and array.shape[0] == array.shape[1] > 1
     if array.ndim > 2 or is_square:
@@ -133,6 +131,7 @@ def _choose_split(
         raise DataError(problem, path=origin)
 
     rows = array.reshape(1, -1) if array.ndim < 2 else array
+    # There are far fewer splits than vertices.
     if array.ndim == 2 and len(rows) > rows.shape[1]:
         rows = rows.T
     number = _choose(
@@ -146,8 +145,8 @@ def _choose_split(
 
 
 def parts_of_codes(
-    values: NDArray[Any], codes: Sequence[str], name: str, origin: str
-) -> tuple[NDArray[np.bool_], str]:
+    values: Array, codes: Sequence[str], name: str, origin: str
+) -> tuple[Mask, str]:
     """Return whether each vertex is in each part, by codes, and what is in none.
 
     Raises DataError where nothing says which code is which part.
@@ -169,6 +168,7 @@ def parts_of_codes(
         problem = f"{text}: no vertex has {codes[0]!r}, by --split-codes that of train"
         raise DataError(problem, path=origin)
 
+    # A part without a code is empty.
     places = [*codes, *[""] * (len(SPLIT) - len(codes))]
     masks = words[:, None] == np.array(places, dtype=words.dtype)
     rest = [word for word in found.tolist() if word not in codes]
@@ -178,7 +178,7 @@ def parts_of_codes(
     return masks, f"; {left_out:,} vertices of {', '.join(rest)} are in no part"
 
 
-def _is_mask(name: str, array: NDArray[Any], choices: Choices, origin: str) -> bool:
+def _is_mask(name: str, array: Array, choices: Choices, origin: str) -> bool:
     """Return True for a mask, False for ids: by type, name, and values."""
     if array.dtype.kind not in "biu":
         problem = f"{name} is {array.dtype}: a mask or whole numbers are needed"
@@ -206,12 +206,12 @@ def _is_mask(name: str, array: NDArray[Any], choices: Choices, origin: str) -> b
 
 
 def check_splits(
-    splits: Mapping[str, NDArray[Any]],
+    splits: Mapping[str, Array],
     vertices: int,
     origin: str,
     overlap: str = "",
-    ids: NDArray[Any] | None = None,
-) -> dict[str, NDArray[np.int64]]:
+    ids: Array | None = None,
+) -> dict[str, Ints]:
     """Return the sorted ids of every part; all empty where no part is stated.
 
     Of a vertex in several parts ``overlap`` says which keeps it; ``ids`` are what the
@@ -220,6 +220,7 @@ def check_splits(
     for training.
     """
     parts = {part: _members(part, splits, vertices, origin) for part in SPLIT}
+    # A vertex belongs to the last part that claims it, unless that is refused.
     owner = np.full(vertices, -1, np.int8)
     for number, part in enumerate(SPLIT):
         members = parts[part]
@@ -246,8 +247,8 @@ def check_splits(
 
 
 def _members(
-    part: str, splits: Mapping[str, NDArray[Any]], vertices: int, origin: str
-) -> NDArray[np.int64]:
+    part: str, splits: Mapping[str, Array], vertices: int, origin: str
+) -> Ints:
     """Return the vertices of a part, sorted."""
     ids = splits.get(part, np.empty(0, np.int64))
     if ids.dtype == bool:

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array
 from emu.graph_data.readers.columns import Column, is_number, whole
 from emu.graph_data.readers.questions import name_some
 from emu.host.input_file import open_gzip, open_input
@@ -73,6 +73,11 @@ class TableOptions:
     tell: Tell | None = None
     """Takes a line from time to time while a long text is read."""
 
+    @property
+    def states_ids(self) -> bool:
+        """True where ids of tables beside are those of the graph."""
+        return bool(self.ids) or self.id_column is not None
+
 
 class _Content(io.BufferedIOBase):
     """Bytes of a text; reports how much was read, and sees numbers as 007."""
@@ -95,6 +100,7 @@ class _Content(io.BufferedIOBase):
     def read1(self, size: int = -1, /) -> bytes:
         data = self._file.read1(size)
         self._count += len(data)
+        # A number may be cut in two by the end of a piece.
         if _PADDED.search(self._end + data):
             self.has_padded = True
         self._end = data[-1:]
@@ -112,6 +118,7 @@ def open_lines(path: Path, tell: Tell | None = None) -> Iterator[TextIO]:
     """Open text: UTF-8, UTF-16 if it says so, else Latin-1; raises as `open_input`."""
     with open_input(path) as file:  # no pipe, no folder
         is_gzip = file.read(2) == b"\x1f\x8b"
+    # By the content: names do not always say it.
     open_content = open_gzip if is_gzip else open_input
 
     with open_content(path) as content:
@@ -126,6 +133,7 @@ def _encoding_of(start: bytes) -> str:
     if start.startswith(_UTF_16):
         return "utf-16"
 
+    # The last line may end within a letter.
     whole_lines = start[: start.rfind(b"\n") + 1] or start
     try:
         whole_lines.decode()
@@ -173,11 +181,6 @@ class TextTable:
         return len(self.row)
 
     @property
-    def states_list(self) -> bool:
-        """True where the last name may stand for a list, as that of JODIE does."""
-        return "list" in self.first_row[-1] and len(self.first_row) < self.width
-
-    @property
     def header(self) -> tuple[str, ...]:
         """Names of all columns, if the first row has names.
 
@@ -185,7 +188,8 @@ class TextTable:
         """
         names = self.first_row
         missing = self.width - len(names)
-        if self.states_list:
+        # The last name may stand for a list, as that of JODIE does.
+        if missing > 0 and "list" in names[-1]:
             return names + ("",) * missing
         return ("", *names) if missing == 1 else names
 
@@ -202,6 +206,7 @@ class TextTable:
 
         lines_before = self.lines_before + 1
         below = replace(self, lines_before=lines_before, row=self.second_row)
+        # Sizes are above a table, and no names.
         if all(map(is_number, self.first_row)):
             return below
         if len(self.header) != self.width:
@@ -312,7 +317,7 @@ class TextTable:
             columns[column] = Column(_narrow(values))
         return columns
 
-    def _load(self, dtype: np.dtype[Any]) -> tuple[NDArray[Any], bool]:
+    def _load(self, dtype: np.dtype[Any]) -> tuple[Array, bool]:
         """Return all rows, and whether a number in the file begins with a zero."""
         source = open_lines(self.path, self.options.tell)
         with source as lines, warnings.catch_warnings():
@@ -375,7 +380,7 @@ class TextTable:
         return DataError(problem, path=self.path)
 
 
-def _narrow(numbers: NDArray[Any]) -> NDArray[Any]:
+def _narrow(numbers: Array) -> Array:
     """Return numbers as integers where all are, as pandas' 1.0 and 2.0 are."""
     if numbers.dtype.kind != "f" or (numbers % 1).any():
         return numbers

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Ints, Rows, SmallInts
 from emu.graph_data.readers import found_graph
 from emu.graph_data.readers.found_graph import Arrays, FeatureRows, FoundGraph
 from emu.graph_data.readers.questions import count_left_out
@@ -29,11 +29,11 @@ class TypedGraph:
     origin: str
     vertices: Mapping[str, Arrays]
     """Type -> arrays by their names, in the order of the file."""
-    edges: Mapping[Relation, NDArray[Any]]
+    edges: Mapping[Relation, Array]
     """Type, name and type -> ids within these types, shape (2, edges)."""
     unread: tuple[str, ...] = ()
     """Names of what is not read, such as values of edges."""
-    owner: Mapping[str, NDArray[np.int32]] = field(default_factory=dict)
+    owner: Mapping[str, SmallInts] = field(default_factory=dict)
     """Type -> part of every vertex, where the graph comes partitioned."""
 
 
@@ -42,6 +42,7 @@ def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
 
     Raises DataError when types do not fit, or are several and neither is chosen.
     """
+    # In the order of the file, then of its relations.
     types = dict.fromkeys(graph.vertices)
     for source, _, target in graph.edges:
         types[source] = None
@@ -93,7 +94,7 @@ def _take_relation(
 
 
 def _read_type(
-    graph: TypedGraph, kind: str, edges: NDArray[Any], choices: Choices
+    graph: TypedGraph, kind: str, edges: Array, choices: Choices
 ) -> FoundGraph:
     """Return the graph of one type with some edges."""
     arrays = {**graph.vertices.get(kind, {}), "edge_index": edges}
@@ -156,9 +157,10 @@ def _flatten(graph: TypedGraph, names: Sequence[str], choices: Choices) -> Found
     )
 
 
-def _join_edges(graph: TypedGraph, types: Sequence[_Type]) -> NDArray[np.int64]:
+def _join_edges(graph: TypedGraph, types: Sequence[_Type]) -> Ints:
     """Return the ends of all edges, numbered in the graph of all types."""
     types_by_name = {kind.name: kind for kind in types}
+    # Without relations there is still an array of no edges.
     edges = [_NO_EDGES]
     for (source, relation, target), ends in graph.edges.items():
         ids = ends.astype(np.int64)
@@ -173,11 +175,9 @@ def _join_edges(graph: TypedGraph, types: Sequence[_Type]) -> NDArray[np.int64]:
     return np.concatenate(edges, axis=1)
 
 
-def _join_splits(
-    types: list[_Type], origin: str, choices: Choices
-) -> dict[str, NDArray[np.int64]]:
+def _join_splits(types: list[_Type], origin: str, choices: Choices) -> dict[str, Ints]:
     """Return the vertices of each part, of all types that have a split."""
-    splits: dict[str, list[NDArray[np.int64]]] = {}
+    splits: dict[str, list[Ints]] = {}
     for kind in types:
         stated = kind.found.splits
         if not stated:
@@ -190,13 +190,7 @@ def _join_splits(
 
 def _count(graph: TypedGraph, name: str, found: FoundGraph) -> int:
     """Return the number of vertices of a type, by what shows it."""
-    counts = []
-    if found.vertices is not None:
-        counts.append(found.vertices)
-    if found.features:
-        counts.append(found.features.vertices)
-    if found.labels is not None:
-        counts.append(len(found.labels))
+    counts = found.counts
     if len(set(counts)) > 1:
         text = " and ".join(map(str, counts))
         raise DataError(f"type {name} has {text} vertices", path=graph.origin)
@@ -218,7 +212,7 @@ def _stack_features(types: list[_Type], total: int) -> FeatureRows | None:
         return None
     length = width + len(types)
 
-    def rows(start: int, stop: int) -> NDArray[np.float32]:
+    def rows(start: int, stop: int) -> Rows:
         matrix = np.zeros((stop - start, length), np.float32)
         for number, kind in enumerate(types):
             first = max(start, kind.begin)
@@ -242,7 +236,7 @@ def _lengths(types: list[_Type]) -> set[int]:
     return {of_type.length if of_type else 0 for of_type in features}
 
 
-def _stack_labels(types: list[_Type], origin: str) -> NDArray[np.int64] | None:
+def _stack_labels(types: list[_Type], origin: str) -> Ints | None:
     """Return the labels of the type that has some, -1 elsewhere."""
     holders = [kind for kind in types if kind.found.labels is not None]
     if not holders:
@@ -259,6 +253,7 @@ def _stack_labels(types: list[_Type], origin: str) -> NDArray[np.int64] | None:
     stated = np.asarray(holder.found.labels)
     classes, _, words = found_graph.class_numbers(stated, origin)
     if words:
+        # As the file has them: classes are numbered when the whole is checked.
         years = [int(word) for word in words]
         classes = np.array([*years, -1])[classes]
     total = sum(kind.size for kind in types)

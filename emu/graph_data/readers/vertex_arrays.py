@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Mask
 from emu.graph_data.readers import found_graph, split_arrays
 from emu.graph_data.readers.columns import Column, whole, word_array
 from emu.graph_data.readers.questions import count_left_out
@@ -39,13 +39,7 @@ def read_npy(path: Path, kind: str) -> VertexTable:
             "is one array: --splits takes a table, json, or npz (train_mask, split)",
             path=path,
         )
-    return VertexTable(
-        path=path,
-        kind=kind,
-        values=map_array(path),
-        ids=None,
-        how="rows in order",
-    )
+    return VertexTable(path=path, kind=kind, values=map_array(path))
 
 
 def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
@@ -54,72 +48,54 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
     Raises DataError when it has no such array, or it is open what one means.
     """
     names = array_names(path)
-    chosen = _value_names(names, kind, choices)
+    if kind == "split":
+        chosen = split_arrays.split_names(names, choices)
+    else:
+        chosen = found_graph.value_names(names, _NAMES[kind], kind)
     if not chosen:
         wanted = ", ".join(_NAMES.get(kind, _SPLIT_NAMES))
         raise DataError(f"holds no {kind} ({wanted})", path=path)
 
     id_name = found_graph.first_name(names, _IDS)
-    used = list(chosen)
+    used = [*chosen]
     if id_name:
         used.append(id_name)
-    others = sorted(set(names) - set(used))
-    left_out = count_left_out("array", others)
-
     arrays = read_arrays(path, used)
+    left_out = count_left_out("array", sorted(set(names) - set(used)))
     origin = ", ".join(chosen)
     values: Any = arrays[chosen[0]]
     if kind == "split":
         parts = split_arrays.sort_splits(arrays, choices, str(path))
-        if not _have_mask(parts):
-            columns = [Column(members) for members in parts.values()]
+        has_mask = any(members.dtype == bool for members in parts.values())
+        if not has_mask:
+            columns = [*map(Column, parts.values())]
             table = lists_of_ids(path, list(parts), columns, TableOptions())
             return replace(table, how=origin, left_out=left_out)
         values = _stack_masks(parts, path)
     elif len(chosen) > 1:
-        values = _dense_rows(arrays, path)
+        features = found_graph.sparse_rows(arrays, str(path))
+        values = features.rows(0, features.vertices) if features else None
 
-    ids = None
-    order = "rows in order"
-    if id_name:
-        ids = arrays[id_name].reshape(-1)
-        order = f"by id in {id_name}"
-    return VertexTable(
+    table = VertexTable(
         path=path,
         kind=kind,
         values=values,
-        ids=ids,
-        how=f"{origin}, {order}",
+        how=f"{origin}, rows in order",
         left_out=left_out,
     )
+    if not id_name:
+        return table
+    ids = arrays[id_name].reshape(-1)
+    return replace(table, ids=ids, how=f"{origin}, by id in {id_name}")
 
 
-def _value_names(names: Sequence[str], kind: str, choices: Choices) -> list[str]:
-    """Return the names of the arrays that state values of a kind."""
-    if kind == "split":
-        return split_arrays.split_names(names, choices)
-    return found_graph.value_names(names, _NAMES[kind], kind)
-
-
-def _dense_rows(arrays: found_graph.Arrays, path: Path) -> Any:
-    """Return the rows of a sparse matrix."""
-    features = found_graph.sparse_rows(arrays, str(path))
-    return features.rows(0, features.vertices) if features else None
-
-
-def _have_mask(parts: dict[str, NDArray[Any]]) -> bool:
-    return any(members.dtype == bool for members in parts.values())
-
-
-def _stack_masks(parts: dict[str, NDArray[Any]], path: Path) -> NDArray[np.bool_]:
+def _stack_masks(parts: dict[str, Array], path: Path) -> Mask:
     """Return whether each vertex is in each part; DataError where lengths differ."""
-    masks = list(parts.values())
-    vertices = len(masks[0])
-    if any(mask.dtype != bool or len(mask) != vertices for mask in masks):
-        raise DataError("has masks of several lengths, or beside ids", path=path)
-
+    vertices = len(next(iter(parts.values())))
     stacked = np.zeros((vertices, len(SPLIT)), bool)
     for part, mask in parts.items():
+        if mask.dtype != bool or len(mask) != vertices:
+            raise DataError("has masks of several lengths, or beside ids", path=path)
         stacked[:, SPLIT.index(part)] = mask
     return stacked
 
@@ -136,23 +112,20 @@ def read_mapping(path: Path, kind: str, options: TableOptions) -> VertexTable:
         raise DataError(f"holds no object of ids and {kind}", path=path)
 
     if isinstance(content, list):
-        return VertexTable(
-            path=path,
-            kind=kind,
-            values=_value_array(content, kind, path),
-            ids=None,
-            how="rows in order",
-        )
+        values = _value_array(content, kind, path)
+        return VertexTable(path=path, kind=kind, values=values)
+    values = _value_array(list(content.values()), kind, path)
+    ids = _ids_of(list(content), as_words=bool(options.words))
     return VertexTable(
         path=path,
         kind=kind,
-        values=_value_array(list(content.values()), kind, path),
-        ids=_ids_of(list(content), as_words=bool(options.words)),
+        values=values,
+        ids=ids,
         how="by id",
     )
 
 
-def _value_array(values: list[Any], kind: str, path: Path) -> NDArray[Any]:
+def _value_array(values: list[Any], kind: str, path: Path) -> Array:
     """Return values as numbers or words; DataError where they are neither."""
     if all(isinstance(value, str) for value in values):
         return word_array(values)
@@ -174,7 +147,9 @@ def _read_roles(path: Path, content: Any, options: TableOptions) -> VertexTable:
 
     lists = {}
     for key, ids in content.items():
-        part = PARTS.get(str(key).lower(), "")
+        word = str(key).lower()
+        part = PARTS.get(word, "")
+        # Words of one part may differ: train and tr would state it twice.
         if isinstance(ids, list):
             lists[part] = ids
     if "" in lists or len(lists) < len(content):
@@ -185,11 +160,14 @@ def _read_roles(path: Path, content: Any, options: TableOptions) -> VertexTable:
             path=path,
         )
 
-    columns = [Column.of(map(str, ids)) for ids in lists.values()]
+    columns = []
+    for ids in lists.values():
+        words = map(str, ids)
+        columns.append(Column.of(words))
     return lists_of_ids(path, list(lists), columns, options)
 
 
-def _ids_of(words: Sequence[str], *, as_words: bool) -> NDArray[Any]:
+def _ids_of(words: Sequence[str], *, as_words: bool) -> Array:
     """Return ids as numbers, if all are whole and int64 holds them."""
     are_whole = all(whole(word) == word for word in words)
     longest = max(map(len, words))

@@ -184,6 +184,7 @@ def number_column(table: TextTable, known: KnownIds | None) -> int | None:
     has_words = any(column.main_kind == TEXT for column in table.columns.values())
     if table.width == 1 or first.main_kind == TEXT:
         return 0 if first.main_kind == TEXT else None
+
     if first.main_kind != INTEGER or len(first.distinct) < first.rows:
         return None
     if has_words:
@@ -244,8 +245,10 @@ def choose_features(table: TextTable) -> list[int]:
     for place, column in table.columns.items():
         name = table.names[place] if table.names else ""
         has_other_use = is_id(name) or is_beside(name) or (table.names and not name)
+
         if has_other_use or column.main_kind not in NUMERIC:
             continue
+        # 1,234 may be 1.234 or 1234.
         if column.may_be_thousands:
             raise table.error(
                 f"{table.name(place)} has numbers as 1,234: decimals or thousands? "

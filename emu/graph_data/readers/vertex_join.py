@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Ints
 from emu.graph_data.readers.columns import column_of_ids
 from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph
 from emu.graph_data.readers.questions import Reading, ask
@@ -43,6 +43,7 @@ def join_tables(
         if table.ids is not None and not table.is_stated:
             _check_meeting(graph, table)
 
+    # Rows in order say how many vertices there are, edges the least.
     if graph.ids is None and graph.vertices is None:
         if graph.features:
             graph = replace(graph, vertices=graph.features.vertices)
@@ -95,12 +96,13 @@ def _check_meeting(graph: FoundGraph, table: VertexTable) -> None:
     raise ask(question, [*readings, other], table.path)
 
 
-def _find_shift(ids: NDArray[Any], graph_ids: NDArray[Any] | set[str]) -> int:
+def _find_shift(ids: Array, graph_ids: Array | set[str]) -> int:
     """Return by how much ids are higher than those of a graph, 0 if they are not."""
     if not isinstance(graph_ids, np.ndarray) or ids.dtype.kind != "i":
         return 0
     if not len(graph_ids):
         return 0
+    # Ids from 1 beside ids from 0, most often.
     shift = int(ids.min()) - int(graph_ids[0])
     return shift if np.isin(graph_ids + shift, ids).all() else 0
 
@@ -149,6 +151,7 @@ def _take_rows(
         if are_numbers and ids[0] >= 1 and ids[-1] <= rows:
             return _renumber(graph, ids - 1, np.arange(1, rows + 1), rows)
 
+    # Ids from 1 may be rows from 0: that is asked.
     starts_at_one = are_numbers and len(ids) > 1 and ids[0] == 1
     if may_be_rows and (order == ROWS or not starts_at_one):
         return _renumber(graph, ids, None, rows)
@@ -156,7 +159,7 @@ def _take_rows(
 
 
 def _renumber(
-    graph: FoundGraph, places: NDArray[Any], ids: NDArray[Any] | None, vertices: int
+    graph: FoundGraph, places: Array, ids: Array | None, vertices: int
 ) -> FoundGraph:
     """Return a graph with vertices at other places."""
     return replace(
@@ -175,7 +178,7 @@ def _ask_for_order(
     *,
     may_be_rows: bool,
 ) -> DataError:
-    ids: NDArray[Any] = np.asarray(graph.ids)
+    ids: Array = np.asarray(graph.ids)
     first = ids[0]
     last = ids[-1]
     rows = len(table.values)
@@ -208,7 +211,7 @@ def _ask_for_order(
 
 def _number(
     graph: FoundGraph, tables: Sequence[VertexTable]
-) -> tuple[FoundGraph, NDArray[Any]]:
+) -> tuple[FoundGraph, Array]:
     """Return the graph with all vertices, and the ids of these."""
     ids = graph.ids if graph.ids is not None else np.arange(graph.vertices or 0)
     if graph.vertices is not None:
@@ -218,6 +221,7 @@ def _number(
     arrays = [ids, *stated_ids]
     kinds = {array.dtype.kind for array in arrays}
     if len(kinds) > 1:
+        # Numbers of one file and words of another meet as words.
         arrays = [array.astype(str) for array in arrays]
 
     if len(arrays) > 1:
@@ -227,9 +231,7 @@ def _number(
     return replace(graph, vertices=len(ids)), ids
 
 
-def _places(
-    table: VertexTable, named: NDArray[Any], ids: NDArray[Any], graph: FoundGraph
-) -> NDArray[np.int64]:
+def _places(table: VertexTable, named: Array, ids: Array, graph: FoundGraph) -> Ints:
     """Return the vertex of every row."""
 
     def refuse(problem: str) -> DataError:
@@ -240,6 +242,7 @@ def _places(
         ids = ids.astype(str)
     order = np.argsort(ids, kind="stable")
     found = np.searchsorted(ids, named, sorter=order)
+    # What is beyond all ids is held against the last, and found wrong.
     places = order[np.minimum(found, len(ids) - 1)].astype(np.int64)
     is_wrong = ids[places] != named
     if is_wrong.any():
@@ -263,7 +266,7 @@ def _places(
     return places
 
 
-def _add(graph: FoundGraph, table: VertexTable, ids: NDArray[Any]) -> FoundGraph:
+def _add(graph: FoundGraph, table: VertexTable, ids: Array) -> FoundGraph:
     """Return the graph with the values of a table."""
     values = table.values
     places = None
@@ -287,6 +290,7 @@ def _add(graph: FoundGraph, table: VertexTable, ids: NDArray[Any]) -> FoundGraph
     if table.kind == "labels" and values.dtype.kind in "bu":
         values = values.astype(np.int64)
     if places is not None:
+        # Rows of vertices that the table does not name.
         missing: Any = {"U": "", "b": False}.get(values.dtype.kind, -1)
         shape = (graph.vertices or 0, *values.shape[1:])
         placed = np.full(shape, missing, values.dtype)

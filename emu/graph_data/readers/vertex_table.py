@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.graph_data.array_types import Array, Mask, Rows
 from emu.graph_data.readers import text_table
 from emu.graph_data.readers.columns import (
     BOOLEAN,
@@ -73,11 +72,11 @@ class VertexTable:
     path: Path
     kind: str
     """``features``, ``labels`` or ``split``."""
-    values: NDArray[Any]
+    values: Array
     """A row or a value per vertex; of a split whether it is in each of its parts."""
-    ids: NDArray[Any] | None
+    ids: Array | None = None
     """Vertex of every row; None where they are in order."""
-    how: str
+    how: str = "rows in order"
     """Columns and arrays that were taken, for people."""
     left_out: tuple[str, ...] = ()
     is_stated: bool = False
@@ -93,6 +92,7 @@ def read_features(
     """
     table = _open(path, options)
     counts = tuple(map(str, range(table.width)))
+    # pandas writes the numbers of columns so, and ids may begin like that.
     if not table.names and table.width > 2 and table.row == counts:
         raise table.error("begins 0, 1, 2: remove numbers of columns, or write 0.0, 1")
     table = table.with_columns(range(table.width))
@@ -115,7 +115,7 @@ def read_features(
     )
 
 
-def _feature_values(table: TextTable, chosen: Sequence[int]) -> NDArray[np.float32]:
+def _feature_values(table: TextTable, chosen: Sequence[int]) -> Rows:
     """Return the numbers of some columns; DataError with a line that has others."""
     rows = table.columns[chosen[0]].rows
     values = np.empty((rows, len(chosen)), np.float32)
@@ -135,7 +135,7 @@ def _finish(
     table: TextTable,
     kind: str,
     *,
-    values: NDArray[Any],
+    values: Array,
     used: Sequence[int],
     place: int | None,
     source: str,
@@ -150,7 +150,7 @@ def _finish(
         ids=ids,
         how=f"{source}, {order}{note}",
         left_out=count_left_out("column", table.left_out([place, *used])),
-        is_stated=_is_stated(table.options),
+        is_stated=table.options.states_ids,
     )
 
 
@@ -178,15 +178,25 @@ def read_labels(
     """
     table = _read_all(_open(path, options))
     stated = options.label_column
-    values = [table.column(stated, "--label-column")] if stated else []
-    place = choose_id(table, known, values)
+    columns = [table.column(stated, "--label-column")] if stated else []
+    place = choose_id(table, known, columns)
     first = table.columns[0]
+    # A column of distinct values beside one-hot columns names the vertices.
     may_be_ids = not table.names and len(first.distinct) == first.rows
     if place is None and may_be_ids and one_hot_columns(table, 0):
         place = 0
     column = choose_class(table, place)
     if column is None:
-        return _one_hot_labels(table, place)
+        columns = one_hot_columns(table, place)
+        values = np.stack([table.columns[member].real for member in columns])
+        return _finish(
+            table,
+            "labels",
+            values=values.argmax(0),
+            used=columns,
+            place=place,
+            source=f"one class for each of {len(columns)} columns",
+        )
 
     place = first_as_id(table, place, column)
     _check_first_class(table, table.columns[column])
@@ -200,19 +210,6 @@ def read_labels(
         place=place,
         source=table.name(column),
         note=note,
-    )
-
-
-def _one_hot_labels(table: TextTable, place: int | None) -> VertexTable:
-    columns = one_hot_columns(table, place)
-    values = np.stack([table.columns[column].real for column in columns])
-    return _finish(
-        table,
-        "labels",
-        values=values.argmax(0),
-        used=columns,
-        place=place,
-        source=f"one class for each of {len(columns)} columns",
     )
 
 
@@ -231,10 +228,11 @@ def _check_first_class(table: TextTable, column: Column) -> None:
         )
 
 
-def _check_classes(table: TextTable, column: int, values: NDArray[Any]) -> None:
+def _check_classes(table: TextTable, column: int, values: Array) -> None:
     """Refuse classes of which every vertex has its own: they may be names or values."""
     are_words = values.dtype.kind == "U"
     classes = values[values != ("" if are_words else -1)]
+    # Two vertices may well have two classes.
     if len(classes) < 3 or len(np.unique(classes)) < len(classes):
         return
 
@@ -245,7 +243,7 @@ def _check_classes(table: TextTable, column: int, values: NDArray[Any]) -> None:
         )
 
 
-def _classes(column: Column) -> tuple[NDArray[Any], str]:
+def _classes(column: Column) -> tuple[Array, str]:
     """Return classes as numbers from 0 where all are numbers, else as words."""
     worded = column.as_words()
     names = ["" if word.lower() in _NO_CLASS else word for word in worded.words or ()]
@@ -304,7 +302,7 @@ def read_splits(
     )
 
 
-def _parts(table: TextTable, column: Column) -> tuple[NDArray[np.bool_], str]:
+def _parts(table: TextTable, column: Column) -> tuple[Mask, str]:
     """Return whether each row is in each part, by words or codes."""
     words = [word.lower() for word in column.fields()]
     codes = table.options.split_codes
@@ -352,6 +350,7 @@ def _read_lists(folder: Path, options: TableOptions) -> VertexTable:
     for file in sorted(folder.iterdir()):
         stem = file.name.split(".")[0].lower()
         part = PARTS.get(stem)
+        # Files beside the lists are named, and left out.
         if part:
             lists[file] = part
         else:
@@ -405,7 +404,7 @@ def lists_of_ids(
         values=values,
         ids=keys.ids,
         how="lists of ids",
-        is_stated=_is_stated(options),
+        is_stated=options.states_ids,
     )
 
 
@@ -435,6 +434,7 @@ def _read_all(table: TextTable) -> TextTable:
     if table.width > 1:
         return table.with_columns(range(table.width))
 
+    # A table has no empty rows, a column may: they stand for no class.
     with text_table.open_lines(table.path, table.options.tell) as lines:
         words = [
             line.strip(' \t\r\n"')
@@ -459,7 +459,7 @@ def _check_ids(table: TextTable, column: Column, place: int) -> None:
     raise table.bad_line([place], fits, "a vertex id")
 
 
-def _ids(table: TextTable, place: int | None) -> tuple[NDArray[Any] | None, str]:
+def _ids(table: TextTable, place: int | None) -> tuple[Array | None, str]:
     """Return the vertex of every row, None where they are in order, and how so."""
     if place is None:
         return None, "rows in order"
@@ -468,7 +468,3 @@ def _ids(table: TextTable, place: int | None) -> tuple[NDArray[Any] | None, str]
     as_words = column.names_words(stated=table.options.words)
     keys = join_columns([column], as_words=as_words)
     return keys.ids[keys.codes[0]], f"by id in {table.name(place)}"
-
-
-def _is_stated(options: TableOptions) -> bool:
-    return bool(options.ids) or options.id_column is not None

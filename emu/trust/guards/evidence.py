@@ -68,19 +68,21 @@ class Evidence:
         ``capacity``: bytes per second.
         """
         seconds, size = self.burst
-        return max(capacity * seconds / self.time_scale, size / self.byte_scale)
+        of_rate = capacity * seconds / self.time_scale
+        return max(of_rate, size / self.byte_scale)
 
     def grid(self, rows: NDArray[np.void], column: str) -> Floats:
         """Return a column of ``rows`` by (edge, iteration), NaN where there is no row.
 
         Rows of edges or iterations that the job does not have are left out.
         """
-        values = np.full(self.schedule.flow_end.shape, np.nan)
         edges, iterations = self.schedule.flow_end.shape
+        values = np.full((edges, iterations), np.nan)
         edge = rows["edge"]
         iteration = rows["iteration"]
         is_flow = (edge < edges) & (iteration < iterations)
-        values[edge[is_flow], iteration[is_flow]] = rows[is_flow][column]
+        flow = (edge[is_flow], iteration[is_flow])
+        values[flow] = rows[is_flow][column]
         return values
 
 
@@ -100,7 +102,8 @@ def list_capacities(problem: Problem, time: float = 0.0) -> dict[str, float]:
         capacities[f"{machine.name} out"] = machine.bandwidth_out
         capacities[f"{machine.name} in"] = machine.bandwidth_in
     capacities |= {link.name: link.capacity for link in problem.cluster.shared_links}
-    for change in sorted(problem.cluster.changes, key=lambda change: change.time):
+    changes = sorted(problem.cluster.changes, key=lambda change: change.time)
+    for change in changes:
         if change.time <= time * (1.0 + _ROUNDING):
             capacities[change.link] = change.capacity
     return capacities
@@ -110,20 +113,30 @@ def most_stated(problem: Problem) -> dict[str, float]:
     """Return the most bytes per second that every link ever has, by its name."""
     capacities = list_capacities(problem)
     for change in problem.cluster.changes:
-        capacities[change.link] = max(capacities[change.link], change.capacity)
+        most = max(capacities[change.link], change.capacity)
+        capacities[change.link] = most
     return capacities
 
 
 def fitting(problem: Problem, link: str, times: Floats) -> Floats:
     """Return the bytes that fit through a link by each of ``times``, seconds."""
-    changes = [(c.time, c.capacity) for c in problem.cluster.changes if c.link == link]
-    changes.sort(key=lambda change: change[0])
-    steps = np.array([(0.0, list_capacities(problem)[link]), *changes])
-    since, rates = steps.T
-    room = np.append(0.0, np.cumsum(rates[:-1] * np.diff(since)))
-    last = np.maximum(np.searchsorted(since, times, side="right") - 1, 0)
-    carried: Floats = room[last] + rates[last] * np.maximum(times - since[last], 0.0)
-    return carried
+    changes = [change for change in problem.cluster.changes if change.link == link]
+    changes.sort(key=lambda change: change.time)
+    times_of_change = [0.0]
+    capacities = [list_capacities(problem)[link]]
+    for change in changes:
+        times_of_change.append(change.time)
+        capacities.append(change.capacity)
+
+    since = np.array(times_of_change)
+    rates = np.array(capacities)
+    room_between = rates[:-1] * np.diff(since)
+    room_by_change = np.append(0.0, np.cumsum(room_between))
+    last = np.searchsorted(since, times, side="right") - 1
+    last = np.maximum(last, 0)
+    seconds = np.maximum(times - since[last], 0.0)
+    room: Floats = room_by_change[last] + rates[last] * seconds
+    return room
 
 
 def list_latencies(problem: Problem) -> list[float]:
@@ -153,15 +166,18 @@ def list_hops(problem: Problem) -> list[tuple[str, ...]]:
         for source in route.sources
         for destination in route.destinations
     }
+
     hops = []
     for edge in problem.job.edges:
-        a = machine_of[edge.source]
-        b = machine_of[edge.destination]
+        sender = machine_of[edge.source]
+        receiver = machine_of[edge.destination]
+        has_gate = tasks[edge.source].gate or tasks[edge.destination].gate
+        names: tuple[str, ...] = ()
+        if sender != receiver and not (edge.credit or has_gate):
+            names = through.get((sender, receiver), ("out", "in"))
         nics = {
-            "out": f"{cluster.machines[a].name} out",
-            "in": f"{cluster.machines[b].name} in",
+            "out": f"{cluster.machines[sender].name} out",
+            "in": f"{cluster.machines[receiver].name} in",
         }
-        order = edge.credit or tasks[edge.source].gate or tasks[edge.destination].gate
-        names = () if a == b or order else through.get((a, b), ("out", "in"))
         hops.append(tuple(nics.get(name, name) for name in names))
     return hops

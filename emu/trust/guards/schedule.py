@@ -11,7 +11,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,13 @@ from emu.trust.guards.evidence import (
     list_latencies,
     most_stated,
 )
-from emu.trust.violation import Finding, Findings, Violation
+from emu.trust.violation import (
+    Finding,
+    Findings,
+    Violation,
+    flow_name,
+    task_name,
+)
 
 if TYPE_CHECKING:
     from emu.problem import Job, Problem, Realization, Schedule
@@ -56,12 +62,13 @@ def constraints(evidence: Evidence) -> Iterator[Finding]:
         makespan=evidence.schedule.makespan,
         at_once=evidence.at_once,
     )
+
     counts = Counter(violation.constraint for violation in report.violations)
     # One mistake often breaks hundreds of flows: the first of each kind names it.
     for violation in report.violations:
         if count := counts.pop(violation.constraint, 0):
-            others = f" (and {count - 1} others)" if count > 1 else ""
-            yield Finding(CONSTRAINTS, np.nan, f"{violation}{others}")
+            rest = f" (and {count - 1} others)" if count > 1 else ""
+            yield Finding(CONSTRAINTS, np.nan, f"{violation}{rest}")
 
 
 def lower_bounds(evidence: Evidence) -> Iterator[Finding]:
@@ -81,16 +88,19 @@ def lower_bounds(evidence: Evidence) -> Iterator[Finding]:
     least = earliest_ends(
         schedule.problem, evidence.times, volumes, at_once=evidence.at_once
     )
-    early = least - schedule.task_end > _tolerance(evidence) + 1e-9 * least
-    if (first := _find_first(early, schedule.task_end)) is None:
+    slack = _tolerance(evidence) + 1e-9 * least
+    early = least - schedule.task_end > slack
+
+    first = _find_first(early, schedule.task_end)
+    if first is None:
         return
-    task, n, at, others = first
+    name = task_name(schedule.problem.job, first.row, first.iteration)
+    bound = least[first.row, first.iteration]
     yield Finding(
         BOUNDS,
-        at,
-        f"task {schedule.problem.job.tasks[task].name}[{n}] ended at {at:.6g} s, "
-        f"before {least[task, n]:.6g} s, which is the least whatever the schedule (and "
-        f"{others} others)",
+        first.time,
+        f"task {name} ended at {first.time:.6g} s, before {bound:.6g} s, which is the "
+        f"least whatever the schedule (and {first.others} others)",
     )
 
 
@@ -119,30 +129,35 @@ def earliest_ends(
         for hops in list_hops(problem)
     ]
     # What a link lets go at once takes no time: a bound must hold for that, too.
-    free = np.array([at_once(c) if c < np.inf else 0.0 for c in narrowest])
-    waits = np.maximum(volumes - free.reshape(-1, 1), 0.0)
-    alone = (waits / np.array(narrowest).reshape(-1, 1)).tolist()
-    ends = np.zeros((len(job.tasks), job.iterations)).tolist()
-    there = np.zeros((len(job.edges), job.iterations)).tolist()
-    incoming = [job.in_edges(task) for task in range(len(job.tasks))]
-    outgoing = [job.out_edges(task) for task in range(len(job.tasks))]
-    order = job.order
+    free = [at_once(width) if width < np.inf else 0.0 for width in narrowest]
+    paced = np.maximum(volumes - np.reshape(free, (-1, 1)), 0.0)
+    alone = paced / np.reshape(narrowest, (-1, 1))
+    seconds_alone = alone.tolist()
+
+    task_ends = np.zeros((len(job.tasks), job.iterations)).tolist()
+    flow_ends = np.zeros((len(job.edges), job.iterations)).tolist()
+    tasks = range(len(job.tasks))
+    incoming = [*map(job.in_edges, tasks)]
+    outgoing = [*map(job.out_edges, tasks)]
     lags = [edge.lag for edge in job.edges]
-    latency = list_latencies(problem)
+    latencies = list_latencies(problem)
     counts = job.flow_counts  # a source may have fewer iterations than its destination
-    took = times.tolist()
+    seconds = times.tolist()
     # Edges without lag run along this order: every input is known when it is needed.
+    order = job.order
     for n in range(job.iterations):
         for task in order:
-            start = ends[task][n - 1] if n else 0.0
-            for e in incoming[task]:
-                if 0 <= n - lags[e] < counts[e]:
-                    start = max(start, there[e][n - lags[e]] + latency[e])
-            ends[task][n] = end = start + took[task][n]
-            for e in outgoing[task]:
-                before = there[e][n - 1] if n else 0.0
-                there[e][n] = max(end, before) + alone[e][n]
-    return np.array(ends)
+            start = task_ends[task][n - 1] if n else 0.0
+            for edge in incoming[task]:
+                sent = n - lags[edge]
+                if 0 <= sent < counts[edge]:
+                    start = max(start, flow_ends[edge][sent] + latencies[edge])
+            end = start + seconds[task][n]
+            task_ends[task][n] = end
+            for edge in outgoing[task]:
+                previous_end = flow_ends[edge][n - 1] if n else 0.0
+                flow_ends[edge][n] = max(end, previous_end) + seconds_alone[edge][n]
+    return np.array(task_ends)
 
 
 # Check that every frame came once, whole, in order, and not before it was sent.
@@ -158,34 +173,47 @@ def order(evidence: Evidence) -> Iterator[Finding]:
     the frame before it.
     """
     schedule = evidence.schedule
-    in_rows = evidence.received
     job = schedule.problem.job
     # Within a machine frames carry no bytes, and come all the same; credits have none.
     frames = [
-        0 if control else sent
-        for control, sent in zip(job.control, job.flow_counts, strict=True)
+        0 if is_control else count
+        for is_control, count in zip(job.control, job.flow_counts, strict=True)
     ]
-    due = np.arange(job.iterations) < np.array(frames, dtype=np.int64)[:, None]
-    count = np.zeros(due.shape, dtype=np.int64)
-    is_due = (in_rows["edge"] < due.shape[0]) & (in_rows["iteration"] < due.shape[1])
-    rows = in_rows[is_due]
-    np.add.at(count, (rows["edge"], rows["iteration"]), 1)
-    last = evidence.grid(in_rows, "last")
-    arrivals = evidence.grid(in_rows, "bytes")
-    sizes = np.where(due, schedule.flow_bytes, np.nan) * evidence.byte_scale
-    is_shaped = _mark_shaped(evidence)
-    end = schedule.task_end[[edge.source for edge in job.edges]] if job.edges else last
+    frame_counts = np.array(frames, dtype=np.int64)
+    is_due = np.arange(job.iterations) < frame_counts[:, None]
+    counts = _count_frames(evidence)
+    last = evidence.grid(evidence.received, "last")
+    arrivals = evidence.grid(evidence.received, "bytes")
+    sizes = np.where(is_due, schedule.flow_bytes, np.nan) * evidence.byte_scale
     # Real bytes are whole numbers, scaled ones are not: they differ by one at most.
-    off = is_shaped & (np.abs(arrivals - sizes) > 1 + 1e-9 * sizes)
-    backwards = np.zeros_like(due)
-    backwards[:, 1:] = last[:, 1:] < last[:, :-1]
-    for broken, words in (
-        (due & (count == 0), "never came"),
-        (count > due, "came twice, or was not to be sent"),
-        (off, "came with other bytes than its task announced"),
-        (backwards, "came before the one before it"),
-    ):
-        yield from _first(evidence, ORDER, broken, end, words)
+    is_off = np.abs(arrivals - sizes) > 1 + 1e-9 * sizes
+    is_early = np.zeros_like(is_due)
+    is_early[:, 1:] = last[:, 1:] < last[:, :-1]
+
+    faults = {
+        "never came": is_due & (counts == 0),
+        "came twice, or was not to be sent": counts > is_due,
+        "came with other bytes than its task announced": (
+            _mark_shaped(evidence) & is_off
+        ),
+        "came before the one before it": is_early,
+    }
+    source_ends = last
+    if job.edges:
+        source_ends = schedule.task_end[[edge.source for edge in job.edges]]
+    for words, broken in faults.items():
+        yield from _first_frame(evidence, ORDER, broken, source_ends, words)
+
+
+def _count_frames(evidence: Evidence) -> NDArray[np.int64]:
+    """Return how many frames of each (edge, iteration) came; others are left out."""
+    edges, iterations = evidence.schedule.flow_end.shape
+    counts = np.zeros((edges, iterations), dtype=np.int64)
+    rows = evidence.received
+    is_flow = (rows["edge"] < edges) & (rows["iteration"] < iterations)
+    rows = rows[is_flow]
+    np.add.at(counts, (rows["edge"], rows["iteration"]), 1)
+    return counts
 
 
 def cause(evidence: Evidence) -> Iterator[Finding]:
@@ -195,35 +223,44 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     leave before the task that makes it has ended, but for the lead.
     """
     schedule = evidence.schedule
-    job = evidence.schedule.problem.job
-    is_shaped = _mark_shaped(evidence)
+    job = schedule.problem.job
     if not job.edges:
         return
+    is_shaped = _mark_shaped(evidence)
     clocks = CLOCKS / evidence.time_scale
-    ready = schedule.task_end[[edge.source for edge in job.edges]]
-    (sends, last_sends), (firsts, arrivals) = (
-        [evidence.grid(rows, end) for end in ("first", "last")]
-        for rows in (evidence.sent, evidence.received)
-    )
-    early = ready - evidence.lead / evidence.time_scale - clocks
-    notices = arrivals if evidence.notified is None else evidence.notified
-    # Ends are made of what was notified: only rounding is between the two.
-    later = clocks if evidence.notified is None else 1e-9 * (1 + schedule.flow_end)
+    source_ends = schedule.task_end[[edge.source for edge in job.edges]]
+    soonest = source_ends - evidence.lead / evidence.time_scale - clocks
+    sends = evidence.grid(evidence.sent, "first")
+    last_sends = evidence.grid(evidence.sent, "last")
+    firsts = evidence.grid(evidence.received, "first")
+    arrivals = evidence.grid(evidence.received, "last")
+    # Runs of an earlier emu did not note it.
+    if evidence.notified is None:
+        notices = arrivals
+        slack: Floats | float = clocks
+    else:
+        notices = evidence.notified
+        # Ends are made of what was notified: only rounding is between the two.
+        slack = 1e-9 * (1 + schedule.flow_end)
+
     too_soon = arrivals < last_sends - clocks
-    too_late = is_shaped & (notices > schedule.flow_end + later)
-    apart = np.abs(notices - arrivals) > clocks
-    for broken, at, words in (
+    outrun = _outrun(evidence, arrivals)
+    too_early = is_shaped & (firsts < soonest)
+    left_early = is_shaped & (sends < soonest)
+    too_late = is_shaped & (notices > schedule.flow_end + slack)
+    is_apart = np.abs(notices - arrivals) > clocks
+    for broken, time, words in (
         (too_soon, arrivals, "came before its last byte was sent"),
-        (_outrun(evidence, arrivals), arrivals, "came before its rates allow"),
-        (is_shaped & (firsts < early), firsts, "came before its task ended"),
-        (is_shaped & (sends < early), sends, "left before its task ended"),
+        (outrun, arrivals, "came before its rates allow"),
+        (too_early, firsts, "came before its task ended"),
+        (left_early, sends, "left before its task ended"),
         (too_late, notices, "counts as ended before its last byte came"),
-        (apart, arrivals, "was notified to have come at another time"),
+        (is_apart, arrivals, "was notified to have come at another time"),
     ):
-        yield from _first(evidence, CAUSE, broken, at, words)
+        yield from _first_frame(evidence, CAUSE, broken, time, words)
 
 
-def _outrun(evidence: Evidence, there: Floats) -> NDArray[np.bool_]:
+def _outrun(evidence: Evidence, arrivals: Floats) -> NDArray[np.bool_]:
     """Return which (edge, iteration) came before the assigned rates had carried it.
 
     Links may have room for it. What a sender did not know excuses less than half of all
@@ -231,17 +268,20 @@ def _outrun(evidence: Evidence, there: Floats) -> NDArray[np.bool_]:
     """
     schedule = sound(evidence.schedule)
     if schedule.rates is None or any(evidence.burst):
-        return np.zeros_like(there, dtype=np.bool_)
-    of = pieces(schedule, schedule.rates)
+        return np.zeros_like(arrivals, dtype=np.bool_)
+    parts = pieces(schedule, schedule.rates)
+    arrival = arrivals[parts.rates.edge, parts.rates.iteration]
+    time = np.clip(arrival, parts.rates.time, parts.end)
+    rest = fluid_bytes(parts._replace(rates=replace(parts.rates, time=time)))
     most = most_stated(schedule.problem)
-    late = np.clip(there[of.rates.edge, of.rates.iteration], of.rates.time, of.end)
-    rest = fluid_bytes(of._replace(rates=replace(of.rates, time=late)))
     paths = list_hops(schedule.problem)
     width = [min((most[link] for link in hops), default=np.inf) for hops in paths]
+
     slack = evidence.lead + CLOCKS
-    ahead = schedule.flow_end - there
-    early = (ahead * evidence.time_scale > slack)[_mark_shaped(evidence)]
-    slack += evidence.stale * bool(2 * early.sum() < early.size)
+    seconds_ahead = (schedule.flow_end - arrivals) * evidence.time_scale
+    is_ahead = (seconds_ahead > slack)[_mark_shaped(evidence)]
+    if 2 * is_ahead.sum() < is_ahead.size:
+        slack += evidence.stale
     return rest * evidence.time_scale > slack * np.reshape(width, (-1, 1))
 
 
@@ -259,30 +299,34 @@ def latency(evidence: Evidence) -> Iterator[Finding]:
     kernel, and when the task began to compute, by the clock of the same process.
     """
     schedule = evidence.schedule
-    job = evidence.schedule.problem.job
-    there = evidence.grid(evidence.received, "last")
-    for e, delay in enumerate(list_latencies(schedule.problem)):
+    job = schedule.problem.job
+    arrivals = evidence.grid(evidence.received, "last")
+    for position, delay in enumerate(list_latencies(schedule.problem)):
         if not delay:
             continue
-        task = job.edges[e].destination
-        n = np.arange(job.iterations)
-        reads = n - job.edges[e].lag
-        if job.edges[e].latest:
-            reads = np.full_like(n, -1) if schedule.reads is None else schedule.reads[e]
-        arrival = np.where(reads < 0, np.nan, there[e, np.maximum(reads, 0)])
+        edge = job.edges[position]
+        task = edge.destination
+        reads = np.arange(job.iterations) - edge.lag
+        if edge.latest:
+            no_reads = np.full_like(reads, -1)
+            reads = no_reads if schedule.reads is None else schedule.reads[position]
+        # A task that read nothing waited for nothing.
+        read_arrival = arrivals[position, np.maximum(reads, 0)]
+        arrival = np.where(reads < 0, np.nan, read_arrival)
         wait = evidence.began[task] - arrival
         least = (1 - _SLEWED) * delay - _READ / evidence.time_scale
         # Who ended and does not say when it began has not waited, either.
         early = ~(wait >= least) & ~np.isnan(arrival + schedule.task_end[task])
+
         if early.any():
-            first = int(np.argmax(early))
-            others = int(early.sum()) - 1
+            n = int(np.argmax(early))
+            rest = int(early.sum()) - 1
+            name = task_name(job, task, n)
             yield Finding(
                 LATENCY,
-                float(schedule.task_start[task, first]),
-                f"task {job.tasks[task].name}[{first}] had {job.edge_names[e]} "
-                f"{wait[first]:.4g} s after its last byte came: its latency is "
-                f"{delay:g} s (and {others} others)",
+                float(schedule.task_start[task, n]),
+                f"task {name} had {job.edge_names[position]} {wait[n]:.4g} s after its "
+                f"last byte came: its latency is {delay:g} s (and {rest} others)",
             )
             return
 
@@ -295,32 +339,39 @@ def _mark_shaped(evidence: Evidence) -> NDArray[np.bool_]:
     return is_shaped & (schedule.flow_bytes > 0)
 
 
-def _first(
+def _first_frame(
     evidence: Evidence,
     guard: str,
     broken: NDArray[np.bool_],
-    at: NDArray[np.float64],
+    times: Floats,
     words: str,
 ) -> Iterator[Finding]:
-    if (first := _find_first(broken, at)) is None:
-        return
-    e, n, time, count = first
-    others = f" (and {count} others)" if count else ""
-    name = evidence.schedule.problem.job.edge_names[e]
-    yield Finding(guard, time, f"frame {name}[{n}] {words}{others}")
+    """Yield the first frame that is broken by ``times``; NaN is last."""
+    first = _find_first(broken, times)
+    if first is not None:
+        rest = f" (and {first.others} others)" if first.others else ""
+        name = flow_name(evidence.schedule.problem.job, first.row, first.iteration)
+        yield Finding(guard, first.time, f"frame {name} {words}{rest}")
 
 
-def _find_first(
-    broken: NDArray[np.bool_], at: Floats
-) -> tuple[int, int, float, int] | None:
+class _First(NamedTuple):
+    row: int
+    iteration: int
+    time: float
+    others: int
+
+
+def _find_first(broken: NDArray[np.bool_], times: Floats) -> _First | None:
     """Return row and iteration of the first that is broken, when, and how many more."""
-    where = np.argwhere(broken)
-    if not where.size:
+    places = np.argwhere(broken)
+    if not places.size:
         return None
-    times = at[tuple(where.T)]
-    first = int(np.argmin(np.where(np.isnan(times), np.inf, times)))
-    row, n = where[first].tolist()
-    return row, n, float(times[first]), len(where) - 1
+    instants = times[tuple(places.T)]
+    # What has no time is named after all that have one.
+    order = np.where(np.isnan(instants), np.inf, instants)
+    first = int(np.argmin(order))
+    row, iteration = places[first].tolist()
+    return _First(row, iteration, float(instants[first]), len(places) - 1)
 
 
 TIMES = "task times"
@@ -338,20 +389,21 @@ def task_times(evidence: Evidence) -> Iterator[Finding]:
     if evidence.times is None:
         return
     schedule = evidence.schedule
-    took = work_of(schedule.problem, schedule.task_start, schedule.task_end)
+    work = work_of(schedule.problem, schedule.task_start, schedule.task_end)
     slack = _ROUNDING * evidence.times + 1e-12 * np.abs(schedule.task_end)
-    longer = took - evidence.times
-    off = (longer < -slack) | (longer > evidence.late + slack)
-    if (first := _find_first(off, schedule.task_end)) is None:
+    excess = work - evidence.times
+    is_off = (excess < -slack) | (excess > evidence.late + slack)
+
+    first = _find_first(is_off, schedule.task_end)
+    if first is None:
         return
-    task, n, at, others = first
-    name = schedule.problem.job.tasks[task].name
-    least = evidence.times[task, n]
+    task = (first.row, first.iteration)
+    name = task_name(schedule.problem.job, first.row, first.iteration)
     yield Finding(
         TIMES,
-        at,
-        f"{name}[{n}] took {took[task, n]:.6g} s of the {least:.6g} s that are stated "
-        f"(and {others} others)",
+        first.time,
+        f"{name} took {work[task]:.6g} s of the {evidence.times[task]:.6g} s that are "
+        f"stated (and {first.others} others)",
     )
 
 
@@ -363,42 +415,47 @@ def window(evidence: Evidence) -> Iterator[Finding]:
     enter: they may be the mistake.
     """
     schedule = evidence.schedule
-    job = evidence.schedule.problem.job
+    job = schedule.problem.job
+
     for prefix, most in evidence.windows:
         for first, last in _first_and_last_tasks(job, prefix):
-            rounds = min(job.rounds[first], job.iterations, most + job.rounds[last])
+            last_bound = most + job.rounds[last]
+            rounds = min(job.rounds[first], job.iterations, last_bound)
             for n in range(most, rounds):
                 start = schedule.task_start[first, n]
-                end = schedule.task_end[last]
-                before = end[n - most]
-                if start < before - _ROUNDING * before:
-                    names = job.tasks[first].name, job.tasks[last].name
+                bound = schedule.task_end[last, n - most]
+                if start < bound - _ROUNDING * bound:
+                    early = task_name(job, first, n)
                     yield Finding(
                         WINDOW,
                         float(start),
-                        f"{names[0]}[{n}] started at {start:.6g} s, before "
-                        f"{names[1]}[{n - most}] ended at {before:.6g} s: the credit "
-                        f"window is {most}",
+                        f"{early} started at {start:.6g} s, before "
+                        f"{task_name(job, last, n - most)} ended at {bound:.6g} s: the "
+                        f"credit window is {most}",
                     )
                     return
 
 
 def _first_and_last_tasks(job: Job, prefix: str) -> Iterator[tuple[int, int]]:
     """Yield the tasks that begin a mini-batch of a job, each with a worker it feeds."""
-    names = {task.name: t for t, task in enumerate(job.tasks)}
-    names.pop(f"{prefix}release", None)
-    own = {t for name, t in names.items() if name.startswith(prefix)}
-    inner = [e for e in job.edges if e.lag == 0 and {e.source, e.destination} <= own]
-    feeds = {t: {t} for t in own}
-    place = {t: position for position, t in enumerate(job.order)}
-    for edge in sorted(inner, key=lambda edge: -place[edge.source]):
+    positions = {task.name: position for position, task in enumerate(job.tasks)}
+    positions.pop(f"{prefix}release", None)
+    members = {task for name, task in positions.items() if name.startswith(prefix)}
+    inner = [
+        e for e in job.edges if e.lag == 0 and {e.source, e.destination} <= members
+    ]
+    feeds = {task: {task} for task in members}
+    turns = {task: turn for turn, task in enumerate(job.order)}
+    for edge in sorted(inner, key=lambda edge: -turns[edge.source]):
         feeds[edge.source] |= feeds[edge.destination]
-    first_tasks = sorted(own - {edge.destination for edge in inner})
-    stores = [t for t in first_tasks if job.tasks[t].kind == "graph_store"]
-    workers = {t for t in own if job.tasks[t].kind == "worker"}
-    ends = workers or own - {edge.source for edge in inner}
+
+    first_tasks = sorted(members - {edge.destination for edge in inner})
+    stores = [task for task in first_tasks if job.tasks[task].kind == "graph_store"]
+    workers = {task for task in members if job.tasks[task].kind == "worker"}
+    last_tasks = workers or members - {edge.source for edge in inner}
     for first in stores or first_tasks:
-        yield from ((first, last) for last in sorted((feeds[first] & ends) - {first}))
+        for last in sorted((feeds[first] & last_tasks) - {first}):
+            yield first, last
 
 
 #: Share by which a number may be off: sums in another order.
@@ -423,37 +480,46 @@ def headline_faults(
     measured
         Times and volumes of the run, which ``bound`` is of.
     """
-    length, before, again = (
-        float(np.nanmax(schedule.task_end)) + schedule.outages.seconds
-        for schedule in (emulated, predicted, replayed)
-    )
+    makespan = _makespan_of(emulated)
+    expected = _makespan_of(predicted)
+    repeated = _makespan_of(replayed)
     # The time in which a job is down is as stated: no share of it is an error.
-    down = [one.outages.recovery for one in (predicted, replayed)]
+    down_time = predicted.outages.recovery
+    repeated_down = replayed.outages.recovery
     figures: dict[str, float | None] = {
-        "makespan": length,
-        "predicted_makespan": before,
-        "makespan_error": _over(length - down[0], before - down[0]),
-        "replayed_makespan": again,
-        "replay_error": _over(length - down[1], again - down[1]),
+        "makespan": makespan,
+        "predicted_makespan": expected,
+        "makespan_error": _over(makespan - down_time, expected - down_time),
+        "replayed_makespan": repeated,
+        "replay_error": _over(makespan - repeated_down, repeated - repeated_down),
     }
     bound = result.get("bound")
-    dies = emulated.outages.seconds > 0
     if isinstance(bound, bool) or not isinstance(bound, int | float):
         bound = math.nan
     else:
-        figures["gap"] = _over(length, bound) if bound else None
-    faults = []
-    for key, number in figures.items():
-        value = result.get(key)
-        if not _alike(value, number):
-            sentence = f"{key} is {value!r}, {number!r} by itself"
-            faults.append(Violation("headline", key, 1, "values", sentence))
+        figures["gap"] = _over(makespan, bound) if bound else None
+    faults = {
+        key: f"{key} is {result.get(key)!r}, {number!r} by itself"
+        for key, number in figures.items()
+        if not _alike(result.get(key), number)
+    }
+
+    dies = emulated.outages.seconds > 0
     least = 0.0 if dies else least_makespan(emulated.problem, measured)
     # Of a job that died there is none; else NaN is wrong, too.
     if dies is not math.isnan(bound) or bound < least * (1 - _EXACT):
-        sentence = f"bound is {bound!r}, the run cannot be shorter than {least!r} s"
-        faults.append(Violation("headline", "bound", 1, "values", sentence))
-    return len(figures) + 1, faults
+        faults["bound"] = (
+            f"bound is {bound!r}, the run cannot be shorter than {least!r} s"
+        )
+    violations = [
+        Violation("headline", key, 1, "values", sentence)
+        for key, sentence in faults.items()
+    ]
+    return len(figures) + 1, violations
+
+
+def _makespan_of(schedule: Schedule) -> float:
+    return float(np.nanmax(schedule.task_end)) + schedule.outages.seconds
 
 
 def least_makespan(problem: Problem, measured: Realization) -> float:
@@ -463,29 +529,34 @@ def least_makespan(problem: Problem, measured: Realization) -> float:
     busiest link takes for all its bytes.
     """
     ends = earliest_ends(problem, measured.times, measured.volumes)
+    iteration = np.arange(problem.job.iterations)
     rounds = np.array(problem.job.rounds)
-    ran = np.arange(problem.job.iterations) < rounds[:, None]
+    ran = iteration < rounds[:, None]
     longest = float(ends[ran].max(initial=0.0))
+
     counts = np.array(problem.job.flow_counts, dtype=np.int64)
-    exists = np.arange(problem.job.iterations) < counts[:, None]
-    totals = np.where(exists, measured.volumes, 0.0).sum(axis=1)
+    is_sent = iteration < counts[:, None]
+    totals = np.where(is_sent, measured.volumes, 0.0).sum(axis=1)
     loads: defaultdict[str, float] = defaultdict(float)
     for hops, volume in zip(list_hops(problem), totals.tolist(), strict=True):
         for link in hops:
             loads[link] += volume
-    return max([longest, *(_time(problem, *one) for one in loads.items())])
+    busy = [_time(problem, link, volume) for link, volume in loads.items()]
+    return max([longest, *busy])
 
 
 def _time(problem: Problem, link: str, volume: float) -> float:
     """Return when a link has carried so many bytes at the earliest, seconds."""
-    changes = sorted(c.time for c in problem.cluster.changes if c.link == link)
-    since = np.array([0.0, *changes])
-    room = fitting(problem, link, since)
+    times = [change.time for change in problem.cluster.changes if change.link == link]
+    times_of_change = np.array([0.0, *sorted(times)])
+    room = fitting(problem, link, times_of_change)
     last = max(int(np.searchsorted(room, volume)) - 1, 0)
-    capacity = list_capacities(problem, float(since[last]))[link]
     rest = volume - float(room[last])
-    whole = rest / capacity if capacity else math.inf  # cut for good
-    return float(since[last]) + (whole if rest > 0 else 0.0)
+    begin = float(times_of_change[last])
+    if rest > 0:
+        capacity = list_capacities(problem, begin)[link]
+        return begin + (rest / capacity if capacity else math.inf)  # cut for good
+    return begin
 
 
 def _over(found: float, expected: float) -> float:

@@ -56,8 +56,12 @@ def of_flows(
     """
     if not sent.size:
         return None
+    # By their ends: each may be the last of an interval.
     order = np.argsort(end, kind="stable")
-    start, end, sent = start[order], end[order], sent[order]
+    start = start[order]
+    end = end[order]
+    sent = sent[order]
+
     place = np.empty(start.size, dtype=np.int64)
     place[np.argsort(-start, kind="stable")] = np.arange(start.size)
     # Of all intervals that end with this flow, the one that is the most over.
@@ -67,13 +71,18 @@ def of_flows(
     over = np.flatnonzero(excess > depth + rounding)
     if not over.size:
         return None
+
     worst = int(np.argmax(excess))
     # It begins where these flows, the latest first, overfill the most.
-    start, sent = start[: worst + 1], sent[: worst + 1]
-    latest = np.argsort(-start, kind="stable")
-    by_start = np.cumsum(sent[latest]) + capacity * start[latest]
-    since = float(start[latest[int(np.argmax(by_start))]])
-    return Overflow(float(end[over[0]]), float(excess[worst]), since, float(end[worst]))
+    latest = np.argsort(-start[: worst + 1], kind="stable")
+    fill = np.cumsum(sent[latest]) + capacity * start[latest]
+    first = latest[int(np.argmax(fill))]
+    return Overflow(
+        at=float(end[over[0]]),
+        most=float(excess[worst]),
+        since=float(start[first]),
+        until=float(end[worst]),
+    )
 
 
 LINK_BYTES = "link bytes"
@@ -92,25 +101,31 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
     flagged at a load of 3 on two cores).
     """
     schedule = evidence.schedule
-    problem = evidence.schedule.problem
-    ahead = (evidence.lead + evidence.stale + CLOCKS) / evidence.time_scale
-    source = np.array([e.source for e in problem.job.edges], dtype=np.int64)
+    problem = schedule.problem
+    seconds_ahead = evidence.lead + evidence.stale + CLOCKS
+    seconds_ahead /= evidence.time_scale
+    source = np.array([edge.source for edge in problem.job.edges], dtype=np.int64)
     edge, iteration = schedule.flows().T
-    there = evidence.grid(evidence.received, "last")[edge, iteration]
-    volumes = evidence.grid(evidence.received, "bytes")[edge, iteration]
     ready = schedule.task_end[source[edge], iteration]
-    is_known = np.isfinite(ready) & np.isfinite(there) & (volumes > 0)
-    edge, ready, there = edge[is_known], ready[is_known], there[is_known]
+    landed = evidence.grid(evidence.received, "last")[edge, iteration]
+    volumes = evidence.grid(evidence.received, "bytes")[edge, iteration]
+    is_known = np.isfinite(ready) & np.isfinite(landed) & (volumes > 0)
+    edge = edge[is_known]
+    ready = ready[is_known]
+    landed = landed[is_known]
     sizes = volumes[is_known] / evidence.byte_scale
+
     paths = list_hops(problem)
     for link, capacity in most_stated(problem).items():
-        over = np.array([link in hops for hops in paths], dtype=bool)[edge]
-        depth = capacity * ahead + evidence.at_once(capacity)
-        starts, ends = (fitting(problem, link, t[over]) for t in (ready, there))
-        burst = of_flows(starts, ends, sizes[over], 1.0, depth)
+        crosses = np.array([link in hops for hops in paths], dtype=bool)[edge]
+        depth = capacity * seconds_ahead + evidence.at_once(capacity)
+        # The clock of a bucket: bytes that fit by then.
+        starts = fitting(problem, link, ready[crosses])
+        ends = fitting(problem, link, landed[crosses])
+        burst = of_flows(starts, ends, sizes[crosses], capacity=1.0, depth=depth)
         if burst is not None:
-            start = dict(zip(starts.tolist(), ready[over].tolist(), strict=True))
-            end = dict(zip(ends.tolist(), there[over].tolist(), strict=True))
+            start = dict(zip(starts.tolist(), ready[crosses].tolist(), strict=True))
+            end = dict(zip(ends.tolist(), landed[crosses].tolist(), strict=True))
             fit = burst.until - burst.since
             yield Finding(
                 LINK_BYTES,
@@ -141,15 +156,16 @@ def bursts(evidence: Evidence) -> Iterator[Finding]:
     names = problem.job.edge_names
     if evidence.catch_up is None:
         return
+
     for figures in evidence.statistics.values():
         lag = float(figures.get("host_metrics", {}).get("loop_lag_max", 0.0))
-        stood = evidence.lead + (lag + _UNSEEN) + CLOCKS
-        ahead = evidence.catch_up + stood / evidence.time_scale
+        stall = evidence.lead + (lag + _UNSEEN) + CLOCKS
+        seconds_ahead = evidence.catch_up + stall / evidence.time_scale
         for row in figures.get("received", {}).get("bursts", ()):
             edge = int(row["edge"])
             size = row["bytes"] / evidence.byte_scale
             rate = min(most[link] for link in hops[edge])
-            fits = rate * ahead + _CHUNK / evidence.byte_scale
+            fits = rate * seconds_ahead + _CHUNK / evidence.byte_scale
             if size > fits:
                 yield Finding(
                     BURSTS,
@@ -174,14 +190,16 @@ def enough_carried(evidence: Evidence) -> Iterator[Finding]:
     """
     schedule = evidence.schedule
     edge, iteration = schedule.flows().T
-    stand_for = schedule.flow_bytes[edge, iteration] > 0
-    if not stand_for.any():
+    has_bytes = schedule.flow_bytes[edge, iteration] > 0
+    if not has_bytes.any():
         return
+
     sizes = np.nan_to_num(evidence.grid(evidence.received, "bytes")[edge, iteration])
-    packets = float(sizes[stand_for].mean()) / PACKET
+    packets = float(sizes[has_bytes].mean()) / PACKET
     if packets < FEW:
         remedy = ""
         if packets:
+            # Powers of ten: a scale that people write.
             enough = math.log10(evidence.byte_scale * FEW / packets)
             remedy = f"raise byte_scale to {10.0 ** math.ceil(enough):g}"
         yield Finding(
@@ -207,10 +225,11 @@ def all_rates(evidence: Evidence) -> Iterator[Finding]:
     The coordinator numbers the segments of an edge, and senders compare the number of
     the newest with how many came.
     """
-    rows = [
-        row for each in evidence.statistics.values() for row in each.get("sent", ())
-    ]
-    gaps = {row["edge"]: row.get("missed", 0) for row in rows if row.get("missed", 0)}
+    gaps = {}
+    for figures in evidence.statistics.values():
+        for row in figures.get("sent", ()):
+            if missing := row.get("missed", 0):
+                gaps[row["edge"]] = missing
     if gaps:
         edge = evidence.schedule.problem.job.edge_names[min(gaps)]
         text = LOST_RATES.format(sum(gaps.values()), edge)
@@ -232,17 +251,19 @@ def clocks(evidence: Evidence) -> Iterator[Finding]:
     for process, figures in evidence.statistics.items():
         if "clock" not in figures or "answered" not in figures:
             continue  # a run of an earlier emu
-        (question, answer), (least, most) = figures["clock"], figures["answered"]
-        for reading, off in (
+
+        question, answer = figures["clock"]
+        least, most = figures["answered"]
+        for reading, distance in (
             (question, least - scale * question),
             (answer, scale * answer - most),
         ):
-            if off > CLOCKS:
+            if distance > CLOCKS:
                 yield Finding(
                     CLOCKS_NAME,
                     reading,
                     f"process {process} read {scale * reading:.6g} s of wall time "
                     f"between {least:.6g} and {most:.6g} s of the coordinator's: its "
-                    f"clock is off by {off:.3g} s",
+                    f"clock is off by {distance:.3g} s",
                 )
                 break

@@ -29,7 +29,7 @@ from emu.testing.strategies import problems
 from emu.trust.guards import examine
 from emu.trust.guards.schedule import earliest_ends
 from emu.trust.guards.traffic import of_flows
-from tests.trust.guards.reported import BYTE_SCALE, frames, reported
+from tests.trust.guards.reported import BYTE_SCALE, TIME_SCALE, frames, reported
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -125,6 +125,20 @@ def test_a_burst_is_held_against_the_narrowest_link(
         [w for w in words if "than 10 B/s carries" in w] if fires else []
     )
     assert any(w.startswith("bursts") for w in words) == fires
+
+
+@pytest.mark.parametrize(("ahead", "fires"), [(0.019, False), (0.032, True)])
+def test_a_frame_may_leave_by_the_lead_before_its_task_ends(
+    ahead: float, *, fires: bool
+) -> None:
+    """A lead of 20 ms and clocks of 1 ms, of wall time; the task ends at 1 s."""
+    schedule, _ = one_flow((100.0,))
+    sent = frames(schedule)
+    sent["first"] = 1.0 - ahead / TIME_SCALE
+
+    words = said(schedule, sent=sent, lead=0.02)
+
+    assert any("left before its task ended" in word for word in words) == fires
 
 
 def test_what_senders_did_not_know_may_be_ahead() -> None:

@@ -1,0 +1,220 @@
+"""Checks of an audit on slots of pools, and on edges that read the newest.
+
+A ``tolerance`` is the seconds by which a time may be off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.trust.audit_checks import ROUNDING, allowance, known_ends, landings
+from emu.trust.violation import Findings, Violation, task_name
+
+if TYPE_CHECKING:
+    from emu.problem import Pool, Schedule
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+
+def slot_faults(schedule: Schedule, tolerance: float) -> Findings:
+    """Return every misuse of a slot.
+
+    No more tasks hold slots than there are, no task gets one before a task of the same
+    pool that came earlier, and quotas change as tuners may change them. The direction
+    of a change follows from the tasks that waited then, and is not computed again.
+    """
+    pools = schedule.problem.pools
+    violations: list[Violation] = []
+    if pools:
+        arrivals = _arrivals_at_slot(schedule)
+        for pool in pools:
+            violations += _overdrawn(schedule, pool, tolerance)
+            violations += _overtaken(schedule, pool, arrivals, tolerance)
+    violations += _quota_faults(schedule, tolerance)
+    looks = 0 if schedule.quotas is None else schedule.quotas.size
+    return len(pools) + looks, violations
+
+
+def _arrivals_at_slot(schedule: Schedule) -> Floats:
+    """Return when every (task, iteration) had all that it needs but a slot, seconds."""
+    job = schedule.problem.job
+    task_ends, flow_landings = known_ends(schedule)
+    arrivals = np.zeros_like(task_ends)
+    arrivals[:, 1:] = task_ends[:, :-1]
+    for position, edge in enumerate(job.edges):
+        count = job.flow_counts[position]
+        inputs = arrivals[edge.destination, edge.lag : edge.lag + count]
+        np.maximum(inputs, flow_landings[position, :count], out=inputs)
+    return arrivals
+
+
+def _overdrawn(schedule: Schedule, pool: Pool, tolerance: float) -> Iterator[Violation]:
+    """Yield the instant at which most slots are taken beyond the quota of a pool.
+
+    Slots that are held when the quota falls are beyond it by right: only those that
+    take one are compared.
+    """
+    times, counts = _counts_when_taken(schedule, pool, tolerance)
+    if not times.size:
+        return
+    changes, quotas = schedule.slots_of(pool)
+    slack = allowance(times, tolerance)
+    first = np.searchsorted(changes, times - slack, side="right") - 1
+    last = np.searchsorted(changes, times + slack, side="right")
+    spans = zip(np.maximum(first, 0), last, strict=True)
+    slots = [int(quotas[low:high].max()) for low, high in spans]
+
+    worst = int((counts - slots).argmax())
+    over = int(counts[worst]) - slots[worst]
+    if over > 0:
+        machine = schedule.problem.cluster.machines[pool.machine].name
+        name = f"{pool.name} of {machine}"
+        instant = f"at {float(times[worst]):g} s"
+        sentence = f"pool {name} of {slots[worst]} slots is overdrawn {instant}"
+        yield Violation(
+            constraint="slots",
+            subject=name,
+            amount=over,
+            unit="slots",
+            sentence=sentence,
+        )
+
+
+def _counts_when_taken(
+    schedule: Schedule, pool: Pool, tolerance: float
+) -> tuple[Floats, Ints]:
+    """Return when slots of a pool are taken, and how many are taken from then on."""
+    starts = schedule.task_start[list(pool.takers)].ravel()
+    # A slot may be free a tolerance before it is said to be.
+    frees = schedule.task_end[list(pool.freers)].ravel() - tolerance
+    times = np.concatenate([starts, frees])
+    changes = np.repeat([1, -1], [starts.size, frees.size])
+    took_place = ~np.isnan(times)
+    times = times[took_place]
+    changes = changes[took_place]
+
+    # Who frees a slot in the instant in which another takes it goes first.
+    order = np.lexsort((changes, times))
+    takes = changes[order] > 0
+    counts = np.cumsum(changes[order])
+    return times[order][takes], counts[takes]
+
+
+def _overtaken(
+    schedule: Schedule, pool: Pool, arrivals: Floats, tolerance: float
+) -> Iterator[Violation]:
+    """Yield the tasks that got a slot before one that came earlier."""
+    takers = np.array(pool.takers, dtype=np.int64)
+    row, n = np.nonzero(~np.isnan(schedule.task_start[takers]))
+    order = np.argsort(schedule.task_start[takers[row], n], kind="stable")
+    task = takers[row[order]]
+    n = n[order]
+    start = schedule.task_start[task, n]
+    came = arrivals[task, n]
+
+    # The earliest arrival among all that start later than each.
+    earliest = np.append(np.minimum.accumulate(came[::-1])[::-1], np.inf)
+    later = np.searchsorted(start, start + tolerance, side="right")
+    is_ahead = earliest[later] < came - tolerance
+    for position in np.flatnonzero(is_ahead).tolist():
+        name = task_name(schedule.problem.job, task[position], n[position])
+        sentence = f"{name} got a slot of {pool.name} before a task that came earlier"
+        seconds = float(came[position] - earliest[later[position]])
+        yield Violation(
+            constraint="slots",
+            subject=name,
+            amount=seconds,
+            unit="s",
+            sentence=sentence,
+        )
+
+
+def _quota_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
+    """Yield the looks that tuners missed, and steps that they may not take."""
+    cluster = schedule.problem.cluster
+    tuners = zip(
+        cluster.tuners,
+        cluster.paths_of(schedule.quotas),
+        cluster.tuned_names,
+        strict=True,
+    )
+    for tuner, path, name in tuners:
+        # A look in the instant of the end may be missing: rounding decides on it.
+        due = int((schedule.length * (1 - ROUNDING) - tolerance) / tuner.period)
+        if len(path) < due:
+            sentence = f"the quota of {name} was looked at {len(path)} of {due} times"
+            yield Violation(
+                constraint="slots",
+                subject=name,
+                amount=float(due - len(path)),
+                unit="looks",
+                sentence=sentence,
+            )
+
+        quota_before = cluster.machines[tuner.machine].slots[tuner.pool]
+        for number, quota in enumerate(path, 1):
+            if quota not in tuner.steps(quota_before):
+                step = f"from {quota_before} to {quota} at {tuner.period * number:g} s"
+                amount = float(abs(quota - quota_before))
+                sentence = f"the quota of {name} went {step}"
+                yield Violation(
+                    constraint="slots",
+                    subject=name,
+                    amount=amount,
+                    unit="slots",
+                    sentence=sentence,
+                )
+            quota_before = quota
+
+
+def newest_reads(schedule: Schedule, tolerance: float) -> Findings:
+    """Return the wrong reads of edges that read the newest.
+
+    An iteration older than the lag allows, one that had not arrived, or one where a
+    newer had.
+    """
+    job = schedule.problem.job
+    violations: list[Violation] = []
+    landed = landings(schedule)
+    _, noticed = known_ends(schedule)
+    latest = [position for position, edge in enumerate(job.edges) if edge.latest]
+    for position in latest:
+        edge = job.edges[position]
+        count = job.flow_counts[position]
+        for n in range(job.rounds[edge.destination]):
+            start = schedule.task_start[edge.destination, n]
+            read = -1 if schedule.reads is None else int(schedule.reads[position, n])
+            least = min(n - edge.lag, count - 1)
+            # The scheduler hears of a flow after it landed: it may not know of the
+            # newest of those that are there.
+            is_known = noticed[position, :count] < start - tolerance
+            newest = int(is_known.sum()) - 1
+
+            if read < least:
+                fault = f"iteration {read}, the lag allows {least} and newer"
+            elif read >= count or (
+                read >= 0 and landed[position, read] > start + tolerance
+            ):
+                fault = f"iteration {read} before it arrived"
+            elif read < newest:
+                fault = f"iteration {read} where {newest} had arrived"
+            else:
+                continue
+            name = task_name(job, edge.destination, n)
+            sentence = f"{name} read of {job.edge_names[position]} {fault}"
+            amount = float(abs(newest - read))
+            violations.append(
+                Violation(
+                    constraint="reads",
+                    subject=name,
+                    amount=amount,
+                    unit="iterations",
+                    sentence=sentence,
+                )
+            )
+    return len(latest) * job.iterations, violations

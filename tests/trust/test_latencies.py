@@ -1,0 +1,131 @@
+"""Latencies that differ by direction: all that reads a schedule adds them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from emu.prediction.simulation import simulate
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Link,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Route,
+    Schedule,
+    Task,
+)
+from emu.trust.audit import audit
+from emu.trust.guards.evidence import list_latencies
+from emu.trust.guards.schedule import earliest_ends
+from emu.trust.lateness import chain_lateness, late_times
+
+#: m0 to m1 over a link takes 1 + 16 + 8 s, and back 4 + 2 s.
+FORTH, BACK = 25.0, 6.0
+CLUSTER = Cluster(
+    (
+        Machine("m0", 10.0, 10.0, latency_out=1.0, latency_in=2.0, slots={"gpu": 1}),
+        Machine("m1", 10.0, 10.0, latency_out=4.0, latency_in=8.0),
+    ),
+    (Link("wan", 10.0, latency=16.0),),
+    (Route((0,), (1,), ("out", "wan", "in")),),
+)
+
+
+def there_and_back() -> tuple[Problem, Realization]:
+    """Return a (1 s) -> b (2 s) -> c (3 s); each flow is sent in 1 s."""
+    tasks = Task("a", "a"), Task("b", "b"), Task("c", "c")
+    job = Job(tasks, (Edge(0, 1), Edge(1, 2)), 1)
+    problem = Problem(CLUSTER, job, Placement((0, 1, 0)))
+    times = np.array([[1.0], [2.0], [3.0]])
+    return problem, Realization(times, np.full((2, 1), 10.0))
+
+
+def test_every_direction_has_its_own() -> None:
+    problem, realization = there_and_back()
+    b_starts = 1 + 1 + FORTH
+    c_starts = b_starts + 2 + 1 + BACK
+    ends = [[1.0], [b_starts + 2], [c_starts + 3]]
+
+    assert list_latencies(problem) == problem.latencies.tolist() == [FORTH, BACK]
+    assert simulate(problem, realization).task_end.tolist() == ends
+    least = earliest_ends(problem, realization.times, realization.volumes)
+    assert least.tolist() == ends
+
+
+def test_an_audit_finds_what_starts_before_its_input_has_landed() -> None:
+    schedule = simulate(*there_and_back())
+    assert audit(schedule).passed
+
+    schedule.task_start[1, 0] -= 0.5
+    schedule.task_start[2, 0] -= 0.25
+
+    assert [str(violation) for violation in audit(schedule).violations] == [
+        "(8) b[0] started before a->b[0] landed: 0.5 s",
+        "(8) c[0] started before b->c[0] landed: 0.25 s",
+    ]
+
+
+def test_what_is_on_its_way_is_no_lateness() -> None:
+    problem, realization = there_and_back()
+    made = simulate(problem, realization, record_rates=True)
+    known = replace(made, task_settled=made.task_end, flow_settled=made.flow_end)
+
+    assert late_times(known).tolist() == realization.times.tolist()
+    assert chain_lateness(made, np.zeros((3, 1))).seconds == pytest.approx(0.0)
+    last_late = np.array([[0.0], [0.0], [0.5]])
+    later = replace(known, task_settled=made.task_end + last_late)
+    assert late_times(later)[:, 0].tolist() == [1.0, 2.0, 3.5]
+
+
+def _for_one_slot() -> Schedule:
+    """Return x, whose input of 1 s lands at 7 s, and y, which comes at 4 and ends at 9.
+
+    Of one slot: x starts at 9 s.
+    """
+    tasks = (
+        Task("a", "a"),
+        Task("z", "z"),
+        Task("x", "x", takes="gpu"),
+        Task("y", "y", takes="gpu"),
+    )
+    job = Job(tasks, (Edge(0, 2), Edge(1, 3)), 1)
+    problem = Problem(CLUSTER, job, Placement((1, 0, 0, 0)))
+    times = np.array([[1.0], [4.0], [1.0], [5.0]])
+    return simulate(problem, Realization(times, np.zeros((2, 1))))
+
+
+def test_who_comes_to_a_pool_comes_when_its_input_has_landed() -> None:
+    schedule = _for_one_slot()
+
+    assert schedule.task_start[2:, 0].tolist() == [9.0, 4.0]
+    assert audit(schedule).passed
+    schedule.task_start[2:, 0] = [7.0, 8.0]
+    schedule.task_end[2:, 0] = [8.0, 13.0]
+    assert [str(violation) for violation in audit(schedule).violations] == [
+        "slots x[0] got a slot of gpu before a task that came earlier: 3 s"
+    ]
+
+
+def test_the_newest_that_can_be_read_is_the_newest_that_has_landed() -> None:
+    """Flows of 1 s land 6 s after their ends: from 8 s on, one in every second."""
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1, latest=True),), 8)
+    problem = Problem(CLUSTER, job, Placement((1, 0)))
+    times = np.array([[1.0] * 8, [2.5] * 8])
+    schedule = simulate(problem, Realization(times, np.full((1, 8), 10.0)))
+    assert schedule.reads is not None
+    assert schedule.task_start[1, :2].tolist() == [8.0, 10.5]
+    assert schedule.reads[0, :2].tolist() == [0, 2]
+    assert audit(schedule).passed
+
+    for read, words in ((3, "before it arrived"), (1, "where 2 had arrived")):
+        reads = schedule.reads.copy()
+        reads[0, 1] = read
+        (violation,) = audit(replace(schedule, reads=reads)).violations
+        assert violation.sentence == f"b[1] read of a->b iteration {read} {words}"
