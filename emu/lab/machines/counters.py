@@ -34,11 +34,11 @@ class _Before:
     drops: list[list[int]] = field(default_factory=list)
 
 
-def _since(now: Counts, before: Counts) -> Counts:
-    """Return counts by machine without those of before."""
+def _since(now: Counts, restart: Counts) -> Counts:
+    """Return counts by machine without those of the restart."""
     added: Counts = {}
     for machine, counts in now.items():
-        old = before.get(machine, {})
+        old = restart.get(machine, {})
         added[machine] = {name: n - old.get(name, 0) for name, n in counts.items()}
     return added
 
@@ -59,8 +59,8 @@ class Counters:
 
     def restart(self) -> None:
         """Count from now on, once queues are empty; OSError when a machine has gone."""
-        until = time.monotonic() + _DRAINED
-        while self._waiting() and time.monotonic() < until:
+        deadline = time.monotonic() + _DRAINED
+        while self._waiting() and time.monotonic() < deadline:
             time.sleep(_LOOK)
 
         self._before = _Before()
@@ -70,8 +70,8 @@ class Counters:
         self._before = _Before(traffic=traffic, tcp=tcp, drops=drops)
 
     def _waiting(self) -> int:
-        _, (out, into) = self.queues()
-        return sum(out) + sum(into)
+        _, waiting = self.queues()
+        return sum(map(sum, waiting))
 
     def traffic(self) -> dict[str, dict[str, int]]:
         """Return bytes and packets that crossed each NIC, as the switch counted them.
@@ -120,14 +120,16 @@ class Counters:
 
         Each out of and into every machine. Raises OSError when a machine has gone.
         """
-        out = [kernel.queue(index) for kernel, (index,) in self._out]
-        into = [self._into.queue(index) for index in self._devices]
-        drops = [[dropped for dropped, _ in queues] for queues in (out, into)]
-        waiting = [[held for _, held in queues] for queues in (out, into)]
+        directions = (
+            [kernel.queue(index) for kernel, (index,) in self._out],
+            [self._into.queue(index) for index in self._devices],
+        )
+        drops = [[dropped for dropped, _ in queues] for queues in directions]
+        waiting = [[held for _, held in queues] for queues in directions]
 
-        for dropped, before in zip(drops, self._before.drops, strict=False):
-            for number, old in enumerate(before):
-                dropped[number] -= old
+        for dropped, old in zip(drops, self._before.drops, strict=False):
+            for number, count in enumerate(old):
+                dropped[number] -= count
         return drops, waiting
 
     def close(self) -> None:
@@ -236,18 +238,18 @@ class QuotaWaits:
         """Compare what was computed since the last time with the quotas."""
         self._compared = time.monotonic()
         for number, (waits, quota) in enumerate(self._machines):
-            before = self._before[number]
+            last = self._before[number]
             self._before[number] = dict(waits.seen)
             threads = []
             for thread, (ran, wait) in waits.seen.items():
-                old_ran, old_wait = before.get(thread, (0, 0))
+                old_ran, old_wait = last.get(thread, (0, 0))
                 threads.append((1e-9 * (ran - old_ran), 1e-9 * (wait - old_wait)))
 
-            off = off_quota(threads, quota.cores)
+            late = off_quota(threads, quota.cores)
             period = 1e-6 * quota.period
             # A wait counts when it is over: of one that goes on a period is missing.
-            self._late += max(0.0, off - period)
-            self.early[number] += max(0.0, -off - period)
+            self._late += max(0.0, late - period)
+            self.early[number] += max(0.0, -late - period)
 
     def seconds(self) -> tuple[float, float]:
         """Return seconds that machines needed for what they computed, and were late."""

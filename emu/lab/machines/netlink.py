@@ -267,9 +267,9 @@ class Netlink:
         packets = bytearray()
         for position, (kind, flags, body) in enumerate(remaining, 1):
             is_last = position == len(remaining) or len(packets) > _BATCH
-            flags |= _REQUEST | (_ACKNOWLEDGE if is_last else 0)  # noqa: PLW2901
+            answer = _ACKNOWLEDGE if is_last else 0
             sequence = next(self._sequence)
-            packets += _message(kind, flags, sequence, body)
+            packets += _message(kind, flags | _REQUEST | answer, sequence, body)
             if is_last:
                 self._socket.send(packets)
                 packets.clear()
