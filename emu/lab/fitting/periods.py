@@ -156,7 +156,7 @@ def _longest_row(sent: Packets, first: NDArray[np.int64]) -> Row:
     sizes = np.add.reduceat(sent.bytes, first)
     usual = usual_size(sizes)
     is_usual = np.abs(sizes - usual) <= max(_BYTES, _ALIKE * usual)
-    began = sent.time[first[is_usual]]
+    began: Row = sent.time[first[is_usual]]
     if len(began) < FEWEST:
         return began
     gaps = np.diff(began)
