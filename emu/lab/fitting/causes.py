@@ -76,7 +76,9 @@ class FittedSteps(Measured):
         """
         times = _Times(self.steps, self.held)
         began = float(self.starts[0])
-        gaps = [times.gap(number, row, began) for number, row in enumerate(self.causes)]
+        gaps = []
+        for number, causes in enumerate(self.causes):
+            gaps.append(times.gap(number, causes, began))
         return np.maximum(np.array(gaps), 0.0)
 
 
@@ -89,11 +91,12 @@ def overtaken(found: FittedSteps) -> list[Step]:
     large: list[Step] = []
     for step, causes in zip(found.steps, found.causes, strict=True):
         for cause in causes:
-            sent = found.steps[cause.step]
-            if cause.moment == GOT or cause.lag or np.median(sent.sizes) < HELD:
+            if cause.moment == GOT or cause.lag:
                 continue
+            sent = found.steps[cause.step]
+            is_large = np.median(sent.sizes) >= HELD
             is_overtaken = np.mean(sent.last > step.first) >= ALWAYS
-            if is_overtaken and sent not in large:
+            if is_large and is_overtaken and sent not in large:
                 large.append(sent)
     return large
 
@@ -113,10 +116,12 @@ def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
         )
 
     parts = tuple(step.part(span) for step in steps)
-    marks = {clock: times[: count + 1] for clock, times in marks.items()}
-    starts = {clock: times[:-1][span] for clock, times in marks.items()}
-    latest = np.max([*marks.values()], axis=0)
-    causes, held = _behind_senders(parts, _Order(parts, starts).causes())
+    starts = {clock: times[span] for clock, times in marks.items()}
+    order = _Order(parts, starts)
+    causes, held = _behind_senders(parts, order.causes())
+    # Where each process has iterations of its own, one is over with the last of them.
+    marks_of_all = [times[: count + 1] for times in marks.values()]
+    latest = np.max(marks_of_all, axis=0)
     return FittedSteps(
         starts=latest[:-1][span],
         ends=latest[1:][span],
@@ -136,10 +141,16 @@ def longest(steps: Sequence[Step]) -> slice:
 
 def longest_run(good: NDArray[np.bool_]) -> slice:
     """Return where the longest row of True stands, the first of as long ones."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]])))
-    runs = edges.reshape(-1, 2).tolist()
-    start, stop = max(runs, key=lambda run: run[1] - run[0], default=(0, 0))
-    return slice(start, stop)
+    longest_start = 0
+    longest_length = 0
+    start = 0
+    for place, is_good in enumerate(good.tolist()):
+        if not is_good:
+            start = place + 1
+        elif place + 1 - start > longest_length:
+            longest_start = start
+            longest_length = place + 1 - start
+    return slice(longest_start, longest_start + longest_length)
 
 
 class _Times:
@@ -165,8 +176,8 @@ class _Times:
         first = self._moments[number][BEGUN]
         if not causes:
             return first - began
-        times = [np.nan_to_num(self.of(cause), nan=-np.inf) for cause in causes]
-        last = np.max(times, axis=0)
+        times = np.array([self.of(cause) for cause in causes])
+        last = np.max(np.nan_to_num(times, nan=-np.inf), axis=0)
         return first - np.where(np.isinf(last), began, last)
 
     def gap_behind(self, number: int, cause: Cause) -> Row:
@@ -180,6 +191,7 @@ class _Order(_Times):
     def __init__(self, steps: Sequence[Step], starts: Marks) -> None:
         super().__init__(steps)
         self._steps = steps
+        self._numbers = range(len(steps))
         #: Seconds of a moment since its iteration began, median.
         self._phase: dict[tuple[int, int], float] = {}
         for number, step in enumerate(steps):
@@ -187,18 +199,18 @@ class _Order(_Times):
                 phases = self._moments[number][moment] - starts[step.clock]
                 self._phase[number, moment] = float(np.median(phases))
 
-        numbers = range(len(steps))
-        self._before = [self._precede(number) for number in numbers]
-        waits = [self._await(number) for number in numbers]
+        self._before = [self._precede(number) for number in self._numbers]
+        waits = [self._await(number) for number in self._numbers]
         self._least = [self._reduce(row, waits) for row in waits]
 
     def causes(self) -> Causes:
         """Return the causes of every step."""
-        chosen = [self._choose(number) for number in range(len(self._steps))]
+        chosen = [self._choose(number) for number in self._numbers]
         causes = []
-        for number, row in enumerate(chosen):
+        for number in self._numbers:
             has_peers = self._has_peers(number, chosen)
-            causes.append(tuple(self._least[number] if has_peers else row))
+            row = self._least[number] if has_peers else chosen[number]
+            causes.append(tuple(row))
         return tuple(causes)
 
     def _choose(self, number: int) -> list[Cause]:
@@ -206,12 +218,11 @@ class _Order(_Times):
         step = self._steps[number]
         least = self._least[number]
         preceding = self._before[number]
-        requests = [
-            cause
-            for cause in preceding
-            if cause.moment == GOT
-            and self._steps[cause.step].source == step.destination
-        ]
+        requests = []
+        for cause in preceding:
+            sender = self._steps[cause.step].source
+            if cause.moment == GOT and sender == step.destination:
+                requests.append(cause)
         if not requests:
             return least
 
@@ -240,19 +251,25 @@ class _Order(_Times):
     def _precede(self, number: int) -> list[Cause]:
         """Return what always came before a step in its process, the latest of each."""
         step = self._steps[number]
-        steps = [*enumerate(self._steps)]
-        moments = [(k, BEGUN) for k, sent in steps if sent.source == step.source]
-        moments += [(k, GOT) for k, got in steps if got.destination == step.source]
+        sent = []
+        received = []
+        for k, candidate in enumerate(self._steps):
+            if candidate.clock == step.clock:
+                if candidate.source == step.source:
+                    sent.append((k, BEGUN))
+                if candidate.destination == step.source:
+                    received.append((k, GOT))
 
         own_place = self._phase[number, BEGUN], number
         causes: list[Cause] = []
-        for k, moment in moments:
-            if self._steps[k].clock != step.clock:
-                continue
-            is_later = (self._phase[k, moment], k) >= own_place
-            for lag in (1, 2) if is_later else (0, 1, 2):
+        for k, moment in [*sent, *received]:
+            # What comes later in an iteration may be a cause in the next.
+            place = self._phase[k, moment], k
+            lags = (0, 1, 2) if place < own_place else (1, 2)
+            for lag in lags:
                 cause = Cause(k, moment, lag)
-                if np.mean(self.gap_behind(number, cause) >= 0) >= ALWAYS:
+                is_before = self.gap_behind(number, cause) >= 0
+                if np.mean(is_before) >= ALWAYS:
                     causes.append(cause)
                     break
         return causes
@@ -270,8 +287,9 @@ class _Order(_Times):
 
         spreads = []
         for count in range(len(notes) + 1):
-            gap = self.gap(number, [*certain, *notes[:count]])[2:]
-            spreads.append(_spread(gap) if certain or count else np.inf)
+            causes = [*certain, *notes[:count]]
+            gap = self.gap(number, causes)[2:]  # causes are up to two iterations before
+            spreads.append(_spread(gap) if causes else np.inf)
         least = min(spreads) + STEADIER
         alike = [n for n, spread in enumerate(spreads) if _ALIKE * spread <= least]
         return [*certain, *notes[: alike[-1]]]
@@ -285,9 +303,11 @@ class _Order(_Times):
     ) -> list[Cause]:
         """Return the causes that no other of them has for a cause."""
         indirect: set[Cause] = set()
-        for k, moment, lag in causes:
-            if moment == BEGUN:
-                indirect.update(c._replace(lag=lag + c.lag) for c in waits[k])
+        for cause in causes:
+            if cause.moment == BEGUN:
+                for further in waits[cause.step]:
+                    lag = cause.lag + further.lag
+                    indirect.add(further._replace(lag=lag))
 
         sent = []
         latest: dict[Process, Cause] = {}
@@ -295,11 +315,12 @@ class _Order(_Times):
             lags = range(cause.lag + 1)
             if any(cause._replace(lag=lag) in indirect for lag in lags):
                 continue
-            peer = self._steps[cause.step].source
             if cause.moment == BEGUN:
                 sent.append(cause)
-            elif peer not in latest or self._when(latest[peer]) < self._when(cause):
-                latest[peer] = cause
+                continue
+            peer = self._steps[cause.step].source
+            known = latest.get(peer, cause)
+            latest[peer] = max(known, cause, key=self._when)
         return [*sent, *latest.values()]
 
     def _has_peers(self, number: int, chosen: Sequence[Sequence[Cause]]) -> bool:
@@ -339,7 +360,8 @@ def _behind_senders(
     sent too early, in the way of what was still to go: +6 to +10 %.
     """
     times = _Times(steps)
-    holds = [0.0 if np.median(step.sizes) <= HELD else HELD for step in steps]
+    medians = [float(np.median(step.sizes)) for step in steps]
+    holds = [HELD if median > HELD else 0.0 for median in medians]
     waiting: list[tuple[int, Cause]] = []
     for number, row in enumerate(causes):
         for cause in row:
@@ -348,8 +370,10 @@ def _behind_senders(
                 continue
             if np.median(times.gap_behind(number, cause)) >= TOGETHER:
                 waiting.append((number, cause))
-                rest = _on_its_way(steps[k], steps[number].first[cause.lag :])
-                holds[k] = max(holds[k], float(np.quantile(rest, ALWAYS)))
+                began = steps[number].first[cause.lag :]
+                rest = _on_its_way(steps[k], began)
+                hold = float(np.quantile(rest, ALWAYS))
+                holds[k] = max(holds[k], hold)
 
     drain_times = _Times(steps, holds)
     final = [[*row] for row in causes]
@@ -360,8 +384,9 @@ def _behind_senders(
         spread = _spread(drain_times.gap_behind(number, drained))
         begun_spread = _spread(drain_times.gap_behind(number, begun))
         is_steady = spread <= begun_spread + STEADIER
-        if is_steady and holds[k] < np.median(steps[k].sizes):
-            final[number][final[number].index(begun)] = drained
+        if is_steady and holds[k] < medians[k]:
+            place = final[number].index(begun)
+            final[number][place] = drained
             drains.add(k)
 
     held = tuple(hold if k in drains else 0.0 for k, hold in enumerate(holds))
@@ -371,8 +396,9 @@ def _behind_senders(
 def _on_its_way(step: Step, instants: Row) -> Row:
     """Return the bytes of a step that had not crossed, by iteration at an instant."""
     packets = step.crossed
-    crossed = packets.before[np.searchsorted(packets.time, instants, "right")]
-    return np.maximum(step.until[: len(instants)] - crossed, 0.0)
+    counts = np.searchsorted(packets.time, instants, "right")
+    total = step.until[: len(instants)]
+    return np.maximum(total - packets.before[counts], 0.0)
 
 
 def _spread(gaps: Row) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,6 +95,10 @@ class Packets:
             bytes=self.bytes[chosen],
         )
 
+    def span(self, rows: NDArray[np.int64]) -> tuple[float, float]:
+        """Return the seconds of the first and the last of some packets."""
+        return self.time[rows[0]], self.time[rows[-1]]
+
 
 def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
     """Return the exchanges by time of request, and the ring; Unfittable without one."""
@@ -109,13 +113,14 @@ def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
     exchanges: list[Exchange] = []
     for first, last in _runs(pair[order]):
         rows = order[first:last]  # of two processes, which ask and answer in turn
+        first_row = rows[0]  # whoever speaks first asks
         turns = [rows[begin:end] for begin, end in _runs(talk.source[rows])]
         for request, answer in zip(turns[::2], turns[1::2], strict=False):
             exchange = Exchange(
-                client=packets.processes[talk.source[rows[0]]],
-                server=packets.processes[talk.destination[rows[0]]],
-                asked=(talk.time[request[0]], talk.time[request[-1]]),
-                answered=(talk.time[answer[0]], talk.time[answer[-1]]),
+                client=packets.processes[talk.source[first_row]],
+                server=packets.processes[talk.destination[first_row]],
+                asked=talk.span(request),
+                answered=talk.span(answer),
                 request=int(talk.bytes[request].sum()),
                 answer=int(talk.bytes[answer].sum()),
             )
@@ -136,8 +141,10 @@ def by_process(traffic: Traffic) -> Packets:
         )
 
     owner = _owners(traffic)
-    source_program = owner[rows["source"], rows["source_port"]]
-    destination_program = owner[rows["destination"], rows["destination_port"]]
+    source_machine = rows["source"]
+    destination_machine = rows["destination"]
+    source_program = owner[source_machine, rows["source_port"]]
+    destination_program = owner[destination_machine, rows["destination_port"]]
     is_known = (source_program >= 0) & (destination_program >= 0)
     size = rows["bytes"].astype(np.int64)
     unknown = 1 - size[is_known].sum() / size.sum()
@@ -148,8 +155,8 @@ def by_process(traffic: Traffic) -> Packets:
         )
 
     programs = len(traffic.programs)
-    source = rows["source"].astype(np.int64) * programs + source_program
-    destination = rows["destination"].astype(np.int64) * programs + destination_program
+    source = source_machine.astype(np.int64) * programs + source_program
+    destination = destination_machine.astype(np.int64) * programs + destination_program
     ends = np.concatenate([source[is_known], destination[is_known]])
     processes, numbers = np.unique(ends, return_inverse=True)
     sources, destinations = np.split(numbers, 2)
@@ -167,16 +174,18 @@ def _owners(traffic: Traffic) -> NDArray[np.int64]:
 
     Shape (machines, 65536).
     """
-    ports = traffic.owners
+    rows = traffic.owners
+    cells = rows["machine"], rows["port"]
     owner = np.full((len(traffic.machines), 65536), -1, np.int64)
-    owner[ports["machine"], ports["port"]] = ports["program"]
-    shared = ports[owner[ports["machine"], ports["port"]] != ports["program"]]
+    owner[cells] = rows["program"]
+    shared = rows[owner[cells] != rows["program"]]
     for machine, port, program in shared.tolist():
-        names = traffic.programs[program], traffic.programs[owner[machine, port]]
+        first = traffic.programs[program]
+        second = traffic.programs[owner[machine, port]]
         raise Unfittable(
             f"port {port} of {traffic.machines[machine]} was of programs "
-            f"{' and '.join(sorted(names))}: what crossed there is of neither; give "
-            "each a port of its own"
+            f"{' and '.join(sorted((first, second)))}: what crossed there is of "
+            "neither; give each a port of its own"
         )
     return owner
 
@@ -194,19 +203,12 @@ def _ring(packets: Packets) -> Ring:
     pair = packets.source * count + packets.destination
     sizes = np.bincount(pair, packets.bytes, minlength=count * count)
     sizes = sizes.reshape(count, count)
-    ring = [int(sizes.sum(1).argmax())]
-    while sizes.any() and len(ring) <= count:
-        following = int(sizes[ring[-1]].argmax())
-        if following == ring[0]:
-            break
-        ring.append(following)
-
-    first = ring.index(min(ring))
-    members = ring[first:] + ring[:first]
+    members = _follow(sizes)
     hops = [*zip(members, members[1:] + members[:1], strict=True)]
     ring_bytes = sum(sizes[hop] for hop in hops)
-    everybody = set(np.flatnonzero(sizes.sum(0) + sizes.sum(1)).tolist())
-    is_ring = len(ring) > 1 and set(ring) == everybody
+    total = sizes.sum(0) + sizes.sum(1)
+    everybody = np.flatnonzero(total).tolist()
+    is_ring = len(members) > 1 and {*members} == {*everybody}
     if not is_ring or ring_bytes < (1 - MOST_BESIDE) * sizes.sum():
         raise Unfittable(
             "processes of one program ran no all-reduce round a ring, with which "
@@ -222,3 +224,18 @@ def _ring(packets: Packets) -> Ring:
         sent=tuple((packets.time[rows], packets.bytes[rows]) for rows in along_ring),
         any_sent=tuple(packets.time[packets.source == member] for member in members),
     )
+
+
+def _follow(sizes: NDArray[Any]) -> list[int]:
+    """Return the processes round which most went, from the least number on.
+
+    ``sizes``: bytes by sender and receiver.
+    """
+    ring = [int(sizes.sum(1).argmax())]
+    while sizes.any() and len(ring) <= len(sizes):
+        following = int(sizes[ring[-1]].argmax())
+        if following == ring[0]:
+            break
+        ring.append(following)
+    first = ring.index(min(ring))
+    return ring[first:] + ring[:first]
