@@ -222,15 +222,15 @@ class _Iterations:
     def rows(self, begin: Row, end: Row) -> dict[str, Row]:
         """Return the rows `_BY_ITERATION` of a step from one byte until another."""
         sizes = end - begin
-        until = self.starts + end
+        crossed = self.starts + end
         curve = self.crossed
         first_packet = np.searchsorted(curve.before[1:], self.starts + begin, "right")
-        last_packet = np.searchsorted(curve.before[1:], until, "left")
+        last_packet = np.searchsorted(curve.before[1:], crossed, "left")
         first = curve.packet(first_packet)
         last = np.maximum(first, curve.packet(last_packet))
 
         is_sent = (self.volumes > 0) & ~np.isnan(sizes)
-        rows = {"first": first, "last": last, "sizes": sizes, "until": until}
+        rows = {"first": first, "last": last, "sizes": sizes, "until": crossed}
         return {name: np.where(is_sent, row, np.nan) for name, row in rows.items()}
 
 

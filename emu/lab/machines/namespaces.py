@@ -57,8 +57,9 @@ def enter(process: int, descriptor: int) -> None:
     ``descriptor`` is its pidfd. Raises OSError when it has gone, or this user may not.
     """
     kinds = OF_MACHINES
-    own, other = (Path(f"/proc/{which}/ns/user").stat() for which in ("self", process))
-    if own.st_ino != other.st_ino:  # one's own is refused
+    near_user = Path("/proc/self/ns/user").stat()
+    far_user = Path(f"/proc/{process}/ns/user").stat()
+    if near_user.st_ino != far_user.st_ino:  # one's own is refused
         kinds |= NEW_USER
     _call("setns", descriptor, kinds)
 
