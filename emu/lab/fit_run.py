@@ -133,6 +133,7 @@ def fit_run(
             "it with --force",
             path=str(run),
         )
+
     name = file_part(run.resolve().name)
     cores = lab.get("cpu", {})
     try:

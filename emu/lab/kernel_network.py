@@ -97,6 +97,8 @@ class LabNics:
             positions = assigned.placement.machine_of
             edges = assigned.job.edges
             self._source = [names[positions[edge.source]] for edge in edges]
+
+        #: Rates that leaves have been given, by machine and edge.
         self._set = {name: dict[int, float]() for name in self._paces}
         self._waiting: list[tuple[float, int, _Change]] = []
         self._count = itertools.count()
@@ -379,6 +381,7 @@ def _lab(
         LabMachine(m.name, m.bandwidth_out * per_second, m.bandwidth_in * per_second)
         for m in problem.cluster.machines
     ]
+
     names = [machines[number].name for number in problem.placement.machine_of]
     ends = [(names[edge.source], names[edge.destination]) for edge in problem.job.edges]
     try:

@@ -72,6 +72,7 @@ class OutputLines:
                 chunk = os.read(key.fd, _CHUNK)
                 new = min(chunk.count(b"\n"), MOST_LINES - len(times))
                 times.extend([self._seconds()] * new)
+
                 try:
                     file.write(chunk)
                 except OSError as error:

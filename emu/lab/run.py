@@ -140,6 +140,7 @@ class Samples:
         self._ports.sample()
         drops, queues = self._counters.queues()
         tcp = self._counters.tcp().values()
+
         seconds = self.seconds
         ran, waited = self._waits.seconds()
         values = (
@@ -244,6 +245,7 @@ class LabPrograms:
             (names.index(machine), port, programs.index(program))
             for machine, port, program in owners
         ]
+
         nics_out = [machine.nic_out for machine in machines]
         nics_in = [machine.nic_in for machine in machines]
         return Traffic(
@@ -286,6 +288,7 @@ class LabPrograms:
         nics = analysis.nic_rates(traffic.nics, rates, seconds, BINS)
         use = analysis.nic_use(packets, nics, seconds)
         sizes = analysis.count_bytes(packets, len(names))
+
         # Where connections are to have queues of their own, some may share one.
         is_fair = self._file.lab.sharing == "fair"
         leaf = functools.partial(leaf_of, leaves=leaves_among(len(names)))

@@ -114,6 +114,7 @@ class _Job:
         if machine not in self._seated:
             self._seated.add(machine)
             task["demands"] = {SEAT: 1}
+
         self.tasks.append(task)
         self.where[name] = machine_name
         return task

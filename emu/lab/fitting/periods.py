@@ -63,6 +63,7 @@ def _of_all(packets: Packets, traffic: Traffic) -> Row:
         if trial in trials or len(times) <= best:
             continue
         trials.add(trial)
+
         try:
             iterations = _whole(packets, traffic, times)
         except Unfittable as why:
@@ -74,6 +75,7 @@ def _of_all(packets: Packets, traffic: Traffic) -> Row:
         if iterations > best:
             best = iterations
             choice = times
+
     if choice is None:
         raise Unfittable(nearest)
     return choice

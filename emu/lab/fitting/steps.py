@@ -124,11 +124,12 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
         sender, receiver = divmod(pair, count)
         source = packets.processes[sender]
         destination = packets.processes[receiver]
-        sent = packets.some(pairs == pair)
         clock = _clock_of(source, destination, marks, traffic)
         starts = marks[clock]
         silence = _silence(source, destination, traffic)
+        sent = packets.some(pairs == pair)
         iterations = _Iterations.between(sent, starts, silence)
+
         pair_name = describe_ends([source, destination], traffic)
         bounds = _cut(iterations, pair_name, total)
         for number, (begin, end) in enumerate(pairwise(bounds)):
@@ -140,6 +141,7 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
                 crossed=iterations.crossed,
                 **iterations.rows(begin, end),
             )
+            # Iterations were cut where all is quiet: a step is of the one it begins in.
             present = np.flatnonzero(~np.isnan(step.first))
             begun = np.searchsorted(starts, step.first[present], "right") - 1
             steps.append(step.roll(int(np.median(begun - present))))

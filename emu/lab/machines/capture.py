@@ -29,8 +29,11 @@ class PcapFile:
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb")
         self._waiting: list[tuple[int, int, bytes]] = []
-        head = (_NANOSECONDS, *_VERSION, 0, 0, HEADERS, _LINK_TYPE)
-        self._file.write(struct.pack("<IHHIIII", *head))
+        major, minor = _VERSION
+        head = struct.Struct("<IHHIIII")
+        self._file.write(
+            head.pack(_NANOSECONDS, major, minor, 0, 0, HEADERS, _LINK_TYPE)
+        )
 
     def add(self, time: int, length: int, header: bytes) -> None:
         """Take a packet: nanoseconds since 1970, its bytes, the first of them."""
@@ -116,6 +119,7 @@ class Capture:
                 ready = [key.data for key, _ in selector.select()]
                 time.sleep(_PAUSE)
                 going = None not in ready
+
                 now = time.clock_gettime_ns(time.CLOCK_REALTIME)
                 # A file takes packets in order of time: of all taps until now.
                 reads_all = self._pcap is not None or not going

@@ -190,6 +190,7 @@ class CpuGroups:
         remove_left_behind(self._hierarchy)
         self._top, self._lock = _make_locked_folder(self._hierarchy.folder)
         self._groups: dict[str, Path] = {}
+
         try:
             self._hierarchy.weigh(self._top)
             for number, (machine, limit) in enumerate(quotas.items()):

@@ -118,6 +118,7 @@ class Lab:
         names = [machine.name for machine in machines]
         if not 0 < len(set(names)) == len(names) <= 1000:
             raise ValueError("1 to 1000 machines, each with a name of its own")
+
         self.machines = tuple(machines)
         self._mtu = mtu
         self._tcp = congestion_control
@@ -129,6 +130,7 @@ class Lab:
         }
         if 0 < len(self._quotas) < len(machines):
             raise ValueError("cores of every machine are needed, or of none")
+
         self._plan = functools.partial(
             plan_nic,
             sharing=sharing,
@@ -144,6 +146,7 @@ class Lab:
             self._connections_out[sender].append(number)
             self._connections_in[receiver].append(number)
         self._plans = [self.plans(machine) for machine in machines]
+
         self._index = {name: number for number, name in enumerate(names)}
         self._holders: list[Holder] = []
         self._switch: Holder
@@ -410,6 +413,7 @@ class Lab:
                 environment=dict(os.environ if environment is None else environment),
                 directory=str(directory or Path.cwd()),
             )
+
         program = Program(machine, number, answer["started"])
         self._programs.append(program)
         return program
@@ -496,6 +500,7 @@ def missing_needs() -> list[str]:
             return []
     except RunError as error:
         problem = str(error)
+
     remedy = "run it as root"
     switch = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
     if os.geteuid() and "user namespace" in problem:

@@ -73,6 +73,7 @@ def _fork(
     for further in sockets:
         if further is not end:
             further.close()
+
     code = 1
     try:
         work()
@@ -98,6 +99,7 @@ def _hold_machine(
         os.write(go, b"1")
         os.waitpid(inner, 0)
         return
+
     os.close(go)
     namespaces.die_with_parent(0)
     os.read(ready, 1)
@@ -127,6 +129,7 @@ class Responder:
         os.set_blocking(end, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+
         with selectors.DefaultSelector() as selector:
             selector.register(self._socket, selectors.EVENT_READ)
             selector.register(end, selectors.EVENT_READ)
@@ -143,6 +146,7 @@ class Responder:
         if not data:
             return False
         request: dict[str, Any] = json.loads(data)
+
         try:
             answer = getattr(self, f"_{request.pop('do')}")(**request)
             fields, passed = answer or ({"done": True}, None)

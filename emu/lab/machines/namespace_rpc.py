@@ -63,6 +63,7 @@ class Holder:
             raise RunError(f"machine {self.name} does not answer") from error
         if not data:
             raise RunError(f"machine {self.name} has gone")
+
         packet: dict[str, Any] = json.loads(data)
         if "error" in packet:
             raise RunError(f"machine {self.name}: {packet['error']}")

@@ -105,6 +105,7 @@ def measure_throughput(trials: Sequence[NicTrial]) -> list[float]:
     seconds = max(SECONDS, PACKETS * _PAYLOAD / slowest)
     zeros = os.memfd_create("zeros")
     os.ftruncate(zeros, _SENT)
+
     with mmap.mmap(-1, _READ) as sink:
         threads = []
         for trial in trials:
@@ -112,6 +113,7 @@ def measure_throughput(trials: Sequence[NicTrial]) -> list[float]:
             threads.append(threading.Thread(target=trial.read, args=(sink,)))
         for thread in threads:
             thread.start()
+
         try:
             records = _looks(trials, seconds)
         finally:
@@ -228,6 +230,7 @@ class NicTries:
                     f"{format_rate(share * direction.stated)} of "
                     f"{format_rate(direction.stated)} on this host"
                 )
+
         return NicCheck(
             shares=shares, seconds=seconds, off=tuple(sentences), most=self._most
         )

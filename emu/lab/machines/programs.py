@@ -95,6 +95,7 @@ def starts(
                 PROGRAM: program.name,
                 MACHINE: machine,
             }
+
             quotes = {place: shlex.quote(text) for place, text in places.items()}
             try:
                 for key, value in program.environment.items():

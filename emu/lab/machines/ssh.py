@@ -57,6 +57,7 @@ class SshServer:
         client = Path(self._folder.name, "ssh")
         client.write_text(_CLIENT, "utf-8")
         client.chmod(0o755)
+
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listening.bind(str(client.with_name("socket")))
         self._listening.listen()
