@@ -44,8 +44,10 @@ def read_network(content: Any, origin: str) -> Topology:
                 found = reprlib.repr(values)
                 raise DataError(f"{key} is {found:.40}, write a list", path=origin)
         if len({len(values) for values in lists.values()}) > 1:
-            problem = f"its lists {', '.join(lists)} differ in length"
-            raise DataError(problem, path=origin)
+            raise DataError(
+                f"its lists {', '.join(lists)} differ in length",
+                path=origin,
+            )
         dimensions = [_dimension(*row) for row in zip(*lists.values(), strict=True)]
 
         topology = Topology(origin)

@@ -114,8 +114,11 @@ def read_nodes(path: Path, *, large: bool = False) -> Trace:
         for row in rows:
             _take_row(trace, row)
             if len(trace.nodes) > MOST_NODES and not large:
-                problem = f"has more than {MOST_NODES:,} nodes, some 2 kB of memory "
-                raise DataError(problem + "each: add --large", path=path)
+                raise DataError(
+                    f"has more than {MOST_NODES:,} nodes, some 2 kB of memory "
+                    "each: add --large",
+                    path=path,
+                )
         _check_version([trace.metadata.get("schema")])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(f"is no Chakra trace: {error!s:.200}", path=path) from error

@@ -51,8 +51,10 @@ def read_trace(path: Path) -> Workload:
         if line.strip()
     ]
     if len(coflows) != count:
-        problem = f"announces {count} coflows and holds {len(coflows)}"
-        raise DataError(problem, path=path)
+        raise DataError(
+            f"announces {count} coflows and holds {len(coflows)}",
+            path=path,
+        )
 
     named = {port for coflow in coflows for port in coflow.ports}
     first_port = 0 if 0 in named or ports not in named else 1
@@ -74,8 +76,10 @@ def read_trace(path: Path) -> Workload:
 def _parse_first(line: str, path: Path) -> tuple[int, int]:
     words = line.split()
     if len(words) != 2 or not all(map(str.isdecimal, words)):
-        problem = f"begins with {line!r:.40}, not with its numbers of ports and coflows"
-        raise DataError(problem, path=path)
+        raise DataError(
+            f"begins with {line!r:.40}, not with its numbers of ports and coflows",
+            path=path,
+        )
     return int(words[0]), int(words[1])
 
 

@@ -82,7 +82,7 @@ def read_matrix(path: Path, answers: Answers) -> Topology:
         if answers.boxes > 1:
             _join_boxes(topology, matrix, prefixes, answers.nic)
         else:
-            topology.left_out["NIC of the box"] += len(matrix.nics)
+            topology.leave_out("NIC of the box", len(matrix.nics))
         _note(topology, matrix, model, gpu)
         return topology
 
@@ -118,16 +118,20 @@ class _Matrix:
         for source in self.gpus:
             row = self.rows.get(source, {})
             if row.get(source) != "X" or not {*self.gpus} <= row.keys():
-                problem = f"has no whole row of {source}, with an X for itself"
-                raise DataError(problem, path=origin)
+                raise DataError(
+                    f"has no whole row of {source}, with an X for itself",
+                    path=origin,
+                )
 
         for source, destination in permutations(self.gpus, 2):
             word = self.rows[source][destination]
             back = self.rows[destination][source]
             ends = f"{source} to {destination}"
             if word not in _WAYS and not _LANES.fullmatch(word):
-                problem = f"{ends} is {word!r}: NV1, ..., {', '.join(_WAYS)}"
-                raise DataError(problem, path=origin)
+                raise DataError(
+                    f"{ends} is {word!r}: NV1, ..., {', '.join(_WAYS)}",
+                    path=origin,
+                )
             # The command prints a symmetric matrix: another one was edited, or cut.
             if back != word:
                 raise DataError(f"{ends} is {word}, and back {back}", path=origin)
@@ -150,15 +154,17 @@ def _parse(lines: list[str], topology: Topology) -> _Matrix:
     """
     headers = [line for line in lines if is_header(line)]
     if len(headers) != 1:
-        problem = f"it has {len(headers)} matrices of GPUs, one is read"
-        raise ValueError(f"{problem}: for equal boxes write boxes: 2")
+        raise ValueError(
+            f"it has {len(headers)} matrices of GPUs, one is read"
+            ": for equal boxes write boxes: 2"
+        )
     titles = headers[0].split()
     columns = [title for title in titles if _DEVICE.fullmatch(title)]
     if len({*columns}) < len(columns):
         raise ValueError("it has two columns of one name")
     rest = " ".join(titles[len(columns) :])
     for title in re.findall(r"GPU NUMA ID|\w+ Affinity|\S+", rest):
-        topology.left_out[f"column {title}"] += 1
+        topology.leave_out(f"column {title}")
 
     matrix = _Matrix()
     matrix.gpus = [name for name in columns if name.startswith("GPU")]
@@ -233,7 +239,7 @@ def _join_box(topology: Topology, matrix: _Matrix, gpu: Gpu, prefix: str) -> Non
         else:
             route = [f"{source} pcie up", f"{destination} pcie down"]
             word = matrix.rows[near][far]
-            topology.left_out[f"{word}: which PCIe switches are between"] += 1
+            topology.leave_out(f"{word}: which PCIe switches are between")
         topology.routes[source, destination] = route
 
 
@@ -244,9 +250,10 @@ def _join_boxes(
     if not matrix.nics:
         raise ValueError("it has no NIC that could join several boxes")
     if not nic:
-        problem = "has no rates of NICs: write topology: {file: ..., boxes: "
-        problem += f"{len(prefixes)}, nic: 400 Gbit/s}}"
-        raise DataError(problem, path=topology.origin)
+        raise topology.error(
+            "has no rates of NICs: write topology: {file: ..., boxes: "
+            f"{len(prefixes)}, nic: 400 Gbit/s}}"
+        )
 
     for prefix in prefixes:
         for name in matrix.nics:
@@ -286,4 +293,4 @@ def _note(topology: Topology, matrix: _Matrix, model: str, gpu: Gpu) -> None:
 
     for line in matrix.beside:
         if not _LEGEND.match(line):
-            topology.left_out["line beside the matrix"] += 1
+            topology.leave_out("line beside the matrix")

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import chain, pairwise, product
 from typing import Any, TypeAlias
 
-from emu.errors import DataError
 from emu.interchange.accounted import (
     NotRead,
     Reading,
@@ -175,8 +174,9 @@ class _Builder:
                 self._instances[name] = _Instance(device, count)
             else:
                 self._missing.add(name)
-                kind = f"instance {name} of device {device}, which is not in the file"
-                self._topology.left_out[kind] += 1
+                self._topology.leave_out(
+                    f"instance {name} of device {device}, which is not in the file"
+                )
 
         if not self._instances:
             self._add_lone_device()
@@ -200,11 +200,14 @@ class _Builder:
         for text in _connections(reading):
             words = text.split(".")
             if len(words) != 9:
-                problem = f"connection {text!r} is not of nine words: "
-                raise ValueError(f"{problem}server.0.nic.0.eth.switch.0.port.0")
+                raise ValueError(
+                    f"connection {text!r} is not of nine words: "
+                    "server.0.nic.0.eth.switch.0.port.0"
+                )
             if self._missing & {words[0], words[5]}:
-                kind = "connection of an instance of a device that is not there"
-                self._topology.left_out[kind] += 1
+                self._topology.leave_out(
+                    "connection of an instance of a device that is not there"
+                )
                 continue
             source = ".".join(words[:4])
             destination = ".".join(words[5:])
@@ -219,8 +222,10 @@ class _Builder:
         counts = Counter(self._kinds.values())
         kinds = [kind for kind in _MACHINES if counts[kind] > 1]
         if not kinds:
-            problem = f"has no two components of one type of {', '.join(_MACHINES)}"
-            raise DataError(f"{problem}: nothing computes", path=self._topology.origin)
+            raise self._topology.error(
+                f"has no two components of one type of {', '.join(_MACHINES)}"
+                ": nothing computes"
+            )
         for place, kind in self._kinds.items():
             if kind == kinds[0]:
                 self._topology.machines.append(place)
@@ -228,10 +233,11 @@ class _Builder:
         joined = {*chain(*self._topology.routes)}
         for place, kind in self._kinds.items():
             if place not in joined:
-                self._topology.left_out[f"component {kind}, which nothing joins"] += 1
+                self._topology.leave_out(f"component {kind}, which nothing joins")
         for kind in sorted(counts.keys() - _KNOWN):
-            what = f"component {kind}, but for its links"
-            self._topology.left_out[what] += counts[kind]
+            self._topology.leave_out(
+                f"component {kind}, but for its links", counts[kind]
+            )
 
     def _add_lone_device(self) -> None:
         """Let the one device that is in no other stand for an infrastructure."""
@@ -239,9 +245,10 @@ class _Builder:
         outer = [name for name in self._devices if name not in inner]
         if len(outer) != 1:
             names = ", ".join(self._devices) or "none"
-            problem = f"has no instance of a device that it has ({names}): write "
-            problem += "devices and instances of them into one file"
-            raise DataError(problem, path=self._topology.origin)
+            raise self._topology.error(
+                f"has no instance of a device that it has ({names}): write "
+                "devices and instances of them into one file"
+            )
         (name,) = outer
         self._instances[name] = _Instance(name, count=1)
         self._topology.notes.append(f"no instances: one {name} is taken")
@@ -271,8 +278,9 @@ class _Builder:
         for text in _connections(device.reading):
             words = text.split(".")
             if len(words) != 5:
-                problem = f"connection {text!r} is not of five words: xpu.0.pcie.nic.0"
-                raise ValueError(problem)
+                raise ValueError(
+                    f"connection {text!r} is not of five words: xpu.0.pcie.nic.0"
+                )
             source = ".".join([place, *words[:2]])
             destination = ".".join([place, *words[3:]])
             wire = self._wire(words[2], links)
@@ -321,7 +329,7 @@ class _Builder:
             ends = zip(near, far, strict=False)
             kind = "component that is one too many for a one2one edge"
             if len(near) != len(far):
-                self._topology.left_out[kind] += abs(len(near) - len(far))
+                self._topology.leave_out(kind, abs(len(near) - len(far)))
         else:
             raise NotRead(f"has a scheme {scheme!r}, one2one and many2many are read")
 
@@ -339,13 +347,13 @@ class _Builder:
 
     def _wire(self, link: str, links: Links) -> Wire:
         if link not in links:
-            problem = f"an edge names link {link!r}, which is not there"
-            raise DataError(problem, path=self._topology.origin)
+            raise self._topology.error(
+                f"an edge names link {link!r}, which is not there"
+            )
         wire = links[link]
         if wire.rate:
             return wire
-        kind = f"bandwidth of link {link}, not stated: 64 GB/s"
-        self._topology.left_out[kind] += 1
+        self._topology.leave_out(f"bandwidth of link {link}, not stated: 64 GB/s")
         return wire._replace(rate=_UNKNOWN)
 
 

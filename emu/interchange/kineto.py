@@ -107,8 +107,10 @@ def _by_rank(traces: list[RankTrace], *, in_order: bool) -> list[RankTrace]:
     world = max(*(trace.world for trace in traces), *(rank + 1 for rank in by_rank))
     for rank in range(world):
         if rank not in by_rank:
-            problem = f"is of a job of {world} ranks, and rank {rank} is missing: name "
-            raise DataError(f"{problem}the files of all", path=traces[0].origin)
+            raise traces[0].error(
+                f"is of a job of {world} ranks, and rank {rank} is missing: name "
+                "the files of all"
+            )
     return [by_rank[rank] for rank in range(world)]
 
 
@@ -217,9 +219,6 @@ class _Job:
         for trace in traces:
             workload.left_out.update(trace.left_out)
 
-    def _refuse(self, problem: str) -> DataError:
-        return DataError(problem, path=self.workload.origin)
-
     def common_steps(self) -> list[Window]:
         """Return from when to when each trace is taken: the steps that all have.
 
@@ -231,14 +230,15 @@ class _Job:
             rank = next(
                 rank for rank, numbers in enumerate(steps) if numbers != steps[0]
             )
-            raise self._refuse(
+            raise self.workload.error(
                 f"has steps from {min(steps[0])} to {max(steps[0])}, rank {rank} from "
                 f"{min(steps[rank])} to {max(steps[rank])}: none is of all"
             )
         for numbers in steps:
             if numbers != common:
-                kind = "step that not every rank has"
-                self.workload.left_out[kind] += len(numbers - common)
+                self.workload.leave_out(
+                    "step that not every rank has", len(numbers - common)
+                )
 
         first = min(common)
         last = max(common)
@@ -251,7 +251,7 @@ class _Job:
         trace = self._traces[rank]
         exchanges = [row for row in trace.exchanges if begin <= row.post <= end]
         if outside := len(trace.exchanges) - len(exchanges):
-            self.workload.left_out["exchange outside the steps"] += outside
+            self.workload.leave_out("exchange outside the steps", outside)
 
         parts = [
             self._add_part(f"r{rank}.x{number}", rank, exchange)
@@ -273,7 +273,7 @@ class _Job:
             return part
 
         if rank not in exchange.ranks:
-            raise self._refuse(
+            raise self.workload.error(
                 f"rank {rank} takes part in {exchange.kind} of ranks {exchange.ranks}"
             )
         earlier = self._groups[exchange.group, exchange.ranks].setdefault(rank, [])
@@ -348,7 +348,7 @@ class _Job:
                 drift = statistics.median(abs(value - offset) for value in offsets)
                 widest = max(widest, abs(offset))
                 if drift > (rank_ends[-1] - rank_ends[0]) / len(rank_ends) / 4:
-                    raise self._refuse(
+                    raise self.workload.error(
                         f"and that of rank {rank} are of two runs: their collectives "
                         f"end {drift:.3g} s apart, and by turns"
                     )
@@ -368,7 +368,7 @@ class _Job:
             counts = [len(parts.get(rank, ())) for rank in ranks]
             for rank, count in zip(ranks, counts, strict=True):
                 if count != counts[0]:
-                    raise self._refuse(
+                    raise self.workload.error(
                         f"rank {ranks[0]} takes part in {counts[0]} collectives, rank "
                         f"{rank} of its group in {count}"
                     )
@@ -413,7 +413,7 @@ class _Job:
         may_differ |= bool(first.exchange.shares or part.exchange.shares)
         known = 2 if may_differ else 3
         if stated[0][:known] != stated[1][:known]:
-            raise self._refuse(
+            raise self.workload.error(
                 f"{first.task} is {first.exchange.kind} of {first.exchange.size:g} "
                 f"bytes, {part.task} beside it {part.exchange.kind} of "
                 f"{part.exchange.size:g}"
@@ -429,20 +429,14 @@ class _Job:
     def _join_messages(
         self, sends: list[_Part], receives: list[_Part], key: tuple[int, ...]
     ) -> None:
-        source, destination, tag = key
-        if len(sends) != len(receives):
-            raise self._refuse(
-                f"rank {source} sends {len(sends)} messages of tag {tag} to rank "
-                f"{destination}, which receives {len(receives)}"
-            )
-
-        for send, receive in zip(sends, receives, strict=True):
+        source, destination, _ = key
+        for send, receive in self.workload.pair_messages(sends, receives, key):
             for part in (send, receive):
                 for name in part.after:
                     self.workload.add_flow(name, part.task)
             size = send.exchange.size
             if receive.exchange.size != size:
-                raise self._refuse(
+                raise self.workload.error(
                     f"{receive.task} receives {receive.exchange.size:g} bytes of "
                     f"{size:g} of {send.task}"
                 )

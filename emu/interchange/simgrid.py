@@ -104,7 +104,7 @@ class _Platform:
             config.ignore("id")
             for prop in config.elements("prop"):
                 prop.ignore("value")
-                self._topology.left_out[f"config {prop.text('id', '')}"] += 1
+                self._topology.leave_out(f"config {prop.text('id', '')}")
         # Without a zone around them, clusters stand in the platform itself.
         whole = TableZone(" platform", None)
         self._add_zone(whole, root)
@@ -121,7 +121,7 @@ class _Platform:
                 topology.routes[ends] = wires
         ties = sum(table.ties for table in self._tables)
         if ties:
-            topology.left_out[TIE] += ties
+            topology.leave_out(TIE, ties)
 
     def _add_zone(self, zone: Zone, reading: Reading) -> None:
         """Add a zone, and all in it but its routes."""
@@ -157,8 +157,9 @@ class _Platform:
         name = link.text("id")
         policy = link.text("sharing_policy", "SHARED")
         if policy == "WIFI":
-            problem = f"link {name} is WIFI, whose stations share it by their rates"
-            raise NotRead(problem)
+            raise NotRead(
+                f"link {name} is WIFI, whose stations share it by their rates"
+            )
         wire = Wire(
             _rate(link.text("bandwidth")),
             _seconds(link.text("latency", "0")),
@@ -206,8 +207,10 @@ class _Platform:
             grid.numbers[host] = number
             self._add_host(host, grid)
         if count_hosts(grid) != len(grid.numbers):
-            problem = f"cluster {grid.name} has {len(grid.numbers)} hosts, its "
-            raise ValueError(f"{problem}topo_parameters are of {count_hosts(grid)}")
+            raise ValueError(
+                f"cluster {grid.name} has {len(grid.numbers)} hosts, its "
+                f"topo_parameters are of {count_hosts(grid)}"
+            )
 
     def _add_flat_cluster(
         self,
@@ -291,7 +294,7 @@ class _Platform:
             leg = self._leg(route, zone, ends)
             is_symmetrical = _is_symmetrical(route)
             if ends[0] == ends[1]:
-                self._topology.left_out["route of a host to itself"] += 1
+                self._topology.leave_out("route of a host to itself")
                 continue
             zone.add_leg(ends, leg)
             if is_symmetrical:
@@ -330,8 +333,7 @@ class _Platform:
             return self._known_wire(name)
 
         if direction == "NONE":
-            kind = "direction of a SPLITDUPLEX link, not stated: UP"
-            self._topology.left_out[kind] += 1
+            self._topology.leave_out("direction of a SPLITDUPLEX link, not stated: UP")
             direction = "UP"
         return f"{name}_{direction}"
 
@@ -358,8 +360,10 @@ def _make_zone(reading: Reading, parent: Zone) -> Zone:
     if routing.lower() in ("cluster", "star"):
         return StarZone(name, parent)
     if routing.lower() not in _TABLES:
-        problem = f"has a zone {name} of routing {routing}, read are "
-        raise NotRead(f"{problem}Full, Floyd, Dijkstra, Cluster and None")
+        raise NotRead(
+            f"has a zone {name} of routing {routing}, read are "
+            "Full, Floyd, Dijkstra, Cluster and None"
+        )
     return TableZone(name, parent, joins_legs=_TABLES[routing.lower()])
 
 
@@ -415,10 +419,10 @@ def _refuse_profiles(element: Reading) -> None:
     """Raise ValueError where a host or link changes by a file."""
     for key in _PROFILES:
         if element.text(key, ""):
-            problem = (
+            raise NotRead(
                 f"has {key} of {element.kind} {element.text('id')}, which changes "
+                "it: remove it and write events in the scenario"
             )
-            raise NotRead(f"{problem}it: remove it and write events in the scenario")
 
 
 def _rate(text: str) -> float:

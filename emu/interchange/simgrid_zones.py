@@ -59,8 +59,10 @@ class Zone(ABC):
 
     def add_leg(self, ends: Ends, leg: Leg) -> None:
         """Add a stated route; raises ValueError where the routing has none."""
-        problem = f"zone {self.name} states a route of {len(leg.wires)} links, "
-        raise ValueError(f"{problem}{ends[0]} to {ends[1]}: its routing has none")
+        raise ValueError(
+            f"zone {self.name} states a route of {len(leg.wires)} links, "
+            f"{ends[0]} to {ends[1]}: its routing has none"
+        )
 
     @property
     def path(self) -> list[Zone]:

@@ -74,7 +74,7 @@ def _read_line(line: str, topology: Topology, above: Above) -> None:
         above[name] = switch
     topology.machines += nodes
     for key in keys:
-        topology.left_out[f"{key} of a switch"] += 1
+        topology.leave_out(f"{key} of a switch")
 
 
 def _expand(hostlist: str) -> Iterator[str]:

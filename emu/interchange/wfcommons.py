@@ -49,9 +49,11 @@ def read_workflow(path: Path) -> Workload:
         content = read_mapping(read_json(path), "file")
         version = content.text("schemaVersion")
         if version not in VERSIONS:
-            problem = f"is no WfCommons workflow of version {VERSIONS[0]} to "
-            problem += f"{VERSIONS[-1]}, found {version!r:.20}"
-            raise DataError(problem, path=path)
+            raise DataError(
+                f"is no WfCommons workflow of version {VERSIONS[0]} to "
+                f"{VERSIONS[-1]}, found {version!r:.20}",
+                path=path,
+            )
         content.ignore(*_ABOUT)
 
         workflow = _Workflow(content.part("workflow"), version, path)
@@ -172,8 +174,9 @@ class _Workflow:
             return ""
 
         if names[0] not in self._places:
-            problem = f"task {key} ran on {names[0]!r}, which is no machine of the file"
-            raise self._error(problem)
+            raise self._error(
+                f"task {key} ran on {names[0]!r}, which is no machine of the file"
+            )
         return self._places[names[0]]
 
     def join(self) -> None:
@@ -233,8 +236,9 @@ class _Workflow:
             key = "sizeInBytes" if "sizeInBytes" in file else "size"
             size = file.number(key)
             if self._sizes.setdefault(name, size) != size:
-                kind = "size of a file that another task stated otherwise"
-                self.workload.left_out[kind] += 1
+                self.workload.leave_out(
+                    "size of a file that another task stated otherwise"
+                )
         made = [*dict.fromkeys(files["output"])]
         read = [*dict.fromkeys(files["input"])]
         return made, read
@@ -262,11 +266,11 @@ class _Workflow:
         if stated in self._tasks:
             return stated
         if stated not in by_name:
-            problem = f"task {key} names {stated!r}, no task"
-            raise self._error(problem)
+            raise self._error(f"task {key} names {stated!r}, no task")
         if not by_name[stated]:
-            problem = f"task {key} names {stated!r}, which several tasks are called"
-            raise self._error(problem)
+            raise self._error(
+                f"task {key} names {stated!r}, which several tasks are called"
+            )
         return by_name[stated]
 
 

@@ -48,10 +48,11 @@ def read_workload(
     refuse_other_formats(path, WORKLOAD, WORKLOAD_FORMATS)
     row = recognise(path, WORKLOAD_FORMATS)
     if row is None:
-        problem = (
+        raise DataError(
             "is no trace of torch.profiler, coflow-benchmark, GOAL or Chakra, and "
+            "no workflow of WfCommons",
+            path=path,
         )
-        raise DataError(f"{problem}no workflow of WfCommons", path=path)
 
     with large_files((lambda _: None) if large else None):
         if row.reader == "kineto":
@@ -66,11 +67,15 @@ def read_workload(
         }
         for option, is_given in options.items():
             if is_given:
-                problem = f"is {row.name}: {option} is for another format"
-                raise DataError(problem, path=path)
+                raise DataError(
+                    f"is {row.name}: {option} is for another format",
+                    path=path,
+                )
         if len(paths) > 1:
-            problem = f"is {row.name}, and {len(paths)} files are given: name one"
-            raise DataError(problem, path=path)
+            raise DataError(
+                f"is {row.name}, and {len(paths)} files are given: name one",
+                path=path,
+            )
         if is_chakra:
             return read_chakra(path, copies=copies, large=large)
         return _READERS[row.reader](path)
