@@ -114,8 +114,11 @@ def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
     for first, last in _runs(pair[order]):
         rows = order[first:last]  # of two processes, which ask and answer in turn
         first_row = rows[0]  # whoever speaks first asks
-        turns = [rows[begin:end] for begin, end in _runs(talk.source[rows])]
-        for request, answer in zip(turns[::2], turns[1::2], strict=False):
+        speakers = talk.source[rows]
+        turns = [rows[begin:end] for begin, end in _runs(speakers)]
+        requests = turns[::2]
+        answers = turns[1::2]
+        for request, answer in zip(requests, answers, strict=False):
             exchange = Exchange(
                 client=packets.processes[talk.source[first_row]],
                 server=packets.processes[talk.destination[first_row]],
@@ -194,7 +197,8 @@ def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Yield where runs of equal values begin and end."""
     if len(values):
         ends = np.flatnonzero(np.diff(values)) + 1
-        yield from pairwise([0, *ends.tolist(), len(values)])
+        edges = [0, *ends.tolist(), len(values)]
+        yield from pairwise(edges)
 
 
 def _ring(packets: Packets) -> Ring:
@@ -204,7 +208,8 @@ def _ring(packets: Packets) -> Ring:
     sizes = np.bincount(pair, packets.bytes, minlength=count * count)
     sizes = sizes.reshape(count, count)
     members = _follow(sizes)
-    hops = [*zip(members, members[1:] + members[:1], strict=True)]
+    followers = members[1:] + members[:1]
+    hops = [*zip(members, followers, strict=True)]
     ring_bytes = sum(sizes[hop] for hop in hops)
     total = sizes.sum(0) + sizes.sum(1)
     everybody = np.flatnonzero(total).tolist()
@@ -215,14 +220,17 @@ def _ring(packets: Packets) -> Ring:
             "iterations end: a fit knows no other way to tell them apart"
         )
 
-    along_ring = [
-        (packets.source == source) & (packets.destination == destination)
-        for source, destination in hops
-    ]
+    sent = []
+    any_sent = []
+    for source, destination in hops:
+        is_sent = packets.source == source
+        is_along = is_sent & (packets.destination == destination)
+        sent.append((packets.time[is_along], packets.bytes[is_along]))
+        any_sent.append(packets.time[is_sent])
     return Ring(
         members=tuple(packets.processes[member] for member in members),
-        sent=tuple((packets.time[rows], packets.bytes[rows]) for rows in along_ring),
-        any_sent=tuple(packets.time[packets.source == member] for member in members),
+        sent=tuple(sent),
+        any_sent=tuple(any_sent),
     )
 
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.lab.fitting.causes import BEGUN, DRAINED, GOT, FittedSteps
 from emu.lab.fitting.conversations import Process
@@ -135,13 +136,14 @@ class _RingJob(_Job):
     ) -> None:
         super().__init__(traffic, cores)
         self._found = found
-        ring = found.ring
-        for client, following in zip(ring, ring[1:] + ring[:1], strict=True):
+        followers = found.ring[1:] + found.ring[:1]
+        for client, following in zip(found.ring, followers, strict=True):
             self._client(client, following)
-        for (client, turn, server), rows in found.asked.items():
+        for asked, rows in found.asked.items():
+            client, turn, server = asked
             self._request(client, turn, server, rows)
 
-        names = [self._name(process) for process in ring]
+        names = [self._name(process) for process in found.ring]
         allreduce = {
             "among": [f"{name}.send" for name in names],
             "volume": f"{found.volume:.0f} B",
@@ -157,7 +159,8 @@ class _RingJob(_Job):
         turns = [f"{name}.{turn}" for turn in range(len(stages) - 1)]
         names = [*(turns or [f"{name}.0"]), f"{name}.sum"]
         if not turns:  # nothing was asked: all of its time is before the all-reduce
-            stages = np.stack([stages[0], np.zeros_like(stages[0])])
+            nothing = np.zeros_like(stages[0])
+            stages = np.stack([stages[0], nothing])
 
         for stage, times in zip(names, stages, strict=True):
             self._task(stage, process, times)
@@ -192,28 +195,31 @@ class _StepsJob(_Job):
         self, found: FittedSteps, traffic: Traffic, cores: Mapping[str, float]
     ) -> None:
         super().__init__(traffic, cores)
-        for step, gaps, hold in zip(found.steps, found.gaps, found.held, strict=True):
-            self._task(self._step(step), step.source, gaps)
-            sizes = np.rint(step.sizes).astype(int).tolist()
+        for number, step in enumerate(found.steps):
+            self._task(self._step(step), step.source, found.gaps[number])
+            sizes = np.rint(step.sizes).astype(int)
+            hold = round(found.held[number])
             if hold:
-                held = [min(size, round(hold)) for size in sizes]
-                drained = [size - kept for size, kept in zip(sizes, held, strict=True)]
-                self._arrival(step, DRAINED, drained)
+                held = np.minimum(sizes, hold)
+                self._arrival(step, DRAINED, sizes - held)
                 sizes = held
             self._arrival(step, GOT, sizes)
 
         for step, causes in zip(found.steps, found.causes, strict=True):
             for cause in causes:
-                name = self._step(found.steps[cause.step]) + _MOMENTS[cause.moment]
+                cause_step = found.steps[cause.step]
+                name = self._step(cause_step) + _MOMENTS[cause.moment]
                 self._flow(name, self._step(step), lag=cause.lag)
 
-    def _arrival(self, step: Step, moment: int, sizes: list[int]) -> None:
+    def _arrival(self, step: Step, moment: int, sizes: NDArray[np.int64]) -> None:
         """Send some bytes of a step to a task without time, which then has them."""
         name = self._step(step)
         task = name + _MOMENTS[moment]
         self._task(task, step.destination, np.zeros(len(sizes)))
-        channel = f"{self._name(step.source)}.{self._name(step.destination)}"
-        self._flow(name, task, sizes, channel=channel)
+        source = self._name(step.source)
+        destination = self._name(step.destination)
+        channel = f"{source}.{destination}"
+        self._flow(name, task, sizes.tolist(), channel=channel)
 
     def _step(self, step: Step) -> str:
         source = self._name(step.source)

@@ -141,10 +141,13 @@ def _common_clock(clocks: Marks) -> Marks:
     if len(lengths) > 1:
         return clocks
     times = np.array([*clocks.values()])  # (processes, iterations)
-    are_near = 2 * np.median(np.ptp(times, axis=0)) < np.median(np.diff(times))
+    length = np.median(np.diff(times))
+    distance = np.median(np.ptp(times, axis=0))
     begins_last = times.max(0)[:-1]
     go_together = begins_last < times.min(0)[1:]
-    return {ALL: times[0]} if are_near and np.mean(go_together) >= ALWAYS else clocks
+    if 2 * distance < length and np.mean(go_together) >= ALWAYS:
+        return {ALL: times[0]}
+    return clocks
 
 
 def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
@@ -168,7 +171,8 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
         spans = zip(begins, ends, strict=True)
         rounds[client] = [_rounds(by_client[client], *span) for span in spans]
 
-    counts = np.array([[len(turns) for turns in row] for row in rounds.values()])
+    numbers = [[len(turns) for turns in row] for row in rounds.values()]
+    counts = np.array(numbers)
     usual = np.median(counts) if counts.size else 0
     alike = longest_run(np.all(counts <= usual + MORE_ROUNDS, axis=0))
     first = max(alike.start, skip - 1)
@@ -226,7 +230,8 @@ def _sums(ring: Ring, by_client: dict[Process, list[Exchange]]) -> _Sums:
         )
 
     # A process has the sum with the last packet of the one before it in the ring.
-    summed = np.array([[last for _, last in row] for row in spans[-1:] + spans[:-1]])
+    ends = [[last for _, last in row] for row in spans]
+    summed = np.array(ends[-1:] + ends[:-1])
     began = [
         _first_after(
             sent=ring.any_sent[place],
@@ -252,8 +257,9 @@ def _bursts(ring: Ring, answers: list[list[float]]) -> list[list[tuple[int, int]
     bursts = []
     for (sent, _), instants in zip(ring.sent, answers, strict=True):
         numbers = np.searchsorted(instants or silences, sent)
-        ends = np.flatnonzero(np.diff(numbers)) + 1
-        bursts.append([*pairwise([0, *ends.tolist(), len(sent)])])
+        cuts = np.flatnonzero(np.diff(numbers)) + 1
+        edges = [0, *cuts.tolist(), len(sent)]
+        bursts.append([*pairwise(edges)])
     return bursts
 
 
@@ -364,7 +370,8 @@ def _fit_rounds(
             computed = sums.began[place, number] - had
             stages[client][-1, number] = max(computed, 0.0)
 
-    took = sums.summed[:, 1:].max(0) - sums.began.max(0)
+    last_began = sums.began.max(0)
+    took = sums.summed[:, 1:].max(0) - last_began
     overhead = float(np.median(took)) - _ring_seconds(ring, sums.volume, nics)
     mean = sums.summed.mean(0)
     return FittedIterations(

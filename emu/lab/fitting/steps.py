@@ -61,8 +61,8 @@ class Crossed:
 
     def when(self, byte: Row) -> Row:
         """Return the seconds at which so many bytes had come."""
-        times = self.packet(np.searchsorted(self.before[1:], byte, "left"))
-        return np.where(np.isnan(byte), np.nan, times)
+        places = np.searchsorted(self.before[1:], byte, "left")
+        return np.where(np.isnan(byte), np.nan, self.packet(places))
 
     def packet(self, places: NDArray[np.int64]) -> Row:
         """Return the seconds of packets, of the last one behind the end."""
@@ -144,7 +144,8 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
             # Iterations were cut where all is quiet: a step is of the one it begins in.
             present = np.flatnonzero(~np.isnan(step.first))
             begun = np.searchsorted(starts, step.first[present], "right") - 1
-            steps.append(step.roll(int(np.median(begun - present))))
+            lag = int(np.median(begun - present))
+            steps.append(step.roll(lag))
     return steps
 
 
@@ -182,9 +183,13 @@ def _clock_of(
 
 def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which packets are not full, as the last of a message."""
-    values, places = np.unique(sizes, return_inverse=True)
-    usual = int(values[np.bincount(places, sizes).argmax()]) if len(sizes) else FULL
-    full = usual if usual >= _SMALL else FULL  # of another MTU
+    full = FULL
+    if len(sizes):
+        # Most bytes go in full packets, which another MTU makes of another size.
+        values, places = np.unique(sizes, return_inverse=True)
+        totals = np.bincount(places, sizes)
+        usual = int(values[totals.argmax()])
+        full = usual if usual >= _SMALL else FULL
     return np.asarray((sizes % FULL != 0) & (sizes % full != 0))
 
 
@@ -203,12 +208,15 @@ class _Iterations:
     def between(cls, sent: Packets, marks: Row, silence: float) -> _Iterations:
         """Return the iterations between marks, moved to where all is quiet."""
         time = sent.time
-        crossed = Crossed(time, np.append(0, np.cumsum(sent.bytes)))
+        total = np.cumsum(sent.bytes)
+        crossed = Crossed(time, np.append(0, total))
         # Something ended behind a silence, and behind a packet that is not full.
-        ended = (np.diff(time) > silence) | _short(sent.bytes[:-1])
+        is_silent = np.diff(time) > silence
+        ended = is_silent | _short(sent.bytes[:-1])
         begins = np.append(True, ended)
 
-        edges = np.searchsorted(time, marks + _quiet(time, marks))
+        cuts = marks + _quiet(time, marks)
+        edges = np.searchsorted(time, cuts)
         bytes_before = crossed.before[edges]
         joints = []
         for first, last in pairwise(edges.tolist()):
@@ -284,9 +292,11 @@ def _quiet(time: Row, marks: Row) -> float:
     phases = phases[np.argsort(np.abs(phases), kind="stable")]
 
     instants = phases[:, None] + marks  # (phases, marks)
-    following = np.searchsorted(time, instants)
+    place = np.searchsorted(time, instants)
     times = np.concatenate([[-np.inf], time, [np.inf]])
-    quiet = np.minimum(times[following + 1] - instants, instants - times[following])
+    since_last = instants - times[place]
+    until_next = times[place + 1] - instants
+    quiet = np.minimum(until_next, since_last)
     usual = np.quantile(quiet, 0.1, axis=1)
     is_good = usual >= 0.5 * usual.max()
     return float(phases[np.flatnonzero(is_good)[0]])
@@ -332,10 +342,15 @@ def _places(
     """
     values, counts = np.unique(joints, return_counts=True)
     same = values[counts >= _OFTEN * iterations]  # however close to one another
-    is_same = [np.any(np.abs(same - cut) <= _BYTES) for cut in joints.tolist()]
-    points = np.sort(joints[~np.array(is_same, bool)].astype(float))
-    groups = [joints[joints == value] for value in same]
-    groups += np.split(points, np.flatnonzero(np.diff(points) > _BYTES) + 1)
+    is_same = np.zeros(len(joints), bool)
+    groups = []
+    for value in same:
+        is_same |= np.abs(joints - value) <= _BYTES
+        groups.append(joints[joints == value])
+
+    points = np.sort(joints[~is_same].astype(float))
+    gaps = np.flatnonzero(np.diff(points) > _BYTES)
+    groups += np.split(points, gaps + 1)
 
     places: list[float] = []
     for group in groups:

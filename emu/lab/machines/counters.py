@@ -39,7 +39,9 @@ def _since(now: Counts, restart: Counts) -> Counts:
     added: Counts = {}
     for machine, counts in now.items():
         old = restart.get(machine, {})
-        added[machine] = {name: n - old.get(name, 0) for name, n in counts.items()}
+        added[machine] = {}
+        for name, count in counts.items():
+            added[machine][name] = count - old.get(name, 0)
     return added
 
 
@@ -146,7 +148,9 @@ def _read_counts(table: Path) -> dict[str, int]:
     """
     lines = table.read_text().splitlines()
     counts: dict[str, int] = {}
-    for names, values in zip(lines[::2], lines[1::2], strict=True):
+    headers = lines[::2]
+    rows = lines[1::2]
+    for names, values in zip(headers, rows, strict=True):
         _, *keys = names.split()
         _, *figures = values.split()
         counts |= zip(keys, map(int, figures), strict=True)
@@ -243,7 +247,9 @@ class QuotaWaits:
             threads = []
             for thread, (ran, wait) in waits.seen.items():
                 old_ran, old_wait = last.get(thread, (0, 0))
-                threads.append((1e-9 * (ran - old_ran), 1e-9 * (wait - old_wait)))
+                seconds = 1e-9 * (ran - old_ran)
+                waited = 1e-9 * (wait - old_wait)
+                threads.append((seconds, waited))
 
             late = off_quota(threads, quota.cores)
             period = 1e-6 * quota.period
@@ -325,8 +331,9 @@ def _ports(home: Path) -> set[int]:
 
     ports = set()
     for table in (home / "net" / "tcp", home / "net" / "tcp6"):
-        lines = table.read_text().splitlines()[1:] if table.exists() else []
-        for line in lines:
+        if not table.exists():  # without IPv6
+            continue
+        for line in table.read_text().splitlines()[1:]:
             columns = line.split()
             if columns[9] in sockets:
                 _, _, port = columns[1].rpartition(":")

@@ -165,7 +165,8 @@ def _rate(value: int) -> bytes:
 def _bucket(plan: NicPlan, rate: int, ceil: int) -> bytes:
     """Return the description of a class of the token bucket, at any position."""
     # A leaf's own share comes at its rate; what it borrows has the whole burst.
-    burst = max(1, round(plan.burst / ceil * 1e9 / _NANOSECONDS_PER_TICK))
+    ticks = plan.burst / ceil * 1e9 / _NANOSECONDS_PER_TICK
+    burst = max(1, round(ticks))
     parameters = _rate(rate) + _rate(ceil)
     parameters += _FIVE.pack(burst, burst, plan.quantum, 0, 0)
 
@@ -182,7 +183,8 @@ def pace(index: int, leaf: int, plan: NicPlan, payload: float) -> Message:
     Packets that wait do so at the rate of before: a segment over that rate. So a leaf
     never stands still; see `nic.SLOWEST_LEAF`.
     """
-    rate = round(max(payload * plan.wire, plan.rate * nic.SLOWEST_LEAF))
+    slowest = plan.rate * nic.SLOWEST_LEAF
+    rate = round(max(payload * plan.wire, slowest))
     share = min(rate, _leaf_share(plan))
     place = _place(index, FIRST_LEAF + leaf, TOP)
     return NEW_CLASS, 0, place + _bucket(plan, share, rate)
@@ -206,16 +208,22 @@ def shape(name: str, plan: NicPlan, *, again: bool = False) -> list[Message]:
         handles += [FIRST_LEAF + leaf for leaf in leaves]
 
     unlimited = round(10 * nic.FASTEST)
-    top = _place(index, TOP, ROOT) + _bucket(plan, rate, rate)
+    top = _place(index, TOP, ROOT)
+    top += _bucket(plan, rate, rate)
     small = _place(index, nic.SMALL_CLASS, ROOT)
     small += _bucket(plan, unlimited, unlimited)
     share = _bucket(plan, _leaf_share(plan), rate)
     queue = _of_kind("bfifo", struct.pack("=I", plan.queue))
-    classes = [change_link(name, plan=plan)]
-    classes += [(NEW_CLASS, _CREATE, body) for body in (top, small)]
+    classes = [
+        change_link(name, plan=plan),
+        (NEW_CLASS, _CREATE, top),
+        (NEW_CLASS, _CREATE, small),
+    ]
     for handle in handles:
-        classes.append((NEW_CLASS, _CREATE, _place(index, handle, TOP) + share))
-        classes.append((_NEW_QDISC, _CREATE, _place(index, 0, handle) + queue))
+        leaf = _place(index, handle, TOP) + share
+        waiting = _place(index, 0, handle) + queue
+        classes.append((NEW_CLASS, _CREATE, leaf))
+        classes.append((_NEW_QDISC, _CREATE, waiting))
 
     if again:  # the root and its filter are there, and the rest changes in place
         return [(kind, 0, body) for kind, _, body in classes]
@@ -237,7 +245,8 @@ def _filter(index: int, plan: NicPlan) -> Message:
     """Return the message for the program that tells each packet its class."""
     program = nic.classifier(plan.leaves, numbered=plan.numbered is not None)
     code = b"".join(_STEP.pack(*step) for step in program)
-    options = attribute(4, struct.pack("=H", len(program))) + attribute(5, code)
+    options = attribute(4, struct.pack("=H", len(program)))
+    options += attribute(5, code)
     body = _place(index, 0, ROOT, (1 << 16) | _ALL_PROTOCOLS)  # of priority 1
     return _NEW_FILTER, _CREATE, body + _of_kind("bpf", options)
 
