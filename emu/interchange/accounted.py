@@ -248,8 +248,8 @@ def read_xml(text: str) -> Reading:
 
 
 def _wrap(element: ET.Element) -> Reading:
-    within = [_wrap(inner) for inner in element]
-    return Reading(element.attrib, element.tag, within)
+    elements = [_wrap(inner) for inner in element]
+    return Reading(element.attrib, element.tag, elements)
 
 
 def _is_number(value: Any) -> TypeGuard[float]:

@@ -221,16 +221,18 @@ def _join_box(topology: Topology, matrix: _Matrix, gpu: Gpu, prefix: str) -> Non
     for name in matrix.gpus:
         topology.machines.append(prefix + name)
         lanes = max(matrix.lanes_of(name))
-        for way in ("up", "down"):
-            topology.wires[f"{prefix}{name} pcie {way}"] = Wire(gpu.pcie)
-            topology.wires[f"{prefix}{name} nvlink {way}"] = Wire(gpu.lane * lanes)
+        for direction in ("up", "down"):
+            topology.wires[f"{prefix}{name} pcie {direction}"] = Wire(gpu.pcie)
+            topology.wires[f"{prefix}{name} nvlink {direction}"] = Wire(
+                gpu.lane * lanes
+            )
 
     # NV18 to each of seven others would be 126 NVLinks on a GPU that has 18.
     has_switch = matrix.has_switch(gpu)
-    for near, far in permutations(matrix.gpus, 2):
-        source = prefix + near
-        destination = prefix + far
-        lanes = matrix.lanes(near, far)
+    for first, second in permutations(matrix.gpus, 2):
+        source = prefix + first
+        destination = prefix + second
+        lanes = matrix.lanes(first, second)
         if lanes and has_switch:
             route = [f"{source} nvlink up", f"{destination} nvlink down"]
         elif lanes:
@@ -238,7 +240,7 @@ def _join_box(topology: Topology, matrix: _Matrix, gpu: Gpu, prefix: str) -> Non
             topology.wires[route[0]] = Wire(gpu.lane * lanes)
         else:
             route = [f"{source} pcie up", f"{destination} pcie down"]
-            word = matrix.rows[near][far]
+            word = matrix.rows[first][second]
             topology.leave_out(f"{word}: which PCIe switches are between")
         topology.routes[source, destination] = route
 
@@ -261,12 +263,12 @@ def _join_boxes(
             topology.wires[f"{prefix}{name} in"] = Wire(nic)
     nearest = {name: matrix.nearest_nic(name) for name in matrix.gpus}
     for box, other_box in permutations(prefixes, 2):
-        for near, far in product(matrix.gpus, repeat=2):
-            topology.routes[box + near, other_box + far] = [
-                f"{box}{near} pcie up",
-                f"{box}{nearest[near]} out",
-                f"{other_box}{nearest[far]} in",
-                f"{other_box}{far} pcie down",
+        for first, second in product(matrix.gpus, repeat=2):
+            topology.routes[box + first, other_box + second] = [
+                f"{box}{first} pcie up",
+                f"{box}{nearest[first]} out",
+                f"{other_box}{nearest[second]} in",
+                f"{other_box}{second} pcie down",
             ]
     topology.notes.append("a GPU reaches other boxes over the NIC nearest to it")
 

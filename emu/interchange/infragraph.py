@@ -54,10 +54,10 @@ def read_infrastructure(content: Any, origin: str) -> Topology:
     Raises DataError when it names what is not there, or machines are not joined.
     """
     with reading_errors(origin):
-        whole = read_mapping(content, "document")
-        reading = whole
-        if "infrastructure" in whole:
-            reading = whole.part("infrastructure")
+        document = read_mapping(content, "document")
+        reading = document
+        if "infrastructure" in document:
+            reading = document.part("infrastructure")
         reading.ignore("name", "description")
 
         topology = Topology(origin)
@@ -66,7 +66,7 @@ def read_infrastructure(content: Any, origin: str) -> Topology:
         if "components" not in reading:  # of a device alone the edges are its own
             builder.add_edges(reading)
         builder.choose_machines()
-        topology.left_out.update(whole.left_out())
+        topology.left_out.update(document.left_out())
         topology.join()
         return topology
 
@@ -188,14 +188,14 @@ class _Builder:
         """Add the edges between instances."""
         links = _links(reading)
         for edge in reading.parts("edges", "edge"):
-            near = self._instance_ends(edge.part("ep1"))
-            far = self._instance_ends(edge.part("ep2"))
+            near_ends = self._instance_ends(edge.part("ep1"))
+            far_ends = self._instance_ends(edge.part("ep2"))
             # Their service pairs instances, then the components of each pair.
-            if len(near) == len(far):
-                for sides in zip(near, far, strict=True):
+            if len(near_ends) == len(far_ends):
+                for sides in zip(near_ends, far_ends, strict=True):
                     self._add_edge(edge, *sides, links)
             else:
-                self._add_edge(edge, [*chain(*near)], [*chain(*far)], links)
+                self._add_edge(edge, [*chain(*near_ends)], [*chain(*far_ends)], links)
 
         for text in _connections(reading):
             words = text.split(".")
@@ -270,10 +270,10 @@ class _Builder:
 
         links = _links(device.reading)
         for edge in device.reading.parts("edges", "edge"):
-            near = self._device_ends(edge.part("ep1"), device)
-            far = self._device_ends(edge.part("ep2"), device)
-            sources = [f"{place}.{part}" for part in near]
-            destinations = [f"{place}.{part}" for part in far]
+            near_ends = self._device_ends(edge.part("ep1"), device)
+            far_ends = self._device_ends(edge.part("ep2"), device)
+            sources = [f"{place}.{part}" for part in near_ends]
+            destinations = [f"{place}.{part}" for part in far_ends]
             self._add_edge(edge, sources, destinations, links)
         for text in _connections(device.reading):
             words = text.split(".")
@@ -317,19 +317,19 @@ class _Builder:
         return [".".join(words) for words in product(*steps)]
 
     def _add_edge(
-        self, edge: Reading, near: list[str], far: list[str], links: Links
+        self, edge: Reading, sources: list[str], destinations: list[str], links: Links
     ) -> None:
         """Add the wires of an edge between the places of its two ends."""
         wire = self._wire(edge.text("link"), links)
         scheme = edge.text("scheme", "one2one")
         ends: Iterable[tuple[str, str]]
         if scheme == "many2many":
-            ends = product(near, far)
+            ends = product(sources, destinations)
         elif scheme == "one2one":
-            ends = zip(near, far, strict=False)
+            ends = zip(sources, destinations, strict=False)
             kind = "component that is one too many for a one2one edge"
-            if len(near) != len(far):
-                self._topology.leave_out(kind, abs(len(near) - len(far)))
+            if len(sources) != len(destinations):
+                self._topology.leave_out(kind, abs(len(sources) - len(destinations)))
         else:
             raise NotRead(f"has a scheme {scheme!r}, one2one and many2many are read")
 

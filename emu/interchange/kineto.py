@@ -46,7 +46,7 @@ class _Part(NamedTuple):
     """The task that begins it; ``TASK.done`` has the outcome."""
     rank: int
     exchange: Exchange
-    after: list[str]
+    awaited: list[str]
     """Tasks that it waits for."""
 
 
@@ -279,7 +279,7 @@ class _Job:
         earlier = self._groups[exchange.group, exchange.ranks].setdefault(rank, [])
         at_once = _GLOO_AT_ONCE if self._by_gloo else 1
         if len(earlier) >= at_once:
-            part.after.append(f"{earlier[-at_once].task}.done")
+            part.awaited.append(f"{earlier[-at_once].task}.done")
         earlier.append(part)
         return part
 
@@ -303,7 +303,7 @@ class _Job:
             now = max(now, time)
             awaited = [task]
             if isinstance(cut, _Part):
-                cut.after.append(task)
+                cut.awaited.append(task)
                 continue
             waited = [parts[place].task for place in cut.exchanges]
             awaited += [f"{name}.done" for name in waited]
@@ -386,7 +386,7 @@ class _Job:
             self._check_same(first, part)
         start = workload.add_gate(first.task, "start")
         for part in companions:
-            for name in part.after:
+            for name in part.awaited:
                 workload.add_flow(name, start)
             workload.add_flow(start, part.task)
 
@@ -432,7 +432,7 @@ class _Job:
         source, destination, _ = key
         for send, receive in self.workload.pair_messages(sends, receives, key):
             for part in (send, receive):
-                for name in part.after:
+                for name in part.awaited:
                     self.workload.add_flow(name, part.task)
             size = send.exchange.size
             if receive.exchange.size != size:

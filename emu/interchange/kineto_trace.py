@@ -23,73 +23,26 @@ from emu.interchange.accounted import Account, Reading, read_mapping
 from emu.interchange.workload import Data
 
 #: Keys of the file that change no number.
-_ABOUT = [
-    "schemaVersion",
-    "deviceProperties",
-    "trace_id",
-    "host_name",
-    "displayTimeUnit",
-    "traceName",
-    "record_shapes",
-    "with_stack",
-    "with_flops",
-    "with_modules",
-    "profile_memory",
-    "cuda_runtime_version",
-    "cuda_driver_version",
-    "cupti_version",
-    "hip_runtime_version",
-    "hip_driver_version",
-    "roctracer_version",
-]
+_ABOUT = (
+    "schemaVersion", "deviceProperties", "trace_id", "host_name", "displayTimeUnit",
+    "traceName", "record_shapes", "with_stack", "with_flops", "with_modules",
+    "profile_memory", "cuda_runtime_version", "cuda_driver_version", "cupti_version",
+    "hip_runtime_version", "hip_driver_version", "roctracer_version",
+)  # fmt: skip
 #: Keys of a range, and arguments of an exchange, that are read or change no number.
 _OF_RANGES = ("ph", "cat", "pid", "tid", "args", "id", "bp")
-_OF_EXCHANGES = frozenset(
-    [
-        "Collective name",
-        "In msg nelems",
-        "Out msg nelems",
-        "dtype",
-        "Group size",
-        "Rank",
-        "Src Rank",
-        "Dst Rank",
-        "Process Group Name",
-        "Process Group Description",
-        "Process Group Ranks",
-        "Seq",
-        "In split size",
-        "Out split size",
-        "Comms Id",
-        "Input Tensors start",
-        "Output Tensors start",
-        "External id",
-        "correlation",
-        "Input Dims",
-        "Input type",
-        "Input Strides",
-        "Concrete Inputs",
-        "Ev Idx",
-        "Record function id",
-        "Is asynchronized op",
-        "device",
-        "context",
-        "stream",
-        "grid",
-        "block",
-        "registers per thread",
-        "shared memory",
-        "blocks per SM",
-        "warps per SM",
-        "queued",
-        "priority",
-        "est. achieved occupancy %",
-        "Global rank start",
-        "Global rank stride",
-        "Sequence number",
-        "Fwd thread id",
-    ]
-)
+_OF_EXCHANGES = {
+    "Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size",
+    "Rank", "Src Rank", "Dst Rank", "Process Group Name",
+    "Process Group Description", "Process Group Ranks", "Seq", "In split size",
+    "Out split size", "Comms Id", "Input Tensors start", "Output Tensors start",
+    "External id", "correlation", "Input Dims", "Input type", "Input Strides",
+    "Concrete Inputs", "Ev Idx", "Record function id", "Is asynchronized op",
+    "device", "context", "stream", "grid", "block", "registers per thread",
+    "shared memory", "blocks per SM", "warps per SM", "queued", "priority",
+    "est. achieved occupancy %", "Global rank start", "Global rank stride",
+    "Sequence number", "Fwd thread id",
+}  # fmt: skip
 _ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
 _STEP = "ProfilerStep#"

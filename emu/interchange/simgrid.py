@@ -106,8 +106,8 @@ class _Platform:
                 prop.ignore("value")
                 self._topology.leave_out(f"config {prop.text('id', '')}")
         # Without a zone around them, clusters stand in the platform itself.
-        whole = TableZone(" platform", None)
-        self._add_zone(whole, root)
+        outermost = TableZone(" platform", None)
+        self._add_zone(outermost, root)
         # A route may name a link, or a gateway, of a zone that stands further below.
         for zone, reading in self._read:
             self._read_routes(zone, reading)
@@ -225,9 +225,8 @@ class _Platform:
         backbone = self._add_backbone(cluster)
         for host in _host_names(cluster):
             self._add_host(host, zone)
-            up, down = self._add_wires(f"{host} link", wire, policy)
-            zone.ups[host] = [up, *backbone]
-            zone.downs[host] = [*backbone, down]
+            names = self._add_wires(f"{host} link", wire, policy)
+            zone.attach(host, *names, backbone)
             if limit:
                 limiter = f"{host} limiter"
                 self._topology.wires[limiter] = Wire(limit)
@@ -267,10 +266,9 @@ class _Platform:
             self._zones.check_place(host, zone)
             if host in zone.ups:
                 raise ValueError(f"{host} has two of host_link")
-            up = self._known_wire(link.text("up"))
-            down = self._known_wire(link.text("down"))
-            zone.ups[host] = [up, *backbone]
-            zone.downs[host] = [*backbone, down]
+            up_wire = self._known_wire(link.text("up"))
+            down_wire = self._known_wire(link.text("down"))
+            zone.attach(host, up_wire, down_wire, backbone)
 
         for cabinet in reading.elements("cabinet"):
             cabinet.ignore("id")
@@ -278,9 +276,8 @@ class _Platform:
             wire = Wire(rate, _seconds(cabinet.text("lat")))
             for host in _host_names(cabinet):
                 self._add_host(host, zone)
-                up, down = self._add_wires(f"{host} link", wire, "SPLITDUPLEX")
-                zone.ups[host] = [up, *backbone]
-                zone.downs[host] = [*backbone, down]
+                names = self._add_wires(f"{host} link", wire, "SPLITDUPLEX")
+                zone.attach(host, *names, backbone)
 
     def _known_wire(self, name: str) -> str:
         if name not in self._topology.wires:
@@ -345,8 +342,8 @@ class _Platform:
     def _opposite(self, wire: str) -> str:
         """Return the wire of the other direction; of a shared link, the same."""
         stem, _, direction = wire.rpartition("_")
-        other = {"UP": "DOWN", "DOWN": "UP"}.get(direction, "")
-        name = f"{stem}_{other}"
+        back = {"UP": "DOWN", "DOWN": "UP"}.get(direction, "")
+        name = f"{stem}_{back}"
         return name if name in self._topology.wires else wire
 
 

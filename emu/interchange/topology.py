@@ -71,22 +71,22 @@ class Topology(Account):
         costs = {ends: len(wires) for ends, wires in self.routes.items()}
         joined = {}
         for start in self.machines:
-            ways = shortest_ways(start, costs, last={*self.machines})
+            routes = shortest_ways(start, costs, last={*self.machines})
             for end in self.machines:
                 if end != start:
-                    joined[start, end] = self._wires_of(ways.get(end), start, end)
+                    joined[start, end] = self._wires_of(routes.get(end), start, end)
 
         self.routes = joined
 
-    def _wires_of(self, way: Way | None, start: str, end: str) -> list[str]:
+    def _wires_of(self, found: Way | None, start: str, end: str) -> list[str]:
         """Return the wires along a way; DataError where there is none."""
-        if way is None:
+        if found is None:
             raise self.error(f"{start} and {end} are not joined")
-        if way.is_tie:
+        if found.is_tie:
             self.leave_out(TIE)
 
         wires = []
-        for leg in pairwise(way.places):
+        for leg in pairwise(found.places):
             wires += self.routes[leg]
         return wires
 

@@ -18,6 +18,8 @@ from emu.interchange.accounted import Reading, read_mapping
 from emu.interchange.workload import Data, Workload, plain_name
 
 VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6")
+#: Keys of a task's seconds, the newer name first.
+_TIMES = ("runtimeInSeconds", "runtime")
 #: Keys that say who ran what when, and on which system: they change no number.
 _ABOUT = ("name", "description", "createdAt", "author", "wms", "runtimeSystem")
 _ABOUT_MACHINE = (
@@ -272,9 +274,6 @@ class _Workflow:
                 f"task {key} names {stated!r}, which several tasks are called"
             )
         return by_name[stated]
-
-
-_TIMES = ("runtimeInSeconds", "runtime")
 
 
 def _id_of(row: Reading) -> str:
