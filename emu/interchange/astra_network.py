@@ -18,6 +18,7 @@ from emu.interchange.topology import Topology, Wire
 
 _SHAPES = ("Ring", "Switch", "FullyConnected")
 _GIGABYTE = 1e9
+_NANOSECONDS = 1e9  # of a second
 
 
 class _Dimension(NamedTuple):
@@ -73,7 +74,7 @@ def _dimension(shape: Any, size: Any, bandwidth: Any, latency: Any) -> _Dimensio
         {"npus_count": size, "bandwidth": bandwidth, "latency": latency}, "dimension"
     )
     rate = values.number("bandwidth") * _GIGABYTE
-    wire = Wire(rate, values.number("latency") / _GIGABYTE)
+    wire = Wire(rate, latency=values.number("latency") / _NANOSECONDS)
     return _Dimension(shape, values.count("npus_count"), wire)
 
 
@@ -107,6 +108,7 @@ def _positions(
         return []
     if dimension.shape == "FullyConnected":
         return [(start, end)]
+    # None stands for the switch, which is no NPU.
     if dimension.shape == "Switch":
         return [(start, None), (None, end)]
     size = dimension.size

@@ -57,6 +57,7 @@ def read_trace(path: Path) -> Workload:
         )
 
     named = {port for coflow in coflows for port in coflow.ports}
+    # A file that names the last number, and no 0, counts from 1.
     first_port = 0 if 0 in named or ports not in named else 1
     _check(coflows, range(first_port, first_port + ports), path)
 

@@ -211,6 +211,7 @@ def _guess(matrix: _Matrix) -> Gpu:
     lanes = max(matrix.lanes_of(matrix.gpus[0]))
     if matrix.has_switch(_UNNAMED):
         for gpu in GPUS.values():
+            # With a switch every pair has all lanes of a GPU.
             if gpu.lanes == lanes:
                 return gpu
     return _UNNAMED

@@ -115,6 +115,7 @@ def _read_devices(reading: Reading) -> dict[str, _Device]:
 def _read_device(device: Reading) -> _Device:
     kinds = {}
     counts = {}
+    # Before version 1 no component states how many there are.
     highest = _highest_numbers(device)
     for component in device.parts("components", "component"):
         component.ignore("description", "external")

@@ -147,6 +147,7 @@ def find_waits(
         elif exchange.kind != "SEND":  # what was sent needs no wait
             unseen.append(number)
 
+    # Nobody was seen to wait for these: the end of their step does.
     for number in unseen:
         place = bisect_left(step_ends, exchanges[number].end)
         step_end = step_ends[min(place, len(step_ends) - 1)]
@@ -347,6 +348,7 @@ class _Job:
                 offset = statistics.median(offsets)
                 drift = statistics.median(abs(value - offset) for value in offsets)
                 widest = max(widest, abs(offset))
+                # Ends of one run differ by less than the time between two of them.
                 if drift > (rank_ends[-1] - rank_ends[0]) / len(rank_ends) / 4:
                     raise self.workload.error(
                         f"and that of rank {rank} are of two runs: their collectives "

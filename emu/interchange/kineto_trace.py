@@ -24,25 +24,70 @@ from emu.interchange.workload import Data
 
 #: Keys of the file that change no number.
 _ABOUT = (
-    "schemaVersion", "deviceProperties", "trace_id", "host_name", "displayTimeUnit",
-    "traceName", "record_shapes", "with_stack", "with_flops", "with_modules",
-    "profile_memory", "cuda_runtime_version", "cuda_driver_version", "cupti_version",
-    "hip_runtime_version", "hip_driver_version", "roctracer_version",
-)  # fmt: skip
+    "schemaVersion",
+    "deviceProperties",
+    "trace_id",
+    "host_name",
+    "displayTimeUnit",
+    "traceName",
+    "record_shapes",
+    "with_stack",
+    "with_flops",
+    "with_modules",
+    "profile_memory",
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "cupti_version",
+    "hip_runtime_version",
+    "hip_driver_version",
+    "roctracer_version",
+)
 #: Keys of a range, and arguments of an exchange, that are read or change no number.
 _OF_RANGES = ("ph", "cat", "pid", "tid", "args", "id", "bp")
 _OF_EXCHANGES = {
-    "Collective name", "In msg nelems", "Out msg nelems", "dtype", "Group size",
-    "Rank", "Src Rank", "Dst Rank", "Process Group Name",
-    "Process Group Description", "Process Group Ranks", "Seq", "In split size",
-    "Out split size", "Comms Id", "Input Tensors start", "Output Tensors start",
-    "External id", "correlation", "Input Dims", "Input type", "Input Strides",
-    "Concrete Inputs", "Ev Idx", "Record function id", "Is asynchronized op",
-    "device", "context", "stream", "grid", "block", "registers per thread",
-    "shared memory", "blocks per SM", "warps per SM", "queued", "priority",
-    "est. achieved occupancy %", "Global rank start", "Global rank stride",
-    "Sequence number", "Fwd thread id",
-}  # fmt: skip
+    "Collective name",
+    "In msg nelems",
+    "Out msg nelems",
+    "dtype",
+    "Group size",
+    "Rank",
+    "Src Rank",
+    "Dst Rank",
+    "Process Group Name",
+    "Process Group Description",
+    "Process Group Ranks",
+    "Seq",
+    "In split size",
+    "Out split size",
+    "Comms Id",
+    "Input Tensors start",
+    "Output Tensors start",
+    "External id",
+    "correlation",
+    "Input Dims",
+    "Input type",
+    "Input Strides",
+    "Concrete Inputs",
+    "Ev Idx",
+    "Record function id",
+    "Is asynchronized op",
+    "device",
+    "context",
+    "stream",
+    "grid",
+    "block",
+    "registers per thread",
+    "shared memory",
+    "blocks per SM",
+    "warps per SM",
+    "queued",
+    "priority",
+    "est. achieved occupancy %",
+    "Global rank start",
+    "Global rank stride",
+    "Sequence number",
+    "Fwd thread id",
+}
 _ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
 _STEP = "ProfilerStep#"
@@ -233,6 +278,7 @@ class RankTrace(Account):
         merged: list[tuple[float, float]] = []
         rows = self._kernels() if self.uses_gpu else self._operators()
         for row in sorted(rows, key=lambda row: row.begin):
+            # Streams of a GPU, and threads, compute side by side.
             if merged and row.begin <= merged[-1][1]:
                 merged[-1] = (merged[-1][0], max(row.end, merged[-1][1]))
             else:
@@ -256,6 +302,7 @@ class RankTrace(Account):
 
         for rows in by_thread.values():
             rows.sort(key=lambda row: (row.begin, -row.end))
+            # Operators within an exchange stand for it, and compute nothing.
             exchange_end = -math.inf
             for row, following in zip(rows, [*rows[1:], rows[0]], strict=True):
                 if row.is_exchange:

@@ -115,6 +115,7 @@ class Sample:
 
         A page that shows a mapping between its paragraphs has none.
         """
+        # Cut short, it is no whole JSON: keys are found by their brackets.
         if self.text.lstrip().startswith("{"):
             return frozenset(key for key, depth in _json_keys(self.text) if depth == 1)
         if _NO_YAML.search(self.text):

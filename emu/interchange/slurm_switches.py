@@ -106,6 +106,7 @@ def _numbers(ranges: str) -> Iterator[str]:
         if last - first > 2 * MOST_MACHINES:
             raise ValueError(f"[{ranges:.40}] are more machines than are read")
         for number in range(first, last + 1):
+            # As Slurm writes them: tux[08-10] are tux08, tux09, tux10.
             yield str(number).zfill(len(match[1]))
 
 

@@ -127,6 +127,7 @@ class _Workflow:
         cpu = row.part("cpu")
         cpu.ignore("vendor")
         cores = cpu.count("count", 0)
+        # The newer name counts, where both are there.
         cores = cpu.count("coreCount", cores)
         if cores:
             machine["slots"] = {"core": cores}
@@ -147,6 +148,7 @@ class _Workflow:
             if stated is None:
                 left_out["task without a time, which takes 0 s"] += 1
             cores = run.count("cores", 1)
+            # Likewise.
             cores = run.count("coreCount", cores)
             if cores > 1:
                 left_out["cores of a task beyond one"] += cores - 1

@@ -93,10 +93,12 @@ class Workload(Account):
             Pieces of an all-reduce that are on their way at once.
         """
         root %= len(ranks)
+        # The root is the first of these.
         tasks = [*ranks[root:], *ranks[:root]]
         ends = [f"{task}.done" for task in tasks]
 
         if kind == "BARRIER":
+            # Nobody goes on before all have come to the gate.
             gate = self.add_gate(tasks[0], "barrier")
             for task, end in zip(tasks, ends, strict=True):
                 self.add_flow(task, gate)
@@ -250,6 +252,7 @@ def reduce_edges(
     for first in range(0, len(order), _BLOCK):
         ancestors = [0] * len(order)
         for node in range(first, len(order)):
+            # Numbers whose bits are nodes of the block, the first the lowest.
             indirect = 0
             direct = 0
             for source in sources[node]:

@@ -161,6 +161,7 @@ def _make_fit(
     cores: Mapping[str, float],
     template: Template | None,
 ) -> Fit:
+    # What the first half predicts is compared with the second, which it has not seen.
     half = found.count // 2
     late = found.part(half, found.count)
     early = found.part(0, half)

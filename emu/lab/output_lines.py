@@ -64,6 +64,7 @@ class OutputLines:
         while True:
             ready = self._selector.select(_LOOK)
             late = time.monotonic() > self._until
+            # A program that lives on may print for ever.
             if self._closing.is_set() and (late or not ready):
                 return
             for key, _ in ready:

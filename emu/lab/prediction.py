@@ -172,6 +172,7 @@ def unknown(threshold: float, why: Exception) -> dict[str, Any]:
 def _since(outcome: Fitted, predicted: Schedule, threshold: float) -> float:
     """Return when the first iteration ended that was off; the last, if none was."""
     simulated = np.nanmax(predicted.task_end, axis=0)
+    # A lab of more iterations goes on as the predicted ones did.
     turn, number = np.divmod(np.arange(outcome.count), len(simulated))
     ends = turn * predicted.makespan + simulated[number]
     error = np.abs(outcome.ends - outcome.starts[0] - ends)
@@ -214,6 +215,7 @@ def _of_messages(
     problem = schedule.problem
     ports = {port for port, link in enumerate(problem.links) if link.name in links}
     worst = [flow for flow in drifts if not ports.isdisjoint(problem.hops[flow[0]])]
+    # What delayed messages by so much moved the end by so much, all together.
     per_second = excess / sum(drifts.values())
     causes = []
     for text, flows in verdicts.of_network(schedule, links, worst, 1.0, nics):

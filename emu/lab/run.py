@@ -158,6 +158,7 @@ class Samples:
     def close(self) -> dict[str, NDArray[Any]]:
         """Take the last sample; return all as `emu.runs.array_files.SAMPLED`."""
         self._waits.sample()
+        # What was computed since the last comparison counts as well.
         self._waits.judge()
         self.take()
         return {key: np.array(values) for key, values in self._rows.items()}
@@ -394,6 +395,7 @@ class LabPrograms:
 
         numbers = []
         for program in self._lab.wait(timeout, self._ssh.sockets, self._ssh.take):
+            # Who called it by ssh gets its code; it is no program of the file.
             is_of_ssh = self._ssh.tell(program)
             if not is_of_ssh and program.number in self.runs:
                 run = self.runs[program.number]

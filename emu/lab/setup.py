@@ -120,6 +120,7 @@ def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
 def _machine_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     """Yield likewise names and NICs that no machine of a lab can have."""
     machines = reversed(file.cluster.names_and_positions())
+    # Of counted machines the first name stands for all: reversed, it is the last put.
     first_names = {position: name for name, position in machines}
     for position, name in sorted(first_names.items()):
         trail: Trail = ("cluster", "machines", position)

@@ -227,6 +227,7 @@ class _Order(_Times):
             return least
 
         request = max(requests, key=self._when)
+        # An answer is as steady behind its request as behind all causes.
         gap = self.gap_behind(number, request)
         least_gap = self.gap(number, least)
         least_gap = least_gap[~np.isnan(least_gap)]

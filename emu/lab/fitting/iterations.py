@@ -241,6 +241,7 @@ def _sums(ring: Ring, by_client: dict[Process, list[Exchange]]) -> _Sums:
         )
         for place in range(len(spans))
     ]
+    # In a ring of n each sends 2 (n - 1) pieces of an n-th.
     members = len(ring.members)
     volume = usual * members / (2 * (members - 1))
     return _Sums(began=np.array(began), summed=summed, volume=volume)
@@ -303,6 +304,7 @@ def _whole(
         _, last = bursts[end - 1]
         count = best[end].sums - best[start].sums
         marks = np.linspace(sent[first], sent[last], count + 1)
+        # All-reduces that ran together are of as many bytes each.
         cuts = np.searchsorted(sent, marks[1:-1]).tolist()
         ranges += reversed([*pairwise([first, *cuts, last])])
         end = start

@@ -59,6 +59,7 @@ def _of_all(packets: Packets, traffic: Traffic) -> Row:
     candidates = _candidates(packets)
     for times in sorted(candidates, key=lambda row: (-len(row), _unsteadiness(row))):
         period = f"{np.median(np.diff(times)):.2g}"
+        # Several pairs of processes tell the same period: one of them is tried.
         trial = (len(times), period)
         if trial in trials or len(times) <= best:
             continue
@@ -142,6 +143,7 @@ def _candidates(packets: Packets) -> Iterator[Row]:
         counts = set()
         for silence in np.geomspace(longest_gap, _LEAST, _TRIES)[1:].tolist():
             first = np.append(0, np.flatnonzero(gaps > silence) + 1)
+            # Another silence that parts it into as many bursts parts it alike.
             if len(first) in counts or len(first) < FEWEST:
                 continue
             counts.add(len(first))

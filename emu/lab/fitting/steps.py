@@ -289,6 +289,7 @@ def _quiet(time: Row, marks: Row) -> float:
     """Return the seconds after a mark in which least often something is on its way."""
     length = float(np.median(np.diff(marks)))
     phases = length * (np.arange(_PHASES) / _PHASES - 0.5)
+    # Of several as good, the one nearest to the mark is taken.
     phases = phases[np.argsort(np.abs(phases), kind="stable")]
 
     instants = phases[:, None] + marks  # (phases, marks)

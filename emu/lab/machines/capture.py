@@ -148,6 +148,7 @@ class Capture:
 
             payload = length - _IP_HEADER - 4 * (tcp >> 4)
             if protocol == socket.IPPROTO_TCP and payload > 0:
+                # Addresses of machines count from 1 (`Lab.address`).
                 self._rows += _ROW.pack(
                     seconds - self._began + 1e-9 * nanoseconds,
                     source - 1,

@@ -84,6 +84,7 @@ class Counters:
         now: Counts = {}
         table = Path(f"/proc/{self._switch.process}/net/dev").read_text()
         machines = dict(zip(self._names, self._holders, strict=True))
+        # Two lines of titles stand above the devices.
         for line in table.splitlines()[2:]:
             device, figures = line.split(":")
             machine = machines.get(device.strip())
