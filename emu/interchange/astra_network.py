@@ -49,7 +49,8 @@ def read_network(content: Any, origin: str) -> Topology:
                 f"its lists {', '.join(lists)} differ in length",
                 path=origin,
             )
-        dimensions = [_dimension(*row) for row in zip(*lists.values(), strict=True)]
+        rows = zip(*lists.values(), strict=True)
+        dimensions = [_dimension(*row) for row in rows]
 
         topology = Topology(origin)
         count = math.prod(dimension.size for dimension in dimensions)
@@ -88,13 +89,13 @@ def _route(
     for number, dimension in enumerate(dimensions):
         start = place // stride % dimension.size
         end = destination // stride % dimension.size
-        positions = _positions(dimension, start, end)
         row = place - start * stride
-        for position, next_position in positions:
+        for position, next_position in _positions(dimension, start, end):
             name = f"dim{number} {_end(row, position, stride)}"
             name += f"-{_end(row, next_position, stride)}"
             topology.wires[name] = dimension.wire
             route.append(name)
+
         place = row + end * stride
         stride *= dimension.size
     return route

@@ -90,8 +90,9 @@ def _parse(number: int, row: list[str], path: Path) -> _Coflow:
         reducers = row[4 + count :]
         sizes = dict[int, float]()
         for word in reducers:
-            port, _, size = word.partition(":")
-            sizes[int(port)] = sizes.get(int(port), 0.0) + float(size)
+            stated_port, _, size = word.partition(":")
+            port = int(stated_port)
+            sizes[port] = sizes.get(port, 0.0) + float(size)
         coflow = _Coflow(
             line=number,
             name=row[0],

@@ -99,12 +99,15 @@ class _Schedule:
         elif match := _OPERATION.fullmatch(line):
             self._add_operation(match)
         elif match := _AFTER.fullmatch(line):
-            task = self._task_of(match[1])
-            needed = self._task_of(match[3])
-            table = self._waits if match[2] == "requires" else self._starts
-            table[task].append(needed)
+            self._add_need(*match.groups())
         else:
             raise ValueError(f"{line:.40} is no calc, send, recv, (i)requires of GOAL")
+
+    def _add_need(self, label: str, kind: str, needed_label: str) -> None:
+        table = self._waits if kind == "requires" else self._starts
+        task = self._task_of(label)
+        needed = self._task_of(needed_label)
+        table[task].append(needed)
 
     def end(self) -> None:
         """Join what was read; raises DataError when ranks or sends are missing."""

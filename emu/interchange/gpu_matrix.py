@@ -193,8 +193,10 @@ def is_header(line: str) -> bool:
     words = line.split()
     if len(words) < 2 or not words[0].startswith("GPU"):
         return False
-    is_device = _DEVICE.fullmatch(words[1]) is not None
-    return bool(_DEVICE.fullmatch(words[0])) and (is_device or words[1] == "CPU")
+    first, second, *_ = words
+    if not _DEVICE.fullmatch(first):
+        return False
+    return second == "CPU" or _DEVICE.fullmatch(second) is not None
 
 
 def _find_model(lines: list[str]) -> str:

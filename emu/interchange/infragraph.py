@@ -196,7 +196,9 @@ class _Builder:
                 for sides in zip(near_ends, far_ends, strict=True):
                     self._add_edge(edge, *sides, links)
             else:
-                self._add_edge(edge, [*chain(*near_ends)], [*chain(*far_ends)], links)
+                sources = [*chain(*near_ends)]
+                destinations = [*chain(*far_ends)]
+                self._add_edge(edge, sources, destinations, links)
 
         for text in _connections(reading):
             words = text.split(".")
@@ -242,7 +244,9 @@ class _Builder:
 
     def _add_lone_device(self) -> None:
         """Let the one device that is in no other stand for an infrastructure."""
-        inner = {*chain(*(device.kinds for device in self._devices.values()))}
+        inner: set[str] = set()
+        for device in self._devices.values():
+            inner |= device.kinds.keys()
         outer = [name for name in self._devices if name not in inner]
         if len(outer) != 1:
             names = ", ".join(self._devices) or "none"

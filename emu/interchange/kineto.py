@@ -104,7 +104,8 @@ def _by_rank(traces: list[RankTrace], *, in_order: bool) -> list[RankTrace]:
             raise DataError(problem, path=trace.origin)
         by_rank[rank] = trace
 
-    world = max(*(trace.world for trace in traces), *(rank + 1 for rank in by_rank))
+    stated = [trace.world for trace in traces]
+    world = max(*stated, max(by_rank) + 1)
     for rank in range(world):
         if rank not in by_rank:
             raise traces[0].error(
@@ -136,8 +137,8 @@ def find_waits(
     posts = [exchange.post for exchange in exchanges]
     unseen = list[int]()
     waits = list[Wait]()
-    for number in sorted(range(len(exchanges)), key=lambda n: exchanges[n].end):
-        exchange = exchanges[number]
+    by_end = sorted(enumerate(exchanges), key=lambda row: row[1].end)
+    for number, exchange in by_end:
         last_end = waits[-1].end if waits else begin
         idle = _idle_at_end(exchange, busy, posts, last_end)
         if idle is not None:
@@ -244,7 +245,12 @@ class _Job:
         first = min(common)
         last = max(common)
         self.workload.notes.append(f"steps {first} to {last}")
-        return [(trace.steps[first][0], trace.steps[last][1]) for trace in self._traces]
+        windows = []
+        for trace in self._traces:
+            begin, _ = trace.steps[first]
+            _, end = trace.steps[last]
+            windows.append((begin, end))
+        return windows
 
     def add_rank(self, rank: int, window: Window) -> None:
         """Add what a rank did within a window of its trace."""
@@ -335,11 +341,13 @@ class _Job:
         """
         widest = 0.0
         for (_, ranks), parts in self._groups.items():
-            ends = {
-                rank: [p.exchange.end + self._traces[rank].zero for p in parts[rank]]
-                for rank in ranks
-                if len(parts.get(rank, ())) > 2
-            }
+            ends: dict[int, list[float]] = {}
+            for rank in ranks:
+                rank_parts = parts.get(rank, ())
+                if len(rank_parts) > 2:  # of fewer nothing is seen to drift
+                    zero = self._traces[rank].zero
+                    ends[rank] = [part.exchange.end + zero for part in rank_parts]
+
             first = ends.get(ranks[0], [])
             for rank, rank_ends in ends.items():
                 offsets = [b - a for a, b in zip(first, rank_ends, strict=False)]
@@ -349,7 +357,8 @@ class _Job:
                 drift = statistics.median(abs(value - offset) for value in offsets)
                 widest = max(widest, abs(offset))
                 # Ends of one run differ by less than the time between two of them.
-                if drift > (rank_ends[-1] - rank_ends[0]) / len(rank_ends) / 4:
+                distance = (rank_ends[-1] - rank_ends[0]) / len(rank_ends)
+                if drift > distance / 4:
                     raise self.workload.error(
                         f"and that of rank {rank} are of two runs: their collectives "
                         f"end {drift:.3g} s apart, and by turns"
@@ -408,13 +417,12 @@ class _Job:
             )
 
     def _check_same(self, first: _Part, part: _Part) -> None:
-        stated = [
-            (p.exchange.kind, p.exchange.root, p.exchange.size) for p in (first, part)
-        ]
-        may_differ = part.exchange.kind == "SCATTER"  # only the root brings something
-        may_differ |= bool(first.exchange.shares or part.exchange.shares)
-        known = 2 if may_differ else 3
-        if stated[0][:known] != stated[1][:known]:
+        expected = first.exchange
+        found = part.exchange
+        differs = (found.kind, found.root) != (expected.kind, expected.root)
+        may_differ = found.kind == "SCATTER"  # only the root brings something
+        may_differ |= bool(expected.shares or found.shares)
+        if differs or (found.size != expected.size and not may_differ):
             raise self.workload.error(
                 f"{first.task} is {first.exchange.kind} of {first.exchange.size:g} "
                 f"bytes, {part.task} beside it {part.exchange.kind} of "

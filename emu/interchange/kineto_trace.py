@@ -280,7 +280,8 @@ class RankTrace(Account):
         for row in sorted(rows, key=lambda row: row.begin):
             # Streams of a GPU, and threads, compute side by side.
             if merged and row.begin <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(row.end, merged[-1][1]))
+                begin, end = merged[-1]
+                merged[-1] = (begin, max(row.end, end))
             else:
                 merged.append((row.begin, row.end))
         return merged
@@ -304,7 +305,8 @@ class RankTrace(Account):
             rows.sort(key=lambda row: (row.begin, -row.end))
             # Operators within an exchange stand for it, and compute nothing.
             exchange_end = -math.inf
-            for row, following in zip(rows, [*rows[1:], rows[0]], strict=True):
+            followers = [*rows[1:], rows[0]]
+            for row, following in zip(rows, followers, strict=True):
                 if row.is_exchange:
                     exchange_end = row.end
                 calls_others = row.begin <= following.begin < row.end
@@ -418,11 +420,13 @@ class RankTrace(Account):
             return launches.get(number, row.begin)
 
         launched = sorted((launch_of(row), row.end) for row in self._kernels())
-        latest = [*accumulate((end for _, end in launched), max, initial=-math.inf)]
+        ends = [end for _, end in launched]
+        latest = [*accumulate(ends, max, initial=-math.inf)]  # of those launched so far
 
         def ready_time(row: Range) -> float:
             launch = launch_of(row)
-            return max(launch, latest[bisect_left(launched, (launch,))])
+            earlier = bisect_left(launched, (launch,))
+            return max(launch, latest[earlier])
 
         return ready_time
 
@@ -439,7 +443,8 @@ class RankTrace(Account):
         if kind not in MESSAGES:
             return exchange._replace(root=int(root))
         own_rank = self.rank or 0
-        ends = (own_rank, int(root)) if kind == "SEND" else (int(root), own_rank)
+        peer = int(root)
+        ends = (own_rank, peer) if kind == "SEND" else (peer, own_rank)
         return exchange._replace(ranks=ends, root=tag)
 
     def _kind_of(self, name: str) -> str:
