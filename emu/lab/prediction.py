@@ -8,6 +8,7 @@ it, from its own start on, so that the network's part is apart from the programs
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -177,7 +178,8 @@ def _since(outcome: Fitted, predicted: Schedule, threshold: float) -> float:
     ends = turn * predicted.makespan + simulated[number]
     error = np.abs(outcome.ends - outcome.starts[0] - ends)
     is_wrong = error > threshold * ends[-1]
-    return float(np.min(outcome.ends, initial=outcome.ends[-1], where=is_wrong))
+    last = outcome.ends[-1]
+    return float(np.min(outcome.ends, initial=last, where=is_wrong))
 
 
 def _of_messages(
@@ -214,7 +216,10 @@ def _of_messages(
 
     problem = schedule.problem
     ports = {port for port, link in enumerate(problem.links) if link.name in links}
-    worst = [flow for flow in drifts if not ports.isdisjoint(problem.hops[flow[0]])]
+    worst = []
+    for edge, number in drifts:
+        if not ports.isdisjoint(problem.hops[edge]):
+            worst.append((edge, number))
     # What delayed messages by so much moved the end by so much, all together.
     per_second = excess / sum(drifts.values())
     causes = []
@@ -258,10 +263,14 @@ def laid_out(
     begin, end = within
     silence = max(_SILENCE, _PACKETS * _PACKET / float(traffic.nics.min()))
     rows = messages(traffic.packets, silence)
-    rows = rows[(rows["first"] > begin) & (rows["first"] <= end)]
+    is_within = (rows["first"] > begin) & (rows["first"] <= end)
+    rows = rows[is_within]
     directions, edges = np.unique(rows[CONNECTION], return_inverse=True)
+    if not len(rows):
+        return None
     counts = np.bincount(edges, minlength=len(directions))
-    if not len(rows) or len(directions) * int(counts.max()) > _MOST:
+    shape = len(directions), int(counts.max())
+    if math.prod(shape) > _MOST:
         return None
 
     # Messages by direction, each row in the order of time.
@@ -271,13 +280,14 @@ def laid_out(
     cell = edges[order], number
 
     def table(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        cells = np.full((len(directions), int(counts.max())), np.nan)
+        cells = np.full(shape, np.nan)
         cells[cell] = values[order]
         return cells
 
     first = table(rows["first"] - begin)
     last = table(rows["last"] - begin)
-    sizes = table(np.maximum(rows["bytes"].astype(float) - _PACKET, 1.0))
+    late_bytes = rows["bytes"].astype(float) - _PACKET
+    sizes = table(np.maximum(late_bytes, 1.0))
     problem = _problem(traffic, directions, counts.tolist())
     gaps = np.diff(first, axis=1, prepend=0.0)
     work = np.concatenate([gaps, np.zeros_like(gaps)])
@@ -306,10 +316,14 @@ def _problem(
 
     tasks = []
     for kind in ("from", "to"):
-        for number, count in enumerate(counts):
-            tasks.append(Task(f"{kind}{number}", kind, iterations=count))
-    edges = [Edge(number, len(counts) + number) for number in range(len(counts))]
-    positions = [*directions["source"].tolist(), *directions["destination"].tolist()]
+        for number, messages_sent in enumerate(counts):
+            task = Task(f"{kind}{number}", kind, iterations=messages_sent)
+            tasks.append(task)
+    count = len(counts)
+    edges = [Edge(number, count + number) for number in range(count)]
+    senders = directions["source"].tolist()
+    receivers = directions["destination"].tolist()
+    positions = [*senders, *receivers]
     return Problem(
         Cluster(tuple(machines)),
         Job(tuple(tasks), tuple(edges), max(counts)),

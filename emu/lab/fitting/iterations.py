@@ -33,6 +33,8 @@ from emu.prediction.analysis.traffic import Traffic
 Asked: TypeAlias = "tuple[Process, int, Process]"
 #: Exchanges of a process in an iteration, by round.
 _Rounds: TypeAlias = list[list[Exchange]]
+#: Numbers of a burst's first packet, and of the one behind its last.
+_Burst: TypeAlias = tuple[int, int]
 #: What an all-reduce may carry beside its mean share, by which barriers are recognised.
 TOLERANCE = 0.05
 #: Likewise with what is sent again: 30 % of an all-reduce into a slow NIC was seen.
@@ -215,13 +217,17 @@ def _sums(ring: Ring, by_client: dict[Process, list[Exchange]]) -> _Sums:
     bursts = _bursts(ring, answers)
     sizes = []
     for counts, row in zip(sent_before, bursts, strict=True):
-        sizes += [int(counts[last] - counts[first]) for first, last in row]
+        for first, last in row:
+            sizes.append(int(counts[last] - counts[first]))
     usual = float(usual_size(sizes))
 
     spans: list[list[tuple[float, float]]] = []
     for (times, _), counts, row in zip(ring.sent, sent_before, bursts, strict=True):
         ranges = _whole(row, counts, usual)
-        spans.append([(times[first], times[last - 1]) for first, last in ranges])
+        span = []
+        for first, last in ranges:
+            span.append((times[first], times[last - 1]))
+        spans.append(span)
     numbers = {len(row) for row in spans}
     if len(numbers) > 1:
         raise Unfittable(
@@ -247,7 +253,7 @@ def _sums(ring: Ring, by_client: dict[Process, list[Exchange]]) -> _Sums:
     return _Sums(began=np.array(began), summed=summed, volume=volume)
 
 
-def _bursts(ring: Ring, answers: list[list[float]]) -> list[list[tuple[int, int]]]:
+def _bursts(ring: Ring, answers: list[list[float]]) -> list[list[_Burst]]:
     """Return by member of the ring where bursts of its packets begin and end.
 
     In each it sent one all-reduce at most: an answer parts them, or silence.
@@ -273,8 +279,8 @@ class _Best(NamedTuple):
 
 
 def _whole(
-    bursts: Sequence[tuple[int, int]], sent: NDArray[np.int64], usual: float
-) -> list[tuple[int, int]]:
+    bursts: Sequence[_Burst], sent: NDArray[np.int64], usual: float
+) -> list[_Burst]:
     """Return the bursts that are all-reduces, put together and parted where need be.
 
     A process that has the sum may still have packets of its own in a queue: before a
@@ -284,7 +290,8 @@ def _whole(
     best = [_Best(0, 0, 0)]  # by bursts until an end
     for end, (_, last) in enumerate(bursts, 1):
         choice = best[-1]._replace(start=end)  # the burst is none, nor part of one
-        for start in range(end - 1, max(end - 1 - MOST_PIECES, -1), -1):
+        earliest = max(end - MOST_PIECES, 0)
+        for start in reversed(range(earliest, end)):
             size = int(sent[last] - sent[bursts[start][0]])
             count = round(size / usual)
             if count and -TOLERANCE <= size / usual - count <= AGAIN:
@@ -293,7 +300,7 @@ def _whole(
                 choice = max(choice, candidate, key=lambda found: found[:2])
         best.append(choice)
 
-    ranges: list[tuple[int, int]] = []
+    ranges: list[_Burst] = []
     end = len(bursts)
     while end:
         start = best[end].start

@@ -12,6 +12,8 @@ from emu.lab.machines.namespace_rpc import Holder
 from emu.lab.machines.programs import PROGRAM
 
 Counts = dict[str, dict[str, int]]
+#: Numbers by queue, out of every machine and into every machine.
+Queues = list[list[int]]
 
 #: Periods of a quota between two comparisons with it: one of them is doubtful.
 _PERIODS = 25
@@ -31,7 +33,7 @@ class _Before:
 
     traffic: Counts = field(default_factory=dict)
     tcp: Counts = field(default_factory=dict)
-    drops: list[list[int]] = field(default_factory=list)
+    drops: Queues = field(default_factory=list)
 
 
 def _since(now: Counts, restart: Counts) -> Counts:
@@ -75,7 +77,7 @@ class Counters:
         _, waiting = self.queues()
         return sum(map(sum, waiting))
 
-    def traffic(self) -> dict[str, dict[str, int]]:
+    def traffic(self) -> Counts:
         """Return bytes and packets that crossed each NIC, as the switch counted them.
 
         By machine: ``out_bytes``, ``out_packets``, ``in_bytes``, ``in_packets``, with
@@ -101,7 +103,7 @@ class Counters:
             }
         return _since(now, self._before.traffic)
 
-    def tcp(self) -> dict[str, dict[str, int]]:
+    def tcp(self) -> Counts:
         """Return TCP's counts in the network of each machine.
 
         ``segments`` that were sent, ``retransmitted`` ones, and ``timeouts``, each of
@@ -118,7 +120,7 @@ class Counters:
             }
         return _since(now, self._before.tcp)
 
-    def queues(self) -> tuple[list[list[int]], list[list[int]]]:
+    def queues(self) -> tuple[Queues, Queues]:
         """Return packets that queues dropped so far, and bytes that wait in them now.
 
         Each out of and into every machine. Raises OSError when a machine has gone.
