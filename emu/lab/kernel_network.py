@@ -33,7 +33,7 @@ from emu.errors import RunError, ScenarioError
 from emu.host.this_host import module_command
 from emu.lab.machines.lab import Lab, LabMachine, Paces
 from emu.lab.machines.nic import BURST, SMALLEST_SEGMENT, Sharing
-from emu.lab.machines.nic_check import MOST_OFF
+from emu.lab.machines.nic_check import MOST_OFF, NicCheck
 from emu.prediction.scheduling import RateSegments
 from emu.problem import Cluster, Problem, Realization
 from emu.scenario import Scenario
@@ -207,11 +207,15 @@ def check_network(scenario: Scenario) -> None:
 
     Raises ScenarioError, which names the key.
     """
+    if scenario.emulation.network == "kernel":
+        for key, problem in _network_problems(scenario).items():
+            raise ScenarioError(problem, key=key)
+
+
+def _network_problems(scenario: Scenario) -> dict[str, str]:
+    """Return by key what kernel NICs cannot be asked for, and what can."""
     emulation = scenario.emulation
     policy = scenario.schedule.rule
-    if emulation.network != "kernel":
-        return
-
     problems: dict[str, str] = {}
     for key in ("links", "routes", "racks"):
         if getattr(scenario.cluster, key):
@@ -246,8 +250,7 @@ def check_network(scenario: Scenario) -> None:
             f"is {policy}, but kernel NICs share by themselves, max-min: state "
             "maxmin, or emulation.sharing: assigned, or network: userspace"
         )
-    for key, problem in problems.items():
-        raise ScenarioError(problem, key=key)
+    return problems
 
 
 def burst_of(scenario: Scenario) -> tuple[float, float]:
@@ -333,10 +336,7 @@ def emulate_on_kernel(
         contextlib.closing(lab.listen()[1]) as listening,
         contextlib.closing(LabNics(lab, changes, assigned, per_second)) as nics,
     ):
-        check = lab.check_nics(max_nic_error)
-        if refusal := check.refusal("emulation.max_nic_error"):
-            slower = "a larger time_scale makes NICs slower"
-            raise ScenarioError(f"{refusal}; {slower}", key="emulation.time_scale")
+        check = _checked_nics(lab, max_nic_error)
         lab_settings = dataclasses.replace(
             settings,
             launcher=LabLauncher(lab),
@@ -356,17 +356,24 @@ def emulate_on_kernel(
         tcp = lab.counters.tcp()
 
     rates = run.schedule.rates if by_rates else None
-    hosts = []
-    for host in run.hosts:
-        name = host["name"]
-        hosts.append({**host, "tcp": tcp[name], "nic": check.shares[name]})
+    names = [host["name"] for host in run.hosts]
+    counts = [{"tcp": tcp[name], "nic": check.shares[name]} for name in names]
     return dataclasses.replace(
         run,
         schedule=dataclasses.replace(run.schedule, problem=problem, rates=rates),
         perturbed=run.realization,
-        hosts=hosts,
+        hosts=[{**host, **row} for host, row in zip(run.hosts, counts, strict=True)],
         startup={**run.startup, "nics": check.seconds},
     )
+
+
+def _checked_nics(lab: Lab, max_error: float) -> NicCheck:
+    """Measure the NICs of a lab; ScenarioError where one is off by more."""
+    check = lab.check_nics(max_error)
+    if refusal := check.refusal("emulation.max_nic_error"):
+        slower = "a larger time_scale makes NICs slower"
+        raise ScenarioError(f"{refusal}; {slower}", key="emulation.time_scale")
+    return check
 
 
 def _lab(

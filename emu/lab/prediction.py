@@ -292,8 +292,19 @@ def laid_out(
     gaps = np.diff(first, axis=1, prepend=0.0)
     work = np.concatenate([gaps, np.zeros_like(gaps)])
     times = Realization(np.nan_to_num(work), np.nan_to_num(sizes))
+    schedule = _schedule(problem, first, last, sizes)
+    return schedule, simulate(problem, times, "maxmin")
+
+
+def _schedule(
+    problem: Problem,
+    first: NDArray[np.float64],
+    last: NDArray[np.float64],
+    sizes: NDArray[np.float64],
+) -> Schedule:
+    """Return the messages as they went: a sender ends as its message begins."""
     ends = np.concatenate([first, last])
-    schedule = Schedule(
+    return Schedule(
         problem,
         task_start=ends,
         task_end=ends,
@@ -302,7 +313,6 @@ def laid_out(
         flow_end=last,
         flow_bytes=sizes,
     )
-    return schedule, simulate(problem, times, "maxmin")
 
 
 def _problem(

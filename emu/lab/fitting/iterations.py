@@ -224,10 +224,7 @@ def _sums(ring: Ring, by_client: dict[Process, list[Exchange]]) -> _Sums:
     spans: list[list[tuple[float, float]]] = []
     for (times, _), counts, row in zip(ring.sent, sent_before, bursts, strict=True):
         ranges = _whole(row, counts, usual)
-        span = []
-        for first, last in ranges:
-            span.append((times[first], times[last - 1]))
-        spans.append(span)
+        spans.append([(times[first], times[last - 1]) for first, last in ranges])
     numbers = {len(row) for row in spans}
     if len(numbers) > 1:
         raise Unfittable(
@@ -248,8 +245,8 @@ def _sums(ring: Ring, by_client: dict[Process, list[Exchange]]) -> _Sums:
         for place in range(len(spans))
     ]
     # In a ring of n each sends 2 (n - 1) pieces of an n-th.
-    members = len(ring.members)
-    volume = usual * members / (2 * (members - 1))
+    n = len(ring.members)
+    volume = usual * n / (2 * (n - 1))
     return _Sums(began=np.array(began), summed=summed, volume=volume)
 
 
