@@ -416,6 +416,11 @@ def _end_of(run: ProgramRun) -> str:
 PCAP = "traffic.pcap"
 
 
+def _is_plain(file: LabFile) -> bool:
+    """Return True where TCP shares queues as they usually are."""
+    return file.lab.sharing == "tcp" and file.lab.queue is None
+
+
 def run_lab(
     file: LabFile,
     directory: RunDirectory,
@@ -434,9 +439,8 @@ def run_lab(
     """
     programs = programs_of(file, command)
     prediction = predict_lab(file)
-    is_plain = file.lab.sharing == "tcp" and file.lab.queue is None
     with open_lab(file) as lab:
-        if is_plain and prediction is not None:
+        if prediction is not None and _is_plain(file):
             watch(forecast(prediction, lab.time_scale).sentence())
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
         check = lab.check_nics(file.lab.max_nic_error)
