@@ -195,7 +195,7 @@ def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, eq=False)
 class _Iterations:
-    """What one process sends another, by iteration."""
+    """Bytes that one process sends another, by iteration."""
 
     crossed: Crossed
     starts: NDArray[np.int64]
