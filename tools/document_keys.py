@@ -16,8 +16,7 @@ import typer
 
 from emu.cli import app
 from emu.cli.app import GROUPS
-from emu.interchange.graph_formats import COMMON_FORMATS
-from emu.interchange.known_formats import FORMATS
+from emu.interchange.known_formats import COMMON_FORMATS, FORMATS
 from emu.interchange.recognise import (
     COMPARE,
     IMPORT,

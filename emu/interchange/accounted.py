@@ -12,12 +12,33 @@ import math
 import reprlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
 from xml.etree import ElementTree as ET
 
 from emu.errors import DataError
 from emu.host.input_file import one_error
+
+
+@dataclass
+class Account:
+    """An account of what a reader makes of a file, beside what that states."""
+
+    origin: str
+    """Path of the file."""
+    notes: list[str] = field(default_factory=list, kw_only=True)
+    """Sentences on how the file was read, and what was assumed."""
+    left_out: Counter[str] = field(default_factory=Counter, kw_only=True)
+    """Name of what has no form here -> how often it was there."""
+
+    def error(self, problem: str) -> DataError:
+        """Return the error with which the file is refused."""
+        return DataError(problem, path=self.origin)
+
+    def leave_out(self, name: str, count: int = 1) -> None:
+        """Count something that has no form here."""
+        self.left_out[name] += count
 
 
 class NotRead(ValueError):
@@ -227,8 +248,8 @@ def read_xml(text: str) -> Reading:
 
 
 def _wrap(element: ET.Element) -> Reading:
-    within = [_wrap(inner) for inner in element]
-    return Reading(element.attrib, element.tag, within)
+    elements = [_wrap(inner) for inner in element]
+    return Reading(element.attrib, element.tag, elements)
 
 
 def _is_number(value: Any) -> TypeGuard[float]:

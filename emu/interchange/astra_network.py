@@ -18,6 +18,7 @@ from emu.interchange.topology import Topology, Wire
 
 _SHAPES = ("Ring", "Switch", "FullyConnected")
 _GIGABYTE = 1e9
+_NANOSECONDS = 1e9  # of a second
 
 
 class _Dimension(NamedTuple):
@@ -44,9 +45,12 @@ def read_network(content: Any, origin: str) -> Topology:
                 found = reprlib.repr(values)
                 raise DataError(f"{key} is {found:.40}, write a list", path=origin)
         if len({len(values) for values in lists.values()}) > 1:
-            problem = f"its lists {', '.join(lists)} differ in length"
-            raise DataError(problem, path=origin)
-        dimensions = [_dimension(*row) for row in zip(*lists.values(), strict=True)]
+            raise DataError(
+                f"its lists {', '.join(lists)} differ in length",
+                path=origin,
+            )
+        rows = zip(*lists.values(), strict=True)
+        dimensions = [_dimension(*row) for row in rows]
 
         topology = Topology(origin)
         count = math.prod(dimension.size for dimension in dimensions)
@@ -71,7 +75,7 @@ def _dimension(shape: Any, size: Any, bandwidth: Any, latency: Any) -> _Dimensio
         {"npus_count": size, "bandwidth": bandwidth, "latency": latency}, "dimension"
     )
     rate = values.number("bandwidth") * _GIGABYTE
-    wire = Wire(rate, values.number("latency") / _GIGABYTE)
+    wire = Wire(rate, latency=values.number("latency") / _NANOSECONDS)
     return _Dimension(shape, values.count("npus_count"), wire)
 
 
@@ -85,13 +89,13 @@ def _route(
     for number, dimension in enumerate(dimensions):
         start = place // stride % dimension.size
         end = destination // stride % dimension.size
-        positions = _positions(dimension, start, end)
         row = place - start * stride
-        for position, next_position in positions:
+        for position, next_position in _positions(dimension, start, end):
             name = f"dim{number} {_end(row, position, stride)}"
             name += f"-{_end(row, next_position, stride)}"
             topology.wires[name] = dimension.wire
             route.append(name)
+
         place = row + end * stride
         stride *= dimension.size
     return route
@@ -105,6 +109,7 @@ def _positions(
         return []
     if dimension.shape == "FullyConnected":
         return [(start, end)]
+    # None stands for the switch, which is no NPU.
     if dimension.shape == "Switch":
         return [(start, None), (None, end)]
     size = dimension.size

@@ -89,8 +89,10 @@ def rank_files(path: Path, copies: int = 0) -> list[Path]:
 
     missing = [rank for rank in range(max(ranks)) if rank not in ranks]
     if missing:
-        problem = f"is one of ranks 0 to {max(ranks)}, {begin}{missing[0]}{end} is "
-        raise DataError(f"{problem}missing", path=path)
+        raise DataError(
+            f"is one of ranks 0 to {max(ranks)}, {begin}{missing[0]}{end} is missing",
+            path=path,
+        )
     return [ranks[rank] for rank in sorted(ranks)]
 
 
@@ -231,11 +233,11 @@ class _Job:
             # An operator that calls a collective is of its type, and has no size.
             is_barrier = node.attributes.get("comm_type") in (9, "9", "BARRIER")
             if not is_barrier and "comm_size" not in node.attributes:
-                kind = "collective without comm_size, as long as it took"
-                self.workload.left_out[kind] += 1
+                self.workload.leave_out(
+                    "collective without comm_size, as long as it took"
+                )
             elif len(self._files) == 1:
-                kind = "collective of one rank, as long as it took"
-                self.workload.left_out[kind] += 1
+                self.workload.leave_out("collective of one rank, as long as it took")
             else:
                 return self._add_exchange(rank, node)
 
@@ -245,11 +247,13 @@ class _Job:
         name = f"r{rank}.{node.number}"
         attributes = node.attributes
         if "comm_type" not in attributes:
-            problem = f"node {node.number} is a collective without comm_type"
-            raise DataError(problem, path=self._files[rank])
+            raise DataError(
+                f"node {node.number} is a collective without comm_type",
+                path=self._files[rank],
+            )
         kind = _collective_of(attributes["comm_type"], name)
         if kind in _ROOTED and "root" not in attributes:
-            self.workload.left_out[f"root of a {kind}, taken to be the first"] += 1
+            self.workload.leave_out(f"root of a {kind}, taken to be the first")
 
         self._add_task(rank, name, node.kind, 0)
         self._add_task(rank, f"{name}.done", node.kind, 0)
@@ -271,16 +275,21 @@ class _Job:
         needed = [peer_key, "comm_size"] if sends else [peer_key]
         for key in needed:
             if key not in attributes:
-                problem = f"node {node.number} is a {node.kind} without {key}"
-                raise DataError(problem, path=self._files[rank])
+                raise DataError(
+                    f"node {node.number} is a {node.kind} without {key}",
+                    path=self._files[rank],
+                )
         peer = int(attributes[peer_key])
         if not 0 <= peer < len(self._files):
-            problem = f"node {node.number} names rank {peer}, whose file is missing: "
-            problem += f"{len(self._files)} are there"
-            raise DataError(problem, path=self._files[rank])
+            raise DataError(
+                f"node {node.number} names rank {peer}, whose file is missing: "
+                f"{len(self._files)} are there",
+                path=self._files[rank],
+            )
         if "comm_size" not in attributes:
-            kind = "receive without comm_size, which takes that of its send"
-            self.workload.left_out[kind] += 1
+            self.workload.leave_out(
+                "receive without comm_size, which takes that of its send"
+            )
 
         self._add_task(rank, name, node.kind, 0)
         message = _Message(
@@ -299,8 +308,10 @@ class _Job:
     def _size_of(self, rank: int, node: Node) -> float:
         size = float(node.attributes.get("comm_size", 0))
         if size < 0:
-            problem = f"node {node.number} has comm_size {size:g}"
-            raise DataError(problem, path=self._files[rank])
+            raise DataError(
+                f"node {node.number} has comm_size {size:g}",
+                path=self._files[rank],
+            )
         return size
 
     def _add_timed(self, rank: int, node: Node) -> str:
@@ -328,21 +339,17 @@ class _Job:
         for key in {**self._sends, **self._receives}:
             sends = self._sends[key]
             receives = self._receives[key]
-            if len(sends) != len(receives):
-                source, destination, tag = key
-                problem = f"rank {source} sends {len(sends)} messages of tag {tag} to "
-                problem += f"rank {destination}, which receives {len(receives)}"
-                raise DataError(problem, path=self.workload.origin)
             route = "-".join(map(str, key)) if len(sends) > 1 else ""
-            for send, receive in zip(sends, receives, strict=True):
+            for send, receive in self.workload.pair_messages(sends, receives, key):
                 self._join_message(send, receive, route)
 
     def _join_message(self, send: _Message, receive: _Message, route: str) -> None:
         workload = self.workload
         if receive.size not in (0, send.size):
-            problem = f"{receive.task} receives {receive.size:g} bytes of "
-            problem += f"{send.size:g} of {send.task}"
-            raise DataError(problem, path=workload.origin)
+            raise workload.error(
+                f"{receive.task} receives {receive.size:g} bytes of "
+                f"{send.size:g} of {send.task}"
+            )
         if send.control:  # over a gate nothing goes
             gate = workload.add_gate(send.task, "order")
             workload.add_flow(send.task, gate)
@@ -363,15 +370,18 @@ class _Job:
                 for rank in range(len(self._files)):
                     ranks.setdefault(rank, [])
             elif len(ranks) == 1:
-                kind = "collective of one rank alone in its group, without bytes"
-                self.workload.left_out[kind] += len(ranks[min(ranks)])
+                self.workload.leave_out(
+                    "collective of one rank alone in its group, without bytes",
+                    len(ranks[min(ranks)]),
+                )
             counts = {len(exchanges): rank for rank, exchanges in ranks.items()}
             few = min(counts)
             many = max(counts)
             if few < many:
-                problem = f"rank {counts[few]} takes part in {few} collectives, rank "
-                problem += f"{counts[many]} of its group in {many}"
-                raise DataError(problem, path=self.workload.origin)
+                raise self.workload.error(
+                    f"rank {counts[few]} takes part in {few} collectives, rank "
+                    f"{counts[many]} of its group in {many}"
+                )
 
             for companions in zip(*ranks.values(), strict=True):
                 self._join_collective(companions)
@@ -381,10 +391,11 @@ class _Job:
         for exchange in companions:
             alike = exchange._replace(task=first.task)
             if alike != first:
-                problem = f"{first.task} is {first.kind} of {first.size:g} bytes, "
-                problem += f"{exchange.task} beside it {exchange.kind} of "
-                problem += f"{exchange.size:g}"
-                raise DataError(problem, path=self.workload.origin)
+                raise self.workload.error(
+                    f"{first.task} is {first.kind} of {first.size:g} bytes, "
+                    f"{exchange.task} beside it {exchange.kind} of "
+                    f"{exchange.size:g}"
+                )
             self.workload.add_flow(exchange.task, f"{exchange.task}.done")
         if len(companions) > 1 and (first.size or first.kind == "BARRIER"):
             tasks = [exchange.task for exchange in companions]

@@ -114,8 +114,11 @@ def read_nodes(path: Path, *, large: bool = False) -> Trace:
         for row in rows:
             _take_row(trace, row)
             if len(trace.nodes) > MOST_NODES and not large:
-                problem = f"has more than {MOST_NODES:,} nodes, some 2 kB of memory "
-                raise DataError(problem + "each: add --large", path=path)
+                raise DataError(
+                    f"has more than {MOST_NODES:,} nodes, some 2 kB of memory "
+                    "each: add --large",
+                    path=path,
+                )
         _check_version([trace.metadata.get("schema")])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(f"is no Chakra trace: {error!s:.200}", path=path) from error
@@ -177,7 +180,8 @@ def _rows(content: bytes) -> Iterator[Data]:
     messages = read_messages(content)
     metadata = decode(next(messages, b""), _METADATA)
     # Attributes where the version should be begin with their own tag, a newline.
-    _check_version([v for v in metadata.pop("version", []) if v.isprintable()])
+    versions = metadata.pop("version", [])
+    _check_version([version for version in versions if version.isprintable()])
     yield metadata
     for message in messages:
         row: Data = decode(message, _NODE)
@@ -244,4 +248,6 @@ def _attribute(message: Data) -> tuple[str, Any]:
     value = values[0]
     if isinstance(value, list) and isinstance(message["name"], list):
         value = value[0]
-    return str(name), value.get("values", []) if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        value = value.get("values", [])
+    return str(name), value

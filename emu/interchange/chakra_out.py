@@ -82,10 +82,11 @@ def _attributes(values: dict[str, Any]) -> list[bytes]:
     rows = []
     for name, value in values.items():
         row = encode({1: name})
-        if isinstance(value, float):
+        if isinstance(value, float):  # double_val of et_def.proto, eight bytes long
             row += bytes([3 << 3 | 1]) + struct.pack("<d", value)
         else:
-            row += encode({29 if isinstance(value, str) else 9: value})
+            field = 29 if isinstance(value, str) else 9  # string_val, int64_val
+            row += encode({field: value})
         rows.append(row)
     return rows
 

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from itertools import permutations
 from typing import NamedTuple, TypeAlias
 
-from emu.errors import DataError
 from emu.interchange.topology import Topology, Wire
 from emu.interchange.workload import Data
 from emu.problem.links import NO_ROUTE
@@ -51,8 +50,7 @@ def cluster_keys(topology: Topology) -> Data:
             routes[ends] = topology.routes[ends]
     _check_routes(topology, routes)
     if pairs and not routes:
-        problem = f"has no route {' to '.join(pairs[0])}, nor any other"
-        raise DataError(problem, path=topology.origin)
+        raise topology.error(f"has no route {' to '.join(pairs[0])}, nor any other")
 
     shared_routes = _replace_unshared(topology, routes)
     # With NICs 400 hosts of a cluster take 2.7 s of CPU; a route per pair took 20 s.
@@ -82,11 +80,12 @@ def _check_routes(topology: Topology, routes: Routes) -> None:
     for ends, wires in routes.items():
         for name, count in Counter(wires).items():
             if count > 1:
-                problem = f"the route {ends[0]} to {ends[1]} runs in a loop: it takes "
-                raise DataError(f"{problem}{name} twice", path=topology.origin)
+                raise topology.error(
+                    f"the route {ends[0]} to {ends[1]} runs in a loop: it takes "
+                    f"{name} twice"
+                )
             if not 0 < topology.wires[name].rate < _INFINITE:
-                problem = f"link {name} has no bandwidth"
-                raise DataError(problem, path=topology.origin)
+                raise topology.error(f"link {name} has no bandwidth")
 
 
 def _replace_unshared(topology: Topology, routes: Routes) -> dict[Ends, list[str]]:
@@ -115,7 +114,7 @@ def _replace_unshared(topology: Topology, routes: Routes) -> dict[Ends, list[str
 
             # A pair of machines may still send two flows at once: they share it.
             if wire.rate < narrowest:
-                topology.left_out[_UNSHARED] += 1
+                topology.leave_out(_UNSHARED)
                 replacement = f"{name} {ends[0]}-{ends[1]} unshared"
                 rate = wire.rate
             else:

@@ -51,10 +51,13 @@ def read_trace(path: Path) -> Workload:
         if line.strip()
     ]
     if len(coflows) != count:
-        problem = f"announces {count} coflows and holds {len(coflows)}"
-        raise DataError(problem, path=path)
+        raise DataError(
+            f"announces {count} coflows and holds {len(coflows)}",
+            path=path,
+        )
 
     named = {port for coflow in coflows for port in coflow.ports}
+    # A file that names the last number, and no 0, counts from 1.
     first_port = 0 if 0 in named or ports not in named else 1
     _check(coflows, range(first_port, first_port + ports), path)
 
@@ -74,8 +77,10 @@ def read_trace(path: Path) -> Workload:
 def _parse_first(line: str, path: Path) -> tuple[int, int]:
     words = line.split()
     if len(words) != 2 or not all(map(str.isdecimal, words)):
-        problem = f"begins with {line!r:.40}, not with its numbers of ports and coflows"
-        raise DataError(problem, path=path)
+        raise DataError(
+            f"begins with {line!r:.40}, not with its numbers of ports and coflows",
+            path=path,
+        )
     return int(words[0]), int(words[1])
 
 
@@ -85,8 +90,9 @@ def _parse(number: int, row: list[str], path: Path) -> _Coflow:
         reducers = row[4 + count :]
         sizes = dict[int, float]()
         for word in reducers:
-            port, _, size = word.partition(":")
-            sizes[int(port)] = sizes.get(int(port), 0.0) + float(size)
+            stated_port, _, size = word.partition(":")
+            port = int(stated_port)
+            sizes[port] = sizes.get(port, 0.0) + float(size)
         coflow = _Coflow(
             line=number,
             name=row[0],

@@ -13,10 +13,9 @@ from emu.interchange.recognise import TOPOLOGY, Format, recognise
 from emu.interchange.simgrid import read_platform
 from emu.interchange.slurm_switches import read_switches
 from emu.interchange.topology import Answers, Topology
-from emu.interchange.topology_formats import ASTRA, GPU_MATRIX, SIMGRID, SLURM
 
-#: Formats of topologies that are YAML or JSON, and those of text.
-_TEXTS = (SIMGRID, GPU_MATRIX, SLURM)
+#: Readers of topologies that are text, and no YAML or JSON.
+_TEXTS = ("simgrid", "gpu_matrix", "slurm")
 
 
 def recognise_topology(path: Path) -> Format | None:
@@ -30,7 +29,7 @@ def recognise_topology(path: Path) -> Format | None:
 
 def is_mapping(row: Format) -> bool:
     """Return True where a topology is YAML or JSON."""
-    return row not in _TEXTS
+    return row.reader not in _TEXTS
 
 
 def read_topology(
@@ -41,12 +40,12 @@ def read_topology(
     ``content`` is its mapping, where it is YAML or JSON. Raises DataError when it is
     damaged, has something that is not read, or leaves open what has no answer.
     """
-    if row is SIMGRID:
+    if row.reader == "simgrid":
         return read_platform(path)
-    if row is GPU_MATRIX:
+    if row.reader == "gpu_matrix":
         return read_matrix(path, answers)
-    if row is SLURM:
+    if row.reader == "slurm":
         return read_switches(path, answers)
-    if row is ASTRA:
+    if row.reader == "astra":
         return read_network(content, str(path))
     return read_infrastructure(content, str(path))

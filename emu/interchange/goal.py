@@ -99,21 +99,25 @@ class _Schedule:
         elif match := _OPERATION.fullmatch(line):
             self._add_operation(match)
         elif match := _AFTER.fullmatch(line):
-            task = self._task_of(match[1])
-            needed = self._task_of(match[3])
-            table = self._waits if match[2] == "requires" else self._starts
-            table[task].append(needed)
+            self._add_need(*match.groups())
         else:
             raise ValueError(f"{line:.40} is no calc, send, recv, (i)requires of GOAL")
+
+    def _add_need(self, label: str, kind: str, needed_label: str) -> None:
+        table = self._waits if kind == "requires" else self._starts
+        task = self._task_of(label)
+        needed = self._task_of(needed_label)
+        table[task].append(needed)
 
     def end(self) -> None:
         """Join what was read; raises DataError when ranks or sends are missing."""
         if self._rank is not None:
-            raise self._error(f"ends within rank {self._rank}")
+            raise self.workload.error(f"ends within rank {self._rank}")
         for rank in range(self._size):
             if rank not in self._ranks:
-                problem = f"announces {self._size} ranks, rank {rank} is missing"
-                raise self._error(problem)
+                raise self.workload.error(
+                    f"announces {self._size} ranks, rank {rank} is missing"
+                )
 
         for task in {**self._waits, **self._starts}:
             self._add_order(task)
@@ -123,16 +127,12 @@ class _Schedule:
         workload = self.workload
         started = sum(map(len, self._starts.values()))
         if started:
-            kind = "irequires of a start, by what that requires"
-            workload.left_out[kind] += started
+            workload.leave_out("irequires of a start, by what that requires", started)
         for rank in range(self._size):
             workload.places[f"r{rank}"] = f"m{rank}"
         count = len(workload.tasks)
         workload.notes.append(f"{count:,} operations of {self._size} ranks")
         workload.notes.append("o, g, G and L of LogGOPS are not in the file")
-
-    def _error(self, problem: str) -> DataError:
-        return DataError(problem, path=self.workload.origin)
 
     def _add_order(self, task: str) -> None:
         """Add what a task waits for: also what those require that start before it."""
@@ -153,7 +153,7 @@ class _Schedule:
         received = [receive.size for receive in receives]
         if sent != received:
             source, destination, tag = route
-            raise self._error(
+            raise self.workload.error(
                 f"from rank {source} to {destination} with tag {tag} {len(sends)} "
                 f"sends and {len(receives)} receives differ in number or size"
             )
@@ -183,7 +183,7 @@ class _Schedule:
                 raise ValueError(f"{label} has {name} twice")
             options[name] = int(number)
         if "nic" in options:
-            self.workload.left_out["nic of an operation"] += 1
+            self.workload.leave_out("nic of an operation")
 
         task = f"r{self._rank}.{label}"
         self._labels[label] = task
@@ -194,7 +194,7 @@ class _Schedule:
 
     def _add_calc(self, task: str, nanoseconds: int, options: Data) -> None:
         if "tag" in options:
-            self.workload.left_out["tag of a calc"] += 1
+            self.workload.leave_out("tag of a calc")
         core = f"cpu{options.get('cpu', 0)}"
         slots = self.workload.machines[0].setdefault("slots", {})
         slots[core] = 1
@@ -213,7 +213,7 @@ class _Schedule:
             label = task.partition(".")[2]
             raise ValueError(f"{label} is with rank {peer} of {self._size}")
         if "cpu" in options:
-            self.workload.left_out["cpu of a send or receive, which takes none"] += 1
+            self.workload.leave_out("cpu of a send or receive, which takes none")
 
         rank = self._rank or 0
         kind = "recv" if receives else "send"

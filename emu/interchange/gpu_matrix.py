@@ -82,7 +82,7 @@ def read_matrix(path: Path, answers: Answers) -> Topology:
         if answers.boxes > 1:
             _join_boxes(topology, matrix, prefixes, answers.nic)
         else:
-            topology.left_out["NIC of the box"] += len(matrix.nics)
+            topology.leave_out("NIC of the box", len(matrix.nics))
         _note(topology, matrix, model, gpu)
         return topology
 
@@ -118,16 +118,20 @@ class _Matrix:
         for source in self.gpus:
             row = self.rows.get(source, {})
             if row.get(source) != "X" or not {*self.gpus} <= row.keys():
-                problem = f"has no whole row of {source}, with an X for itself"
-                raise DataError(problem, path=origin)
+                raise DataError(
+                    f"has no whole row of {source}, with an X for itself",
+                    path=origin,
+                )
 
         for source, destination in permutations(self.gpus, 2):
             word = self.rows[source][destination]
             back = self.rows[destination][source]
             ends = f"{source} to {destination}"
             if word not in _WAYS and not _LANES.fullmatch(word):
-                problem = f"{ends} is {word!r}: NV1, ..., {', '.join(_WAYS)}"
-                raise DataError(problem, path=origin)
+                raise DataError(
+                    f"{ends} is {word!r}: NV1, ..., {', '.join(_WAYS)}",
+                    path=origin,
+                )
             # The command prints a symmetric matrix: another one was edited, or cut.
             if back != word:
                 raise DataError(f"{ends} is {word}, and back {back}", path=origin)
@@ -150,15 +154,17 @@ def _parse(lines: list[str], topology: Topology) -> _Matrix:
     """
     headers = [line for line in lines if is_header(line)]
     if len(headers) != 1:
-        problem = f"it has {len(headers)} matrices of GPUs, one is read"
-        raise ValueError(f"{problem}: for equal boxes write boxes: 2")
+        raise ValueError(
+            f"it has {len(headers)} matrices of GPUs, one is read"
+            ": for equal boxes write boxes: 2"
+        )
     titles = headers[0].split()
     columns = [title for title in titles if _DEVICE.fullmatch(title)]
     if len({*columns}) < len(columns):
         raise ValueError("it has two columns of one name")
     rest = " ".join(titles[len(columns) :])
     for title in re.findall(r"GPU NUMA ID|\w+ Affinity|\S+", rest):
-        topology.left_out[f"column {title}"] += 1
+        topology.leave_out(f"column {title}")
 
     matrix = _Matrix()
     matrix.gpus = [name for name in columns if name.startswith("GPU")]
@@ -187,8 +193,10 @@ def is_header(line: str) -> bool:
     words = line.split()
     if len(words) < 2 or not words[0].startswith("GPU"):
         return False
-    is_device = _DEVICE.fullmatch(words[1]) is not None
-    return bool(_DEVICE.fullmatch(words[0])) and (is_device or words[1] == "CPU")
+    first, second, *_ = words
+    if not _DEVICE.fullmatch(first):
+        return False
+    return second == "CPU" or _DEVICE.fullmatch(second) is not None
 
 
 def _find_model(lines: list[str]) -> str:
@@ -205,6 +213,7 @@ def _guess(matrix: _Matrix) -> Gpu:
     lanes = max(matrix.lanes_of(matrix.gpus[0]))
     if matrix.has_switch(_UNNAMED):
         for gpu in GPUS.values():
+            # With a switch every pair has all lanes of a GPU.
             if gpu.lanes == lanes:
                 return gpu
     return _UNNAMED
@@ -215,16 +224,18 @@ def _join_box(topology: Topology, matrix: _Matrix, gpu: Gpu, prefix: str) -> Non
     for name in matrix.gpus:
         topology.machines.append(prefix + name)
         lanes = max(matrix.lanes_of(name))
-        for way in ("up", "down"):
-            topology.wires[f"{prefix}{name} pcie {way}"] = Wire(gpu.pcie)
-            topology.wires[f"{prefix}{name} nvlink {way}"] = Wire(gpu.lane * lanes)
+        for direction in ("up", "down"):
+            topology.wires[f"{prefix}{name} pcie {direction}"] = Wire(gpu.pcie)
+            topology.wires[f"{prefix}{name} nvlink {direction}"] = Wire(
+                gpu.lane * lanes
+            )
 
     # NV18 to each of seven others would be 126 NVLinks on a GPU that has 18.
     has_switch = matrix.has_switch(gpu)
-    for near, far in permutations(matrix.gpus, 2):
-        source = prefix + near
-        destination = prefix + far
-        lanes = matrix.lanes(near, far)
+    for first, second in permutations(matrix.gpus, 2):
+        source = prefix + first
+        destination = prefix + second
+        lanes = matrix.lanes(first, second)
         if lanes and has_switch:
             route = [f"{source} nvlink up", f"{destination} nvlink down"]
         elif lanes:
@@ -232,8 +243,8 @@ def _join_box(topology: Topology, matrix: _Matrix, gpu: Gpu, prefix: str) -> Non
             topology.wires[route[0]] = Wire(gpu.lane * lanes)
         else:
             route = [f"{source} pcie up", f"{destination} pcie down"]
-            word = matrix.rows[near][far]
-            topology.left_out[f"{word}: which PCIe switches are between"] += 1
+            word = matrix.rows[first][second]
+            topology.leave_out(f"{word}: which PCIe switches are between")
         topology.routes[source, destination] = route
 
 
@@ -244,9 +255,10 @@ def _join_boxes(
     if not matrix.nics:
         raise ValueError("it has no NIC that could join several boxes")
     if not nic:
-        problem = "has no rates of NICs: write topology: {file: ..., boxes: "
-        problem += f"{len(prefixes)}, nic: 400 Gbit/s}}"
-        raise DataError(problem, path=topology.origin)
+        raise topology.error(
+            "has no rates of NICs: write topology: {file: ..., boxes: "
+            f"{len(prefixes)}, nic: 400 Gbit/s}}"
+        )
 
     for prefix in prefixes:
         for name in matrix.nics:
@@ -254,12 +266,12 @@ def _join_boxes(
             topology.wires[f"{prefix}{name} in"] = Wire(nic)
     nearest = {name: matrix.nearest_nic(name) for name in matrix.gpus}
     for box, other_box in permutations(prefixes, 2):
-        for near, far in product(matrix.gpus, repeat=2):
-            topology.routes[box + near, other_box + far] = [
-                f"{box}{near} pcie up",
-                f"{box}{nearest[near]} out",
-                f"{other_box}{nearest[far]} in",
-                f"{other_box}{far} pcie down",
+        for first, second in product(matrix.gpus, repeat=2):
+            topology.routes[box + first, other_box + second] = [
+                f"{box}{first} pcie up",
+                f"{box}{nearest[first]} out",
+                f"{other_box}{nearest[second]} in",
+                f"{other_box}{second} pcie down",
             ]
     topology.notes.append("a GPU reaches other boxes over the NIC nearest to it")
 
@@ -286,4 +298,4 @@ def _note(topology: Topology, matrix: _Matrix, model: str, gpu: Gpu) -> None:
 
     for line in matrix.beside:
         if not _LEGEND.match(line):
-            topology.left_out["line beside the matrix"] += 1
+            topology.leave_out("line beside the matrix")

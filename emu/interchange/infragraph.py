@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import chain, pairwise, product
 from typing import Any, TypeAlias
 
-from emu.errors import DataError
 from emu.interchange.accounted import (
     NotRead,
     Reading,
@@ -55,10 +54,10 @@ def read_infrastructure(content: Any, origin: str) -> Topology:
     Raises DataError when it names what is not there, or machines are not joined.
     """
     with reading_errors(origin):
-        whole = read_mapping(content, "document")
-        reading = whole
-        if "infrastructure" in whole:
-            reading = whole.part("infrastructure")
+        document = read_mapping(content, "document")
+        reading = document
+        if "infrastructure" in document:
+            reading = document.part("infrastructure")
         reading.ignore("name", "description")
 
         topology = Topology(origin)
@@ -67,7 +66,7 @@ def read_infrastructure(content: Any, origin: str) -> Topology:
         if "components" not in reading:  # of a device alone the edges are its own
             builder.add_edges(reading)
         builder.choose_machines()
-        topology.left_out.update(whole.left_out())
+        topology.left_out.update(document.left_out())
         topology.join()
         return topology
 
@@ -116,6 +115,7 @@ def _read_devices(reading: Reading) -> dict[str, _Device]:
 def _read_device(device: Reading) -> _Device:
     kinds = {}
     counts = {}
+    # Before version 1 no component states how many there are.
     highest = _highest_numbers(device)
     for component in device.parts("components", "component"):
         component.ignore("description", "external")
@@ -175,8 +175,9 @@ class _Builder:
                 self._instances[name] = _Instance(device, count)
             else:
                 self._missing.add(name)
-                kind = f"instance {name} of device {device}, which is not in the file"
-                self._topology.left_out[kind] += 1
+                self._topology.leave_out(
+                    f"instance {name} of device {device}, which is not in the file"
+                )
 
         if not self._instances:
             self._add_lone_device()
@@ -188,23 +189,28 @@ class _Builder:
         """Add the edges between instances."""
         links = _links(reading)
         for edge in reading.parts("edges", "edge"):
-            near = self._instance_ends(edge.part("ep1"))
-            far = self._instance_ends(edge.part("ep2"))
+            near_ends = self._instance_ends(edge.part("ep1"))
+            far_ends = self._instance_ends(edge.part("ep2"))
             # Their service pairs instances, then the components of each pair.
-            if len(near) == len(far):
-                for sides in zip(near, far, strict=True):
+            if len(near_ends) == len(far_ends):
+                for sides in zip(near_ends, far_ends, strict=True):
                     self._add_edge(edge, *sides, links)
             else:
-                self._add_edge(edge, [*chain(*near)], [*chain(*far)], links)
+                sources = [*chain(*near_ends)]
+                destinations = [*chain(*far_ends)]
+                self._add_edge(edge, sources, destinations, links)
 
         for text in _connections(reading):
             words = text.split(".")
             if len(words) != 9:
-                problem = f"connection {text!r} is not of nine words: "
-                raise ValueError(f"{problem}server.0.nic.0.eth.switch.0.port.0")
+                raise ValueError(
+                    f"connection {text!r} is not of nine words: "
+                    "server.0.nic.0.eth.switch.0.port.0"
+                )
             if self._missing & {words[0], words[5]}:
-                kind = "connection of an instance of a device that is not there"
-                self._topology.left_out[kind] += 1
+                self._topology.leave_out(
+                    "connection of an instance of a device that is not there"
+                )
                 continue
             source = ".".join(words[:4])
             destination = ".".join(words[5:])
@@ -219,8 +225,10 @@ class _Builder:
         counts = Counter(self._kinds.values())
         kinds = [kind for kind in _MACHINES if counts[kind] > 1]
         if not kinds:
-            problem = f"has no two components of one type of {', '.join(_MACHINES)}"
-            raise DataError(f"{problem}: nothing computes", path=self._topology.origin)
+            raise self._topology.error(
+                f"has no two components of one type of {', '.join(_MACHINES)}"
+                ": nothing computes"
+            )
         for place, kind in self._kinds.items():
             if kind == kinds[0]:
                 self._topology.machines.append(place)
@@ -228,20 +236,24 @@ class _Builder:
         joined = {*chain(*self._topology.routes)}
         for place, kind in self._kinds.items():
             if place not in joined:
-                self._topology.left_out[f"component {kind}, which nothing joins"] += 1
+                self._topology.leave_out(f"component {kind}, which nothing joins")
         for kind in sorted(counts.keys() - _KNOWN):
-            what = f"component {kind}, but for its links"
-            self._topology.left_out[what] += counts[kind]
+            self._topology.leave_out(
+                f"component {kind}, but for its links", counts[kind]
+            )
 
     def _add_lone_device(self) -> None:
         """Let the one device that is in no other stand for an infrastructure."""
-        inner = {*chain(*(device.kinds for device in self._devices.values()))}
+        inner: set[str] = set()
+        for device in self._devices.values():
+            inner |= device.kinds.keys()
         outer = [name for name in self._devices if name not in inner]
         if len(outer) != 1:
             names = ", ".join(self._devices) or "none"
-            problem = f"has no instance of a device that it has ({names}): write "
-            problem += "devices and instances of them into one file"
-            raise DataError(problem, path=self._topology.origin)
+            raise self._topology.error(
+                f"has no instance of a device that it has ({names}): write "
+                "devices and instances of them into one file"
+            )
         (name,) = outer
         self._instances[name] = _Instance(name, count=1)
         self._topology.notes.append(f"no instances: one {name} is taken")
@@ -263,16 +275,17 @@ class _Builder:
 
         links = _links(device.reading)
         for edge in device.reading.parts("edges", "edge"):
-            near = self._device_ends(edge.part("ep1"), device)
-            far = self._device_ends(edge.part("ep2"), device)
-            sources = [f"{place}.{part}" for part in near]
-            destinations = [f"{place}.{part}" for part in far]
+            near_ends = self._device_ends(edge.part("ep1"), device)
+            far_ends = self._device_ends(edge.part("ep2"), device)
+            sources = [f"{place}.{part}" for part in near_ends]
+            destinations = [f"{place}.{part}" for part in far_ends]
             self._add_edge(edge, sources, destinations, links)
         for text in _connections(device.reading):
             words = text.split(".")
             if len(words) != 5:
-                problem = f"connection {text!r} is not of five words: xpu.0.pcie.nic.0"
-                raise ValueError(problem)
+                raise ValueError(
+                    f"connection {text!r} is not of five words: xpu.0.pcie.nic.0"
+                )
             source = ".".join([place, *words[:2]])
             destination = ".".join([place, *words[3:]])
             wire = self._wire(words[2], links)
@@ -309,19 +322,19 @@ class _Builder:
         return [".".join(words) for words in product(*steps)]
 
     def _add_edge(
-        self, edge: Reading, near: list[str], far: list[str], links: Links
+        self, edge: Reading, sources: list[str], destinations: list[str], links: Links
     ) -> None:
         """Add the wires of an edge between the places of its two ends."""
         wire = self._wire(edge.text("link"), links)
         scheme = edge.text("scheme", "one2one")
         ends: Iterable[tuple[str, str]]
         if scheme == "many2many":
-            ends = product(near, far)
+            ends = product(sources, destinations)
         elif scheme == "one2one":
-            ends = zip(near, far, strict=False)
+            ends = zip(sources, destinations, strict=False)
             kind = "component that is one too many for a one2one edge"
-            if len(near) != len(far):
-                self._topology.left_out[kind] += abs(len(near) - len(far))
+            if len(sources) != len(destinations):
+                self._topology.leave_out(kind, abs(len(sources) - len(destinations)))
         else:
             raise NotRead(f"has a scheme {scheme!r}, one2one and many2many are read")
 
@@ -339,13 +352,13 @@ class _Builder:
 
     def _wire(self, link: str, links: Links) -> Wire:
         if link not in links:
-            problem = f"an edge names link {link!r}, which is not there"
-            raise DataError(problem, path=self._topology.origin)
+            raise self._topology.error(
+                f"an edge names link {link!r}, which is not there"
+            )
         wire = links[link]
         if wire.rate:
             return wire
-        kind = f"bandwidth of link {link}, not stated: 64 GB/s"
-        self._topology.left_out[kind] += 1
+        self._topology.leave_out(f"bandwidth of link {link}, not stated: 64 GB/s")
         return wire._replace(rate=_UNKNOWN)
 
 

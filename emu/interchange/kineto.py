@@ -46,7 +46,7 @@ class _Part(NamedTuple):
     """The task that begins it; ``TASK.done`` has the outcome."""
     rank: int
     exchange: Exchange
-    after: list[str]
+    awaited: list[str]
     """Tasks that it waits for."""
 
 
@@ -104,11 +104,14 @@ def _by_rank(traces: list[RankTrace], *, in_order: bool) -> list[RankTrace]:
             raise DataError(problem, path=trace.origin)
         by_rank[rank] = trace
 
-    world = max(*(trace.world for trace in traces), *(rank + 1 for rank in by_rank))
+    stated = [trace.world for trace in traces]
+    world = max(*stated, max(by_rank) + 1)
     for rank in range(world):
         if rank not in by_rank:
-            problem = f"is of a job of {world} ranks, and rank {rank} is missing: name "
-            raise DataError(f"{problem}the files of all", path=traces[0].origin)
+            raise traces[0].error(
+                f"is of a job of {world} ranks, and rank {rank} is missing: name "
+                "the files of all"
+            )
     return [by_rank[rank] for rank in range(world)]
 
 
@@ -134,8 +137,8 @@ def find_waits(
     posts = [exchange.post for exchange in exchanges]
     unseen = list[int]()
     waits = list[Wait]()
-    for number in sorted(range(len(exchanges)), key=lambda n: exchanges[n].end):
-        exchange = exchanges[number]
+    by_end = sorted(enumerate(exchanges), key=lambda row: row[1].end)
+    for number, exchange in by_end:
         last_end = waits[-1].end if waits else begin
         idle = _idle_at_end(exchange, busy, posts, last_end)
         if idle is not None:
@@ -145,6 +148,7 @@ def find_waits(
         elif exchange.kind != "SEND":  # what was sent needs no wait
             unseen.append(number)
 
+    # Nobody was seen to wait for these: the end of their step does.
     for number in unseen:
         place = bisect_left(step_ends, exchanges[number].end)
         step_end = step_ends[min(place, len(step_ends) - 1)]
@@ -217,9 +221,6 @@ class _Job:
         for trace in traces:
             workload.left_out.update(trace.left_out)
 
-    def _refuse(self, problem: str) -> DataError:
-        return DataError(problem, path=self.workload.origin)
-
     def common_steps(self) -> list[Window]:
         """Return from when to when each trace is taken: the steps that all have.
 
@@ -231,19 +232,25 @@ class _Job:
             rank = next(
                 rank for rank, numbers in enumerate(steps) if numbers != steps[0]
             )
-            raise self._refuse(
+            raise self.workload.error(
                 f"has steps from {min(steps[0])} to {max(steps[0])}, rank {rank} from "
                 f"{min(steps[rank])} to {max(steps[rank])}: none is of all"
             )
         for numbers in steps:
             if numbers != common:
-                kind = "step that not every rank has"
-                self.workload.left_out[kind] += len(numbers - common)
+                self.workload.leave_out(
+                    "step that not every rank has", len(numbers - common)
+                )
 
         first = min(common)
         last = max(common)
         self.workload.notes.append(f"steps {first} to {last}")
-        return [(trace.steps[first][0], trace.steps[last][1]) for trace in self._traces]
+        windows = []
+        for trace in self._traces:
+            begin, _ = trace.steps[first]
+            _, end = trace.steps[last]
+            windows.append((begin, end))
+        return windows
 
     def add_rank(self, rank: int, window: Window) -> None:
         """Add what a rank did within a window of its trace."""
@@ -251,7 +258,7 @@ class _Job:
         trace = self._traces[rank]
         exchanges = [row for row in trace.exchanges if begin <= row.post <= end]
         if outside := len(trace.exchanges) - len(exchanges):
-            self.workload.left_out["exchange outside the steps"] += outside
+            self.workload.leave_out("exchange outside the steps", outside)
 
         parts = [
             self._add_part(f"r{rank}.x{number}", rank, exchange)
@@ -273,13 +280,13 @@ class _Job:
             return part
 
         if rank not in exchange.ranks:
-            raise self._refuse(
+            raise self.workload.error(
                 f"rank {rank} takes part in {exchange.kind} of ranks {exchange.ranks}"
             )
         earlier = self._groups[exchange.group, exchange.ranks].setdefault(rank, [])
         at_once = _GLOO_AT_ONCE if self._by_gloo else 1
         if len(earlier) >= at_once:
-            part.after.append(f"{earlier[-at_once].task}.done")
+            part.awaited.append(f"{earlier[-at_once].task}.done")
         earlier.append(part)
         return part
 
@@ -303,7 +310,7 @@ class _Job:
             now = max(now, time)
             awaited = [task]
             if isinstance(cut, _Part):
-                cut.after.append(task)
+                cut.awaited.append(task)
                 continue
             waited = [parts[place].task for place in cut.exchanges]
             awaited += [f"{name}.done" for name in waited]
@@ -334,11 +341,13 @@ class _Job:
         """
         widest = 0.0
         for (_, ranks), parts in self._groups.items():
-            ends = {
-                rank: [p.exchange.end + self._traces[rank].zero for p in parts[rank]]
-                for rank in ranks
-                if len(parts.get(rank, ())) > 2
-            }
+            ends: dict[int, list[float]] = {}
+            for rank in ranks:
+                rank_parts = parts.get(rank, ())
+                if len(rank_parts) > 2:  # of fewer nothing is seen to drift
+                    zero = self._traces[rank].zero
+                    ends[rank] = [part.exchange.end + zero for part in rank_parts]
+
             first = ends.get(ranks[0], [])
             for rank, rank_ends in ends.items():
                 offsets = [b - a for a, b in zip(first, rank_ends, strict=False)]
@@ -347,8 +356,10 @@ class _Job:
                 offset = statistics.median(offsets)
                 drift = statistics.median(abs(value - offset) for value in offsets)
                 widest = max(widest, abs(offset))
-                if drift > (rank_ends[-1] - rank_ends[0]) / len(rank_ends) / 4:
-                    raise self._refuse(
+                # Ends of one run differ by less than the time between two of them.
+                distance = (rank_ends[-1] - rank_ends[0]) / len(rank_ends)
+                if drift > distance / 4:
+                    raise self.workload.error(
                         f"and that of rank {rank} are of two runs: their collectives "
                         f"end {drift:.3g} s apart, and by turns"
                     )
@@ -368,7 +379,7 @@ class _Job:
             counts = [len(parts.get(rank, ())) for rank in ranks]
             for rank, count in zip(ranks, counts, strict=True):
                 if count != counts[0]:
-                    raise self._refuse(
+                    raise self.workload.error(
                         f"rank {ranks[0]} takes part in {counts[0]} collectives, rank "
                         f"{rank} of its group in {count}"
                     )
@@ -386,7 +397,7 @@ class _Job:
             self._check_same(first, part)
         start = workload.add_gate(first.task, "start")
         for part in companions:
-            for name in part.after:
+            for name in part.awaited:
                 workload.add_flow(name, start)
             workload.add_flow(start, part.task)
 
@@ -406,14 +417,13 @@ class _Job:
             )
 
     def _check_same(self, first: _Part, part: _Part) -> None:
-        stated = [
-            (p.exchange.kind, p.exchange.root, p.exchange.size) for p in (first, part)
-        ]
-        may_differ = part.exchange.kind == "SCATTER"  # only the root brings something
-        may_differ |= bool(first.exchange.shares or part.exchange.shares)
-        known = 2 if may_differ else 3
-        if stated[0][:known] != stated[1][:known]:
-            raise self._refuse(
+        expected = first.exchange
+        found = part.exchange
+        differs = (found.kind, found.root) != (expected.kind, expected.root)
+        may_differ = found.kind == "SCATTER"  # only the root brings something
+        may_differ |= bool(expected.shares or found.shares)
+        if differs or (found.size != expected.size and not may_differ):
+            raise self.workload.error(
                 f"{first.task} is {first.exchange.kind} of {first.exchange.size:g} "
                 f"bytes, {part.task} beside it {part.exchange.kind} of "
                 f"{part.exchange.size:g}"
@@ -429,20 +439,14 @@ class _Job:
     def _join_messages(
         self, sends: list[_Part], receives: list[_Part], key: tuple[int, ...]
     ) -> None:
-        source, destination, tag = key
-        if len(sends) != len(receives):
-            raise self._refuse(
-                f"rank {source} sends {len(sends)} messages of tag {tag} to rank "
-                f"{destination}, which receives {len(receives)}"
-            )
-
-        for send, receive in zip(sends, receives, strict=True):
+        source, destination, _ = key
+        for send, receive in self.workload.pair_messages(sends, receives, key):
             for part in (send, receive):
-                for name in part.after:
+                for name in part.awaited:
                     self.workload.add_flow(name, part.task)
             size = send.exchange.size
             if receive.exchange.size != size:
-                raise self._refuse(
+                raise self.workload.error(
                     f"{receive.task} receives {receive.exchange.size:g} bytes of "
                     f"{size:g} of {send.task}"
                 )

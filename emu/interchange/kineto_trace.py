@@ -11,20 +11,19 @@ from __future__ import annotations
 import math
 import re
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from emu.errors import DataError
 from emu.host.input_file import MOST_TEXT, one_error, parse_json, read_json
 from emu.host.limits import limit
-from emu.interchange.accounted import Reading, read_mapping
+from emu.interchange.accounted import Account, Reading, read_mapping
 from emu.interchange.workload import Data
 
 #: Keys of the file that change no number.
-_ABOUT = [
+_ABOUT = (
     "schemaVersion",
     "deviceProperties",
     "trace_id",
@@ -42,55 +41,53 @@ _ABOUT = [
     "hip_runtime_version",
     "hip_driver_version",
     "roctracer_version",
-]
+)
 #: Keys of a range, and arguments of an exchange, that are read or change no number.
 _OF_RANGES = ("ph", "cat", "pid", "tid", "args", "id", "bp")
-_OF_EXCHANGES = frozenset(
-    [
-        "Collective name",
-        "In msg nelems",
-        "Out msg nelems",
-        "dtype",
-        "Group size",
-        "Rank",
-        "Src Rank",
-        "Dst Rank",
-        "Process Group Name",
-        "Process Group Description",
-        "Process Group Ranks",
-        "Seq",
-        "In split size",
-        "Out split size",
-        "Comms Id",
-        "Input Tensors start",
-        "Output Tensors start",
-        "External id",
-        "correlation",
-        "Input Dims",
-        "Input type",
-        "Input Strides",
-        "Concrete Inputs",
-        "Ev Idx",
-        "Record function id",
-        "Is asynchronized op",
-        "device",
-        "context",
-        "stream",
-        "grid",
-        "block",
-        "registers per thread",
-        "shared memory",
-        "blocks per SM",
-        "warps per SM",
-        "queued",
-        "priority",
-        "est. achieved occupancy %",
-        "Global rank start",
-        "Global rank stride",
-        "Sequence number",
-        "Fwd thread id",
-    ]
-)
+_OF_EXCHANGES = {
+    "Collective name",
+    "In msg nelems",
+    "Out msg nelems",
+    "dtype",
+    "Group size",
+    "Rank",
+    "Src Rank",
+    "Dst Rank",
+    "Process Group Name",
+    "Process Group Description",
+    "Process Group Ranks",
+    "Seq",
+    "In split size",
+    "Out split size",
+    "Comms Id",
+    "Input Tensors start",
+    "Output Tensors start",
+    "External id",
+    "correlation",
+    "Input Dims",
+    "Input type",
+    "Input Strides",
+    "Concrete Inputs",
+    "Ev Idx",
+    "Record function id",
+    "Is asynchronized op",
+    "device",
+    "context",
+    "stream",
+    "grid",
+    "block",
+    "registers per thread",
+    "shared memory",
+    "blocks per SM",
+    "warps per SM",
+    "queued",
+    "priority",
+    "est. achieved occupancy %",
+    "Global rank start",
+    "Global rank stride",
+    "Sequence number",
+    "Fwd thread id",
+}
 _ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
 _STEP = "ProfilerStep#"
@@ -157,7 +154,7 @@ class Exchange(NamedTuple):
     """Bytes for each rank of the group, where they differ."""
 
 
-class RankTrace:
+class RankTrace(Account):
     """Steps, computing and exchanges of one rank.
 
     ``rank`` is taken where the file states none. Raises DataError when the file is
@@ -165,8 +162,7 @@ class RankTrace:
     """
 
     def __init__(self, path: Path, rank: int | None = None) -> None:
-        self.origin = str(path)
-        self.left_out = Counter[str]()
+        super().__init__(str(path))
         self.rank = rank
         with one_error(path):
             content = read_mapping(read_json(path, limit(MOST_TEXT)), "trace")
@@ -196,7 +192,7 @@ class RankTrace:
     def _read_ranges(self, events: list[Data]) -> Iterator[Range]:
         for event in events:
             if event.get("ph") != "X":
-                self.left_out[f"event of phase {event.get('ph')}"] += 1
+                self.leave_out(f"event of phase {event.get('ph')}")
                 continue
             reading = Reading(event, "range")
             reading.ignore(*_OF_RANGES)
@@ -222,7 +218,7 @@ class RankTrace:
         #: Number of ranks; 0 where the file does not say.
         self.world = distributed.count("world_size", 0)
         if self.world > _MOST_RANKS:
-            raise self._error(f"announces {self.world:,} ranks")
+            raise self.error(f"announces {self.world:,} ranks")
 
         self._groups: dict[str, tuple[int, ...]] = {}
         for row in distributed.parts("pg_config", "group"):
@@ -230,9 +226,6 @@ class RankTrace:
             self._groups[row.text("pg_name")] = tuple(row.get("ranks", ()))
         #: Name of the library that exchanged, or of several.
         self._backend = distributed.text("backend", "")
-
-    def _error(self, problem: str) -> DataError:
-        return DataError(problem, path=self.origin)
 
     def _take_steps(self) -> None:
         marks = [row for row in self._ranges if row.name.startswith(_STEP)]
@@ -242,28 +235,28 @@ class RankTrace:
         for row in on_cpu:
             number = int(row.name.removeprefix(_STEP))
             if number in self.steps:
-                raise self._error(f"has step {number} twice: export every cycle apart")
+                raise self.error(f"has step {number} twice: export every cycle apart")
             same = [mark for mark in on_gpu if mark.name == row.name] or [row]
             begin = min(mark.begin for mark in same)
             end = max(mark.end for mark in same)
             self.steps[number] = (begin, end)
 
         if not self.busy:
-            raise self._error("holds no range that computes")
+            raise self.error("holds no range that computes")
         #: True where no step is marked.
         self.is_whole = not self.steps
         if self.is_whole:
             exchange_ends = [exchange.end for exchange in self.exchanges]
             last = max(self.busy[-1][1], *exchange_ends, 0)
             first = min(row.begin for row in self._ranges if row.end <= last)
-            self.left_out["mark of a step: the trace is taken whole"] += 1
+            self.leave_out("mark of a step: the trace is taken whole")
             self.steps[0] = (first, last)
 
     def _check_calls(self) -> None:
         """Refuse a trace that calls exchanges and has no range of any."""
         calls = [row for row in self._ranges if row.name.startswith(_CALLS)]
         if calls and self.world > 1 and not self.exchanges:
-            raise self._error(
+            raise self.error(
                 f"calls {calls[0].name} by {self._backend or 'some library'}, and has "
                 "no kernel of NCCL nor range of gloo: trace with activities=[CPU, CUDA]"
             )
@@ -273,20 +266,22 @@ class RankTrace:
         for row in self._ranges:
             is_known = row.name.startswith((_STEP, *_CALLS))
             if not (is_known or row.category in used or row.is_exchange):
-                self.left_out[f"range of category {row.category}"] += 1
+                self.leave_out(f"range of category {row.category}")
             if row.is_exchange or row.name.startswith(_CALLS):
                 unknown = row.args.keys() - _OF_EXCHANGES
                 self.left_out.update(f"{key} of an exchange" for key in unknown)
             elif row.args:
                 kind = "argument of a range that exchanges nothing"
-                self.left_out[kind] += len(row.args)
+                self.leave_out(kind, len(row.args))
 
     def _merge_busy(self) -> list[tuple[float, float]]:
         merged: list[tuple[float, float]] = []
         rows = self._kernels() if self.uses_gpu else self._operators()
         for row in sorted(rows, key=lambda row: row.begin):
+            # Streams of a GPU, and threads, compute side by side.
             if merged and row.begin <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(row.end, merged[-1][1]))
+                begin, end = merged[-1]
+                merged[-1] = (begin, max(row.end, end))
             else:
                 merged.append((row.begin, row.end))
         return merged
@@ -308,8 +303,10 @@ class RankTrace:
 
         for rows in by_thread.values():
             rows.sort(key=lambda row: (row.begin, -row.end))
+            # Operators within an exchange stand for it, and compute nothing.
             exchange_end = -math.inf
-            for row, following in zip(rows, [*rows[1:], rows[0]], strict=True):
+            followers = [*rows[1:], rows[0]]
+            for row, following in zip(rows, followers, strict=True):
                 if row.is_exchange:
                     exchange_end = row.end
                 calls_others = row.begin <= following.begin < row.end
@@ -324,7 +321,7 @@ class RankTrace:
         calls = [row for row in self._ranges if row.name.startswith("c10d::")]
         groups = {tuple(sorted(ranks)) for ranks in self._groups.values()}
         if rows and len(groups) > 1:
-            raise self._error(
+            raise self.error(
                 f"has {len(groups)} groups of ranks, and gloo does not say whose its "
                 "ranges are"
             )
@@ -364,7 +361,7 @@ class RankTrace:
                 continue
             record = records.get(row.args.get("External id"), {}) | row.args
             if "Collective name" not in record:
-                raise self._error(
+                raise self.error(
                     f"{row.name:.40} states no bytes: trace CPU and CUDA, by torch 2.3 "
                     "or later"
                 )
@@ -401,7 +398,7 @@ class RankTrace:
             elif row.is_exchange:
                 unused -= number in records
         if unused > 0:
-            self.left_out["record of an exchange without a kernel"] += unused
+            self.leave_out("record of an exchange without a kernel", unused)
         return records
 
     def _ready_times(self) -> Callable[[Range], float]:
@@ -419,15 +416,17 @@ class RankTrace:
         def launch_of(row: Range) -> float:
             number = row.args.get("correlation")
             if number not in launches:
-                self.left_out["kernel whose launch is not there"] += 1
+                self.leave_out("kernel whose launch is not there")
             return launches.get(number, row.begin)
 
         launched = sorted((launch_of(row), row.end) for row in self._kernels())
-        latest = [*accumulate((end for _, end in launched), max, initial=-math.inf)]
+        ends = [end for _, end in launched]
+        latest = [*accumulate(ends, max, initial=-math.inf)]  # of those launched so far
 
         def ready_time(row: Range) -> float:
             launch = launch_of(row)
-            return max(launch, latest[bisect_left(launched, (launch,))])
+            earlier = bisect_left(launched, (launch,))
+            return max(launch, latest[earlier])
 
         return ready_time
 
@@ -436,32 +435,33 @@ class RankTrace:
     ) -> Exchange:
         """Return an exchange with its root, or as a message to or from that rank."""
         if not 0 <= exchange.size < math.inf:
-            raise self._error(f"has {kind} of {exchange.size:g} bytes")
+            raise self.error(f"has {kind} of {exchange.size:g} bytes")
         if kind not in _ROOTED:
             return exchange
         if root is None:
-            raise self._error(f"does not say the root or peer of a {kind}")
+            raise self.error(f"does not say the root or peer of a {kind}")
         if kind not in MESSAGES:
             return exchange._replace(root=int(root))
         own_rank = self.rank or 0
-        ends = (own_rank, int(root)) if kind == "SEND" else (int(root), own_rank)
+        peer = int(root)
+        ends = (own_rank, peer) if kind == "SEND" else (peer, own_rank)
         return exchange._replace(ranks=ends, root=tag)
 
     def _kind_of(self, name: str) -> str:
         word = _WORDS.sub("", name.lower())
         if word not in _KINDS:
-            raise self._error(f"has an exchange {name!r:.40}, which is not read")
+            raise self.error(f"has an exchange {name!r:.40}, which is not read")
         return _KINDS[word]
 
     def _width_of(self, dtype: str) -> int:
         word = dtype.rpartition("::")[2].lower()
         if word not in _WIDTHS:
-            raise self._error(f"exchanges numbers of unknown type {dtype!r:.40}")
+            raise self.error(f"exchanges numbers of unknown type {dtype!r:.40}")
         return _WIDTHS[word]
 
     def _bytes_of(self, row: Range) -> float:
         if "Input Dims" not in row.args:
-            raise self._error(
+            raise self.error(
                 f"{row.name:.40} states no bytes: trace with torch.profiler."
                 "profile(record_shapes=True)"
             )
@@ -480,7 +480,7 @@ class RankTrace:
         if not ranks and size == self.world:
             return tuple(range(size))
         if len(ranks) != size:
-            raise self._error(f"names {len(ranks)} of {size} ranks of group {group!r}")
+            raise self.error(f"names {len(ranks)} of {size} ranks of group {group!r}")
         return ranks
 
 

@@ -1,26 +1,65 @@
-"""All formats of files that are known, in the order in which they are tried."""
+"""All formats of files that are known, in the order in which they are tried.
+
+They stand in ``formats.toml``, a row each.
+"""
 
 from __future__ import annotations
 
+import tomllib
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from emu.interchange.graph_formats import (
-    COMMON_FORMATS,
-    GRAPH_FORMATS,
-    JSON_GRAPHS,
-    OTHER_FORMATS,
+from emu.interchange.recognise import (
+    COMPARE,
+    IMPORT,
+    PROFILE,
+    SCENARIO,
+    TOPOLOGY,
+    WORKLOAD,
+    Format,
+    recognise,
+    refuse_other_formats,
 )
-from emu.interchange.recognise import SCENARIO, Format, recognise, refuse_other_formats
-from emu.interchange.topology_formats import TOPOLOGY_FORMATS
-from emu.interchange.workload_formats import WORKLOAD_FORMATS
 
-FORMATS: tuple[Format, ...] = (
-    *TOPOLOGY_FORMATS,
-    *JSON_GRAPHS,
+#: Commands as the table calls them.
+_COMMANDS = {
+    "import": IMPORT,
+    "workload": WORKLOAD,
+    "topology": TOPOLOGY,
+    "profile": PROFILE,
+    "compare": COMPARE,
+    "scenario": SCENARIO,
+}
+_TABLE = tomllib.loads(files("emu.interchange").joinpath("formats.toml").read_text())
+
+
+def _formats(kind: str) -> tuple[Format, ...]:
+    return tuple(_format(row) for row in _TABLE[kind])
+
+
+def _format(row: dict[str, Any]) -> Format:
+    commands = [_COMMANDS[word] for word in row.get("commands", ())]
+    fields: dict[str, Any] = {"commands": tuple(commands)}
+    # TOML has no bytes: a letter of Latin-1 stands for each.
+    fields["magic"] = row.get("magic", "").encode("latin-1")
+    for key in ("keys", "inner", "suffixes"):
+        fields[key] = tuple(row.get(key, ()))
+    return Format(**{**row, **fields})
+
+
+WORKLOAD_FORMATS = _formats("workload")
+#: Of JSON some graphs stand before workloads, which know less of their beginnings.
+FORMATS = (
+    *_formats("topology"),
+    *_formats("json_graph"),
     *WORKLOAD_FORMATS,
-    *GRAPH_FORMATS,
+    *_formats("graph"),
 )
+#: Known by little more than their names: nothing is refused for having one of these.
+COMMON_FORMATS = _formats("common")
+#: What no table is, known by little more than its first letter.
+OTHER_FORMATS = _formats("other")
 
 
 def check_command(path: Path, command: str) -> None:

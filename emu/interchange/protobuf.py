@@ -36,6 +36,7 @@ def read_varint(data: bytes, place: int) -> tuple[int, int]:
     Raises ValueError when it is cut short, or longer than eight bytes hold.
     """
     value = shift = 0
+    # Seven bits a byte, the lowest first: 64 bits take ten bytes.
     while place < len(data) and shift < 70:
         byte = data[place]
         value |= (byte & 0x7F) << shift
@@ -73,6 +74,7 @@ def decode(data: bytes, schema: Schema) -> dict[str, list[Any]]:
         unknown = (f"{UNKNOWN}{number}", None)
         name, kind = schema.get(number, unknown)
 
+        # The lower three bits say how the value is written.
         wire = tag & 7
         if wire == _VARINT:
             value, place = read_varint(data, place)
@@ -101,6 +103,7 @@ def _take(data: bytes, place: int, size: int, number: int) -> bytes:
 
 def _integer(value: int, kind: Any) -> int:
     if kind == SIGNED:
+        # Zigzag: 0, -1, 1, -2, ... are written as 0, 1, 2, 3, ...
         return (value >> 1) ^ -(value & 1)
     is_negative = value >> 63
     return value - (1 << 64) if is_negative else value

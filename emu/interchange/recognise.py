@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -55,14 +55,16 @@ class Format:
     """First bytes."""
     pattern: str = ""
     """Regular expression that is found in the text of the beginning."""
-    keys: frozenset[str] = frozenset()
+    keys: Collection[str] = ()
     """Keys of the outermost mapping of JSON or YAML, all of which are there."""
-    inner: frozenset[str] = frozenset()
+    inner: Collection[str] = ()
     """Keys at any depth of JSON or YAML, all of which are there."""
     suffixes: tuple[str, ...] = ()
     """Ends of the file's name, one of which is there, ``.gz`` apart."""
     holds: str = ""
     """Pattern of a file that a folder of this format holds; files have none."""
+    reader: str = ""
+    """Reader of a topology or workload, by its name here; empty of what has none."""
 
     @property
     def way(self) -> str:
@@ -79,8 +81,8 @@ class Format:
         return (
             sample.head.startswith(self.magic)
             and (not self.suffixes or name.endswith(self.suffixes))
-            and self.keys <= sample.keys
-            and self.inner <= sample.inner_keys
+            and sample.keys.issuperset(self.keys)
+            and sample.inner_keys.issuperset(self.inner)
             and (not self.pattern or self._found(sample.text))
         )
 
@@ -113,6 +115,7 @@ class Sample:
 
         A page that shows a mapping between its paragraphs has none.
         """
+        # Cut short, it is no whole JSON: keys are found by their brackets.
         if self.text.lstrip().startswith("{"):
             return frozenset(key for key, depth in _json_keys(self.text) if depth == 1)
         if _NO_YAML.search(self.text):

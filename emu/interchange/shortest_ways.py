@@ -38,7 +38,7 @@ def shortest_ways(
     for source, destination in costs:
         neighbours[source].append(destination)
 
-    ways = {start: Way(0, [start])}
+    found = {start: Way(0, [start])}
     queue = [(0, 0, start)]
     finished = set[str]()
     while queue:
@@ -51,11 +51,11 @@ def shortest_ways(
             continue
         for neighbour in neighbours[place]:
             total = cost + costs[place, neighbour]
-            known = ways.get(neighbour)
+            known = found.get(neighbour)
             if known is None or total < known.cost:
-                places = [*ways[place].places, neighbour]
-                ways[neighbour] = Way(total, places, is_tie=ways[place].is_tie)
+                places = [*found[place].places, neighbour]
+                found[neighbour] = Way(total, places, is_tie=found[place].is_tie)
                 heapq.heappush(queue, (total, len(queue) + len(finished), neighbour))
             elif total == known.cost and neighbour not in finished:
                 known.is_tie = True
-    return ways
+    return found

@@ -104,10 +104,10 @@ class _Platform:
             config.ignore("id")
             for prop in config.elements("prop"):
                 prop.ignore("value")
-                self._topology.left_out[f"config {prop.text('id', '')}"] += 1
+                self._topology.leave_out(f"config {prop.text('id', '')}")
         # Without a zone around them, clusters stand in the platform itself.
-        whole = TableZone(" platform", None)
-        self._add_zone(whole, root)
+        outermost = TableZone(" platform", None)
+        self._add_zone(outermost, root)
         # A route may name a link, or a gateway, of a zone that stands further below.
         for zone, reading in self._read:
             self._read_routes(zone, reading)
@@ -121,7 +121,7 @@ class _Platform:
                 topology.routes[ends] = wires
         ties = sum(table.ties for table in self._tables)
         if ties:
-            topology.left_out[TIE] += ties
+            topology.leave_out(TIE, ties)
 
     def _add_zone(self, zone: Zone, reading: Reading) -> None:
         """Add a zone, and all in it but its routes."""
@@ -157,8 +157,9 @@ class _Platform:
         name = link.text("id")
         policy = link.text("sharing_policy", "SHARED")
         if policy == "WIFI":
-            problem = f"link {name} is WIFI, whose stations share it by their rates"
-            raise NotRead(problem)
+            raise NotRead(
+                f"link {name} is WIFI, whose stations share it by their rates"
+            )
         wire = Wire(
             _rate(link.text("bandwidth")),
             _seconds(link.text("latency", "0")),
@@ -206,8 +207,10 @@ class _Platform:
             grid.numbers[host] = number
             self._add_host(host, grid)
         if count_hosts(grid) != len(grid.numbers):
-            problem = f"cluster {grid.name} has {len(grid.numbers)} hosts, its "
-            raise ValueError(f"{problem}topo_parameters are of {count_hosts(grid)}")
+            raise ValueError(
+                f"cluster {grid.name} has {len(grid.numbers)} hosts, its "
+                f"topo_parameters are of {count_hosts(grid)}"
+            )
 
     def _add_flat_cluster(
         self,
@@ -222,9 +225,8 @@ class _Platform:
         backbone = self._add_backbone(cluster)
         for host in _host_names(cluster):
             self._add_host(host, zone)
-            up, down = self._add_wires(f"{host} link", wire, policy)
-            zone.ups[host] = [up, *backbone]
-            zone.downs[host] = [*backbone, down]
+            names = self._add_wires(f"{host} link", wire, policy)
+            zone.attach(host, *names, backbone)
             if limit:
                 limiter = f"{host} limiter"
                 self._topology.wires[limiter] = Wire(limit)
@@ -264,10 +266,9 @@ class _Platform:
             self._zones.check_place(host, zone)
             if host in zone.ups:
                 raise ValueError(f"{host} has two of host_link")
-            up = self._known_wire(link.text("up"))
-            down = self._known_wire(link.text("down"))
-            zone.ups[host] = [up, *backbone]
-            zone.downs[host] = [*backbone, down]
+            up_wire = self._known_wire(link.text("up"))
+            down_wire = self._known_wire(link.text("down"))
+            zone.attach(host, up_wire, down_wire, backbone)
 
         for cabinet in reading.elements("cabinet"):
             cabinet.ignore("id")
@@ -275,9 +276,8 @@ class _Platform:
             wire = Wire(rate, _seconds(cabinet.text("lat")))
             for host in _host_names(cabinet):
                 self._add_host(host, zone)
-                up, down = self._add_wires(f"{host} link", wire, "SPLITDUPLEX")
-                zone.ups[host] = [up, *backbone]
-                zone.downs[host] = [*backbone, down]
+                names = self._add_wires(f"{host} link", wire, "SPLITDUPLEX")
+                zone.attach(host, *names, backbone)
 
     def _known_wire(self, name: str) -> str:
         if name not in self._topology.wires:
@@ -291,7 +291,7 @@ class _Platform:
             leg = self._leg(route, zone, ends)
             is_symmetrical = _is_symmetrical(route)
             if ends[0] == ends[1]:
-                self._topology.left_out["route of a host to itself"] += 1
+                self._topology.leave_out("route of a host to itself")
                 continue
             zone.add_leg(ends, leg)
             if is_symmetrical:
@@ -330,8 +330,7 @@ class _Platform:
             return self._known_wire(name)
 
         if direction == "NONE":
-            kind = "direction of a SPLITDUPLEX link, not stated: UP"
-            self._topology.left_out[kind] += 1
+            self._topology.leave_out("direction of a SPLITDUPLEX link, not stated: UP")
             direction = "UP"
         return f"{name}_{direction}"
 
@@ -343,8 +342,8 @@ class _Platform:
     def _opposite(self, wire: str) -> str:
         """Return the wire of the other direction; of a shared link, the same."""
         stem, _, direction = wire.rpartition("_")
-        other = {"UP": "DOWN", "DOWN": "UP"}.get(direction, "")
-        name = f"{stem}_{other}"
+        back = {"UP": "DOWN", "DOWN": "UP"}.get(direction, "")
+        name = f"{stem}_{back}"
         return name if name in self._topology.wires else wire
 
 
@@ -358,8 +357,10 @@ def _make_zone(reading: Reading, parent: Zone) -> Zone:
     if routing.lower() in ("cluster", "star"):
         return StarZone(name, parent)
     if routing.lower() not in _TABLES:
-        problem = f"has a zone {name} of routing {routing}, read are "
-        raise NotRead(f"{problem}Full, Floyd, Dijkstra, Cluster and None")
+        raise NotRead(
+            f"has a zone {name} of routing {routing}, read are "
+            "Full, Floyd, Dijkstra, Cluster and None"
+        )
     return TableZone(name, parent, joins_legs=_TABLES[routing.lower()])
 
 
@@ -415,10 +416,10 @@ def _refuse_profiles(element: Reading) -> None:
     """Raise ValueError where a host or link changes by a file."""
     for key in _PROFILES:
         if element.text(key, ""):
-            problem = (
+            raise NotRead(
                 f"has {key} of {element.kind} {element.text('id')}, which changes "
+                "it: remove it and write events in the scenario"
             )
-            raise NotRead(f"{problem}it: remove it and write events in the scenario")
 
 
 def _rate(text: str) -> float:

@@ -226,8 +226,8 @@ class Dragonfly(GridZone):
             hops, place = self._change_group(place, group)
             wires += hops
         if place[2] != blade:
-            beside = [group, place[1], blade]
-            wires += self._hop(place, beside, self.green)
+            turn = [group, place[1], blade]
+            wires += self._hop(place, turn, self.green)
             place = [group, 0, blade]  # in SimGrid the first chassis is next
         if place[1] != chassis:
             wires += self._hop(place, end, self.black)
@@ -245,12 +245,12 @@ class Dragonfly(GridZone):
         """
         wires = []
         own_group, chassis, blade = place
-        beside = [own_group, chassis, group]
+        turn = [own_group, chassis, group]
         if blade != group:
-            wires += self._hop(place, beside, self.green)
+            wires += self._hop(place, turn, self.green)
         start = [own_group, 0, group]
         if chassis:
-            wires += self._hop(beside, start, self.black)
+            wires += self._hop(turn, start, self.black)
 
         end = [group, 0, own_group]
         wires += self._hop(start, end, self.blue)

@@ -59,14 +59,16 @@ class Zone(ABC):
 
     def add_leg(self, ends: Ends, leg: Leg) -> None:
         """Add a stated route; raises ValueError where the routing has none."""
-        problem = f"zone {self.name} states a route of {len(leg.wires)} links, "
-        raise ValueError(f"{problem}{ends[0]} to {ends[1]}: its routing has none")
+        raise ValueError(
+            f"zone {self.name} states a route of {len(leg.wires)} links, "
+            f"{ends[0]} to {ends[1]}: its routing has none"
+        )
 
     @property
     def path(self) -> list[Zone]:
         """Zones from the outermost to this one."""
-        around = self.parent.path if self.parent else []
-        return [*around, self]
+        outer = self.parent.path if self.parent else []
+        return [*outer, self]
 
 
 @dataclass(eq=False)
@@ -85,11 +87,11 @@ class TableZone(Zone):
         if not self.joins_legs:
             return self.legs.get((source, destination))
 
-        way = self._ways_from(source).get(destination)
-        if way is None:
+        found = self._ways_from(source).get(destination)
+        if found is None:
             return None
-        self.ties += way.is_tie
-        hops = pairwise(way.places)
+        self.ties += found.is_tie
+        hops = pairwise(found.places)
         legs = [self.legs[hop] for hop in hops]
         return self._join(legs, platform)
 
@@ -134,6 +136,11 @@ class StarZone(Zone):
     """Links from a member to the middle, the backbone last."""
     downs: dict[str, Wires] = field(default_factory=dict)
 
+    def attach(self, host: str, up_wire: str, down_wire: str, backbone: Wires) -> None:
+        """Join a host to the middle, over its own links and a backbone if any."""
+        self.ups[host] = [up_wire, *backbone]
+        self.downs[host] = [*backbone, down_wire]
+
     @override
     def find_leg(self, source: str, destination: str, platform: Zones) -> Leg | None:
         wires = [*self.ups.get(source, [])]
@@ -168,8 +175,8 @@ class Zones:
     def check_gateway(self, name: str, member: str) -> None:
         """Raise ValueError where a gateway is not within the zone that it is of."""
         zone = self._zone_of.get(name)
-        around = zone.path if zone else []
-        names = [zone.name for zone in around]
+        zones = zone.path if zone else []
+        names = [zone.name for zone in zones]
         if member not in names or name in self._inner:
             raise ValueError(f"{name!r} is no host or router within {member!r}")
 
@@ -183,18 +190,18 @@ class Zones:
         destinations = self._around(destination, ancestor)
         leg = _find_bypass(sources, destinations, ancestor)
         if leg is None:
-            near = sources[-1]
-            far = destinations[-1]
-            leg = ancestor.find_leg(near, far, self)
+            first = sources[-1]
+            last = destinations[-1]
+            leg = ancestor.find_leg(first, last, self)
         if leg is None:
             return None
 
         # The ends of a leg lie deeper by a zone at least, so that this ends.
-        before = self.find_route(source, leg.source_gateway or source)
-        behind = self.find_route(leg.destination_gateway or destination, destination)
-        if before is None or behind is None:
+        head = self.find_route(source, leg.source_gateway or source)
+        tail = self.find_route(leg.destination_gateway or destination, destination)
+        if head is None or tail is None:
             return None
-        return [*before, *leg.wires, *behind]
+        return [*head, *leg.wires, *tail]
 
     def _common_zone(self, source: str, destination: str) -> Zone:
         """Return the innermost zone that two places are in."""
@@ -220,8 +227,8 @@ def _find_bypass(
     Of several, SimGrid takes the one that leaves the innermost zones.
     """
     levels = product(range(len(sources)), range(len(destinations)))
-    for near, far in sorted(levels, key=max):
-        ends = (sources[near], destinations[far])
+    for source_level, destination_level in sorted(levels, key=max):
+        ends = (sources[source_level], destinations[destination_level])
         if ends in ancestor.bypasses:
             return ancestor.bypasses[ends]
     return None

@@ -74,7 +74,7 @@ def _read_line(line: str, topology: Topology, above: Above) -> None:
         above[name] = switch
     topology.machines += nodes
     for key in keys:
-        topology.left_out[f"{key} of a switch"] += 1
+        topology.leave_out(f"{key} of a switch")
 
 
 def _expand(hostlist: str) -> Iterator[str]:
@@ -106,6 +106,7 @@ def _numbers(ranges: str) -> Iterator[str]:
         if last - first > 2 * MOST_MACHINES:
             raise ValueError(f"[{ranges:.40}] are more machines than are read")
         for number in range(first, last + 1):
+            # As Slurm writes them: tux[08-10] are tux08, tux09, tux10.
             yield str(number).zfill(len(match[1]))
 
 

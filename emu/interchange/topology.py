@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from emu.errors import DataError
+from emu.interchange.accounted import Account
 from emu.interchange.shortest_ways import Way, shortest_ways
 
 #: Machines that are read: of 400 there are 159,600 routes, which take 2.7 s of CPU.
@@ -40,17 +39,13 @@ class Answers:
 
 
 @dataclass
-class Topology:
+class Topology(Account):
     """Machines and what joins them, as a file says it."""
 
-    origin: str
     machines: list[str] = field(default_factory=list)
     wires: dict[str, Wire] = field(default_factory=dict)
     routes: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     """Ends, machines among them, -> wires in their order."""
-    notes: list[str] = field(default_factory=list)
-    """Sentences on what was assumed."""
-    left_out: Counter[str] = field(default_factory=Counter)
 
     def connect(self, end: str, other_end: str, wire: Wire) -> None:
         """Join two ends by a wire of each direction.
@@ -58,7 +53,7 @@ class Topology:
         A second edge between two ends replaces the first, and is counted.
         """
         if (end, other_end) in self.routes:
-            self.left_out["second edge between two components, the last is taken"] += 1
+            self.leave_out("second edge between two components, the last is taken")
         for source, destination in ((end, other_end), (other_end, end)):
             name = f"{source}-{destination}"
             self.wires[name] = wire
@@ -76,28 +71,28 @@ class Topology:
         costs = {ends: len(wires) for ends, wires in self.routes.items()}
         joined = {}
         for start in self.machines:
-            ways = shortest_ways(start, costs, last={*self.machines})
+            routes = shortest_ways(start, costs, last={*self.machines})
             for end in self.machines:
                 if end != start:
-                    joined[start, end] = self._wires_of(ways.get(end), start, end)
+                    joined[start, end] = self._wires_of(routes.get(end), start, end)
 
         self.routes = joined
 
-    def _wires_of(self, way: Way | None, start: str, end: str) -> list[str]:
+    def _wires_of(self, found: Way | None, start: str, end: str) -> list[str]:
         """Return the wires along a way; DataError where there is none."""
-        if way is None:
-            problem = f"{start} and {end} are not joined"
-            raise DataError(problem, path=self.origin)
-        if way.is_tie:
-            self.left_out[TIE] += 1
+        if found is None:
+            raise self.error(f"{start} and {end} are not joined")
+        if found.is_tie:
+            self.leave_out(TIE)
 
         wires = []
-        for leg in pairwise(way.places):
+        for leg in pairwise(found.places):
             wires += self.routes[leg]
         return wires
 
     def check_size(self, machines: int) -> None:
         """Raise DataError where there are more machines, or fewer, than are read."""
         if not 1 <= machines <= MOST_MACHINES:
-            problem = f"has {machines:,} machines, 1 to {MOST_MACHINES} are read"
-            raise DataError(problem, path=self.origin)
+            raise self.error(
+                f"has {machines:,} machines, 1 to {MOST_MACHINES} are read"
+            )

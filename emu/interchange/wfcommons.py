@@ -18,6 +18,8 @@ from emu.interchange.accounted import Reading, read_mapping
 from emu.interchange.workload import Data, Workload, plain_name
 
 VERSIONS = ("1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6")
+#: Keys of a task's seconds, the newer name first.
+_TIMES = ("runtimeInSeconds", "runtime")
 #: Keys that say who ran what when, and on which system: they change no number.
 _ABOUT = ("name", "description", "createdAt", "author", "wms", "runtimeSystem")
 _ABOUT_MACHINE = (
@@ -49,9 +51,11 @@ def read_workflow(path: Path) -> Workload:
         content = read_mapping(read_json(path), "file")
         version = content.text("schemaVersion")
         if version not in VERSIONS:
-            problem = f"is no WfCommons workflow of version {VERSIONS[0]} to "
-            problem += f"{VERSIONS[-1]}, found {version!r:.20}"
-            raise DataError(problem, path=path)
+            raise DataError(
+                f"is no WfCommons workflow of version {VERSIONS[0]} to "
+                f"{VERSIONS[-1]}, found {version!r:.20}",
+                path=path,
+            )
         content.ignore(*_ABOUT)
 
         workflow = _Workflow(content.part("workflow"), version, path)
@@ -123,6 +127,7 @@ class _Workflow:
         cpu = row.part("cpu")
         cpu.ignore("vendor")
         cores = cpu.count("count", 0)
+        # The newer name counts, where both are there.
         cores = cpu.count("coreCount", cores)
         if cores:
             machine["slots"] = {"core": cores}
@@ -143,6 +148,7 @@ class _Workflow:
             if stated is None:
                 left_out["task without a time, which takes 0 s"] += 1
             cores = run.count("cores", 1)
+            # Likewise.
             cores = run.count("coreCount", cores)
             if cores > 1:
                 left_out["cores of a task beyond one"] += cores - 1
@@ -172,8 +178,9 @@ class _Workflow:
             return ""
 
         if names[0] not in self._places:
-            problem = f"task {key} ran on {names[0]!r}, which is no machine of the file"
-            raise self._error(problem)
+            raise self._error(
+                f"task {key} ran on {names[0]!r}, which is no machine of the file"
+            )
         return self._places[names[0]]
 
     def join(self) -> None:
@@ -233,8 +240,9 @@ class _Workflow:
             key = "sizeInBytes" if "sizeInBytes" in file else "size"
             size = file.number(key)
             if self._sizes.setdefault(name, size) != size:
-                kind = "size of a file that another task stated otherwise"
-                self.workload.left_out[kind] += 1
+                self.workload.leave_out(
+                    "size of a file that another task stated otherwise"
+                )
         made = [*dict.fromkeys(files["output"])]
         read = [*dict.fromkeys(files["input"])]
         return made, read
@@ -262,15 +270,12 @@ class _Workflow:
         if stated in self._tasks:
             return stated
         if stated not in by_name:
-            problem = f"task {key} names {stated!r}, no task"
-            raise self._error(problem)
+            raise self._error(f"task {key} names {stated!r}, no task")
         if not by_name[stated]:
-            problem = f"task {key} names {stated!r}, which several tasks are called"
-            raise self._error(problem)
+            raise self._error(
+                f"task {key} names {stated!r}, which several tasks are called"
+            )
         return by_name[stated]
-
-
-_TIMES = ("runtimeInSeconds", "runtime")
 
 
 def _id_of(row: Reading) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from emu.errors import DataError
+from emu.interchange.accounted import Account
 from emu.units import DURATION
 
+#: End of a message, as its reader has it.
+_End = TypeVar("_End")
 #: Section of a scenario, as JSON has it.
 Data: TypeAlias = dict[str, Any]
 #: Nodes, tasks and flows of one file; more only where the user says so.
@@ -27,11 +29,9 @@ _BLOCK = 8192
 
 
 @dataclass
-class Workload:
+class Workload(Account):
     """A job of one iteration on equal machines, as sections of a scenario."""
 
-    origin: str
-    """Path of the file, for errors."""
     machines: list[Data]
     """As of ``cluster.machines``, but for their NICs."""
     tasks: list[Data] = field(default_factory=list)
@@ -39,10 +39,6 @@ class Workload:
     collectives: list[Data] = field(default_factory=list)
     places: dict[str, str] = field(default_factory=dict)
     """Process or task -> machine; empty where placement is to decide."""
-    notes: list[str] = field(default_factory=list)
-    """Sentences on how the file was read."""
-    left_out: Counter[str] = field(default_factory=Counter)
-    """Name of what a custom job has no word for -> how often it was there."""
 
     def add_task(self, name: str, seconds: float, **fields: Any) -> None:
         """Add a task that takes so long.
@@ -50,7 +46,7 @@ class Workload:
         Raises DataError when the time is negative.
         """
         if not 0 <= seconds < math.inf:
-            raise DataError(f"{name} would take {seconds} s", path=self.origin)
+            raise self.error(f"{name} would take {seconds} s")
         task = {"name": name, "time": DURATION.exact(seconds)}
         self.tasks.append(task | fields)
 
@@ -60,8 +56,7 @@ class Workload:
         Raises DataError when the size is negative.
         """
         if not 0 <= size < math.inf:
-            problem = f"{source} to {destination} has {size} bytes"
-            raise DataError(problem, path=self.origin)
+            raise self.error(f"{source} to {destination} has {size} bytes")
         flow = {"from": source, "to": destination}
         flow["volume"] = f"{size!r} B"
         self.flows.append(flow)
@@ -98,10 +93,12 @@ class Workload:
             Pieces of an all-reduce that are on their way at once.
         """
         root %= len(ranks)
+        # The root is the first of these.
         tasks = [*ranks[root:], *ranks[:root]]
         ends = [f"{task}.done" for task in tasks]
 
         if kind == "BARRIER":
+            # Nobody goes on before all have come to the gate.
             gate = self.add_gate(tasks[0], "barrier")
             for task, end in zip(tasks, ends, strict=True):
                 self.add_flow(task, gate)
@@ -119,6 +116,21 @@ class Workload:
                 section["segments"] = segments
             self.collectives.append({_SECTIONS[kind]: section})
 
+    def pair_messages(
+        self, sends: Sequence[_End], receives: Sequence[_End], route: Sequence[int]
+    ) -> Iterable[tuple[_End, _End]]:
+        """Return the sends and receives of a route together, in their order.
+
+        ``route`` is from, to and tag. Raises DataError when one has no other end.
+        """
+        if len(sends) != len(receives):
+            source, destination, tag = route
+            raise self.error(
+                f"rank {source} sends {len(sends)} messages of tag {tag} to "
+                f"rank {destination}, which receives {len(receives)}"
+            )
+        return zip(sends, receives, strict=True)
+
     @property
     def edges(self) -> int:
         """Number of flows, of shuffles too."""
@@ -134,7 +146,7 @@ class Workload:
         Raises DataError when there is no task, or they wait for each other.
         """
         if not self.tasks:
-            raise DataError("holds no task", path=self.origin)
+            raise self.error("holds no task")
         self._check_order()
 
         rates: Data = {"in": nic, "out": nic}
@@ -215,8 +227,10 @@ def order_nodes(
     stuck = [names[node] for node, count in enumerate(waiting) if count]
     named = [name for name in stuck[:20] if not name.startswith(" ")]
     circle = ", ".join(named)
-    problem = f"{len(stuck)} nodes wait for each other in a circle, among them "
-    raise DataError(f"{problem}{circle:.200}", path=origin)
+    raise DataError(
+        f"{len(stuck)} nodes wait for each other in a circle, among them {circle:.200}",
+        path=origin,
+    )
 
 
 def reduce_edges(
@@ -238,6 +252,7 @@ def reduce_edges(
     for first in range(0, len(order), _BLOCK):
         ancestors = [0] * len(order)
         for node in range(first, len(order)):
+            # Numbers whose bits are nodes of the block, the first the lowest.
             indirect = 0
             direct = 0
             for source in sources[node]:

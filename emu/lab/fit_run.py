@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,19 +133,22 @@ def fit_run(
             "it with --force",
             path=str(run),
         )
+
     name = file_part(run.resolve().name)
     cores = lab.get("cpu", {})
     try:
-        ran = [(one["program"], one["machine"]) for one in lab["programs"]]
-        marks = marks_of(run, mark, ran, traffic) if mark else None
+        marks = None
+        if mark:
+            programs = [(row["program"], row["machine"]) for row in lab["programs"]]
+            marks = marks_of(run, mark, programs, traffic)
         outcome = iterations.fit_traffic(traffic, skip=skip, marks=marks)
         job = _make_fit(name, outcome, traffic, cores, template)
         ring = isinstance(outcome, FittedIterations) and template is None
         if ring and abs(job.error) > _NO_SUM:
             with contextlib.suppress(Unfittable):
                 outcome = iterations.fit_traffic(traffic, skip=skip, ring=False)
-                other = _make_fit(name, outcome, traffic, cores, None)
-                job = min(job, other, key=lambda fit: abs(fit.error))
+                by_steps = _make_fit(name, outcome, traffic, cores, None)
+                job = min(job, by_steps, key=lambda fit: abs(fit.error))
     except Unfittable as error:
         raise DataError(f"cannot be fitted: {error}", path=str(run)) from error
     return job
@@ -158,36 +161,43 @@ def _make_fit(
     cores: Mapping[str, float],
     template: Template | None,
 ) -> Fit:
+    # What the first half predicts is compared with the second, which it has not seen.
     half = found.count // 2
-    early = found.part(0, half)
     late = found.part(half, found.count)
+    early = found.part(0, half)
     if template is not None:
-        mean = iterations.mean_iterations
-        found, early = mean(found, template), mean(early, template)
-    fits = [write_fit(name, part, traffic, cores) for part in (found, early)]
-    simulated, held_out_simulated = (
-        prepare(loads(json.dumps(fit), name=f"{name}.json")).simulate().makespan / count
-        for fit, count in zip(fits, (found.count, early.count), strict=True)
-    )
-    # Programs may wait for the kernel to take what they send.
-    large = overtaken(found) if isinstance(found, FittedSteps) else []
-    notes = []
-    if large:
-        others = f" (and {len(large) - 1} others)" if len(large) > 1 else ""
-        most = max(large, key=lambda step: float(np.median(step.sizes)))
-        notes.append(
-            f"{np.median(most.sizes):,.0f} bytes{others} from "
-            f"{describe_ends((most.source, most.destination), traffic)} were on their "
-            "way when their sender went on: with a slower NIC it may wait in send(), "
-            "which no fit at these NICs shows"
-        )
+        found = iterations.mean_iterations(found, template)
+        early = iterations.mean_iterations(early, template)
+
+    job = write_fit(name, found, traffic, cores)
+    early_job = write_fit(name, early, traffic, cores)
     return Fit(
-        fits[0],
-        found.count,
-        found.first,
-        found.seconds,
-        simulated,
-        late.seconds,
-        held_out_simulated,
-        tuple(notes),
+        document=job,
+        iterations=found.count,
+        first=found.first,
+        measured=found.seconds,
+        simulated=_simulated(name, job) / found.count,
+        held_out_measured=late.seconds,
+        held_out_simulated=_simulated(name, early_job) / early.count,
+        notes=tuple(_notes(found, traffic)),
+    )
+
+
+def _simulated(name: str, job: dict[str, Any]) -> float:
+    scenario = loads(json.dumps(job), name=f"{name}.json")
+    return prepare(scenario).simulate().makespan
+
+
+def _notes(found: FittedIterations | FittedSteps, traffic: Traffic) -> Iterator[str]:
+    """Yield a sentence where programs may wait for the kernel to take a step."""
+    large = overtaken(found) if isinstance(found, FittedSteps) else []
+    if not large:
+        return
+    count = f" (and {len(large) - 1} others)" if len(large) > 1 else ""
+    largest = max(large, key=lambda step: float(np.median(step.sizes)))
+    yield (
+        f"{np.median(largest.sizes):,.0f} bytes{count} from "
+        f"{describe_ends((largest.source, largest.destination), traffic)} were on "
+        "their way when their sender went on: with a slower NIC it may wait in send(), "
+        "which no fit at these NICs shows"
     )

@@ -18,6 +18,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from typing_extensions import override
@@ -32,7 +33,7 @@ from emu.errors import RunError, ScenarioError
 from emu.host.this_host import module_command
 from emu.lab.machines.lab import Lab, LabMachine, Paces
 from emu.lab.machines.nic import BURST, SMALLEST_SEGMENT, Sharing
-from emu.lab.machines.nic_check import MOST_OFF
+from emu.lab.machines.nic_check import MOST_OFF, NicCheck
 from emu.prediction.scheduling import RateSegments
 from emu.problem import Cluster, Problem, Realization
 from emu.scenario import Scenario
@@ -46,20 +47,23 @@ def list_nic_changes(
     ``per_second`` is real bytes per wall second, of an emulated one per emulated
     second.
     """
-    machines = problem.cluster.machines
     links = problem.cluster.links
     pairs = {(row[0], links[int(row[1])].machine) for row in links.steps.rows}
     changes = []
-    for at, m in sorted(pairs):
-        now = np.array([at])
-        rates = [float(links.steps.at(port, now)[0]) for port in links.of_machine(m)]
-        out, into = (rate * per_second for rate in rates)
-        changes.append((float(at), LabMachine(machines[m].name, out, into)))
+    for instant, number in sorted(pairs):
+        nic_out, nic_in = (
+            float(links.steps.at(port, np.array([instant]))[0]) * per_second
+            for port in links.of_machine(number)
+        )
+        name = problem.cluster.machines[number].name
+        changes.append((float(instant), LabMachine(name, nic_out, nic_in)))
     return changes
 
 
 #: Rates that senders get are so many times what they are: they never wait.
 UNSHAPED = 1e6
+#: Machine with another NIC, or an edge and its rate.
+_Change: TypeAlias = LabMachine | tuple[int, float]
 #: Bytes that a line has served below which no bucket lets a byte go. With buckets of 16
 #: KB, ten flows that waited at a NIC of 10 Mbit/s made the one before them 0.17 s late.
 _NOTHING = -1e15
@@ -90,11 +94,13 @@ class LabNics:
         if assigned is not None:
             names = [machine.name for machine in assigned.cluster.machines]
             self._paces = {name: lab.paces(name) for name in names}
-            at = assigned.placement.machine_of
+            positions = assigned.placement.machine_of
             edges = assigned.job.edges
-            self._source = [names[at[edge.source]] for edge in edges]
+            self._source = [names[positions[edge.source]] for edge in edges]
+
+        #: Rates that leaves have been given, by machine and edge.
         self._set = {name: dict[int, float]() for name in self._paces}
-        self._waiting: list[tuple[float, int, LabMachine | tuple[int, float]]] = []
+        self._waiting: list[tuple[float, int, _Change]] = []
         self._count = itertools.count()
         self._failure: RunError | None = None
         self._clock: RunClock
@@ -104,8 +110,8 @@ class LabNics:
         """Take the clock of the run, in its loop."""
         self._clock = clock
         self._alarm = Alarm(asyncio.get_running_loop(), self._carry_out_due)
-        for at, machine in self._changes:
-            self._wait_for(at, machine)
+        for instant, machine in self._changes:
+            self._wait_for(instant, machine)
         self._carry_out_due()
 
     def on_decisions(self, lines: RateSegments) -> None:
@@ -117,11 +123,11 @@ class LabNics:
         """
         if not self._paces:
             return
-        for edge, rate, since in zip(
-            lines.edge.tolist(), lines.rate.tolist(), lines.since.tolist(), strict=True
-        ):
+        instants = lines.since.tolist()
+        rates = zip(lines.edge.tolist(), lines.rate.tolist(), strict=True)
+        for instant, (edge, rate) in zip(instants, rates, strict=True):
             if rate > 0:
-                self._wait_for(since, (edge, rate))
+                self._wait_for(instant, (edge, rate))
         self._carry_out_due()
 
     def for_senders(self, lines: RateSegments) -> RateSegments:
@@ -138,19 +144,21 @@ class LabNics:
         """Return a path of a machine as the other namespaces have it."""
         return self._lab.path_in(machine, path)
 
-    def _wait_for(self, at: float, what: LabMachine | tuple[int, float]) -> None:
-        when = self._clock.to_wall(at)
-        heapq.heappush(self._waiting, (when, next(self._count), what))
+    def _wait_for(self, instant: float, change: _Change) -> None:
+        wall = self._clock.to_wall(instant)
+        heapq.heappush(self._waiting, (wall, next(self._count), change))
 
     def _carry_out_due(self) -> None:
         now = time.monotonic()
         due = defaultdict[str, dict[int, float]](dict)
         while self._waiting and self._waiting[0][0] <= now:
-            _, _, what = heapq.heappop(self._waiting)
-            if isinstance(what, LabMachine):
-                self._change(what)
+            _, _, change = heapq.heappop(self._waiting)
+            if isinstance(change, LabMachine):
+                self._change(change)
             else:
-                due[self._source[what[0]]][what[0]] = what[1] * self._per_second
+                edge, rate = change
+                due[self._source[edge]][edge] = rate * self._per_second
+
         for machine, rates in due.items():
             self._set[machine] |= rates
             self._pace(machine, rates)
@@ -199,40 +207,50 @@ def check_network(scenario: Scenario) -> None:
 
     Raises ScenarioError, which names the key.
     """
+    if scenario.emulation.network == "kernel":
+        for key, problem in _network_problems(scenario).items():
+            raise ScenarioError(problem, key=key)
+
+
+def _network_problems(scenario: Scenario) -> dict[str, str]:
+    """Return by key what kernel NICs cannot be asked for, and what can."""
     emulation = scenario.emulation
     policy = scenario.schedule.rule
-    if emulation.network != "kernel":
-        return
-    problems = {
-        f"cluster.{key}": "is for simulations and runs with network: userspace; the "
-        "kernel joins machines by their NICs alone, remove it"
-        for key in ("links", "routes", "racks")
-        if getattr(scenario.cluster, key)
-    }
-    instead = {
+    problems: dict[str, str] = {}
+    for key in ("links", "routes", "racks"):
+        if getattr(scenario.cluster, key):
+            problems[f"cluster.{key}"] = (
+                "is for simulations and runs with network: userspace; the "
+                "kernel joins machines by their NICs alone, remove it"
+            )
+    possible = {
         f"events[{number}].cut": f"slow: {event.cut}, direction: both, by: 100"
         for number, event in enumerate(scenario.events)
         if event.cut is not None
     }
     if scenario.failures is not None and scenario.failures.cuts:
-        instead["failures.machine.what"] = "what: pause"
-    for key, possible in instead.items():
-        problem = "no limit of the kernel lets nothing through: write for example "
-        problems[key] = f"{problem}{possible}, or network: userspace"
+        possible["failures.machine.what"] = "what: pause"
+    for key, example in possible.items():
+        problems[key] = (
+            "no limit of the kernel lets nothing through: write for example "
+            f"{example}, or network: userspace"
+        )
     if emulation.flow_ends == "fluid":
-        problem = "is fluid, but on kernel NICs no rate says when a flow would end: "
-        problem += "state arrival, or network: userspace"
-        problems["emulation.flow_ends"] = problem
+        problems["emulation.flow_ends"] = (
+            "is fluid, but on kernel NICs no rate says when a flow would end: "
+            "state arrival, or network: userspace"
+        )
     if emulation.catch_up != "unlimited":
-        problem = "is the depth of the buckets of senders, but on kernel NICs these "
-        problem += "are not paced: remove it, or state network: userspace"
-        problems["emulation.catch_up"] = problem
+        problems["emulation.catch_up"] = (
+            "is the depth of the buckets of senders, but on kernel NICs these "
+            "are not paced: remove it, or state network: userspace"
+        )
     if emulation.sharing != "assigned" and policy not in SHARED_BY_KERNEL:
-        problem = f"is {policy}, but kernel NICs share by themselves, max-min: state "
-        problem += "maxmin, or emulation.sharing: assigned, or network: userspace"
-        problems["schedule.policy"] = problem
-    for key, problem in problems.items():
-        raise ScenarioError(problem, key=key)
+        problems["schedule.policy"] = (
+            f"is {policy}, but kernel NICs share by themselves, max-min: state "
+            "maxmin, or emulation.sharing: assigned, or network: userspace"
+        )
+    return problems
 
 
 def burst_of(scenario: Scenario) -> tuple[float, float]:
@@ -265,8 +283,8 @@ class LabLauncher(Launcher):
         """
         with log.open("ab") as output:
             for name in self.hosts:
-                there = f"{address[0]}:{address[1]}"
-                command = module_command("emu.emulation.launch", there)
+                host, port = address
+                command = module_command("emu.emulation.launch", f"{host}:{port}")
                 command += ["--name", name, "--bind", self._lab.address(name)]
                 # Process ids repeat among machines, so scratch is of the machine, too.
                 private = {"EMU_TOKEN": token, "TMPDIR": "/dev/shm"}  # noqa: S108
@@ -312,37 +330,50 @@ def emulate_on_kernel(
     changes = list_nic_changes(problem, per_second)
     lab = _lab(problem, per_second, sharing, changes)
     by_rates = sharing is Sharing.ASSIGNED
+    assigned = problem if by_rates else None
     with (
         lab,
         contextlib.closing(lab.listen()[1]) as listening,
-        contextlib.closing(
-            LabNics(lab, changes, problem if by_rates else None, per_second)
-        ) as nics,
+        contextlib.closing(LabNics(lab, changes, assigned, per_second)) as nics,
     ):
-        check = lab.check_nics(max_nic_error)
-        if refusal := check.refusal("emulation.max_nic_error"):
-            slower = "a larger time_scale makes NICs slower"
-            raise ScenarioError(f"{refusal}; {slower}", key="emulation.time_scale")
-        own = dataclasses.replace(
+        check = _checked_nics(lab, max_nic_error)
+        lab_settings = dataclasses.replace(
             settings,
             launcher=LabLauncher(lab),
             host_of={machine.name: machine.name for machine in lab.machines},
             listening=listening,
             kernel_nics=nics,
         )
-        what = (problem, policy) if by_rates else (_without_shaping(problem), "none")
-        run = emulate(*what, own, expected, log=log, observer=observer)
+        run = emulate(
+            problem if by_rates else _without_shaping(problem),
+            policy if by_rates else "none",
+            lab_settings,
+            expected,
+            log=log,
+            observer=observer,
+        )
         nics.check()
         tcp = lab.counters.tcp()
+
     rates = run.schedule.rates if by_rates else None
-    hosts = [(host["name"], host) for host in run.hosts]
+    names = [host["name"] for host in run.hosts]
+    counts = [{"tcp": tcp[name], "nic": check.shares[name]} for name in names]
     return dataclasses.replace(
         run,
         schedule=dataclasses.replace(run.schedule, problem=problem, rates=rates),
         perturbed=run.realization,
-        hosts=[{**h, "tcp": tcp[m], "nic": check.shares[m]} for m, h in hosts],
+        hosts=[{**host, **row} for host, row in zip(run.hosts, counts, strict=True)],
         startup={**run.startup, "nics": check.seconds},
     )
+
+
+def _checked_nics(lab: Lab, max_error: float) -> NicCheck:
+    """Measure the NICs of a lab; ScenarioError where one is off by more."""
+    check = lab.check_nics(max_error)
+    if refusal := check.refusal("emulation.max_nic_error"):
+        slower = "a larger time_scale makes NICs slower"
+        raise ScenarioError(f"{refusal}; {slower}", key="emulation.time_scale")
+    return check
 
 
 def _lab(
@@ -357,8 +388,9 @@ def _lab(
         LabMachine(m.name, m.bandwidth_out * per_second, m.bandwidth_in * per_second)
         for m in problem.cluster.machines
     ]
-    at = [machines[m].name for m in problem.placement.machine_of]
-    ends = [(at[edge.source], at[edge.destination]) for edge in problem.job.edges]
+
+    names = [machines[number].name for number in problem.placement.machine_of]
+    ends = [(names[edge.source], names[edge.destination]) for edge in problem.job.edges]
     try:
         lab = Lab(machines, sharing=sharing, connections=ends)
         for _, machine in changes:
@@ -382,8 +414,9 @@ def _without_shaping(problem: Problem) -> Problem:
         )
         for machine in problem.cluster.machines
     ]
-    before = problem.cluster
     cluster = Cluster(
-        tuple(fast), tuners=before.tuners, speed_changes=before.speed_changes
+        tuple(fast),
+        tuners=problem.cluster.tuners,
+        speed_changes=problem.cluster.speed_changes,
     )
     return Problem(cluster, problem.job, problem.placement)

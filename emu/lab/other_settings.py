@@ -46,41 +46,51 @@ def predict_others(
     mark
         Beginning of the line that a program prints when an iteration begins.
     """
-    first, *others = settings or SETTINGS
+    fitted, *predicted = settings or SETTINGS
     home = Path("runs") / folder.name
     home.mkdir(parents=True, exist_ok=True)
+    fit = fit_run(_lab_run(folder, fitted, home), skip=skip, mark=mark)
+    fit_file = home / "fitted.yaml"
+    fit_file.write_text(fit.text("fitted.yaml"))
 
-    fit = fit_run(_lab_run(folder, first, home), skip=skip, mark=mark)
+    # What was predicted once stays: by then its setting may have been measured.
     file = home / "predictions.json"
-    (home / "fitted.yaml").write_text(fit.text("fitted.yaml"))
-    known = read_json(file) if file.exists() else {}
-    for setting in others:
-        if setting in known:
-            continue
-        nics = enumerate(setting.split(","))
-        changes = {f"cluster.machines[{n}].nic": f"{nic} Mbit/s" for n, nic in nics}
-        ready = prepare(load(home / "fitted.yaml", changes))
-        known[setting] = ready.simulate().makespan / fit.iterations
-    file.write_text(json.dumps(known, indent=1) + "\n")
+    seconds = read_json(file) if file.exists() else {}
+    for setting in predicted:
+        if setting not in seconds:
+            makespan = prepare(load(fit_file, _nics(setting))).simulate().makespan
+            seconds[setting] = makespan / fit.iterations
+    file.write_text(json.dumps(seconds, indent=1) + "\n")
+
     errors = []
     print(f"{'Mbit/s':20} {'measured':>9} {'predicted':>9} {'error':>7}")  # noqa: T201 -- a script's table
-    for setting in others:
-        seconds = _seconds(_lab_run(folder, setting, home), skip, mark)
-        errors.append(known[setting] / seconds - 1)
-        both = f"{seconds:7.4f} s {known[setting]:7.4f} s"
-        print(f"{setting:20} {both} {errors[-1]:+7.2%}", flush=True)  # noqa: T201 -- likewise
+    for setting in predicted:
+        measured = _seconds(_lab_run(folder, setting, home), skip, mark)
+        error = seconds[setting] / measured - 1
+        errors.append(error)
+        columns = f"{measured:7.4f} s {seconds[setting]:7.4f} s"
+        print(f"{setting:20} {columns} {error:+7.2%}", flush=True)  # noqa: T201 -- likewise
     print(f"median {np.median(np.abs(errors)):.2%}, worst {np.abs(errors).max():.2%}")  # noqa: T201 -- likewise
+
+
+def _nics(setting: str) -> dict[str, str]:
+    """Return a setting as changes to the fitted scenario."""
+    changes = {}
+    for number, nic in enumerate(setting.split(",")):
+        changes[f"cluster.machines[{number}].nic"] = f"{nic} Mbit/s"
+    return changes
 
 
 def _seconds(run: Path, skip: int, mark: str) -> float:
     """Return the mean seconds of an iteration, by the lines that programs printed."""
-    ran = [(one["program"], one["machine"]) for one in read_lab(run)["programs"]]
-    marks = marks_of(run, mark, ran, read_traffic(run))
-    if (fewest := min(map(len, marks.values()))) < skip + 2:
+    programs = [(row["program"], row["machine"]) for row in read_lab(run)["programs"]]
+    marks = marks_of(run, mark, programs, read_traffic(run))
+    fewest = min(len(times) for times in marks.values())
+    if fewest < skip + 2:
         problem = f"a program printed {fewest} lines with {mark!r}, {skip + 2} are due"
         raise DataError(problem, path=str(run))
-    each = [np.diff(times[skip:]).mean() for times in marks.values()]
-    return float(np.mean(each))
+    means = [np.diff(times[skip:]).mean() for times in marks.values()]
+    return float(np.mean(means))
 
 
 def _lab_run(folder: Path, setting: str, home: Path) -> Path:
@@ -92,8 +102,15 @@ def _lab_run(folder: Path, setting: str, home: Path) -> Path:
             f"{{name: m{number}, nic: {nic} Mbit/s, cpu: 1}}"
             for number, nic in enumerate(setting.split(","))
         )
-        change = ["--set", f"cluster.machines=[{machines}]", "--runs", str(runs)]
-        command = module_command("emu", "lab", str(folder / "lab.yaml"), *change)
+        command = module_command(
+            "emu",
+            "lab",
+            str(folder / "lab.yaml"),
+            "--set",
+            f"cluster.machines=[{machines}]",
+            "--runs",
+            str(runs),
+        )
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 -- our own words
         done.write_text(str(max(runs.glob("*-lab-*"))))
     return Path(done.read_text())

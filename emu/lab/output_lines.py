@@ -64,6 +64,7 @@ class OutputLines:
         while True:
             ready = self._selector.select(_LOOK)
             late = time.monotonic() > self._until
+            # A program that lives on may print for ever.
             if self._closing.is_set() and (late or not ready):
                 return
             for key, _ in ready:
@@ -72,6 +73,7 @@ class OutputLines:
                 chunk = os.read(key.fd, _CHUNK)
                 new = min(chunk.count(b"\n"), MOST_LINES - len(times))
                 times.extend([self._seconds()] * new)
+
                 try:
                     file.write(chunk)
                 except OSError as error:
@@ -114,12 +116,12 @@ def marks_of(
     found: dict[tuple[str, str], NDArray[np.float64]] = {}
     for number, (program, machine) in enumerate(programs):
         path = run / log_name(program, machine)
-        own = times["time"][times["program"] == number]
+        line_times = times["time"][times["program"] == number]
         with open_input(path, MOST_LOG) as file:
-            lines = [line for line, _ in zip(file, own, strict=False)]
+            lines = [line for line, _ in zip(file, line_times, strict=False)]
         count += len(lines)
-        raw = text.encode()
-        marks = own[[place for place, line in enumerate(lines) if raw in line]]
+        places = [place for place, line in enumerate(lines) if text.encode() in line]
+        marks = line_times[places]
         if not len(marks):
             continue
         if len(marks) > 2 and np.median(np.diff(marks)) < _AT_ONCE:
@@ -135,10 +137,10 @@ def marks_of(
             f"{count:,} lines of {len(programs)} programs",
             path=str(run),
         )
-    numbers = {
-        (program, machine): (at, which)
-        for at, machine in enumerate(traffic.machines)
-        for which, program in enumerate(traffic.programs)
-    }
-    some = {numbers[one]: marks for one, marks in found.items() if one in numbers}
-    return some or {ALL: next(iter(found.values()))}
+
+    by_process = {}
+    for (program, machine), marks in found.items():
+        if program in traffic.programs and machine in traffic.machines:
+            process = traffic.machines.index(machine), traffic.programs.index(program)
+            by_process[process] = marks
+    return by_process or {ALL: next(iter(found.values()))}

@@ -8,8 +8,9 @@ it, from its own start on, so that the network's part is apart from the programs
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +33,7 @@ from emu.problem import (
     Schedule,
     Task,
 )
-from emu.scenario import load, prepare
+from emu.scenario import Scenario, load, prepare
 from emu.scenario.run_sections import LabFile
 from emu.trust import prediction as verdicts
 from emu.trust.prediction import SHARE, Cause, Outcome, Prediction
@@ -50,6 +51,7 @@ _ROUGH = 4
 _TIMEOUT = 0.2
 #: Starts of messages that are laid out at most, by connection and number.
 _MOST = 20_000_000
+Fitted: TypeAlias = FittedIterations | FittedSteps
 
 
 def predict_lab(file: LabFile) -> Schedule | None:
@@ -61,30 +63,42 @@ def predict_lab(file: LabFile) -> Schedule | None:
     section = file.lab.prediction
     if section is None:
         return None
+
     path = str(file.folder / section.scenario)
     scenario = load(path)
-    places = dict(scenario.cluster.names_and_positions())
-    lab = file.to_cluster().machines
-    cores = {m.name: file.cores.get(m.name, 1.0) for m in lab}
-    problem = ""
-    if cores.keys() != places.keys():
-        problem = f"is of machines {', '.join(places)}, the lab of {', '.join(cores)}: "
-        problem += "name a fit of this lab"
-    elif len(set(places.values())) < len(places):
-        problem = "counts machines: write one entry for each"
-    elif {*cores.values()} != {1.0} and not scenario.job.goes_by_speed:
-        problem = "goes by no speed, and machines of the lab have cores: fit it again, "
-        problem += "or state job.times: measured there"
-    if problem:
+    machines = file.to_cluster().machines
+    cores = {machine.name: file.cores.get(machine.name, 1.0) for machine in machines}
+    if problem := _mismatch(scenario, cores):
         trail = ("lab", "prediction", "scenario")
         raise file.origin.error(trail, f"{section.scenario} {problem}")
-    nics = [
-        f"cluster.machines[{places[m.name]}].nic="
-        f"{{out: {m.bandwidth_out!r} B/s, in: {m.bandwidth_in!r} B/s}}"
-        for m in lab
-    ]
-    speeds = [f"cluster.machines[{places[n]}].speed={c!r}" for n, c in cores.items()]
+
+    nics = []
+    speeds = []
+    positions = dict(scenario.cluster.names_and_positions())
+    for machine in machines:
+        row = f"cluster.machines[{positions[machine.name]}]"
+        rates = f"out: {machine.bandwidth_out!r} B/s, in: {machine.bandwidth_in!r} B/s"
+        nics.append(f"{row}.nic={{{rates}}}")
+        speeds.append(f"{row}.speed={cores[machine.name]!r}")
     return prepare(load(path, [*nics, *speeds])).simulate()
+
+
+def _mismatch(scenario: Scenario, cores: Mapping[str, float]) -> str:
+    """Return why a scenario cannot predict a lab of these machines; empty if it can."""
+    positions = dict(scenario.cluster.names_and_positions())
+    if cores.keys() != positions.keys():
+        return (
+            f"is of machines {', '.join(positions)}, the lab of {', '.join(cores)}: "
+            "name a fit of this lab"
+        )
+    if len(set(positions.values())) < len(positions):
+        return "counts machines: write one entry for each"
+    if {*cores.values()} != {1.0} and not scenario.job.goes_by_speed:
+        return (
+            "goes by no speed, and machines of the lab have cores: fit it again, "
+            "or state job.times: measured there"
+        )
+    return ""
 
 
 def forecast(predicted: Schedule, time_scale: float = 1.0) -> FullQueues:
@@ -125,25 +139,25 @@ def judge_lab(
         outcome = fit_traffic(traffic, skip=skip, marks=marks)
     except Unfittable as why:
         return unknown(threshold, why)
+
     period = predicted.makespan / predicted.problem.job.iterations
     error = outcome.seconds / period - 1
     if abs(error) <= threshold:
         return Prediction(Outcome.AGREES, error, threshold).to_json()
-    apart = (outcome.seconds - period) * outcome.count
-    one = _TIMEOUT / time_scale
-    waits = f"TCP waited for {timeouts} timeouts, {one:.3g} s each or more"
-    delay = min(one * timeouts, abs(apart))  # of several connections at once
-    causes = [_of_bytes(traffic, outcome, predicted), Cause(waits, delay)]
-    links, more = _of_messages(traffic, outcome, apart, nics or {})
-    reasons = verdicts.largest_cause([*causes, *more], apart)
-    simulated = np.nanmax(predicted.task_end, axis=0)
-    turn, number = np.divmod(np.arange(outcome.count), len(simulated))
-    ends = turn * predicted.makespan + simulated[number]
-    off = np.abs(outcome.ends - outcome.starts[0] - ends)
-    wrong = off > threshold * ends[-1]
-    since = float(np.min(outcome.ends, initial=outcome.ends[-1], where=wrong))
+
+    excess = (outcome.seconds - period) * outcome.count
+    timeout = _TIMEOUT / time_scale
+    delay = min(timeout * timeouts, abs(excess))  # of several connections at once
+    text = f"TCP waited for {timeouts} timeouts, {timeout:.3g} s each or more"
+    causes = [_of_bytes(traffic, outcome, predicted), Cause(text, delay)]
+    links, message_causes = _of_messages(traffic, outcome, excess, nics or {})
     differs = Prediction(
-        Outcome.DIFFERS, error, threshold, since, tuple(links), reasons
+        Outcome.DIFFERS,
+        error,
+        threshold,
+        since=_since(outcome, predicted, threshold),
+        links=tuple(links),
+        reasons=verdicts.largest_cause([*causes, *message_causes], excess),
     )
     return differs.to_json()
 
@@ -156,67 +170,86 @@ def unknown(threshold: float, why: Exception) -> dict[str, Any]:
     return nothing.to_json()
 
 
+def _since(outcome: Fitted, predicted: Schedule, threshold: float) -> float:
+    """Return when the first iteration ended that was off; the last, if none was."""
+    simulated = np.nanmax(predicted.task_end, axis=0)
+    # A lab of more iterations goes on as the predicted ones did.
+    turn, number = np.divmod(np.arange(outcome.count), len(simulated))
+    ends = turn * predicted.makespan + simulated[number]
+    error = np.abs(outcome.ends - outcome.starts[0] - ends)
+    is_wrong = error > threshold * ends[-1]
+    last = outcome.ends[-1]
+    return float(np.min(outcome.ends, initial=last, where=is_wrong))
+
+
 def _of_messages(
-    traffic: Traffic,
-    found: FittedIterations | FittedSteps,
-    apart: float,
-    nics: Mapping[str, float],
+    traffic: Traffic, outcome: Fitted, excess: float, nics: Mapping[str, float]
 ) -> tuple[list[str], list[Cause]]:
     """Return the links whose messages moved the iterations, and what may have done it.
 
     How far a cause moves them is its part of what messages lost to max-min, each from
     its own beginning; where none lost or won, the programs took other times.
     """
-    laid = laid_out(traffic, (found.starts[0], found.ends[-1]))
+    laid = laid_out(traffic, (outcome.starts[0], outcome.ends[-1]))
     if laid is None:
         return [], []
     schedule, fluid = laid
-    flows = schedule.flows()
-    at = tuple(flows.T)
-    ideal = (fluid.flow_end - fluid.flow_start)[at]
-    late = (schedule.flow_end - schedule.flow_start)[at] - ideal
-    late[np.abs(late) < _ROUGH * _PACKET / traffic.nics.min()] = 0.0
-    pairs = zip(map(tuple, flows.tolist()), late.tolist(), strict=True)
-    drifts = {flow: seconds for flow, seconds in pairs if seconds * apart > 0}
+
+    delays = schedule.flow_end - schedule.flow_start
+    delays -= fluid.flow_end - fluid.flow_start
+    drifts = {}
+    for edge, number in schedule.flows().tolist():
+        delay = float(delays[edge, number])
+        is_rough = abs(delay) < _ROUGH * _PACKET / traffic.nics.min()
+        if not is_rough and delay * excess > 0:
+            drifts[edge, number] = delay
     losses = [(edge, seconds) for (edge, _), seconds in drifts.items()]
-    links = verdicts.links_to_blame(schedule, losses, SHARE * abs(apart))
+    links = verdicts.links_to_blame(schedule, losses, SHARE * abs(excess))
     if not links:
-        own = (
+        text = (
             "programs took other times than predicted between what they received and "
             "what they sent next: messages took what max-min makes of them"
         )
-        return [], [Cause(own, apart)]
+        return [], [Cause(text, excess)]
+    if excess <= 0:
+        return links, []  # links do not make a lab faster
+
     problem = schedule.problem
-    ports = {p for p in range(len(problem.links)) if problem.links[p].name in links}
-    worst = [each for each in drifts if not ports.isdisjoint(problem.hops[each[0]])]
-    suspects = (
-        verdicts.of_network(schedule, links, worst, 1.0, nics) if apart > 0 else ()
-    )
-    per_second = apart / sum(drifts.values())
-    return links, [
-        Cause(text, per_second * sum(drifts.get(flow, 0.0) for flow in of))
-        for text, of in suspects
-    ]
+    ports = {port for port, link in enumerate(problem.links) if link.name in links}
+    worst = []
+    for edge, number in drifts:
+        if not ports.isdisjoint(problem.hops[edge]):
+            worst.append((edge, number))
+    # What delayed messages by so much moved the end by so much, all together.
+    per_second = excess / sum(drifts.values())
+    causes = []
+    for text, flows in verdicts.of_network(schedule, links, worst, 1.0, nics):
+        lost = sum(drifts.get(flow, 0.0) for flow in flows)
+        causes.append(Cause(text, per_second * lost))
+    return links, causes
 
 
-def _of_bytes(
-    traffic: Traffic, found: FittedIterations | FittedSteps, predicted: Schedule
-) -> Cause:
+def _of_bytes(traffic: Traffic, outcome: Fitted, predicted: Schedule) -> Cause:
     """Return other volumes than predicted, and what they make of the simulation."""
     packets = traffic.packets
+    is_within = packets["time"] > outcome.starts[0]
+    is_within &= packets["time"] <= outcome.ends[-1]
+    size = float(packets["bytes"][is_within].sum()) / outcome.count
+
     problem = predicted.problem
-    when = (packets["time"] > found.starts[0]) & (packets["time"] <= found.ends[-1])
-    size = float(packets["bytes"][when].sum()) / found.count
     volumes = np.nan_to_num(predicted.flow_bytes)
-    count = problem.job.iterations
-    aim = float(volumes[[bool(hops) for hops in problem.hops]].sum()) / count
-    share = size / aim if aim else 1.0
-    lengths = [
-        makespan(problem, Realization(predicted.work, volumes * times), "maxmin")
-        for times in (1.0, share)
-    ]
+    iterations = problem.job.iterations
+    crosses = [bool(hops) for hops in problem.hops]
+    predicted_size = float(volumes[crosses].sum()) / iterations
+    share = size / predicted_size if predicted_size else 1.0
+
+    def length(factor: float) -> float:
+        times = Realization(predicted.work, volumes * factor)
+        return makespan(problem, times, "maxmin")
+
     text = f"{100 * (share - 1):+.2g} % of bytes crossed per iteration"
-    return Cause(text, (lengths[1] - lengths[0]) / count * found.count)
+    longer = length(share) - length(1.0)
+    return Cause(text, longer / iterations * outcome.count)
 
 
 def laid_out(
@@ -227,27 +260,51 @@ def laid_out(
     Every direction of a connection is an edge, whose source ends when a message begins,
     ``within`` these seconds. None where they are too many.
     """
+    begin, end = within
     silence = max(_SILENCE, _PACKETS * _PACKET / float(traffic.nics.min()))
     rows = messages(traffic.packets, silence)
-    rows = rows[(rows["first"] > within[0]) & (rows["first"] <= within[1])]
-    ways, of = np.unique(rows[CONNECTION], return_inverse=True)
-    counts = np.bincount(of, minlength=len(ways))
-    if not len(rows) or len(ways) * int(counts.max()) > _MOST:
+    is_within = (rows["first"] > begin) & (rows["first"] <= end)
+    rows = rows[is_within]
+    directions, edges = np.unique(rows[CONNECTION], return_inverse=True)
+    if not len(rows):
         return None
-    order = np.argsort(of, kind="stable")
+    counts = np.bincount(edges, minlength=len(directions))
+    shape = len(directions), int(counts.max())
+    if math.prod(shape) > _MOST:
+        return None
+
+    # Messages by direction, each row in the order of time.
+    order = np.argsort(edges, kind="stable")
     starts = np.cumsum(counts) - counts
-    at = of[order], np.arange(len(rows)) - np.repeat(starts, counts)
-    shape = len(ways), int(counts.max())
-    first, last, sizes = (np.full(shape, np.nan) for _ in range(3))
-    first[at] = rows["first"][order] - within[0]
-    last[at] = rows["last"][order] - within[0]
-    sizes[at] = np.maximum(rows["bytes"][order].astype(float) - _PACKET, 1.0)
-    problem = _problem(traffic, ways, counts.tolist())
+    number = np.arange(len(rows)) - np.repeat(starts, counts)
+    cell = edges[order], number
+
+    def table(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        cells = np.full(shape, np.nan)
+        cells[cell] = values[order]
+        return cells
+
+    first = table(rows["first"] - begin)
+    last = table(rows["last"] - begin)
+    late_bytes = rows["bytes"].astype(float) - _PACKET
+    sizes = table(np.maximum(late_bytes, 1.0))
+    problem = _problem(traffic, directions, counts.tolist())
     gaps = np.diff(first, axis=1, prepend=0.0)
     work = np.concatenate([gaps, np.zeros_like(gaps)])
     times = Realization(np.nan_to_num(work), np.nan_to_num(sizes))
+    schedule = _schedule(problem, first, last, sizes)
+    return schedule, simulate(problem, times, "maxmin")
+
+
+def _schedule(
+    problem: Problem,
+    first: NDArray[np.float64],
+    last: NDArray[np.float64],
+    sizes: NDArray[np.float64],
+) -> Schedule:
+    """Return the messages as they went: a sender ends as its message begins."""
     ends = np.concatenate([first, last])
-    schedule = Schedule(
+    return Schedule(
         problem,
         task_start=ends,
         task_end=ends,
@@ -256,22 +313,32 @@ def laid_out(
         flow_end=last,
         flow_bytes=sizes,
     )
-    return schedule, simulate(problem, times, "maxmin")
 
 
-def _problem(traffic: Traffic, ways: NDArray[np.void], counts: list[int]) -> Problem:
+def _problem(
+    traffic: Traffic, directions: NDArray[np.void], counts: list[int]
+) -> Problem:
     """Return a sender and a receiver for every direction of a connection."""
-    (out, into), pairs = traffic.nics, [*enumerate(counts)]
-    machines = [
-        Machine(name, bandwidth_in=float(i), bandwidth_out=float(o))
-        for name, o, i in zip(traffic.machines, out, into, strict=True)
-    ]
-    both = [(end, *pair) for end in ("from", "to") for pair in pairs]
-    tasks = [Task(f"{end}{way}", end, iterations=count) for end, way, count in both]
-    edges = [Edge(way, len(pairs) + way) for way, _ in pairs]
-    at = [*ways["source"].tolist(), *ways["destination"].tolist()]
-    job = Job(tuple(tasks), tuple(edges), max(counts))
-    return Problem(Cluster(tuple(machines)), job, Placement(tuple(at)))
+    machines = []
+    for number, name in enumerate(traffic.machines):
+        rate_out, rate_in = traffic.nics[:, number].tolist()
+        machines.append(Machine(name, bandwidth_in=rate_in, bandwidth_out=rate_out))
+
+    tasks = []
+    for kind in ("from", "to"):
+        for number, messages_sent in enumerate(counts):
+            task = Task(f"{kind}{number}", kind, iterations=messages_sent)
+            tasks.append(task)
+    count = len(counts)
+    edges = [Edge(number, count + number) for number in range(count)]
+    senders = directions["source"].tolist()
+    receivers = directions["destination"].tolist()
+    positions = [*senders, *receivers]
+    return Problem(
+        Cluster(tuple(machines)),
+        Job(tuple(tasks), tuple(edges), max(counts)),
+        Placement(tuple(positions)),
+    )
 
 
 def list_lab_misses(file: LabFile, result: dict[str, Any]) -> list[str]:

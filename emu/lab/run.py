@@ -74,13 +74,22 @@ def summary(
     ran = float(samples["ran"][-1])
     wait = float(samples["waited"][-1])
     share = wait / (ran + wait) if ran + wait > 0 else 0.0
-    gain = sum(early) / len(early) / max(float(samples["time"][-1]), 1e-9)
-    own = [run for run in programs if run.code and not run.stopped]
-    first = min(own, key=lambda run: run.end or 0.0, default=None)
+    length = max(float(samples["time"][-1]), 1e-9)
+    gain = sum(early) / len(early) / length
+
+    failures = [run for run in programs if run.code and not run.stopped]
+    first = min(failures, key=lambda run: run.end or 0.0, default=None)
+    failed = None
+    if first is not None:
+        failed = {
+            "program": first.program,
+            "machine": first.machine,
+            "code": first.code,
+        }
+    dropped_out, dropped_in = samples["dropped"][-1]
     return {
         "programs": [vars(run) for run in programs],
-        "failed": first
-        and {"program": first.program, "machine": first.machine, "code": first.code},
+        "failed": failed,
         "computed_seconds": ran,
         "waited_seconds": wait,
         "waited_share": share,
@@ -88,10 +97,8 @@ def summary(
         "early_share": gain,
         "trust": "trusted" if max(share, gain) <= MOST_WAITS else "degraded",
         "dropped": {
-            machine.name: {"out": int(out), "in": int(into)}
-            for machine, out, into in zip(
-                machines, *samples["dropped"][-1], strict=True
-            )
+            machine.name: {"out": int(dropped_out[n]), "in": int(dropped_in[n])}
+            for n, machine in enumerate(machines)
         },
     }
 
@@ -133,20 +140,25 @@ class Samples:
         self._ports.sample()
         drops, queues = self._counters.queues()
         tcp = self._counters.tcp().values()
-        now = (
-            self.seconds,
-            *(wall / self._scale for wall in self._waits.seconds()),
+
+        seconds = self.seconds
+        ran, waited = self._waits.seconds()
+        values = (
+            seconds,
+            ran / self._scale,
+            waited / self._scale,
             [counts["retransmitted"] for counts in tcp],
             [counts["timeouts"] for counts in tcp],
             drops,
             queues,
         )
-        for key, value in zip(SAMPLED, now, strict=True):
+        for key, value in zip(SAMPLED, values, strict=True):
             self._rows[key].append(value)
 
     def close(self) -> dict[str, NDArray[Any]]:
         """Take the last sample; return all as `emu.runs.array_files.SAMPLED`."""
         self._waits.sample()
+        # What was computed since the last comparison counts as well.
         self._waits.judge()
         self.take()
         return {key: np.array(values) for key, values in self._rows.items()}
@@ -175,39 +187,47 @@ class LabPrograms:
         self._ssh = SshServer(lab)
         self.runs: dict[int, ProgramRun] = {}
         self.changes: list[tuple[float, LabMachine]] = []
-        self._events = [  # `open_lab` refuses others
-            (event.time, LabMachine(event.machine, event.nic.outward, event.nic.inward))
-            for event in sorted(file.events, key=lambda event: event.time)
-            if event.machine is not None and event.nic is not None
-        ]
+        self._events: list[tuple[float, LabMachine]] = []
+        for event in sorted(file.events, key=lambda event: event.time):
+            nic = event.nic
+            if event.machine is not None and nic is not None:  # else refused
+                machine = LabMachine(event.machine, nic.outward, nic.inward)
+                self._events.append((event.time, machine))
 
     def start(self, programs: Sequence[LabProgram], command: Sequence[str]) -> None:
         """Start programs in order; the command takes the place of theirs.
 
         Raises ValueError when a place is none, which `open_lab` refuses.
         """
-        addresses = {m.name: self._lab.address(m.name) for m in self._lab.machines}
+        names = [machine.name for machine in self._lab.machines]
+        addresses = {name: self._lab.address(name) for name in names}
         hosts = self._folder / "hosts.txt"
-        hosts.write_text("".join(f"{at}\n" for at in addresses.values()), "utf-8")
+        hosts.write_text("".join(f"{ip}\n" for ip in addresses.values()), "utf-8")
         paths = (str(hosts.resolve()), str(self._file.folder), sys.executable)
-        settings = {TIME_SCALE: f"{self._lab.time_scale:g}", "PATH": self._ssh.path}
-        todo = starts(programs, addresses, dict(zip(PLACES, paths, strict=True)))
-        if len(todo) > (here := cores_here()) and not self._file.cores:
+        places = dict(zip(PLACES, paths, strict=True))
+        due = starts(programs, addresses, places)
+        cores = cores_here()
+        if len(due) > cores and not self._file.cores:
             self._watch(
-                f"{len(todo)} programs, and this computer has {here:g} cores: waits "
+                f"{len(due)} programs, and this computer has {cores:g} cores: waits "
                 f"for them would look like computing; {MORE_CORES}"
             )
-        for one in todo:
-            words = [*one.command, *([COMMAND, *command] if command else [])]
-            output = self._output.add(self._folder / log_name(one.program, one.machine))
-            what = {**os.environ, **settings, **one.environment}
+
+        settings = {TIME_SCALE: f"{self._lab.time_scale:g}", "PATH": self._ssh.path}
+        arguments = [COMMAND, *command] if command else []
+        for start in due:
+            log = self._folder / log_name(start.program, start.machine)
+            output = self._output.add(log)
             try:
                 program = self._lab.start(
-                    one.machine, words, environment=what, output=output
+                    start.machine,
+                    [*start.command, *arguments],
+                    environment={**os.environ, **settings, **start.environment},
+                    output=output,
                 )
             finally:
                 os.close(output)
-            run = ProgramRun(one.program, one.machine, self.samples.seconds)
+            run = ProgramRun(start.program, start.machine, self.samples.seconds)
             self.runs[program.number] = run
 
     def close(self) -> dict[str, NDArray[Any]]:
@@ -226,8 +246,16 @@ class LabPrograms:
             (names.index(machine), port, programs.index(program))
             for machine, port, program in owners
         ]
-        nics = np.array([[m.nic_out for m in machines], [m.nic_in for m in machines]])
-        return Traffic(packets, names, nics, programs, np.array(rows, OWNER))
+
+        nics_out = [machine.nic_out for machine in machines]
+        nics_in = [machine.nic_in for machine in machines]
+        return Traffic(
+            packets=packets,
+            machines=names,
+            nics=np.array([nics_out, nics_in]),
+            programs=programs,
+            owners=np.array(rows, OWNER),
+        )
 
     def describe(self, seconds: float) -> dict[str, Any]:
         """Return what lab.json says of the machines, and of so many seconds."""
@@ -239,8 +267,13 @@ class LabPrograms:
             "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in machines},
             "cpu": {m.name: m.cpu for m in machines if m.cpu is not None},
             "events": [
-                {"time": t, "machine": m.name, "nic_out": m.nic_out, "nic_in": m.nic_in}
-                for t, m in self.changes
+                {
+                    "time": instant,
+                    "machine": machine.name,
+                    "nic_out": machine.nic_out,
+                    "nic_in": machine.nic_in,
+                }
+                for instant, machine in self.changes
             ],
             "sharing": self._file.lab.sharing,
         }
@@ -250,11 +283,13 @@ class LabPrograms:
         packets = traffic.packets
         names = traffic.machines
         rates = [
-            (at, names.index(m.name), m.nic_out, m.nic_in) for at, m in self.changes
+            (instant, names.index(machine.name), machine.nic_out, machine.nic_in)
+            for instant, machine in self.changes
         ]
         nics = analysis.nic_rates(traffic.nics, rates, seconds, BINS)
         use = analysis.nic_use(packets, nics, seconds)
         sizes = analysis.count_bytes(packets, len(names))
+
         # Where connections are to have queues of their own, some may share one.
         is_fair = self._file.lab.sharing == "fair"
         leaf = functools.partial(leaf_of, leaves=leaves_among(len(names)))
@@ -282,12 +317,14 @@ class LabPrograms:
         section = self._file.lab.prediction
         if predicted is None or section is None:
             return {}
-        ran = [(run.program, run.machine) for run in self.runs.values()]
-        where = self._folder, section.mark, ran, traffic
-        try:
-            marks = marks_of(*where) if section.mark else None
-        except DataError as why:
-            return {"prediction": unknown(section.max_difference, why)}
+
+        marks = None
+        if section.mark:
+            programs = [(run.program, run.machine) for run in self.runs.values()]
+            try:
+                marks = marks_of(self._folder, section.mark, programs, traffic)
+            except DataError as why:
+                return {"prediction": unknown(section.max_difference, why)}
         verdict = judge_lab(
             traffic,
             predicted,
@@ -297,9 +334,9 @@ class LabPrograms:
             timeouts=sum(counts["timeouts"] for counts in tcp.values()),
             time_scale=self._lab.time_scale,
             nics={
-                f"{machine} {way}": share
-                for machine, ways in nics.items()
-                for way, share in ways.items()
+                f"{machine} {direction}": share
+                for machine, shares in nics.items()
+                for direction, share in shares.items()
             },
         )
         return {"prediction": verdict}
@@ -309,56 +346,79 @@ class LabPrograms:
 
         The first failure decides: others would wait for it.
         """
-        until = self._file.lab.until
-        waits = {n for n, run in self.runs.items() if until in {None, run.program}}
+        decisive = self._file.lab.until
+        waits = {n for n, run in self.runs.items() if decisive in {None, run.program}}
         while waits:
             for number in self._collect_ends():
                 run = self.runs[number]
-                code = self.runs[number].code or 0
-                how = f"exit code {code}" if code else "well"
-                how = how if code >= 0 else f"killed by {signal.Signals(-code).name}"
-                self._watch(f"{run.program} on {run.machine} ended: {how}")
+                self._watch(f"{run.program} on {run.machine} ended: {_end_of(run)}")
                 waits = set() if run.code else waits - {number}
-            while self._events and self._events[0][0] <= self.samples.seconds:
-                (_, new), now = self._events.pop(0), self.samples.seconds
-                self._lab.change_nic(new)
-                self.changes.append((now, new))
-                self._watch(f"the NIC of {new.name} has changed")
+            self._change_nics()
+
         for run in self.runs.values():
             run.stopped = run.end is None
         for number in (signal.SIGTERM, signal.SIGKILL):
-            survivors = [run for run in self.runs.values() if run.end is None]
-            for run in survivors if number == signal.SIGKILL else ():
-                self._watch(
-                    f"{run.program} on {run.machine} ran on for {GRACE:g} s after "
-                    "SIGTERM: it is killed"
-                )
+            if number == signal.SIGKILL:
+                self._name_survivors()
             with contextlib.suppress(RunError):
                 self._lab.signal_all(number)
-            limit = time.monotonic() + GRACE * self._lab.time_scale
-            while any(run.end is None for run in self.runs.values()):
-                if time.monotonic() > limit:
-                    break
+            deadline = time.monotonic() + GRACE * self._lab.time_scale
+            while self._survivors() and time.monotonic() <= deadline:
                 self._collect_ends(0.1)
+
+    def _survivors(self) -> list[ProgramRun]:
+        return [run for run in self.runs.values() if run.end is None]
+
+    def _name_survivors(self) -> None:
+        for run in self._survivors():
+            self._watch(
+                f"{run.program} on {run.machine} ran on for {GRACE:g} s after "
+                "SIGTERM: it is killed"
+            )
+
+    def _change_nics(self) -> None:
+        """Carry out the events whose time has come."""
+        while self._events and self._events[0][0] <= self.samples.seconds:
+            _, machine = self._events.pop(0)
+            now = self.samples.seconds
+            self._lab.change_nic(machine)
+            self.changes.append((now, machine))
+            self._watch(f"the NIC of {machine.name} has changed")
 
     def _collect_ends(self, patience: float = PERIOD) -> list[int]:
         """Return programs that have ended; take a sample when it is time for one."""
-        due = patience
+        timeout = patience
         if self._events:
-            due = (self._events[0][0] - self.samples.seconds) * self._lab.time_scale
-        ssh = self._ssh
-        until = max(0.0, min(due, patience))
-        ends = self._lab.wait(until, ssh.sockets, ssh.take)
-        mine = [one for one in ends if not ssh.tell(one) and one.number in self.runs]
-        for program in mine:
-            run = self.runs[program.number]
-            run.end = self.samples.seconds
-            run.code = program.code
+            instant, _ = self._events[0]
+            due = (instant - self.samples.seconds) * self._lab.time_scale
+            timeout = max(0.0, min(due, patience))
+
+        numbers = []
+        for program in self._lab.wait(timeout, self._ssh.sockets, self._ssh.take):
+            # Who called it by ssh gets its code; it is no program of the file.
+            is_of_ssh = self._ssh.tell(program)
+            if not is_of_ssh and program.number in self.runs:
+                run = self.runs[program.number]
+                run.end = self.samples.seconds
+                run.code = program.code
+                numbers.append(program.number)
         self.samples.take(when_due=True)
-        return [program.number for program in mine]
+        return numbers
+
+
+def _end_of(run: ProgramRun) -> str:
+    code = run.code or 0
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    return f"exit code {code}" if code else "well"
 
 
 PCAP = "traffic.pcap"
+
+
+def _is_plain(file: LabFile) -> bool:
+    """Return True where TCP shares queues as they usually are."""
+    return file.lab.sharing == "tcp" and file.lab.queue is None
 
 
 def run_lab(
@@ -379,15 +439,15 @@ def run_lab(
     """
     programs = programs_of(file, command)
     prediction = predict_lab(file)
-    plain = file.lab.sharing == "tcp" and file.lab.queue is None
     with open_lab(file) as lab:
-        if plain and prediction is not None:
+        if prediction is not None and _is_plain(file):
             watch(forecast(prediction, lab.time_scale).sentence())
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
         check = lab.check_nics(file.lab.max_nic_error)
         if refusal := check.refusal("lab.max_nic_error"):
             raise file.origin.error(("cluster", "machines"), refusal)
         watch(f"NICs measured in {check.seconds:.2f} s")
+
         headers = directory.path / PCAP if pcap else None
         capture = lab.capture(headers) if file.lab.capture or pcap else None
         running = LabPrograms(lab, file, directory.path, watch)
@@ -400,6 +460,7 @@ def run_lab(
             samples = running.close()
             packets = None if capture is None else capture.close(lab.time_scale)
         counts = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
+
     runs = [*running.runs.values()]
     result = {
         **running.describe(seconds),

@@ -35,13 +35,18 @@ def open_lab(file: LabFile) -> Lab:
     host name, a program names a place that there is none of, or a machine a share of
     the cores here that it cannot have.
     """
-    for one in _errors(file):
-        raise file.origin.error(*one)
+    for trail, problem in _errors(file):
+        raise file.origin.error(trail, problem)
+
     section = file.lab
-    cores = file.cores
     machines = [
-        LabMachine(m.name, m.bandwidth_out, m.bandwidth_in, cores.get(m.name))
-        for m in file.to_cluster().machines
+        LabMachine(
+            machine.name,
+            nic_out=machine.bandwidth_out,
+            nic_in=machine.bandwidth_in,
+            cpu=file.cores.get(machine.name),
+        )
+        for machine in file.to_cluster().machines
     ]
     try:
         return Lab(
@@ -78,7 +83,9 @@ def find_lab_errors(
     """Return every error of a lab file; none if `open_lab` takes it."""
     try:
         file = load_lab(source, overrides)
-        problems = [file.origin.error(*one) for one in _errors(file)]
+        problems = [
+            file.origin.error(trail, problem) for trail, problem in _errors(file)
+        ]
         if not problems:
             open_lab(file)
     except ScenarioErrors as errors:
@@ -90,7 +97,30 @@ def find_lab_errors(
 
 def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     """Yield (where, what is wrong and what would be right) beyond the file's words."""
+    yield from _machine_errors(file)
+    for number, event in enumerate(file.events):
+        trail: Trail = ("events", number)
+        if event.nic is None:
+            problem = "a lab has NICs and no further links: state machine and nic"
+            key = next(key for key in _NOT_OF_LABS if getattr(event, key) is not None)
+            yield (*trail, key), problem
+        else:
+            yield from _nic_errors(file, (*trail, "nic"), event.nic)
+    yield from _core_errors(file)
+
+    places = dict.fromkeys(PLACES, "")
+    programs = programs_of(file, ()) if file.lab.programs else ()
+    for number, program in enumerate(programs):
+        try:
+            starts([program], dict.fromkeys(file.cluster.names, ""), places)
+        except ValueError as error:
+            yield ("lab", "programs", number), str(error)
+
+
+def _machine_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
+    """Yield likewise names and NICs that no machine of a lab can have."""
     machines = reversed(file.cluster.names_and_positions())
+    # Of counted machines the first name stands for all: reversed, it is the last put.
     first_names = {position: name for name, position in machines}
     for position, name in sorted(first_names.items()):
         trail: Trail = ("cluster", "machines", position)
@@ -102,56 +132,42 @@ def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
             problem = "a lab delays no packets: leave it out, emu run emulates it"
             yield (*trail, "nic", "latency"), problem
         yield from _nic_errors(file, (*trail, "nic"), nic)
-    for number, event in enumerate(file.events):
-        trail = ("events", number)
-        if event.nic is None:
-            problem = "a lab has NICs and no further links: state machine and nic"
-            key = next(key for key in _NOT_OF_LABS if getattr(event, key) is not None)
-            yield (*trail, key), problem
-        else:
-            yield from _nic_errors(file, (*trail, "nic"), event.nic)
-    yield from _core_errors(file)
-    places = dict.fromkeys(PLACES, "")
-    programs = programs_of(file, ()) if file.lab.programs else ()
-    for number, program in enumerate(programs):
-        try:
-            starts([program], dict.fromkeys(file.cluster.names, ""), places)
-        except ValueError as error:
-            yield ("lab", "programs", number), str(error)
 
 
 def _core_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     """Yield likewise shares of cores that machines cannot have here."""
-    cores = file.cores
-    scales = ("lab", "time_scale")
     shares = [machine.cpu for machine in file.cluster.machines]
     wrong = [n for n, cpu in enumerate(shares) if cpu is not None and not cpu > 0]
     for number in wrong:
         problem = "a machine without a core computes nothing: state more than 0"
         yield ("cluster", "machines", number, "cpu"), problem
-    if wrong or not cores:
+    if wrong or not file.cores:
         return
+
+    scales = ("lab", "time_scale")
     scale = time_scale(file)
-    here = cores_here()
+    quotas = {}
     for name, position in file.cluster.names_and_positions():
         try:
-            plan_cpu(cores[name], scale)
+            quotas[name] = plan_cpu(file.cores[name], scale)
         except ValueError as error:
             trail: Trail = ("cluster", "machines", position, "cpu")
             yield trail if shares[position] is not None else scales, str(error)
             return
-    need = sum(cores.values())
-    if need > _ROUNDED * scale * here:
-        auto = scale_for([*cores.values()], here)
+
+    cores = cores_here()
+    need = sum(file.cores.values())
+    if need > _ROUNDED * scale * cores:
+        auto = scale_for([*file.cores.values()], cores)
         problem = (
             f"is {scale:g}, at which machines of {need:g} cores need "
-            f"{need / scale:.3g} of this computer, which has {here:.3g}: state "
-            f"{need / here:.3g} or more, auto takes {auto:.3g}"
+            f"{need / scale:.3g} of this computer, which has {cores:.3g}: state "
+            f"{need / cores:.3g} or more, auto takes {auto:.3g}"
         )
         yield scales, problem
         return
     try:
-        CpuGroups({n: plan_cpu(each, scale) for n, each in cores.items()}).close()
+        CpuGroups(quotas).close()
     except RunError as error:
         yield scales, f"needs quotas of CPU time, and {error}"
 
@@ -160,15 +176,18 @@ def _nic_errors(file: LabFile, trail: Trail, nic: Nic) -> Iterator[tuple[Trail, 
     if file.lab.time_scale == "auto" and not min(file.cores.values()) > 0:
         return
     scale = time_scale(file)
-    sharing = Sharing(file.lab.sharing)
-    mtu = file.lab.mtu
-    queue = file.lab.queue
     for rate in dict.fromkeys((nic.outward, nic.inward)):
         try:
-            plan_nic(rate, sharing, mtu=mtu, queue=queue, time_scale=scale)
+            plan_nic(
+                rate,
+                Sharing(file.lab.sharing),
+                mtu=file.lab.mtu,
+                queue=file.lab.queue,
+                time_scale=scale,
+            )
         except ValueError as error:
-            so = "" if scale == 1 else f"at time scale {scale:g}, "
-            yield trail, f"{so}{error}"
+            condition = "" if scale == 1 else f"at time scale {scale:g}, "
+            yield trail, f"{condition}{error}"
 
 
 def programs_of(file: LabFile, command: Sequence[str]) -> list[LabProgram]:

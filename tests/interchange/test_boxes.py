@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.errors import ScenarioError
+from emu.interchange.gpu_matrix import read_matrix
 from emu.interchange.slurm_switches import read_switches
 from emu.interchange.topology import Answers
 from tests.interchange.platforms import Flow, makespan
@@ -110,6 +111,16 @@ def test_boxes_are_joined_by_the_nearest_nic(h100: Path) -> None:
         ScenarioError, match=r"has no rates of NICs: write topology: \{"
     ):
         makespan({"file": str(h100), "boxes": 2}, one)
+
+
+def test_a_route_between_boxes_has_the_nic_of_each_of_its_ends(h100: Path) -> None:
+    topology = read_matrix(h100, Answers(boxes=2, nic=1e9))
+    assert topology.routes["box0.GPU0", "box1.GPU7"] == [
+        "box0.GPU0 pcie up",
+        "box0.NIC0 out",
+        "box1.NIC1 in",
+        "box1.GPU7 pcie down",
+    ]
 
 
 TREE = """\

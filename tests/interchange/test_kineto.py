@@ -199,6 +199,13 @@ def test_steps_that_not_all_ranks_have_are_left_out(tmp_path: Path) -> None:
     assert workload.left_out["step that not every rank has"] == 2
 
 
+def test_steps_are_taken_from_the_first_to_the_last(tmp_path: Path) -> None:
+    rank = [step(1, 0, 10), operator(0, 9), step(2, 10, 30), operator(10, 30)]
+    paths = write_traces(tmp_path, rank, rank)
+    assert simulate(paths) == pytest.approx(30)
+    assert read_workload(*paths).notes[0] == "steps 1 to 2"
+
+
 @pytest.mark.parametrize(
     ("sizes", "repeats"),
     [([], 0), ([8], 1), ([8, 8, 8], 3), ([8, 4, 8, 4], 2), ([8, 4, 8, 4, 8], 1)],

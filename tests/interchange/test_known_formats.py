@@ -10,8 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli.app import app
-from emu.interchange.graph_formats import COMMON_FORMATS
-from emu.interchange.known_formats import FORMATS, describe
+from emu.interchange.known_formats import COMMON_FORMATS, FORMATS, describe
 from tests.interchange.platforms import BACKBONE
 from tests.interchange.test_boxes import TREE, matrix
 

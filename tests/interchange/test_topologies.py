@@ -10,6 +10,7 @@ import pytest
 
 import emu
 from emu.errors import PlacementError, ScenarioError
+from emu.interchange.simgrid import read_platform
 
 
 def seconds(folder: Path, name: str, content: str, ends: str, size: str) -> float:
@@ -150,6 +151,24 @@ def test_a_flow_by_hand(
 ) -> None:
     took = seconds(tmp_path, name, content, ends, size)
     assert took == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_host_of_a_star_sends_and_receives_over_links_of_its_own(
+    tmp_path: Path,
+) -> None:
+    links = ""
+    hosts = ""
+    for name in "AB":
+        hosts += f'<host id="{name}" speed="1Gf"/>'
+        links += f'<link id="{name}1" bandwidth="1MBps" latency="1ms"/>'
+        links += f'<link id="{name}2" bandwidth="2MBps" latency="1ms"/>'
+        links += f'<host_link id="{name}" up="{name}1" down="{name}2"/>'
+    path = tmp_path / "star.xml"
+    path.write_text(platform(hosts + links, "Cluster"))
+    assert read_platform(path).routes == {
+        ("A", "B"): ["A1", "B2"],
+        ("B", "A"): ["B1", "A2"],
+    }
 
 
 def test_what_is_left_out_is_said(

@@ -14,10 +14,12 @@ from emu.emulation.network.clock import RunClock
 from emu.errors import RunError, ScenarioError
 from emu.lab.kernel_network import (
     LabNics,
+    _lab,
     check_network,
     list_nic_changes,
 )
 from emu.lab.machines.lab import Lab, LabMachine, Paces
+from emu.lab.machines.nic import Sharing
 from emu.prediction.scheduling import RateSegments
 from emu.scenario import load, prepare
 
@@ -46,6 +48,23 @@ def test_what_asks_for_assigned_rates_is_refused(
 def test_assigned_rates_are_of_any_policy() -> None:
     stated = ["emulation.network=kernel", "emulation.sharing=assigned"]
     check_network(load(GOLDEN, [*stated, "schedule.policy=fifo"]))
+
+
+def test_a_connection_has_a_leaf_out_of_who_sends_and_into_who_receives() -> None:
+    problem = prepare(load(GOLDEN, ["expect=null"])).problem
+    lab = _lab(problem, 1e5, Sharing.ASSIGNED, [])
+    machine_of = problem.placement.machine_of
+    sent: dict[int, list[int]] = {}
+    received: dict[int, list[int]] = {}
+    for number, edge in enumerate(problem.job.edges):
+        sent.setdefault(machine_of[edge.source], []).append(number)
+        received.setdefault(machine_of[edge.destination], []).append(number)
+
+    assert sent != received
+    for number, machine in enumerate(lab.machines):
+        plan_out, plan_in = lab.plans(machine)
+        assert plan_out.numbered == tuple(sent.get(number, ()))
+        assert plan_in.numbered == tuple(received.get(number, ()))
 
 
 class FakeLab:

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from emu.errors import ScenarioError, ScenarioErrors
 from emu.lab.fitting.fitted_job import write_fit
 from emu.lab.fitting.iterations import fit_iterations
 from emu.lab.prediction import forecast, judge_lab, laid_out, predict_lab
-from emu.prediction.analysis.traffic import Traffic
+from emu.prediction.analysis.traffic import Traffic, count_bytes
 from emu.problem import Schedule
 from emu.scenario.scenario_file import load_lab, loads
 from tests.lab.fitting.crossed import crossed
@@ -142,6 +143,27 @@ def test_messages_laid_out_are_what_max_min_makes_of_them() -> None:
     assert (abs(took - ideal)[measured.flow_bytes > 1] < 3e-3).all()
 
 
+def test_messages_are_laid_out_from_their_sender_over_its_nic() -> None:
+    """The ring sends one way round; NICs differ out and in."""
+    nics = np.array([[1e6, 2e6, 3e6], [4e6, 5e6, 6e6]])
+    laid = laid_out(dataclasses.replace(SEEN, nics=nics), (-1.0, 1e9))
+    assert laid is not None
+    schedule, _ = laid
+    problem = schedule.problem
+    sizes = np.zeros((3, 3))
+    machine_of = problem.placement.machine_of
+    for edge, volumes in zip(problem.job.edges, schedule.flow_bytes, strict=True):
+        ends = machine_of[edge.source], machine_of[edge.destination]
+        sizes[ends] += np.nansum(volumes)
+    crossed_sizes = count_bytes(SEEN.packets, 3)
+
+    assert ((sizes > sizes.T) == (crossed_sizes > crossed_sizes.T)).all()
+    assert (sizes > sizes.T).sum() == 3
+    machines = problem.cluster.machines
+    assert [m.bandwidth_out for m in machines] == [1e6, 2e6, 3e6]
+    assert [m.bandwidth_in for m in machines] == [4e6, 5e6, 6e6]
+
+
 def test_without_iterations_nothing_is_judged() -> None:
     none = dataclasses.replace(SEEN, packets=SEEN.packets[:5])
     found = judged(none)
@@ -184,6 +206,11 @@ def test_the_prediction_is_made_at_the_nics_of_the_lab(tmp_path: Path) -> None:
     assert found is not None
     assert found.makespan == expected(m0="5 Mbit/s").makespan
     assert predict_lab(load_lab(tmp_path / "lab.yaml", ["lab.prediction=null"])) is None
+    each_way = ["cluster.machines[1].nic={out: 8 Mbit/s, in: 16 Mbit/s}"]
+    found = predict_lab(load_lab(tmp_path / "lab.yaml", each_way))
+    assert found is not None
+    machine = found.problem.cluster.machines[1]
+    assert (machine.bandwidth_out, machine.bandwidth_in) == (1e6, 2e6)
 
 
 def at_speeds(document: dict[str, Any], speeds: dict[str, float]) -> dict[str, Any]:

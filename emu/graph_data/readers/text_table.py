@@ -28,8 +28,7 @@ from emu.graph_data.array_types import Array
 from emu.graph_data.readers.columns import Column, is_number, whole
 from emu.graph_data.readers.questions import name_some
 from emu.host.input_file import open_gzip, open_input
-from emu.interchange.graph_formats import OTHER_FORMATS
-from emu.interchange.known_formats import FORMATS
+from emu.interchange.known_formats import FORMATS, OTHER_FORMATS
 from emu.interchange.recognise import IMPORT, refuse_other_formats
 from emu.names import printable
 

@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.lab.fitting.conversations import Measured, Process, Unfittable
-from emu.lab.fitting.steps import NOTE, Marks, Step
+from emu.lab.fitting.steps import NOTE, Marks, Row, Step
 
-#: Number of a step, which of its moments, iterations before.
-Cause: TypeAlias = tuple[int, int, int]
 #: Moments of a step: when its first byte came, when its last did, and when all came but
 #: what the kernel holds: a program that waits in ``send()`` goes on then.
 BEGUN, GOT, DRAINED = range(3)
@@ -34,6 +32,19 @@ HELD = 100_000
 STEADIER = 5e-5
 #: Share by which spreads of gaps are alike: those of 22 iterations are no better known.
 _ALIKE = 0.85
+#: Share of the gaps by which their spread is told: one program may have been late.
+_NEAREST = 0.9
+
+
+class Cause(NamedTuple):
+    """Moment of a step, by the step's number, some iterations before its effect."""
+
+    step: int
+    moment: int
+    lag: int
+
+
+Causes: TypeAlias = tuple[tuple[Cause, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,31 +52,33 @@ class FittedSteps(Measured):
     """Steps of every iteration with their causes, and the gaps behind them."""
 
     steps: tuple[Step, ...]
-    causes: tuple[tuple[Cause, ...], ...]
+    causes: Causes
     """Per step."""
     held: tuple[float, ...]
     """Bytes of a step that the kernel holds when its sender goes on; 0 if all."""
 
     def part(self, first: int, last: int) -> FittedSteps:
         """Return the iterations from ``first`` until before ``last``."""
-        some = slice(first, last)
+        span = slice(first, last)
         return replace(
             self,
-            steps=tuple(step.part(some) for step in self.steps),
-            starts=self.starts[some],
-            ends=self.ends[some],
+            steps=tuple(step.part(span) for step in self.steps),
+            starts=self.starts[span],
+            ends=self.ends[span],
             first=self.first + first,
         )
 
     @cached_property
-    def gaps(self) -> NDArray[np.float64]:
+    def gaps(self) -> Row:
         """Seconds of every step behind the last of its causes, by iteration.
 
         Of a first iteration, whose causes are before the fit, since its beginning.
         """
         times = _Times(self.steps, self.held)
         began = float(self.starts[0])
-        gaps = [times.gap(number, own, began) for number, own in enumerate(self.causes)]
+        gaps = []
+        for number, causes in enumerate(self.causes):
+            gaps.append(times.gap(number, causes, began))
         return np.maximum(np.array(gaps), 0.0)
 
 
@@ -75,14 +88,16 @@ def overtaken(found: FittedSteps) -> list[Step]:
     Their senders did not wait for all of it in ``send()``, since the kernel held the
     rest. How much it holds depends on the NIC.
     """
-    large = []
+    large: list[Step] = []
     for step, causes in zip(found.steps, found.causes, strict=True):
-        for number, moment, lag in causes:
-            before = found.steps[number]
-            if moment == GOT or lag or np.median(before.sizes) < HELD:
+        for cause in causes:
+            if cause.moment == GOT or cause.lag:
                 continue
-            if np.mean(before.last > step.first) >= ALWAYS and before not in large:
-                large.append(before)
+            sent = found.steps[cause.step]
+            is_large = np.median(sent.sizes) >= HELD
+            is_overtaken = np.mean(sent.last > step.first) >= ALWAYS
+            if is_large and is_overtaken and sent not in large:
+                large.append(sent)
     return large
 
 
@@ -93,19 +108,28 @@ def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
     """
     count = min(len(step.first) for step in steps)
     span = longest(steps)
-    if span.stop - span.start < 4:
+    length = span.stop - span.start
+    if length < 4:
         raise Unfittable(
-            f"{span.stop - span.start} iterations of {count} follow one another with "
+            f"{length} iterations of {count} follow one another with "
             "all of their parts, a fit needs 4"
         )
-    some = tuple(step.part(span) for step in steps)
-    begins = {clock: times[: count + 1] for clock, times in marks.items()}
-    phases = {clock: times[:-1][span] for clock, times in begins.items()}
-    latest = np.max([*begins.values()], axis=0)
-    starts = latest[:-1][span]
-    ends = latest[1:][span]
-    causes, holds = _behind_senders(some, _Order(some, phases).causes())
-    return FittedSteps(starts, ends, span.start + skip, some, causes, holds)
+
+    parts = tuple(step.part(span) for step in steps)
+    starts = {clock: times[span] for clock, times in marks.items()}
+    order = _Order(parts, starts)
+    causes, held = _behind_senders(parts, order.causes())
+    # Where each process has iterations of its own, one is over with the last of them.
+    marks_of_all = [times[: count + 1] for times in marks.values()]
+    latest = np.max(marks_of_all, axis=0)
+    return FittedSteps(
+        starts=latest[:-1][span],
+        ends=latest[1:][span],
+        first=span.start + skip,
+        steps=parts,
+        causes=causes,
+        held=held,
+    )
 
 
 def longest(steps: Sequence[Step]) -> slice:
@@ -117,38 +141,48 @@ def longest(steps: Sequence[Step]) -> slice:
 
 def longest_run(good: NDArray[np.bool_]) -> slice:
     """Return where the longest row of True stands, the first of as long ones."""
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], good, [False]])))
-    stretches = edges.reshape(-1, 2).tolist()
-    return slice(*max(stretches, key=lambda one: one[1] - one[0], default=(0, 0)))
+    longest_start = 0
+    longest_length = 0
+    start = 0
+    for place, is_good in enumerate(good.tolist()):
+        if not is_good:
+            start = place + 1
+        elif place + 1 - start > longest_length:
+            longest_start = start
+            longest_length = place + 1 - start
+    return slice(longest_start, longest_start + longest_length)
 
 
 class _Times:
     """Moments of steps by iteration."""
 
     def __init__(self, steps: Sequence[Step], held: Sequence[float] = ()) -> None:
-        self._ends = [[step.first, step.last] for step in steps]
-        for moments, step, some in zip(self._ends, steps, held, strict=False):
-            bytes_come = step.until - np.minimum(some, step.sizes)
+        self._moments = [[step.first, step.last] for step in steps]
+        for moments, step, kept in zip(self._moments, steps, held, strict=False):
+            bytes_come = step.until - np.minimum(kept, step.sizes)
             moments.append(step.crossed.when(bytes_come))
 
-    def of(self, cause: Cause) -> NDArray[np.float64]:
+    def of(self, cause: Cause) -> Row:
         """Return the seconds of a cause by the iteration of its effect."""
-        number, end, lag = cause
-        times = self._ends[number][end]
-        before = np.full(lag, np.nan)
-        return np.concatenate([before, times[: len(times) - lag]])
+        times = self._moments[cause.step][cause.moment]
+        unknown = np.full(cause.lag, np.nan)
+        return np.concatenate([unknown, times[: len(times) - cause.lag]])
 
-    def gap(
-        self, number: int, causes: Sequence[Cause], began: float
-    ) -> NDArray[np.float64]:
-        """Return the seconds of a step behind the last of its causes."""
-        first = self._ends[number][0]
+    def gap(self, number: int, causes: Sequence[Cause], began: float = np.nan) -> Row:
+        """Return the seconds of a step behind the last of its causes.
+
+        Where none is in these iterations, since they ``began``.
+        """
+        first = self._moments[number][BEGUN]
         if not causes:
             return first - began
-        before = np.max(
-            [np.nan_to_num(self.of(c), nan=-np.inf) for c in causes], axis=0
-        )
-        return first - np.where(np.isinf(before), began, before)
+        times = np.array([self.of(cause) for cause in causes])
+        last = np.max(np.nan_to_num(times, nan=-np.inf), axis=0)
+        return first - np.where(np.isinf(last), began, last)
+
+    def gap_behind(self, number: int, cause: Cause) -> Row:
+        """Return the seconds of a step behind one cause, in iterations that have it."""
+        return self.gap(number, [cause])[cause.lag :]
 
 
 class _Order(_Times):
@@ -157,71 +191,87 @@ class _Order(_Times):
     def __init__(self, steps: Sequence[Step], starts: Marks) -> None:
         super().__init__(steps)
         self._steps = steps
-        numbers = range(len(steps))
+        self._numbers = range(len(steps))
         #: Seconds of a moment since its iteration began, median.
-        self._phase = {
-            (n, end): float(np.median(self.of((n, end, 0)) - starts[steps[n].clock]))
-            for n in numbers
-            for end in (BEGUN, GOT)
-        }
-        self._before = [self._precede(number) for number in numbers]
-        waits = [self._await(number) for number in numbers]
-        self._least = [self._reduce(own, waits) for own in waits]
+        self._phase: dict[tuple[int, int], float] = {}
+        for number, step in enumerate(steps):
+            for moment in (BEGUN, GOT):
+                phases = self._moments[number][moment] - starts[step.clock]
+                self._phase[number, moment] = float(np.median(phases))
 
-    def causes(self) -> tuple[tuple[Cause, ...], ...]:
+        self._before = [self._precede(number) for number in self._numbers]
+        waits = [self._await(number) for number in self._numbers]
+        self._least = [self._reduce(row, waits) for row in waits]
+
+    def causes(self) -> Causes:
         """Return the causes of every step."""
+        chosen = [self._choose(number) for number in self._numbers]
         causes = []
-        for number, step in enumerate(self._steps):
-            alone = self._least[number]
-            before = self._before[number]
-            # What last came from the process that the step goes to.
-            requests = [
-                c
-                for c in before
-                if c[1] and self._steps[c[0]].source == step.destination
-            ]
-            if requests:
-                request = max(requests, key=self._when)
-                gap = self.gap(number, [request], np.nan)[request[2] :]
-                others = self.gap(number, alone, np.nan)
-                others = others[~np.isnan(others)]
-                peers = step.source[1] == step.destination[1]
-                # An answer is as steady behind its request as behind all causes.
-                if _spread(gap) <= _spread(others) + STEADIER and (
-                    not peers or float(np.median(gap)) < TOGETHER
-                ):
-                    alone = [request]
-                    if peers:
-                        alone += [c for c in before if not c[1] and c[2] == 0]
-            causes.append(alone)
-        return tuple(
-            tuple(self._least[number] if self._has_peers(number, causes) else one)
-            for number, one in enumerate(causes)
-        )
+        for number in self._numbers:
+            has_peers = self._has_peers(number, chosen)
+            row = self._least[number] if has_peers else chosen[number]
+            causes.append(tuple(row))
+        return tuple(causes)
+
+    def _choose(self, number: int) -> list[Cause]:
+        """Return the causes of a step: its request, where that says as much as all."""
+        step = self._steps[number]
+        least = self._least[number]
+        preceding = self._before[number]
+        requests = []
+        for cause in preceding:
+            sender = self._steps[cause.step].source
+            if cause.moment == GOT and sender == step.destination:
+                requests.append(cause)
+        if not requests:
+            return least
+
+        request = max(requests, key=self._when)
+        # An answer is as steady behind its request as behind all causes.
+        gap = self.gap_behind(number, request)
+        least_gap = self.gap(number, least)
+        least_gap = least_gap[~np.isnan(least_gap)]
+        is_steady = _spread(gap) <= _spread(least_gap) + STEADIER
+        if not is_steady:
+            return least
+        _, source_program = step.source
+        _, destination_program = step.destination
+        if source_program != destination_program:
+            return [request]
+        # Between peers only what follows at once is an answer.
+        if float(np.median(gap)) >= TOGETHER:
+            return least
+        sent = [
+            cause for cause in preceding if cause.moment == BEGUN and cause.lag == 0
+        ]
+        return [request, *sent]
 
     def _when(self, cause: Cause) -> tuple[int, float]:
-        return -cause[2], self._phase[cause[0], GOT]
+        return -cause.lag, self._phase[cause.step, GOT]
 
     def _precede(self, number: int) -> list[Cause]:
         """Return what always came before a step in its process, the latest of each."""
         step = self._steps[number]
-        causes = list[Cause]()
-        moments = [
-            (k, BEGUN) for k, s in enumerate(self._steps) if s.source == step.source
-        ]
-        moments += [
-            (k, GOT) for k, s in enumerate(self._steps) if s.destination == step.source
-        ]
-        mine = self._phase[number, BEGUN], number
-        for k, end in moments:
-            if self._steps[k].clock != step.clock:
-                continue
-            for lag in (0, 1, 2):
-                if lag == 0 and (self._phase[k, end], k) >= mine:
-                    continue
-                gap = self.gap(number, [(k, end, lag)], np.nan)[lag:]
-                if np.mean(gap >= 0) >= ALWAYS:
-                    causes.append((k, end, lag))
+        sent = []
+        received = []
+        for k, candidate in enumerate(self._steps):
+            if candidate.clock == step.clock:
+                if candidate.source == step.source:
+                    sent.append((k, BEGUN))
+                if candidate.destination == step.source:
+                    received.append((k, GOT))
+
+        own_place = self._phase[number, BEGUN], number
+        causes: list[Cause] = []
+        for k, moment in [*sent, *received]:
+            # What comes later in an iteration may be a cause in the next.
+            place = self._phase[k, moment], k
+            lags = (0, 1, 2) if place < own_place else (1, 2)
+            for lag in lags:
+                cause = Cause(k, moment, lag)
+                is_before = self.gap_behind(number, cause) >= 0
+                if np.mean(is_before) >= ALWAYS:
+                    causes.append(cause)
                     break
         return causes
 
@@ -231,40 +281,48 @@ class _Order(_Times):
         A note lets a process send to its sender. The time of computing is steadier than
         the one since a note that came meanwhile, whose sender has a time of its own.
         """
-        own = self._before[number]
-        notes = [c for c in own if c[1] and np.median(self._steps[c[0]].sizes) <= NOTE]
+        preceding = self._before[number]
+        notes = [cause for cause in preceding if self._is_note(cause)]
         notes.sort(key=self._when)
-        others = [cause for cause in own if cause not in notes]
+        certain = [cause for cause in preceding if cause not in notes]
+
         spreads = []
-        for last in range(len(notes) + 1):
-            gap = self.gap(number, [*others, *notes[:last]], np.nan)[2:]
-            spreads.append(_spread(gap) if others or last else np.inf)
+        for count in range(len(notes) + 1):
+            causes = [*certain, *notes[:count]]
+            gap = self.gap(number, causes)[2:]  # causes are up to two iterations before
+            spreads.append(_spread(gap) if causes else np.inf)
         least = min(spreads) + STEADIER
-        count = max(n for n, each in enumerate(spreads) if _ALIKE * each <= least)
-        return [*others, *notes[:count]]
+        alike = [n for n, spread in enumerate(spreads) if _ALIKE * spread <= least]
+        return [*certain, *notes[: alike[-1]]]
+
+    def _is_note(self, cause: Cause) -> bool:
+        sizes = self._steps[cause.step].sizes
+        return cause.moment == GOT and bool(np.median(sizes) <= NOTE)
 
     def _reduce(
-        self, own: Sequence[Cause], waits: Sequence[Sequence[Cause]]
+        self, causes: Sequence[Cause], waits: Sequence[Sequence[Cause]]
     ) -> list[Cause]:
         """Return the causes that no other of them has for a cause."""
-        redundant = {
-            (j, e, lag + further)
-            for k, end, lag in own
-            if not end
-            for j, e, further in waits[k]
-        }
+        indirect: set[Cause] = set()
+        for cause in causes:
+            if cause.moment == BEGUN:
+                for further in waits[cause.step]:
+                    lag = cause.lag + further.lag
+                    indirect.add(further._replace(lag=lag))
+
+        sent = []
         latest: dict[Process, Cause] = {}
-        causes = []
-        for cause in own:
-            k, end, lag = cause
-            if any((k, end, lag - less) in redundant for less in range(lag + 1)):
+        for cause in causes:
+            lags = range(cause.lag + 1)
+            if any(cause._replace(lag=lag) in indirect for lag in lags):
                 continue
-            peer = self._steps[k].source
-            if not end:
-                causes.append(cause)
-            elif peer not in latest or self._when(latest[peer]) < self._when(cause):
-                latest[peer] = cause
-        return [*causes, *latest.values()]
+            if cause.moment == BEGUN:
+                sent.append(cause)
+                continue
+            peer = self._steps[cause.step].source
+            known = latest.get(peer, cause)
+            latest[peer] = max(known, cause, key=self._when)
+        return [*sent, *latest.values()]
 
     def _has_peers(self, number: int, chosen: Sequence[Sequence[Cause]]) -> bool:
         """Return True if a step is one of several that wait for more than its request.
@@ -273,26 +331,28 @@ class _Order(_Times):
         """
         if chosen[number] == self._least[number]:
             return False
+
         step = self._steps[number]
-        phase = self._phase
-        arrivals = [
-            phase[k, GOT]
-            for k, other in enumerate(self._steps)
-            if (other.destination, other.clock) == (step.source, step.clock)
-        ]
-        for k, other in enumerate(self._steps):
-            if k == number or (other.source, other.clock) != (step.source, step.clock):
-                continue
-            low, high = sorted((phase[number, BEGUN], phase[k, BEGUN]))
-            is_free = not any(low < when < high for when in arrivals)
-            if chosen[k] == self._least[k] and is_free:
-                return True
+        arrivals = []
+        peers = []
+        for k, sent in enumerate(self._steps):
+            if sent.clock == step.clock and sent.destination == step.source:
+                arrivals.append(self._phase[k, GOT])
+            if sent.clock == step.clock and sent.source == step.source:
+                peers.append(k)
+
+        began = self._phase[number, BEGUN]
+        for k in peers:
+            if k != number and chosen[k] == self._least[k]:
+                low, high = sorted((began, self._phase[k, BEGUN]))
+                if not any(low < arrival < high for arrival in arrivals):
+                    return True
         return False
 
 
 def _behind_senders(
-    steps: tuple[Step, ...], causes: tuple[tuple[Cause, ...], ...]
-) -> tuple[tuple[tuple[Cause, ...], ...], tuple[float, ...]]:
+    steps: tuple[Step, ...], causes: Causes
+) -> tuple[Causes, tuple[float, ...]]:
     """Return the causes with senders that wait in ``send()``, and `FittedSteps.held`.
 
     A step that begins behind a large one of its process, and not with it, began when
@@ -301,39 +361,49 @@ def _behind_senders(
     sent too early, in the way of what was still to go: +6 to +10 %.
     """
     times = _Times(steps)
-    holds = [0.0 if np.median(step.sizes) <= HELD else HELD for step in steps]
-    behind = []
-    for number, own in enumerate(causes):
-        for k, moment, lag in own:
-            gap = times.gap(number, [(k, moment, lag)], np.nan)[lag:]
-            if moment == BEGUN and holds[k] and np.median(gap) >= TOGETHER:
-                behind.append((number, k, lag))
-                until = steps[k].until[: len(gap)]
-                packets = steps[k].crossed
-                began = steps[number].first[lag:]
-                total = packets.before[np.searchsorted(packets.time, began, "right")]
-                rest = np.maximum(until - total, 0.0)
-                holds[k] = max(holds[k], float(np.quantile(rest, ALWAYS)))
+    medians = [float(np.median(step.sizes)) for step in steps]
+    holds = [HELD if median > HELD else 0.0 for median in medians]
+    waiting: list[tuple[int, Cause]] = []
+    for number, row in enumerate(causes):
+        for cause in row:
+            k = cause.step
+            if cause.moment != BEGUN or not holds[k]:
+                continue
+            if np.median(times.gap_behind(number, cause)) >= TOGETHER:
+                waiting.append((number, cause))
+                began = steps[number].first[cause.lag :]
+                rest = _on_its_way(steps[k], began)
+                hold = float(np.quantile(rest, ALWAYS))
+                holds[k] = max(holds[k], hold)
+
     drain_times = _Times(steps, holds)
-    all_causes: list[list[Cause]] = [list(own) for own in causes]
-    for number, k, lag in behind:
-        at = all_causes[number].index((k, BEGUN, lag))
-        gaps = [
-            drain_times.gap(number, [(k, moment, lag)], np.nan)[lag:]
-            for moment in (BEGUN, DRAINED)
-        ]
-        if holds[k] < np.median(steps[k].sizes) and (
-            _spread(gaps[1]) <= _spread(gaps[0]) + STEADIER
-        ):
-            all_causes[number][at] = (k, DRAINED, lag)
-    drains = {k for own in all_causes for k, moment, _ in own if moment == DRAINED}
-    return (
-        tuple(tuple(own) for own in all_causes),
-        tuple(some if k in drains else 0.0 for k, some in enumerate(holds)),
-    )
+    final = [[*row] for row in causes]
+    drains = set()
+    for number, begun in waiting:
+        k = begun.step
+        drained = begun._replace(moment=DRAINED)
+        spread = _spread(drain_times.gap_behind(number, drained))
+        begun_spread = _spread(drain_times.gap_behind(number, begun))
+        is_steady = spread <= begun_spread + STEADIER
+        if is_steady and holds[k] < medians[k]:
+            place = final[number].index(begun)
+            final[number][place] = drained
+            drains.add(k)
+
+    held = tuple(hold if k in drains else 0.0 for k, hold in enumerate(holds))
+    return tuple(tuple(row) for row in final), held
 
 
-def _spread(gaps: NDArray[np.float64]) -> float:
+def _on_its_way(step: Step, instants: Row) -> Row:
+    """Return the bytes of a step that had not crossed, by iteration at an instant."""
+    packets = step.crossed
+    counts = np.searchsorted(packets.time, instants, "right")
+    total = step.until[: len(instants)]
+    return np.maximum(total - packets.before[counts], 0.0)
+
+
+def _spread(gaps: Row) -> float:
     """Return how far gaps are from the one in the middle, without the farthest."""
-    off = np.sort(np.abs(gaps - np.median(gaps)))
-    return float(np.mean(off[: max(1, int(0.9 * len(off)))]))
+    deviations = np.sort(np.abs(gaps - np.median(gaps)))
+    count = max(1, int(_NEAREST * len(deviations)))
+    return float(np.mean(deviations[:count]))

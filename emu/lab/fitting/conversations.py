@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,39 +85,51 @@ class Packets:
     time: NDArray[np.float64]
     bytes: NDArray[np.int64]
 
-    def some(self, which: NDArray[np.bool_]) -> Packets:
+    def some(self, chosen: NDArray[np.bool_]) -> Packets:
         """Return some of them."""
-        ends = self.source[which], self.destination[which]
-        return Packets(self.processes, *ends, self.time[which], self.bytes[which])
+        return Packets(
+            processes=self.processes,
+            source=self.source[chosen],
+            destination=self.destination[chosen],
+            time=self.time[chosen],
+            bytes=self.bytes[chosen],
+        )
+
+    def span(self, rows: NDArray[np.int64]) -> tuple[float, float]:
+        """Return the seconds of the first and the last of some packets."""
+        return self.time[rows[0]], self.time[rows[-1]]
 
 
 def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
     """Return the exchanges by time of request, and the ring; Unfittable without one."""
     program = np.array([program for _, program in packets.processes])
-    peers = program[packets.source] == program[packets.destination]
-    others = packets.some(~peers)
-    exchanges = []
-    low = np.minimum(others.source, others.destination)
-    high = np.maximum(others.source, others.destination)
-    order = np.lexsort((others.time, high, low))
-    for first, last in _runs((low * len(packets.processes) + high)[order]):
+    is_peer = program[packets.source] == program[packets.destination]
+    talk = packets.some(~is_peer)
+    low = np.minimum(talk.source, talk.destination)
+    high = np.maximum(talk.source, talk.destination)
+    pair = low * len(packets.processes) + high
+    order = np.lexsort((talk.time, high, low))
+
+    exchanges: list[Exchange] = []
+    for first, last in _runs(pair[order]):
         rows = order[first:last]  # of two processes, which ask and answer in turn
-        source = others.source[rows]
-        client = packets.processes[source[0]]
-        server = packets.processes[others.destination[rows[0]]]
-        turns = [rows[slice(*turn)] for turn in _runs(source)]
-        for request, answer in zip(turns[::2], turns[1::2], strict=False):
+        first_row = rows[0]  # whoever speaks first asks
+        speakers = talk.source[rows]
+        turns = [rows[begin:end] for begin, end in _runs(speakers)]
+        requests = turns[::2]
+        answers = turns[1::2]
+        for request, answer in zip(requests, answers, strict=False):
             exchange = Exchange(
-                client,
-                server,
-                (others.time[request[0]], others.time[request[-1]]),
-                (others.time[answer[0]], others.time[answer[-1]]),
-                int(others.bytes[request].sum()),
-                int(others.bytes[answer].sum()),
+                client=packets.processes[talk.source[first_row]],
+                server=packets.processes[talk.destination[first_row]],
+                asked=talk.span(request),
+                answered=talk.span(answer),
+                request=int(talk.bytes[request].sum()),
+                answer=int(talk.bytes[answer].sum()),
             )
             exchanges.append(exchange)
-    exchanges.sort(key=lambda one: one.asked)
-    return exchanges, _ring(packets.some(peers))
+    exchanges.sort(key=lambda exchange: exchange.asked)
+    return exchanges, _ring(packets.some(is_peer))
 
 
 def by_process(traffic: Traffic) -> Packets:
@@ -130,78 +142,108 @@ def by_process(traffic: Traffic) -> Packets:
         raise Unfittable(
             "nothing was sent between machines over TCP, and no other protocol is noted"
         )
-    owner = np.full((len(traffic.machines), 65536), -1, np.int64)
-    owner[traffic.owners["machine"], traffic.owners["port"]] = traffic.owners["program"]
-    ports = traffic.owners
-    others = ports[owner[ports["machine"], ports["port"]] != ports["program"]]
-    for machine, port, program in others.tolist():
-        both = (traffic.programs[program], traffic.programs[owner[machine, port]])
-        raise Unfittable(
-            f"port {port} of {traffic.machines[machine]} was of programs "
-            f"{' and '.join(sorted(both))}: what crossed there is of neither; give "
-            "each a port of its own"
-        )
-    sides = "source", "destination"
-    programs = [owner[rows[end], rows[f"{end}_port"]] for end in sides]
-    is_program = (programs[0] >= 0) & (programs[1] >= 0)
+
+    owner = _owners(traffic)
+    source_machine = rows["source"]
+    destination_machine = rows["destination"]
+    source_program = owner[source_machine, rows["source_port"]]
+    destination_program = owner[destination_machine, rows["destination_port"]]
+    is_known = (source_program >= 0) & (destination_program >= 0)
     size = rows["bytes"].astype(np.int64)
-    unknown = 1 - size[is_program].sum() / size.sum()
+    unknown = 1 - size[is_known].sum() / size.sum()
     if unknown > MOST_UNKNOWN:
         raise Unfittable(
             f"{unknown:.1%} of the bytes belong to ports that no program was seen to "
             "have: connections must last longer than half a second"
         )
-    width = len(traffic.programs)
-    ends = [
-        (rows[end].astype(np.int64) * width + program)[is_program]
-        for end, program in zip(sides, programs, strict=True)
-    ]
-    processes, numbers = np.unique(np.concatenate(ends), return_inverse=True)
-    source, destination = np.split(numbers, 2)
+
+    programs = len(traffic.programs)
+    source = source_machine.astype(np.int64) * programs + source_program
+    destination = destination_machine.astype(np.int64) * programs + destination_program
+    ends = np.concatenate([source[is_known], destination[is_known]])
+    processes, numbers = np.unique(ends, return_inverse=True)
+    sources, destinations = np.split(numbers, 2)
     return Packets(
-        tuple(divmod(each, width) for each in processes.tolist()),
-        source,
-        destination,
-        rows["time"][is_program],
-        size[is_program],
+        processes=tuple(divmod(number, programs) for number in processes.tolist()),
+        source=sources,
+        destination=destinations,
+        time=rows["time"][is_known],
+        bytes=size[is_known],
     )
+
+
+def _owners(traffic: Traffic) -> NDArray[np.int64]:
+    """Return the program by machine and port, -1 for none; Unfittable if there are two.
+
+    Shape (machines, 65536).
+    """
+    rows = traffic.owners
+    cells = rows["machine"], rows["port"]
+    owner = np.full((len(traffic.machines), 65536), -1, np.int64)
+    owner[cells] = rows["program"]
+    shared = rows[owner[cells] != rows["program"]]
+    for machine, port, program in shared.tolist():
+        first = traffic.programs[program]
+        second = traffic.programs[owner[machine, port]]
+        raise Unfittable(
+            f"port {port} of {traffic.machines[machine]} was of programs "
+            f"{' and '.join(sorted((first, second)))}: what crossed there is of "
+            "neither; give each a port of its own"
+        )
+    return owner
 
 
 def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Yield where runs of equal values begin and end."""
-    ends = np.flatnonzero(np.diff(values)) + 1
-    yield from pairwise([0, *ends.tolist(), len(values)]) if len(values) else ()
+    if len(values):
+        ends = np.flatnonzero(np.diff(values)) + 1
+        edges = [0, *ends.tolist(), len(values)]
+        yield from pairwise(edges)
 
 
 def _ring(packets: Packets) -> Ring:
-    """Return the ring along which most went."""
+    """Return the ring along which most went; Unfittable if that is not nearly all."""
     count = len(packets.processes)
-    sizes = np.bincount(
-        packets.source * count + packets.destination,
-        packets.bytes,
-        minlength=count * count,
-    ).reshape(count, count)
-    ring = [int(sizes.sum(1).argmax())]
-    while sizes.any() and len(ring) <= count:
-        following = int(sizes[ring[-1]].argmax())
-        if following == ring[0]:
-            break
-        ring.append(following)
-    along = sum(sizes[a, b] for a, b in zip(ring, ring[1:] + ring[:1], strict=True))
-    everybody = set(np.flatnonzero(sizes.sum(0) + sizes.sum(1)).tolist())
-    is_ring = len(ring) > 1 and set(ring) == everybody
-    if not is_ring or along < (1 - MOST_BESIDE) * sizes.sum():
+    pair = packets.source * count + packets.destination
+    sizes = np.bincount(pair, packets.bytes, minlength=count * count)
+    sizes = sizes.reshape(count, count)
+    members = _follow(sizes)
+    followers = members[1:] + members[:1]
+    hops = [*zip(members, followers, strict=True)]
+    ring_bytes = sum(sizes[hop] for hop in hops)
+    total = sizes.sum(0) + sizes.sum(1)
+    everybody = np.flatnonzero(total).tolist()
+    is_ring = len(members) > 1 and {*members} == {*everybody}
+    if not is_ring or ring_bytes < (1 - MOST_BESIDE) * sizes.sum():
         raise Unfittable(
             "processes of one program ran no all-reduce round a ring, with which "
             "iterations end: a fit knows no other way to tell them apart"
         )
-    members = ring[ring.index(min(ring)) :] + ring[: ring.index(min(ring))]
-    rows = [
-        (packets.source == one) & (packets.destination == other)
-        for one, other in zip(members, members[1:] + members[:1], strict=True)
-    ]
+
+    sent = []
+    any_sent = []
+    for source, destination in hops:
+        is_sent = packets.source == source
+        is_along = is_sent & (packets.destination == destination)
+        sent.append((packets.time[is_along], packets.bytes[is_along]))
+        any_sent.append(packets.time[is_sent])
     return Ring(
-        tuple(packets.processes[each] for each in members),
-        tuple((packets.time[row], packets.bytes[row]) for row in rows),
-        tuple(packets.time[packets.source == each] for each in members),
+        members=tuple(packets.processes[member] for member in members),
+        sent=tuple(sent),
+        any_sent=tuple(any_sent),
     )
+
+
+def _follow(sizes: NDArray[Any]) -> list[int]:
+    """Return the processes round which most went, from the least number on.
+
+    ``sizes``: bytes by sender and receiver.
+    """
+    ring = [int(sizes.sum(1).argmax())]
+    while sizes.any() and len(ring) <= len(sizes):
+        following = int(sizes[ring[-1]].argmax())
+        if following == ring[0]:
+            break
+        ring.append(following)
+    first = ring.index(min(ring))
+    return ring[first:] + ring[:first]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from emu.lab.fitting.causes import BEGUN, DRAINED, GOT, FittedSteps
 from emu.lab.fitting.conversations import Process
 from emu.lab.fitting.iterations import FittedIterations
-from emu.lab.fitting.steps import NOTE, Step
+from emu.lab.fitting.steps import NOTE, Row, Step
 from emu.prediction.analysis.traffic import Traffic
 
 #: Every machine has one, and what ran on one machine needs one: so that placement may
@@ -83,43 +83,49 @@ class _Job:
 
         A server has its one slot on all of them, so that it keeps it when it is moved.
         """
-        nics = self._traffic.nics
-        return [
-            {
+        machines = []
+        for number, name in enumerate(self._traffic.machines):
+            rate_out, rate_in = self._traffic.nics[:, number]
+            machine = {
                 "name": name,
-                "nic": {
-                    "out": f"{nics[0, number]:.10g} B/s",
-                    "in": f"{nics[1, number]:.10g} B/s",
-                },
+                "nic": {"out": f"{rate_out:.10g} B/s", "in": f"{rate_in:.10g} B/s"},
                 "speed": self._speeds[number],
                 SEAT: 1,
                 "slots": dict.fromkeys(sorted(self._servers), 1),
             }
-            for number, name in enumerate(self._traffic.machines)
-        ]
+            machines.append(machine)
+        return machines
 
     def _name(self, process: Process) -> str:
         machine, program = process
         return f"{self._traffic.programs[program]}-{self._traffic.machines[machine]}"
 
-    def _task(self, name: str, process: Process, times: Iterable[float]) -> None:
+    def _task(
+        self, name: str, process: Process, times: Iterable[float]
+    ) -> dict[str, Any]:
         machine, program = process
+        machine_name = self._traffic.machines[machine]
         speed = self._speeds[machine]
         task: dict[str, Any] = {
             "name": name,
             "kind": self._traffic.programs[program],
-            "process": self._traffic.machines[machine],
+            "process": machine_name,
             "time": _once([f"{seconds * speed:.6f} s" for seconds in times]),
         }
         if machine not in self._seated:
             self._seated.add(machine)
             task["demands"] = {SEAT: 1}
-        self.tasks.append(task)
-        self.where[name] = self._traffic.machines[machine]
 
-    def _flow(self, source: str, destination: str, volume: Iterable[int] = ()) -> None:
-        sizes = _once([f"{size} B" for size in volume] or ["0 B"])
-        self.flows.append({"from": source, "to": destination, "volume": sizes})
+        self.tasks.append(task)
+        self.where[name] = machine_name
+        return task
+
+    def _flow(
+        self, source: str, destination: str, volume: Iterable[int] = (), **keys: object
+    ) -> None:
+        sizes = [f"{size} B" for size in volume] or ["0 B"]
+        flow = {"from": source, "to": destination, "volume": _once(sizes), **keys}
+        self.flows.append(flow)
 
 
 class _RingJob(_Job):
@@ -130,32 +136,21 @@ class _RingJob(_Job):
     ) -> None:
         super().__init__(traffic, cores)
         self._found = found
-        for place, one in enumerate(found.ring):
-            self._client(one, found.ring[(place + 1) % len(found.ring)])
-        last = {one: len(times) - 2 for one, times in self._found.stages.items()}
-        for (client, turn, server), rows in self._found.asked.items():
-            requests, answers = rows[:2].astype(int)
-            asking = self._name(client)
-            answering = self._name(server)
-            name = f"{answering}.{turn}.{asking}"
-            self._task(name, server, rows[2])
-            if np.mean(answers > 0) >= OFTEN:
-                self.tasks[-1]["slot"] = answering
-                self._servers.add(answering)
-            after = f"{turn + 1}" if turn < last[client] else "sum"
-            self._flow(f"{asking}.{turn}", name, requests)
-            self._flow(name, f"{asking}.{after}", answers)
-        names = [self._name(one) for one in self._found.ring]
-        self.collectives.append(
-            {
-                "allreduce": {
-                    "among": [f"{name}.send" for name in names],
-                    "volume": f"{self._found.volume:.0f} B",
-                    "then": [f"{name}.0" for name in names],
-                    "lag": 1,
-                }
-            }
-        )
+        followers = found.ring[1:] + found.ring[:1]
+        for client, following in zip(found.ring, followers, strict=True):
+            self._client(client, following)
+        for asked, rows in found.asked.items():
+            client, turn, server = asked
+            self._request(client, turn, server, rows)
+
+        names = [self._name(process) for process in found.ring]
+        allreduce = {
+            "among": [f"{name}.send" for name in names],
+            "volume": f"{found.volume:.0f} B",
+            "then": [f"{name}.0" for name in names],
+            "lag": 1,
+        }
+        self.collectives.append({"allreduce": allreduce})
 
     def _client(self, process: Process, following: Process) -> None:
         stages = self._found.stages[process].copy()
@@ -163,15 +158,34 @@ class _RingJob(_Job):
         name = self._name(process)
         turns = [f"{name}.{turn}" for turn in range(len(stages) - 1)]
         names = [*(turns or [f"{name}.0"]), f"{name}.sum"]
-        if not turns:
-            stages = np.stack([stages[0], np.zeros_like(stages[0])])
+        if not turns:  # nothing was asked: all of its time is before the all-reduce
+            nothing = np.zeros_like(stages[0])
+            stages = np.stack([stages[0], nothing])
+
         for stage, times in zip(names, stages, strict=True):
             self._task(stage, process, times)
-        self._task(f"{name}.send", process, np.zeros(self._found.count))
-        for before, after in pairwise([*names, f"{name}.send"]):
-            self._flow(before, after)
+        send = f"{name}.send"
+        self._task(send, process, np.zeros(self._found.count))
+        for earlier, later in pairwise([*names, send]):
+            self._flow(earlier, later)
         note = [NOTE] * self._found.count
-        self._flow(f"{self._name(following)}.sum", f"{name}.send", note)
+        self._flow(f"{self._name(following)}.sum", send, note)
+
+    def _request(self, client: Process, turn: int, server: Process, rows: Row) -> None:
+        """Add what a client asks a server in a round: rows as `FittedIterations`."""
+        requests, answers = rows[:2].astype(int)
+        asking = self._name(client)
+        answering = self._name(server)
+        name = f"{answering}.{turn}.{asking}"
+        task = self._task(name, server, rows[2])
+        if np.mean(answers > 0) >= OFTEN:
+            task["slot"] = answering
+            self._servers.add(answering)
+
+        last_turn = len(self._found.stages[client]) - 2
+        stage = f"{turn + 1}" if turn < last_turn else "sum"
+        self._flow(f"{asking}.{turn}", name, requests)
+        self._flow(name, f"{asking}.{stage}", answers)
 
 
 class _StepsJob(_Job):
@@ -181,30 +195,35 @@ class _StepsJob(_Job):
         self, found: FittedSteps, traffic: Traffic, cores: Mapping[str, float]
     ) -> None:
         super().__init__(traffic, cores)
-        for step, gaps, hold in zip(found.steps, found.gaps, found.held, strict=True):
-            name = self._step(step)
+        for number, step in enumerate(found.steps):
+            self._task(self._step(step), step.source, found.gaps[number])
             sizes = np.rint(step.sizes).astype(int)
-            self._task(name, step.source, gaps)
-            last = np.minimum(sizes, round(hold)) if hold else sizes
+            hold = round(found.held[number])
             if hold:
-                self._arrival(step, _MOMENTS[DRAINED], sizes - last)
-            self._arrival(step, _MOMENTS[GOT], last)
-        for step, causes in zip(found.steps, found.causes, strict=True):
-            for number, moment, lag in causes:
-                cause = self._step(found.steps[number]) + _MOMENTS[moment]
-                self._flow(cause, self._step(step))
-                self.flows[-1]["lag"] = lag
+                held = np.minimum(sizes, hold)
+                self._arrival(step, DRAINED, sizes - held)
+                sizes = held
+            self._arrival(step, GOT, sizes)
 
-    def _arrival(self, step: Step, moment: str, sizes: NDArray[np.int64]) -> None:
+        for step, causes in zip(found.steps, found.causes, strict=True):
+            for cause in causes:
+                cause_step = found.steps[cause.step]
+                name = self._step(cause_step) + _MOMENTS[cause.moment]
+                self._flow(name, self._step(step), lag=cause.lag)
+
+    def _arrival(self, step: Step, moment: int, sizes: NDArray[np.int64]) -> None:
         """Send some bytes of a step to a task without time, which then has them."""
         name = self._step(step)
-        self._task(f"{name}{moment}", step.destination, np.zeros(len(sizes)))
-        self._flow(name, f"{name}{moment}", sizes.tolist())
-        source, destination = map(self._name, (step.source, step.destination))
-        self.flows[-1]["channel"] = f"{source}.{destination}"
+        task = name + _MOMENTS[moment]
+        self._task(task, step.destination, np.zeros(len(sizes)))
+        source = self._name(step.source)
+        destination = self._name(step.destination)
+        channel = f"{source}.{destination}"
+        self._flow(name, task, sizes.tolist(), channel=channel)
 
     def _step(self, step: Step) -> str:
-        source, destination = map(self._name, (step.source, step.destination))
+        source = self._name(step.source)
+        destination = self._name(step.destination)
         return f"{source}.{step.number}.{destination}"
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,11 +26,15 @@ from emu.lab.fitting.conversations import (
     conversations,
 )
 from emu.lab.fitting.periods import find_marks, usual_size
-from emu.lab.fitting.steps import ALL, Marks, steps_between
+from emu.lab.fitting.steps import ALL, Marks, Row, steps_between
 from emu.prediction.analysis.traffic import Traffic
 
 #: Client, round within an iteration, server.
 Asked: TypeAlias = "tuple[Process, int, Process]"
+#: Exchanges of a process in an iteration, by round.
+_Rounds: TypeAlias = list[list[Exchange]]
+#: Numbers of a burst's first packet, and of the one behind its last.
+_Burst: TypeAlias = tuple[int, int]
 #: What an all-reduce may carry beside its mean share, by which barriers are recognised.
 TOLERANCE = 0.05
 #: Likewise with what is sent again: 30 % of an all-reduce into a slow NIC was seen.
@@ -54,10 +58,10 @@ class FittedIterations(Measured):
 
     ring: tuple[Process, ...]
     """Processes of the all-reduce: each sends to the next."""
-    stages: dict[Process, NDArray[np.float64]]
+    stages: dict[Process, Row]
     """Seconds by process of the ring, shape (rounds + 1, iterations): before the
     request of each round, and before the all-reduce."""
-    asked: dict[Asked, NDArray[np.float64]]
+    asked: dict[Asked, Row]
     """Bytes of the request, of the answer, and seconds of the server without those in
     which it served others, shape (3, iterations); 0 where none was sent."""
     volume: float
@@ -67,13 +71,13 @@ class FittedIterations(Measured):
 
     def part(self, first: int, last: int) -> FittedIterations:
         """Return the iterations from ``first`` until before ``last``."""
-        some = slice(first, last)
+        span = slice(first, last)
         return replace(
             self,
-            stages={one: times[:, some] for one, times in self.stages.items()},
-            asked={key: rows[:, some] for key, rows in self.asked.items()},
-            starts=self.starts[some],
-            ends=self.ends[some],
+            stages={end: times[:, span] for end, times in self.stages.items()},
+            asked={key: rows[:, span] for key, rows in self.asked.items()},
+            starts=self.starts[span],
+            ends=self.ends[span],
             first=self.first + first,
         )
 
@@ -82,9 +86,17 @@ class FittedIterations(Measured):
 class _Sums:
     """All-reduces by ring position and number: when each began, and had its sum."""
 
-    asked: NDArray[np.float64]
-    summed: NDArray[np.float64]
+    began: Row
+    summed: Row
     volume: float
+
+    def part(self, first: int, last: int) -> _Sums:
+        """Return those that end iterations, and the sum with which the first begins."""
+        return replace(
+            self,
+            began=self.began[:, first + 1 : last + 1],
+            summed=self.summed[:, first : last + 1],
+        )
 
 
 def fit_traffic(
@@ -98,32 +110,46 @@ def fit_traffic(
     than four that are like one another.
     """
     packets = by_process(traffic)
-    why = ""
+    no_ring = ""
     if marks is None and ring:
         try:
             return fit_iterations(traffic, skip=skip)
         except Unfittable as error:
-            why = f"{error}; "
-    try:
-        clocks = find_marks(packets, traffic) if marks is None else marks
-    except Unfittable as error:
-        raise Unfittable(f"{why}{error}") from error
-    clocks = {one: times[skip:] for one, times in clocks.items()}
-    lengths = [*map(len, clocks.values())]
-    fewest = min(lengths)
+            no_ring = f"{error}; "
+    if marks is None:
+        try:
+            marks = find_marks(packets, traffic)
+        except Unfittable as error:
+            raise Unfittable(f"{no_ring}{error}") from error
+
+    clocks = {process: times[skip:] for process, times in marks.items()}
+    fewest = min(len(times) for times in clocks.values())
     if fewest <= FEWEST:
         raise Unfittable(
-            f"{why}{fewest} marks were printed, which begin {max(fewest - 1, 0)} whole "
-            f"iterations: a fit needs {FEWEST}"
+            f"{no_ring}{fewest} marks were printed, which begin {max(fewest - 1, 0)} "
+            f"whole iterations: a fit needs {FEWEST}"
         )
-    # Those of one process count where all go together: who only share a server may all
-    # begin one before any begins the next, but mostly not within half of one.
-    times = np.array([own[:fewest] for own in clocks.values()])
-    together = times.max(0)[:-1] < times.min(0)[1:]
-    near = 2 * np.median(np.ptp(times, axis=0)) < np.median(np.diff(times))
-    if max(lengths) == fewest and near and np.mean(together) >= ALWAYS:
-        clocks = {ALL: times[0]}
-    return find_causes(steps_between(packets, traffic, clocks), clocks, skip)
+    common = _common_clock(clocks)
+    return find_causes(steps_between(packets, traffic, common), common, skip)
+
+
+def _common_clock(clocks: Marks) -> Marks:
+    """Return the marks of one process for those of all, where all go together.
+
+    Who only share a server may all begin one iteration before any begins the next, but
+    mostly not within half of one.
+    """
+    lengths = {len(times) for times in clocks.values()}
+    if len(lengths) > 1:
+        return clocks
+    times = np.array([*clocks.values()])  # (processes, iterations)
+    length = np.median(np.diff(times))
+    distance = np.median(np.ptp(times, axis=0))
+    begins_last = times.max(0)[:-1]
+    go_together = begins_last < times.min(0)[1:]
+    if 2 * distance < length and np.mean(go_together) >= ALWAYS:
+        return {ALL: times[0]}
+    return clocks
 
 
 def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
@@ -134,21 +160,21 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
     number, or fewer than four iterations are like one another.
     """
     exchanges, ring = conversations(by_process(traffic))
-    own = {
-        one: [exchange for exchange in exchanges if exchange.client == one]
-        for one in ring.members
-    }
-    sums = _sums(ring, own)
-    rounds = {
-        one: [
-            _rounds(own[one], *between)
-            for between in zip(
-                sums.summed[place, :-1], sums.asked[place, 1:], strict=True
-            )
-        ]
-        for place, one in enumerate(ring.members)
-    }
-    counts = np.array([[len(each) for each in one] for one in rounds.values()])
+    by_client: dict[Process, list[Exchange]] = {client: [] for client in ring.members}
+    for exchange in exchanges:
+        if exchange.client in by_client:
+            by_client[exchange.client].append(exchange)
+
+    sums = _sums(ring, by_client)
+    rounds: dict[Process, list[_Rounds]] = {}
+    for place, client in enumerate(ring.members):
+        begins = sums.summed[place, :-1].tolist()
+        ends = sums.began[place, 1:].tolist()
+        spans = zip(begins, ends, strict=True)
+        rounds[client] = [_rounds(by_client[client], *span) for span in spans]
+
+    numbers = [[len(turns) for turns in row] for row in rounds.values()]
+    counts = np.array(numbers)
     usual = np.median(counts) if counts.size else 0
     alike = longest_run(np.all(counts <= usual + MORE_ROUNDS, axis=0))
     first = max(alike.start, skip - 1)
@@ -158,169 +184,215 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
             f"{last - first} iterations of the same kind follow one another, a fit "
             f"needs {FEWEST}"
         )
-    rounds = {one: each[first:last] for one, each in rounds.items()}
-    some = _Sums(sums.asked, sums.summed[:, first : last + 1], sums.volume)
-    # Seconds of every answer, without those before the one before.
+    return _fit_rounds(
+        ring=ring,
+        rounds={client: row[first:last] for client, row in rounds.items()},
+        sums=sums.part(first, last),
+        services=_services(exchanges),
+        nics=traffic.nics,
+        first=first,
+    )
+
+
+def _services(exchanges: Sequence[Exchange]) -> dict[Exchange, float]:
+    """Return the seconds of every answer, without those before the one before."""
     services = {}
     free = dict[Process, float]()
-    for exchange in sorted(exchanges, key=lambda one: one.answered):
-        answer = exchange.answered[0]
-        began = max(exchange.asked[1], free.get(exchange.server, 0.0))
+    for exchange in sorted(exchanges, key=lambda exchange: exchange.answered):
+        answer, _ = exchange.answered
+        _, asked = exchange.asked
+        began = max(asked, free.get(exchange.server, 0.0))
         services[exchange] = max(answer - began, 0.0)
         free[exchange.server] = answer
-    return _fit_rounds(ring, rounds, some, services, traffic.nics, first)
+    return services
 
 
-def _sums(ring: Ring, own: dict[Process, list[Exchange]]) -> _Sums:
+def _sums(ring: Ring, by_client: dict[Process, list[Exchange]]) -> _Sums:
     """Return when the processes began every all-reduce, and when they had its sum."""
-    sizes_before = [np.append(0, np.cumsum(sizes)) for _, sizes in ring.sent]
-    parts = []
-    together = np.sort(np.concatenate(ring.any_sent))
-    quiet = np.flatnonzero(np.diff(together) > SILENCE)
-    silences = (together[quiet] + together[quiet + 1]) / 2
-    for place, one in enumerate(ring.members):
-        times = ring.sent[place][0]
-        # Between two of these instants a process sent one all-reduce at most.
-        answers = sorted(exchange.answered[1] for exchange in own[one])
-        cuts = np.searchsorted(answers or silences, times)
-        ends = np.flatnonzero(np.diff(cuts)) + 1
-        parts.append(list(pairwise([0, *ends.tolist(), len(times)])))
-    sizes = [
-        int(before[last] - before[first])
-        for before, part in zip(sizes_before, parts, strict=True)
-        for first, last in part
+    sent_before = [np.append(0, np.cumsum(sizes)) for _, sizes in ring.sent]
+    answers = [
+        sorted(exchange.answered[1] for exchange in by_client[client])
+        for client in ring.members
     ]
+    bursts = _bursts(ring, answers)
+    sizes = []
+    for counts, row in zip(sent_before, bursts, strict=True):
+        for first, last in row:
+            sizes.append(int(counts[last] - counts[first]))
     usual = float(usual_size(sizes))
-    last_sizes = [
-        [(times[first], times[last - 1]) for first, last in _whole(part, before, usual)]
-        for part, before, (times, _) in zip(parts, sizes_before, ring.sent, strict=True)
-    ]
-    counts = {len(part) for part in last_sizes}
-    if len(counts) > 1:
+
+    spans: list[list[tuple[float, float]]] = []
+    for (times, _), counts, row in zip(ring.sent, sent_before, bursts, strict=True):
+        ranges = _whole(row, counts, usual)
+        spans.append([(times[first], times[last - 1]) for first, last in ranges])
+    numbers = {len(row) for row in spans}
+    if len(numbers) > 1:
         raise Unfittable(
-            f"processes of the ring sent {min(counts)} to {max(counts)} all-reduces of "
-            f"{usual:,.0f} bytes, as many of each are needed"
+            f"processes of the ring sent {min(numbers)} to {max(numbers)} all-reduces "
+            f"of {usual:,.0f} bytes, as many of each are needed"
         )
-    befores = [last_sizes[place - 1] for place in range(len(last_sizes))]
-    sums = np.array([[last for _, last in before] for before in befores])
-    starts = []
-    for place, one in enumerate(ring.members):
-        answer_times = np.array([0.0, *sorted(e.answered[1] for e in own[one])])
-        where = ring.any_sent[place], answer_times, sums[place], last_sizes[place]
-        starts.append(_first_after(*where))
-    members = len(ring.members)
-    volume = usual * members / (2 * (members - 1))
-    return _Sums(np.array(starts), sums, volume)
+
+    # A process has the sum with the last packet of the one before it in the ring.
+    ends = [[last for _, last in row] for row in spans]
+    summed = np.array(ends[-1:] + ends[:-1])
+    began = [
+        _first_after(
+            sent=ring.any_sent[place],
+            answered=np.array([0.0, *answers[place]]),
+            summed=summed[place],
+            bursts=spans[place],
+        )
+        for place in range(len(spans))
+    ]
+    # In a ring of n each sends 2 (n - 1) pieces of an n-th.
+    n = len(ring.members)
+    volume = usual * n / (2 * (n - 1))
+    return _Sums(began=np.array(began), summed=summed, volume=volume)
+
+
+def _bursts(ring: Ring, answers: list[list[float]]) -> list[list[_Burst]]:
+    """Return by member of the ring where bursts of its packets begin and end.
+
+    In each it sent one all-reduce at most: an answer parts them, or silence.
+    """
+    times = np.sort(np.concatenate(ring.any_sent))
+    quiet = np.flatnonzero(np.diff(times) > SILENCE)
+    silences = (times[quiet] + times[quiet + 1]) / 2
+    bursts = []
+    for (sent, _), instants in zip(ring.sent, answers, strict=True):
+        numbers = np.searchsorted(instants or silences, sent)
+        cuts = np.flatnonzero(np.diff(numbers)) + 1
+        edges = [0, *cuts.tolist(), len(sent)]
+        bursts.append([*pairwise(edges)])
+    return bursts
+
+
+class _Best(NamedTuple):
+    """The most all-reduces that bursts can be, and where the last of them begin."""
+
+    sums: int
+    bytes: int
+    start: int
 
 
 def _whole(
-    bursts: Sequence[tuple[int, int]], sent: NDArray[np.int64], usual: float
-) -> list[tuple[int, int]]:
+    bursts: Sequence[_Burst], sent: NDArray[np.int64], usual: float
+) -> list[_Burst]:
     """Return the bursts that are all-reduces, put together and parted where need be.
 
     A process that has the sum may still have packets of its own in a queue: before a
     slow NIC, and after a loss, they come behind answers of the next iteration, or with
     the next all-reduce. As many as can be are found, and of as many bytes.
     """
-    # By burst: all-reduces until its end, their bytes, where the last of them begin.
-    best: list[tuple[int, int, int]] = [(0, 0, 0)]
+    best = [_Best(0, 0, 0)]  # by bursts until an end
     for end, (_, last) in enumerate(bursts, 1):
-        choice = (*best[-1][:2], end)  # the burst is none, nor part of one
-        for start in range(end - 1, max(end - 1 - MOST_PIECES, -1), -1):
+        choice = best[-1]._replace(start=end)  # the burst is none, nor part of one
+        earliest = max(end - MOST_PIECES, 0)
+        for start in reversed(range(earliest, end)):
             size = int(sent[last] - sent[bursts[start][0]])
             count = round(size / usual)
             if count and -TOLERANCE <= size / usual - count <= AGAIN:
-                one = (best[start][0] + count, best[start][1] + size, start)
-                choice = max(choice, one, key=lambda found: found[:2])
+                rest = best[start]
+                candidate = _Best(rest.sums + count, rest.bytes + size, start)
+                choice = max(choice, candidate, key=lambda found: found[:2])
         best.append(choice)
-    ranges: list[tuple[int, int]] = []
+
+    ranges: list[_Burst] = []
     end = len(bursts)
     while end:
-        start = best[end][2]
+        start = best[end].start
         if start == end:
             end -= 1
             continue
-        first = bursts[start][0]
-        last = bursts[end - 1][1]
-        marks = np.linspace(sent[first], sent[last], best[end][0] - best[start][0] + 1)
-        between = np.searchsorted(sent, marks[1:-1]).tolist()
-        ranges += reversed([*pairwise([first, *between, last])])
+        first, _ = bursts[start]
+        _, last = bursts[end - 1]
+        count = best[end].sums - best[start].sums
+        marks = np.linspace(sent[first], sent[last], count + 1)
+        # All-reduces that ran together are of as many bytes each.
+        cuts = np.searchsorted(sent, marks[1:-1]).tolist()
+        ranges += reversed([*pairwise([first, *cuts, last])])
         end = start
     return ranges[::-1]
 
 
 def _first_after(
-    sent: NDArray[np.float64],
-    answered: NDArray[np.float64],
-    summed: NDArray[np.float64],
-    bursts: Sequence[tuple[float, float]],
+    sent: Row, answered: Row, summed: Row, bursts: Sequence[tuple[float, float]]
 ) -> list[float]:
     """Return when a process first spoke to another of its ring, by all-reduce.
 
     It says that it is ready before it may send: gloo waits for the receiver.
     """
     firsts = []
-    before = 0.0
+    over = 0.0
     for number, (first, last) in enumerate(bursts):
-        last_answer = answered[np.searchsorted(answered, first) - 1]
-        ready = sent[np.searchsorted(sent, max(last_answer, before), "right")]
+        answer = answered[np.searchsorted(answered, first) - 1]
+        ready = sent[np.searchsorted(sent, max(answer, over), "right")]
         firsts.append(float(ready))
-        before = max(summed[number], last)
+        over = max(summed[number], last)
     return firsts
 
 
-def _rounds(
-    exchanges: Sequence[Exchange], began: float, ended: float
-) -> list[list[Exchange]]:
+def _rounds(exchanges: Sequence[Exchange], began: float, ended: float) -> _Rounds:
     """Return the exchanges of a process between two instants, by round."""
-    rounds: list[list[Exchange]] = []
-    until = -np.inf
+    rounds: _Rounds = []
+    round_end = -np.inf
     for exchange in exchanges:
-        if not began <= exchange.asked[0] < ended:
+        asked, _ = exchange.asked
+        _, answered = exchange.answered
+        if not began <= asked < ended:
             continue
-        if exchange.asked[0] >= until:
+        if asked >= round_end:
             rounds.append([])
         rounds[-1].append(exchange)
-        until = max(exchange.answered[1], until)
+        round_end = max(answered, round_end)
     return rounds
 
 
 def _fit_rounds(
+    *,
     ring: Ring,
-    rounds: dict[Process, list[list[list[Exchange]]]],
+    rounds: dict[Process, list[_Rounds]],
     sums: _Sums,
     services: dict[Exchange, float],
-    nics: NDArray[np.float64],
+    nics: Row,
     first: int,
 ) -> FittedIterations:
-    count = sums.summed.shape[1] - 1
-    most = max(len(each) for one in rounds.values() for each in one)
-    stages = {one: np.zeros((most + 1, count)) for one in ring.members}
-    requests: dict[Asked, NDArray[np.float64]] = {}
-    ready = sums.asked[:, first + 1 : first + 1 + count]
-    for place, one in enumerate(ring.members):
-        for number, iteration in enumerate(rounds[one]):
-            in_bytes = sums.summed[place, number]
+    count = len(sums.began[0])
+    most = max(len(turns) for row in rounds.values() for turns in row)
+    stages = {client: np.zeros((most + 1, count)) for client in ring.members}
+    requests: dict[Asked, Row] = {}
+    for place, client in enumerate(ring.members):
+        for number, iteration in enumerate(rounds[client]):
+            had = sums.summed[place, number]
             for turn, exchanges in enumerate(iteration):
-                start = min(exchange.asked[0] for exchange in exchanges)
-                stages[one][turn, number] = start - in_bytes
-                in_bytes = max(exchange.answered[1] for exchange in exchanges)
+                asked = min(exchange.asked[0] for exchange in exchanges)
+                stages[client][turn, number] = asked - had
+                had = max(exchange.answered[1] for exchange in exchanges)
                 for exchange in exchanges:
-                    key = (one, turn, exchange.server)
+                    key = (client, turn, exchange.server)
                     rows = requests.setdefault(key, np.zeros((3, count)))
-                    sizes = exchange.request, exchange.answer
-                    rows[:, number] += *sizes, services[exchange]
-            stages[one][-1, number] = max(ready[place, number] - in_bytes, 0.0)
-    took = sums.summed[:, 1:].max(0) - ready.max(0)
-    overhead = max(float(np.median(took)) - _ring_seconds(ring, sums.volume, nics), 0.0)
+                    seconds = services[exchange]
+                    rows[:, number] += exchange.request, exchange.answer, seconds
+            computed = sums.began[place, number] - had
+            stages[client][-1, number] = max(computed, 0.0)
+
+    last_began = sums.began.max(0)
+    took = sums.summed[:, 1:].max(0) - last_began
+    overhead = float(np.median(took)) - _ring_seconds(ring, sums.volume, nics)
     mean = sums.summed.mean(0)
-    ends = mean[:-1], mean[1:]
     return FittedIterations(
-        *ends, first + 1, ring.members, stages, requests, sums.volume, overhead
+        starts=mean[:-1],
+        ends=mean[1:],
+        first=first + 1,
+        ring=ring.members,
+        stages=stages,
+        asked=requests,
+        volume=sums.volume,
+        overhead=max(overhead, 0.0),
     )
 
 
-def _ring_seconds(ring: Ring, volume: float, nics: NDArray[np.float64]) -> float:
+def _ring_seconds(ring: Ring, volume: float, nics: Row) -> float:
     """Return the seconds that the slowest NIC needs for an all-reduce."""
     machines = [machine for machine, _ in ring.members]
     hops = 2 * (len(machines) - 1)
@@ -359,14 +431,14 @@ def mean_iterations(
             "such runs"
         )
 
-    def mean(rows: NDArray[np.float64], whole: int = 0) -> NDArray[np.float64]:
+    def mean(rows: Row, byte_rows: int = 0) -> Row:
         """Return the mean of each row in all iterations, the first rows in bytes."""
         means = rows.mean(1, keepdims=True)
-        means[:whole] = np.rint(means[:whole])
+        means[:byte_rows] = np.rint(means[:byte_rows])
         return np.repeat(means, found.count, axis=1)
 
     return replace(
         found,
-        stages={one: mean(times) for one, times in found.stages.items()},
-        asked={key: mean(rows, whole=2) for key, rows in found.asked.items()},
+        stages={end: mean(times) for end, times in found.stages.items()},
+        asked={key: mean(rows, byte_rows=2) for key, rows in found.asked.items()},
     )

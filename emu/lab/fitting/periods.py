@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from emu.lab.fitting.causes import longest
 from emu.lab.fitting.conversations import Packets, Unfittable
-from emu.lab.fitting.steps import ALL, MOST, Marks, steps_between
+from emu.lab.fitting.steps import ALL, MOST, Marks, Row, steps_between
 from emu.prediction.analysis.traffic import Traffic
 
 #: Silences that are tried, and the least of them in seconds.
@@ -41,109 +41,132 @@ def find_marks(packets: Packets, traffic: Traffic) -> Marks:
         return {ALL: _of_all(packets, traffic)}
     except Unfittable as why:
         for program in range(len(traffic.programs)):
-            if own := _of_each(packets, traffic, program):
-                return own
+            if marks := _of_each(packets, traffic, program):
+                return marks
         raise Unfittable(
             f"{why}; run more iterations, or state with --mark LINE what a program "
             "prints when one begins"
         ) from why
 
 
-def _of_all(packets: Packets, traffic: Traffic) -> NDArray[np.float64]:
+def _of_all(packets: Packets, traffic: Traffic) -> Row:
     """Return beginnings of as many iterations as can be; Unfittable if aperiodic."""
-
-    def unsteadiness(times: NDArray[np.float64]) -> float:
-        apart = np.diff(times)
-        return float(np.median(np.abs(apart - np.median(apart))) / np.median(apart))
-
-    tries = _candidates(packets)
-    candidates = sorted(tries, key=lambda one: (-len(one), unsteadiness(one)))
     nearest = f"no two processes sent {FEWEST} bursts of as many bytes in a row"
-    most = 0
+    nearest_packets = 0
     best = 0
     choice = None
     trials: set[tuple[int, str]] = set()
-    for times in candidates:
-        every = f"{np.median(np.diff(times)):.2g}"
-        if (len(times), every) in trials or len(times) <= best:
+    candidates = _candidates(packets)
+    for times in sorted(candidates, key=lambda row: (-len(row), _unsteadiness(row))):
+        period = f"{np.median(np.diff(times)):.2g}"
+        # Several pairs of processes tell the same period: one of them is tried.
+        trial = (len(times), period)
+        if trial in trials or len(times) <= best:
             continue
-        trials.add((len(times), every))
+        trials.add(trial)
+
         try:
-            whole = _whole(packets, traffic, times)
+            iterations = _whole(packets, traffic, times)
         except Unfittable as why:
-            within = np.sum((packets.time >= times[0]) & (packets.time < times[-1]))
-            if within > most:
-                nearest = f"bursts come every {every} s, {len(times)} times, but {why}"
-                most = int(within)
+            held = np.sum((packets.time >= times[0]) & (packets.time < times[-1]))
+            if held > nearest_packets:
+                nearest_packets = int(held)
+                nearest = f"bursts come every {period} s, {len(times)} times, but {why}"
             continue
-        if whole > best:
-            best = whole
+        if iterations > best:
+            best = iterations
             choice = times
+
     if choice is None:
         raise Unfittable(nearest)
     return choice
 
 
-def _whole(packets: Packets, traffic: Traffic, times: NDArray[np.float64]) -> int:
+def _unsteadiness(times: Row) -> float:
+    """Return how far gaps are from the one in the middle, as a share of that."""
+    gaps = np.diff(times)
+    usual = np.median(gaps)
+    return float(np.median(np.abs(gaps - usual)) / usual)
+
+
+def _whole(packets: Packets, traffic: Traffic, times: Row) -> int:
     """Return how many iterations in a row have all parts, if these begin some.
 
     Raises Unfittable when they are no iterations of the packets.
     """
-    when = (packets.time >= times[0]) & (packets.time < times[-1])
-    share = float(packets.bytes[when].sum() / packets.bytes.sum())
+    is_within = (packets.time >= times[0]) & (packets.time < times[-1])
+    share = float(packets.bytes[is_within].sum() / packets.bytes.sum())
     if share < _MOST:
         raise Unfittable(f"{1 - share:.0%} of all bytes crossed before and after")
-    whole = len(times[longest(steps_between(packets, traffic, {ALL: times}))])
-    if whole < MOST * (len(times) - 1):
-        raise Unfittable(f"{whole} in a row have all of their parts")
-    return whole
+    span = longest(steps_between(packets, traffic, {ALL: times}))
+    count = len(times[span])
+    if count < MOST * (len(times) - 1):
+        raise Unfittable(f"{count} in a row have all of their parts")
+    return count
 
 
 def _of_each(packets: Packets, traffic: Traffic, program: int) -> Marks:
-    """Return the iterations of every process of one program; empty if one has none."""
-    periods = {}
+    """Return the iterations of every process of one program; empty if one has none.
+
+    Empty as well where two of them talk, or two others: those have no iterations.
+    """
+    marks = {}
     for number, process in enumerate(packets.processes):
         if process[1] == program:
-            mine = (packets.source == number) | (packets.destination == number)
+            is_end = (packets.source == number) | (packets.destination == number)
             try:
-                periods[process] = _of_all(packets.some(mine), traffic)
+                marks[process] = _of_all(packets.some(is_end), traffic)
             except Unfittable:
                 return {}
-    pairs = np.unique(np.stack([packets.source, packets.destination]), axis=1).T
-    own = [{packets.processes[end] for end in pair} & {*periods} for pair in pairs]
-    ends = {len(each) for each in own}
-    return periods if ends == {1} else {}
+
+    pairs = np.unique(np.stack([packets.source, packets.destination]), axis=1)
+    for pair in pairs.T:
+        ends = {packets.processes[number] for number in pair}
+        if len(ends & marks.keys()) != 1:
+            return {}
+    return marks
 
 
-def _candidates(packets: Packets) -> Iterator[NDArray[np.float64]]:
+def _candidates(packets: Packets) -> Iterator[Row]:
     """Yield beginnings of bursts of the usual size, in the longest row of them.
 
     By pair of processes, and by the silence that parts bursts.
     """
-    pair = packets.source * len(packets.processes) + packets.destination
-    for way in np.unique(pair).tolist():
-        some = packets.some(pair == way)
-        gaps = np.diff(some.time)
-        most = float(gaps.max(initial=0.0))
-        if most <= _LEAST:
+    pairs = packets.source * len(packets.processes) + packets.destination
+    for pair in np.unique(pairs).tolist():
+        sent = packets.some(pairs == pair)
+        gaps = np.diff(sent.time)
+        longest_gap = float(gaps.max(initial=0.0))
+        if longest_gap <= _LEAST:
             continue
-        keys = set()
-        for silence in np.geomspace(most, _LEAST, _TRIES)[1:].tolist():
+
+        counts = set()
+        for silence in np.geomspace(longest_gap, _LEAST, _TRIES)[1:].tolist():
             first = np.append(0, np.flatnonzero(gaps > silence) + 1)
-            if len(first) in keys or len(first) < FEWEST:
+            # Another silence that parts it into as many bursts parts it alike.
+            if len(first) in counts or len(first) < FEWEST:
                 continue
-            keys.add(len(first))
-            sizes = np.add.reduceat(some.bytes, first)
-            usual = usual_size(sizes)
-            good = np.abs(sizes - usual) <= max(_BYTES, _ALIKE * usual)
-            if good.sum() < FEWEST:
-                continue
-            began = some.time[first[good]]
-            apart = np.diff(began)
-            missing = np.flatnonzero(apart > _MISSING * np.median(apart)) + 1
-            times = max(np.split(began, missing), key=len)
+            counts.add(len(first))
+            times = _longest_row(sent, first)
             if len(times) >= FEWEST:
                 yield times
+
+
+def _longest_row(sent: Packets, first: NDArray[np.int64]) -> Row:
+    """Return the beginnings of bursts of the usual size, as many as none is missing.
+
+    ``first`` are the numbers of their first packets.
+    """
+    sizes = np.add.reduceat(sent.bytes, first)
+    usual = usual_size(sizes)
+    is_usual = np.abs(sizes - usual) <= max(_BYTES, _ALIKE * usual)
+    began: Row = sent.time[first[is_usual]]
+    if len(began) < FEWEST:
+        return began
+    gaps = np.diff(began)
+    missing = np.flatnonzero(gaps > _MISSING * np.median(gaps)) + 1
+    rows: list[Row] = np.split(began, missing)
+    return max(rows, key=len)
 
 
 def usual_size(sizes: Sequence[int] | NDArray[np.int64]) -> int:

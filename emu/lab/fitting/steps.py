@@ -7,7 +7,7 @@ ends a step in all: packets wait here and there, programs where they always do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeAlias
@@ -22,7 +22,6 @@ from emu.prediction.analysis.traffic import Traffic
 Row: TypeAlias = NDArray[np.float64]
 #: Seconds at which iterations began, by the process whose they are.
 Marks: TypeAlias = Mapping[Process, Row]
-_Rows: TypeAlias = tuple[Row, Row, Row, Row]
 #: Stands for the process where iterations are those of all.
 ALL: Process = (-1, -1)
 #: Bytes by which a process lets another send, as gloo does. Without them in a ring a
@@ -62,9 +61,12 @@ class Crossed:
 
     def when(self, byte: Row) -> Row:
         """Return the seconds at which so many bytes had come."""
-        place = np.searchsorted(self.before[1:], byte, "left")
-        times = self.time[np.minimum(place, len(self.time) - 1)]
-        return np.where(np.isnan(byte), np.nan, times)
+        places = np.searchsorted(self.before[1:], byte, "left")
+        return np.where(np.isnan(byte), np.nan, self.packet(places))
+
+    def packet(self, places: NDArray[np.int64]) -> Row:
+        """Return the seconds of packets, of the last one behind the end."""
+        return self.time[np.minimum(places, len(self.time) - 1)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,16 +88,20 @@ class Step:
     """Bytes of all that crossed when it had."""
     crossed: Crossed
 
-    def part(self, some: slice) -> Step:
+    def part(self, span: slice) -> Step:
         """Return the step in some of the iterations."""
-        rows = (getattr(self, name)[some] for name in _BY_ITERATION)
-        return replace(self, **dict(zip(_BY_ITERATION, rows, strict=True)))
+        rows = {name: getattr(self, name)[span] for name in _BY_ITERATION}
+        return replace(self, **rows)
 
-    def roll(self, by: int) -> Step:
+    def roll(self, iterations: int) -> Step:
         """Return the step with its parts so many iterations later."""
-        rows = {name: np.roll(getattr(self, name), by) for name in _BY_ITERATION}
+        rows = {
+            name: np.roll(getattr(self, name), iterations) for name in _BY_ITERATION
+        }
+        is_later = iterations >= 0
+        vacant = slice(0, iterations) if is_later else slice(iterations, None)
         for row in rows.values():
-            row[slice(0, by) if by >= 0 else slice(by, None)] = np.nan
+            row[vacant] = np.nan
         return replace(self, **rows)
 
 
@@ -106,150 +112,230 @@ _BY_ITERATION = ("first", "last", "sizes", "until")
 def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step]:
     """Return all steps of the iterations between marks.
 
-    Raises Unfittable as `_parts`, and when two processes both have iterations of their
-    own, or none has and there are several.
+    Raises Unfittable where a process sends another neither as many bytes in every
+    iteration, nor as often, and when two processes both have iterations of their own,
+    or none has and there are several.
     """
     steps: list[Step] = []
+    total = float(packets.bytes.sum())
     count = len(packets.processes)
-    pair = packets.source * count + packets.destination
-    for way in np.unique(pair).tolist():
-        source, destination = divmod(way, count)
-        ends = packets.processes[source], packets.processes[destination]
-        slower = min(traffic.nics[0, ends[0][0]], traffic.nics[1, ends[1][0]])
-        silence = max(_SILENCE, _SILENT * FULL / float(slower))
-        some = packets.some(pair == way)
-        # Something ended behind a silence, and behind a packet that is not full.
-        over = (np.diff(some.time) > silence) | _short(some.bytes[:-1])
-        curve = Crossed(some.time, np.append(0, np.cumsum(some.bytes)))
-        total = float(packets.bytes.sum())
-        who = describe_ends(ends, traffic)
-        own = [*marks] if len(marks) == 1 else [end for end in ends if end in marks]
-        if len(own) != 1:
-            lengths = {one: np.median(np.diff(marks[one])) for one in own or marks}
-            periods = ", ".join(
-                f"{describe_ends([one], traffic)} {seconds:.4g} s"
-                for one, seconds in lengths.items()
+    pairs = packets.source * count + packets.destination
+    for pair in np.unique(pairs).tolist():
+        sender, receiver = divmod(pair, count)
+        source = packets.processes[sender]
+        destination = packets.processes[receiver]
+        clock = _clock_of(source, destination, marks, traffic)
+        starts = marks[clock]
+        silence = _silence(source, destination, traffic)
+        sent = packets.some(pairs == pair)
+        iterations = _Iterations.between(sent, starts, silence)
+
+        pair_name = describe_ends([source, destination], traffic)
+        bounds = _cut(iterations, pair_name, total)
+        for number, (begin, end) in enumerate(pairwise(bounds)):
+            step = Step(
+                source=source,
+                destination=destination,
+                number=number,
+                clock=clock,
+                crossed=iterations.crossed,
+                **iterations.rows(begin, end),
             )
-            raise Unfittable(
-                f"{who}: iterations of processes do not go together ({periods}), and "
-                "it is not clear of which these are part: --mark LINE that one program "
-                "prints says it"
-            )
-        clock = own[0]
-        starts = marks[own[0]]
-        parts = _parts(curve, np.append(True, over), starts, who, total)
-        for number, rows in enumerate(parts):
-            step = Step(*ends, number, clock, *rows, crossed=curve)
-            places = np.flatnonzero(~np.isnan(step.first))
-            late = np.searchsorted(starts, step.first[places], "right") - 1 - places
-            steps.append(step.roll(int(np.median(late))))
+            # Iterations were cut where all is quiet: a step is of the one it begins in.
+            present = np.flatnonzero(~np.isnan(step.first))
+            begun = np.searchsorted(starts, step.first[present], "right") - 1
+            lag = int(np.median(begun - present))
+            steps.append(step.roll(lag))
     return steps
+
+
+def _silence(source: Process, destination: Process, traffic: Traffic) -> float:
+    """Return the seconds of silence that part two steps, by the slower NIC."""
+    source_machine, _ = source
+    destination_machine, _ = destination
+    nic_out = traffic.nics[0, source_machine]
+    nic_in = traffic.nics[1, destination_machine]
+    return max(_SILENCE, _SILENT * FULL / float(min(nic_out, nic_in)))
+
+
+def _clock_of(
+    source: Process, destination: Process, marks: Marks, traffic: Traffic
+) -> Process:
+    """Return whose iterations those of two processes are; Unfittable if not clear."""
+    if len(marks) == 1:
+        (clock,) = marks
+        return clock
+
+    clocks = [end for end in (source, destination) if end in marks]
+    if len(clocks) != 1:
+        periods = []
+        for process in clocks or marks:
+            seconds = np.median(np.diff(marks[process]))
+            periods.append(f"{describe_ends([process], traffic)} {seconds:.4g} s")
+        raise Unfittable(
+            f"{describe_ends([source, destination], traffic)}: iterations of processes "
+            f"do not go together ({', '.join(periods)}), and "
+            "it is not clear of which these are part: --mark LINE that one program "
+            "prints says it"
+        )
+    return clocks[0]
 
 
 def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which packets are not full, as the last of a message."""
-    values, places = np.unique(sizes, return_inverse=True)
-    usual = int(values[np.bincount(places, sizes).argmax()]) if len(sizes) else FULL
-    other = usual if usual >= _SMALL else FULL  # of another MTU
-    return np.asarray((sizes % FULL != 0) & (sizes % other != 0))
+    full = FULL
+    if len(sizes):
+        # Most bytes go in full packets, which another MTU makes of another size.
+        values, places = np.unique(sizes, return_inverse=True)
+        totals = np.bincount(places, sizes)
+        usual = int(values[totals.argmax()])
+        full = usual if usual >= _SMALL else FULL
+    return np.asarray((sizes % FULL != 0) & (sizes % full != 0))
 
 
-def _parts(
-    crossed: Crossed, ended: NDArray[np.bool_], marks: Row, who: str, total: float
-) -> Iterator[_Rows]:
-    """Yield the rows `_BY_ITERATION` of every step.
+@dataclass(frozen=True, eq=False)
+class _Iterations:
+    """Bytes that one process sends another, by iteration."""
 
-    ``ended``: per packet, if what came before it was over. Raises Unfittable where
-    ``who`` sends neither as many bytes in every iteration, nor as often.
-    """
-    time = crossed.time
-    before = crossed.before
-    edges = np.searchsorted(time, marks + _quiet(time, marks))
-    volumes = np.diff(before[edges])
-    if np.mean(volumes > 0) < 0.5:
-        if volumes.sum() > _RARE * total:
-            raise Unfittable(
-                f"{who} sent {volumes.sum():,} bytes in "
-                f"{np.mean(volumes > 0):.0%} of the iterations: they have no part in "
-                "common; --mark LINE states others, --skip leaves the first ones out"
-            )
-        return
-    joints = [
-        before[first + np.flatnonzero(ended[first:last])] - before[first]
-        for first, last in pairwise(edges.tolist())
-    ]
-    bounds = _bounds([each[each > 0] for each in joints], volumes)
-    # So little varies in what Ray's processes say beside their objects.
-    if bounds is None and volumes.sum() <= _RARE * total:
-        bounds = [np.zeros(len(volumes)), volumes * 1.0]
-    if bounds is None:
-        raise Unfittable(
-            f"{who} sent {np.quantile(volumes, 0.1):,.0f} to "
-            f"{np.quantile(volumes, 0.9):,.0f} bytes in an iteration, in "
-            f"{min(map(len, joints))} to {max(map(len, joints))} pieces: these are no "
-            "iterations that repeat; --mark LINE states others"
+    crossed: Crossed
+    starts: NDArray[np.int64]
+    """Bytes before each iteration."""
+    volumes: NDArray[np.int64]
+    joints: list[NDArray[np.int64]]
+    """By iteration, bytes before the packets behind which something had ended."""
+
+    @classmethod
+    def between(cls, sent: Packets, marks: Row, silence: float) -> _Iterations:
+        """Return the iterations between marks, moved to where all is quiet."""
+        time = sent.time
+        total = np.cumsum(sent.bytes)
+        crossed = Crossed(time, np.append(0, total))
+        # Something ended behind a silence, and behind a packet that is not full.
+        is_silent = np.diff(time) > silence
+        ended = is_silent | _short(sent.bytes[:-1])
+        begins = np.append(True, ended)
+
+        cuts = marks + _quiet(time, marks)
+        edges = np.searchsorted(time, cuts)
+        bytes_before = crossed.before[edges]
+        joints = []
+        for first, last in pairwise(edges.tolist()):
+            packets = first + np.flatnonzero(begins[first:last])
+            joints.append(crossed.before[packets] - crossed.before[first])
+        return cls(
+            crossed=crossed,
+            starts=bytes_before[:-1],
+            volumes=np.diff(bytes_before),
+            joints=joints,
         )
-    for begin, end in pairwise(bounds):
+
+    def rows(self, begin: Row, end: Row) -> dict[str, Row]:
+        """Return the rows `_BY_ITERATION` of a step from one byte until another."""
         sizes = end - begin
-        until = before[edges[:-1]] + end
-        at = np.searchsorted(before[1:], before[edges[:-1]] + begin, "right")
-        to = np.searchsorted(before[1:], until, "left")
-        first, last = (time[np.minimum(place, len(time) - 1)] for place in (at, to))
-        there = (volumes > 0) & ~np.isnan(sizes)
-        rows = first, np.maximum(first, last), sizes, until
-        first, last, sizes, until = (np.where(there, row, np.nan) for row in rows)
-        yield first, last, sizes, until
+        crossed = self.starts + end
+        curve = self.crossed
+        first_packet = np.searchsorted(curve.before[1:], self.starts + begin, "right")
+        last_packet = np.searchsorted(curve.before[1:], crossed, "left")
+        first = curve.packet(first_packet)
+        last = np.maximum(first, curve.packet(last_packet))
+
+        is_sent = (self.volumes > 0) & ~np.isnan(sizes)
+        rows = {"first": first, "last": last, "sizes": sizes, "until": crossed}
+        return {name: np.where(is_sent, row, np.nan) for name, row in rows.items()}
+
+
+def _cut(iterations: _Iterations, pair: str, total: float) -> list[Row]:
+    """Return where steps begin and end, by step the bytes before in each iteration.
+
+    None where too little is sent. Raises Unfittable as `steps_between`.
+    """
+    volumes = iterations.volumes
+    share = np.mean(volumes > 0)
+    is_rare = volumes.sum() <= _RARE * total
+    if share < 0.5:
+        if is_rare:
+            return []
+        raise Unfittable(
+            f"{pair} sent {volumes.sum():,} bytes in {share:.0%} of the iterations: "
+            "they have no part in common; --mark LINE states others, --skip leaves the "
+            "first ones out"
+        )
+
+    joints = iterations.joints
+    bounds = _bounds([cuts[cuts > 0] for cuts in joints], volumes)
+    if bounds is not None:
+        return bounds
+    # So little varies in what Ray's processes say beside their objects.
+    if is_rare:
+        return [np.zeros(len(volumes)), volumes.astype(np.float64)]
+    pieces = [len(cuts) for cuts in joints]
+    raise Unfittable(
+        f"{pair} sent {np.quantile(volumes, 0.1):,.0f} to "
+        f"{np.quantile(volumes, 0.9):,.0f} bytes in an iteration, in "
+        f"{min(pieces)} to {max(pieces)} pieces: these are no "
+        "iterations that repeat; --mark LINE states others"
+    )
 
 
 def describe_ends(ends: Sequence[Process], traffic: Traffic) -> str:
     """Return processes in words, the first of them to the second."""
-    return " to ".join(
-        f"{traffic.programs[program]} on {traffic.machines[machine]}"
-        for machine, program in ends
-    )
+    names = []
+    for machine, program in ends:
+        names.append(f"{traffic.programs[program]} on {traffic.machines[machine]}")
+    return " to ".join(names)
 
 
 def _quiet(time: Row, marks: Row) -> float:
     """Return the seconds after a mark in which least often something is on its way."""
     length = float(np.median(np.diff(marks)))
-    tries = length * (np.arange(_PHASES) / _PHASES - 0.5)
-    tries = tries[np.argsort(np.abs(tries), kind="stable")]
-    at = tries[:, None] + marks
-    place = np.searchsorted(time, at)
+    phases = length * (np.arange(_PHASES) / _PHASES - 0.5)
+    # Of several as good, the one nearest to the mark is taken.
+    phases = phases[np.argsort(np.abs(phases), kind="stable")]
+
+    instants = phases[:, None] + marks  # (phases, marks)
+    place = np.searchsorted(time, instants)
     times = np.concatenate([[-np.inf], time, [np.inf]])
-    quiet = np.minimum(times[place + 1] - at, at - times[place])
+    since_last = instants - times[place]
+    until_next = times[place + 1] - instants
+    quiet = np.minimum(until_next, since_last)
     usual = np.quantile(quiet, 0.1, axis=1)
-    return float(tries[np.flatnonzero(usual >= 0.5 * usual.max())[0]])
+    is_good = usual >= 0.5 * usual.max()
+    return float(phases[np.flatnonzero(is_good)[0]])
 
 
 def _bounds(
     joints: list[NDArray[np.int64]], sent: NDArray[np.int64]
 ) -> list[Row] | None:
-    """Return where steps begin and end, by step the bytes before in each iteration.
+    """Return bounds as `_cut`.
 
     None where neither bytes nor the number of joints are usually the same.
     """
     nothing = np.zeros(len(sent))
+    everything = sent.astype(np.float64)
     usual = float(np.median(sent))
     twice = FULL if usual > _MANY * FULL else 0  # a last packet that came again
-    near = max(_BYTES + twice, _NEAR * usual)
-    if np.mean(np.abs(sent - usual) <= near) >= MOST:
-        places = _places(np.concatenate(joints), near, usual, len(sent))
-        inner = (np.array([_nearest(each, at) for each in joints]) for at in places)
-        return [nothing, *(np.minimum(one, sent) for one in inner), sent * 1.0]
-    counts = [len(each) for each in joints]
+    near_bytes = max(_BYTES + twice, _NEAR * usual)
+    if np.mean(np.abs(sent - usual) <= near_bytes) >= MOST:
+        places = _places(np.concatenate(joints), near_bytes, usual, len(sent))
+        bounds = [nothing]
+        for place in places:
+            cuts = np.array([_nearest(row, place) for row in joints])
+            bounds.append(np.minimum(cuts, sent))
+        return [*bounds, everything]
+
+    counts = np.array([len(row) for row in joints])
     most = int(np.median(counts))
-    if np.mean(np.array(counts) == most) < MOST:
+    if np.mean(counts == most) < MOST:
         return None
-    usual_joints = [
-        np.array([each[k] if len(each) == most else np.nan for each in joints])
-        for k in range(most)
-    ]
-    return [nothing, *usual_joints, sent * 1.0]
+    usual_joints = np.full((len(joints), most), np.nan)
+    for number, row in enumerate(joints):
+        if len(row) == most:
+            usual_joints[number] = row
+    return [nothing, *usual_joints.T, everything]
 
 
 def _places(
-    joints: NDArray[np.int64], near: float, usual: float, iterations: int
+    joints: NDArray[np.int64], near_bytes: float, usual: float, iterations: int
 ) -> list[float]:
     """Return the bytes at which many iterations are cut.
 
@@ -257,14 +343,20 @@ def _places(
     """
     values, counts = np.unique(joints, return_counts=True)
     same = values[counts >= _OFTEN * iterations]  # however close to one another
-    near_same = [np.any(np.abs(same - cut) <= _BYTES) for cut in joints.tolist()]
-    points = np.sort(joints[~np.array(near_same, bool)].astype(float))
-    groups = [np.repeat(values[values == v], counts[values == v]) for v in same]
-    groups += np.split(points, np.flatnonzero(np.diff(points) > _BYTES) + 1)
+    is_same = np.zeros(len(joints), bool)
+    groups = []
+    for value in same:
+        is_same |= np.abs(joints - value) <= _BYTES
+        groups.append(joints[joints == value])
+
+    points = np.sort(joints[~is_same].astype(float))
+    gaps = np.flatnonzero(np.diff(points) > _BYTES)
+    groups += np.split(points, gaps + 1)
+
     places: list[float] = []
     for group in groups:
         place = float(np.median(group)) if len(group) else usual
-        share = _OFTEN if place < usual - near else MOST
+        share = _OFTEN if place < usual - near_bytes else MOST
         if len(group) >= share * iterations:
             places.append(place)
     return sorted(places)
@@ -272,5 +364,6 @@ def _places(
 
 def _nearest(joints: NDArray[np.int64], place: float) -> float:
     """Return the cut of one iteration at a place, the usual one where it has none."""
-    off = np.abs(joints - place)
-    return float(joints[off.argmin()]) if off.min(initial=np.inf) <= _BYTES else place
+    distance = np.abs(joints - place)
+    has_cut = distance.min(initial=np.inf) <= _BYTES
+    return float(joints[distance.argmin()]) if has_cut else place

@@ -29,22 +29,26 @@ class PcapFile:
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb")
         self._waiting: list[tuple[int, int, bytes]] = []
-        head = (_NANOSECONDS, *_VERSION, 0, 0, HEADERS, _LINK_TYPE)
-        self._file.write(struct.pack("<IHHIIII", *head))
+        major, minor = _VERSION
+        head = struct.Struct("<IHHIIII")
+        self._file.write(
+            head.pack(_NANOSECONDS, major, minor, 0, 0, HEADERS, _LINK_TYPE)
+        )
 
     def add(self, time: int, length: int, header: bytes) -> None:
         """Take a packet: nanoseconds since 1970, its bytes, the first of them."""
         self._waiting.append((time, length, header))
 
-    def write(self, until: int) -> None:
+    def write(self, limit: int) -> None:
         """Write what is older than a time, nanoseconds, before which all has come."""
         self._waiting.sort()
         count = 0
-        for at, length, header in self._waiting:
-            if at >= until:
+        for stamp, length, header in self._waiting:
+            if stamp >= limit:
                 break
-            record = (*divmod(at, 10**9), len(header), length)
-            self._file.write(_RECORD.pack(*record) + header)
+            seconds, nanoseconds = divmod(stamp, 10**9)
+            record = _RECORD.pack(seconds, nanoseconds, len(header), length)
+            self._file.write(record + header)
             count += 1
         del self._waiting[:count]
 
@@ -61,6 +65,7 @@ _ROW = struct.Struct("<dHHHHI")
 #: length.
 _FIELDS = struct.Struct(">2xH5xB4xH2xHHH8xB")
 _ETHERNET = 14
+_IP_HEADER = 20
 _LEAST = 47
 #: Wall seconds in which packets gather before they are read: a wake-up for each of them
 #: took 16 us of CPU a packet.
@@ -114,9 +119,11 @@ class Capture:
                 ready = [key.data for key, _ in selector.select()]
                 time.sleep(_PAUSE)
                 going = None not in ready
+
                 now = time.clock_gettime_ns(time.CLOCK_REALTIME)
-                whole = self._pcap is not None or not going
-                for tap in self._taps if whole else ready:
+                # A file takes packets in order of time: of all taps until now.
+                reads_all = self._pcap is not None or not going
+                for tap in self._taps if reads_all else ready:
                     self._read(tap)
                 if self._pcap is not None:
                     self._pcap.write(now)
@@ -132,20 +139,21 @@ class Capture:
             except BlockingIOError:
                 return
             seconds, nanoseconds = _STAMP.unpack_from(stamps[0][2])
-            length, kind, source, there, from_port, to_port, tcp = _FIELDS.unpack_from(
-                data.ljust(_LEAST, b"\0"), 14
-            )
+            header = data.ljust(_LEAST, b"\0")
+            fields = _FIELDS.unpack_from(header, _ETHERNET)
+            length, protocol, source, destination, from_port, to_port, tcp = fields
             if self._pcap is not None:
-                at = 10**9 * seconds + nanoseconds
-                self._pcap.add(at, length + _ETHERNET, data)
-            payload = length - 20 - 4 * (tcp >> 4)
-            if kind != socket.IPPROTO_TCP or payload <= 0:
-                continue
-            self._rows += _ROW.pack(
-                seconds - self._began + 1e-9 * nanoseconds,
-                source - 1,
-                there - 1,
-                from_port,
-                to_port,
-                payload,
-            )
+                stamp = 10**9 * seconds + nanoseconds
+                self._pcap.add(stamp, length + _ETHERNET, data)
+
+            payload = length - _IP_HEADER - 4 * (tcp >> 4)
+            if protocol == socket.IPPROTO_TCP and payload > 0:
+                # Addresses of machines count from 1 (`Lab.address`).
+                self._rows += _ROW.pack(
+                    seconds - self._began + 1e-9 * nanoseconds,
+                    source - 1,
+                    destination - 1,
+                    from_port,
+                    to_port,
+                    payload,
+                )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from emu.lab.machines.cpu_groups import CpuQuota
@@ -11,23 +12,39 @@ from emu.lab.machines.namespace_rpc import Holder
 from emu.lab.machines.programs import PROGRAM
 
 Counts = dict[str, dict[str, int]]
+#: Numbers by queue, out of every machine and into every machine.
+Queues = list[list[int]]
 
 #: Periods of a quota between two comparisons with it: one of them is doubtful.
 _PERIODS = 25
 #: Wall seconds that queues may take to drain, and between two looks at them.
 _DRAINED = 1.0
 _LOOK = 2e-3
+#: Columns of ``/proc/net/dev``: what a device received comes first, then what it sent.
+_RECEIVED_BYTES = 0
+_RECEIVED_PACKETS = 1
+_SENT_BYTES = 8
+_SENT_PACKETS = 9
 
 
-def _since(now: Counts, before: Counts) -> Counts:
-    """Return counts by machine without those of before."""
-    return {
-        machine: {
-            name: count - before.get(machine, {}).get(name, 0)
-            for name, count in counts.items()
-        }
-        for machine, counts in now.items()
-    }
+@dataclass
+class _Before:
+    """Counts at the last restart, which later ones are without."""
+
+    traffic: Counts = field(default_factory=dict)
+    tcp: Counts = field(default_factory=dict)
+    drops: Queues = field(default_factory=list)
+
+
+def _since(now: Counts, restart: Counts) -> Counts:
+    """Return counts by machine without those of the restart."""
+    added: Counts = {}
+    for machine, counts in now.items():
+        old = restart.get(machine, {})
+        added[machine] = {}
+        for name, count in counts.items():
+            added[machine][name] = count - old.get(name, 0)
+    return added
 
 
 class Counters:
@@ -42,67 +59,82 @@ class Counters:
         self._names = [f"{network}-{number}" for number in range(len(holders))]
         self._out = [holder.open_netlink([network]) for holder in holders]
         self._into, self._devices = switch.open_netlink(self._names)
-        self._before: tuple[Counts, Counts, list[list[int]]] = {}, {}, []
+        self._before = _Before()
 
     def restart(self) -> None:
         """Count from now on, once queues are empty; OSError when a machine has gone."""
-        until = time.monotonic() + _DRAINED
-        while sum(map(sum, self.queues()[1])) and time.monotonic() < until:
+        deadline = time.monotonic() + _DRAINED
+        while self._waiting() and time.monotonic() < deadline:
             time.sleep(_LOOK)
-        self._before = {}, {}, []
-        self._before = self.traffic(), self.tcp(), self.queues()[0]
 
-    def traffic(self) -> dict[str, dict[str, int]]:
+        self._before = _Before()
+        traffic = self.traffic()
+        tcp = self.tcp()
+        drops, _ = self.queues()
+        self._before = _Before(traffic=traffic, tcp=tcp, drops=drops)
+
+    def _waiting(self) -> int:
+        _, waiting = self.queues()
+        return sum(map(sum, waiting))
+
+    def traffic(self) -> Counts:
         """Return bytes and packets that crossed each NIC, as the switch counted them.
 
         By machine: ``out_bytes``, ``out_packets``, ``in_bytes``, ``in_packets``, with
         all headers.
         """
-        now = {}
-        devices = Path(f"/proc/{self._switch.process}/net/dev").read_text()
+        now: Counts = {}
+        table = Path(f"/proc/{self._switch.process}/net/dev").read_text()
         machines = dict(zip(self._names, self._holders, strict=True))
-        keys = ("out_bytes", "out_packets", "in_bytes", "in_packets")
-        for line in devices.splitlines()[2:]:
-            name, figures = line.split(":")
-            if holder := machines.get(name.strip()):
-                counts = [int(figure) for figure in figures.split()]
-                both = (*counts[:2], *counts[8:10])  # what it received, and sent
-                now[holder.name] = dict(zip(keys, both, strict=True))
-        return _since(now, self._before[0])
+        # Two lines of titles stand above the devices.
+        for line in table.splitlines()[2:]:
+            device, figures = line.split(":")
+            machine = machines.get(device.strip())
+            if machine is None:
+                continue
 
-    def tcp(self) -> dict[str, dict[str, int]]:
+            # The switch received what the machine sent.
+            counts = [int(figure) for figure in figures.split()]
+            now[machine.name] = {
+                "out_bytes": counts[_RECEIVED_BYTES],
+                "out_packets": counts[_RECEIVED_PACKETS],
+                "in_bytes": counts[_SENT_BYTES],
+                "in_packets": counts[_SENT_PACKETS],
+            }
+        return _since(now, self._before.traffic)
+
+    def tcp(self) -> Counts:
         """Return TCP's counts in the network of each machine.
 
         ``segments`` that were sent, ``retransmitted`` ones, and ``timeouts``, each of
         which stops a connection for 0.2 s or more.
         """
-        now = {}
+        now: Counts = {}
         for holder in self._holders:
-            counts: dict[str, int] = {}
-            for name in ("snmp", "netstat"):
-                lines = Path(f"/proc/{holder.process}/net/{name}").read_text()
-                for keys, values in zip(*[iter(lines.splitlines())] * 2, strict=True):
-                    pairs = zip(keys.split()[1:], values.split()[1:], strict=True)
-                    counts |= {key: int(value) for key, value in pairs}
+            network = Path(f"/proc/{holder.process}/net")
+            counts = _read_counts(network / "snmp") | _read_counts(network / "netstat")
             now[holder.name] = {
                 "segments": counts["OutSegs"],
                 "retransmitted": counts["RetransSegs"],
                 "timeouts": counts["TCPTimeouts"],
             }
-        return _since(now, self._before[1])
+        return _since(now, self._before.tcp)
 
-    def queues(self) -> tuple[list[list[int]], list[list[int]]]:
+    def queues(self) -> tuple[Queues, Queues]:
         """Return packets that queues dropped so far, and bytes that wait in them now.
 
         Each out of and into every machine. Raises OSError when a machine has gone.
         """
-        ways = (
+        directions = (
             [kernel.queue(index) for kernel, (index,) in self._out],
             [self._into.queue(index) for index in self._devices],
         )
-        drops, waiting = ([[one[i] for one in way] for way in ways] for i in (0, 1))
-        for way, before in zip(drops, self._before[2], strict=False):
-            way[:] = [now - then for now, then in zip(way, before, strict=True)]
+        drops = [[dropped for dropped, _ in queues] for queues in directions]
+        waiting = [[held for _, held in queues] for queues in directions]
+
+        for dropped, old in zip(drops, self._before.drops, strict=False):
+            for number, count in enumerate(old):
+                dropped[number] -= count
         return drops, waiting
 
     def close(self) -> None:
@@ -112,11 +144,30 @@ class Counters:
         self._into.close()
 
 
+def _read_counts(table: Path) -> dict[str, int]:
+    """Return a table of the kernel's in which lines of names and of values take turns.
+
+    Each line begins with its protocol.
+    """
+    lines = table.read_text().splitlines()
+    counts: dict[str, int] = {}
+    headers = lines[::2]
+    rows = lines[1::2]
+    for names, values in zip(headers, rows, strict=True):
+        _, *keys = names.split()
+        _, *figures = values.split()
+        counts |= zip(keys, map(int, figures), strict=True)
+    return counts
+
+
 class CoreWaits:
     """CPU time and waits of all processes below one, sampled while they live.
 
     By thread: of one that ended what came since its last sample is missing.
     """
+
+    #: As of `QuotaWaits`: nothing has a quota here.
+    early = (0.0,)
 
     def __init__(self, root: int) -> None:
         self._root = root
@@ -128,27 +179,27 @@ class CoreWaits:
     def sample(self) -> None:
         """Read the counts of every thread that lives now."""
         for process in processes_below(self._root):
-            for thread in Path(f"/proc/{process}/task").glob("*/schedstat"):
+            for counts in Path(f"/proc/{process}/task").glob("*/schedstat"):
                 try:
-                    ran, wait, _ = map(int, thread.read_text().split())
+                    ran, wait, _ = map(int, counts.read_text().split())
                 except (OSError, ValueError):
                     continue
-                self.seen[process, int(thread.parent.name)] = ran, wait
-
-    #: As of `QuotaWaits`: nothing has a quota here.
-    early = (0.0,)
+                thread = int(counts.parent.name)
+                self.seen[process, thread] = ran, wait
 
     def judge(self) -> None:
         """Compare with nothing: there is no quota."""
 
     def seconds(self) -> tuple[float, float]:
         """Return seconds that threads ran, and waited for a core though ready."""
-        totals = [
-            [sum(column) for column in zip((0, 0), *counts.values(), strict=True)]
-            for counts in (self.seen, self._before)
-        ]
-        ran, wait = (1e-9 * (now - then) for now, then in zip(*totals, strict=True))
-        return ran, wait
+        ran = wait = 0
+        for thread_ran, thread_wait in self.seen.values():
+            ran += thread_ran
+            wait += thread_wait
+        for thread_ran, thread_wait in self._before.values():
+            ran -= thread_ran
+            wait -= thread_wait
+        return 1e-9 * ran, 1e-9 * wait
 
 
 def off_quota(threads: Sequence[tuple[float, float]], cores: float) -> float:
@@ -181,35 +232,40 @@ class QuotaWaits:
         self.early = [0.0] * len(machines)
         """Seconds by which each machine computed in less than it needs."""
         self._pause = _PERIODS * 1e-6 * max(quota.period for _, quota in machines)
-        self._judged = time.monotonic()
+        self._compared = time.monotonic()
 
     def sample(self) -> None:
         """Read the counts of every thread that lives now."""
         for waits, _ in self._machines:
             waits.sample()
-        if time.monotonic() >= self._judged + self._pause:
+        if time.monotonic() >= self._compared + self._pause:
             self.judge()
 
     def judge(self) -> None:
         """Compare what was computed since the last time with the quotas."""
-        self._judged = time.monotonic()
+        self._compared = time.monotonic()
         for number, (waits, quota) in enumerate(self._machines):
-            before = self._before[number]
+            last = self._before[number]
             self._before[number] = dict(waits.seen)
-            threads = [
-                (1e-9 * (ran - was_ran), 1e-9 * (wait - had_waited))
-                for one, (ran, wait) in waits.seen.items()
-                for was_ran, had_waited in [before.get(one, (0, 0))]
-            ]
-            off = off_quota(threads, quota.cores)
+            threads = []
+            for thread, (ran, wait) in waits.seen.items():
+                old_ran, old_wait = last.get(thread, (0, 0))
+                seconds = 1e-9 * (ran - old_ran)
+                waited = 1e-9 * (wait - old_wait)
+                threads.append((seconds, waited))
+
+            late = off_quota(threads, quota.cores)
             period = 1e-6 * quota.period
             # A wait counts when it is over: of one that goes on a period is missing.
-            self._late += max(0.0, off - period)
-            self.early[number] += max(0.0, -off - period)
+            self._late += max(0.0, late - period)
+            self.early[number] += max(0.0, -late - period)
 
     def seconds(self) -> tuple[float, float]:
         """Return seconds that machines needed for what they computed, and were late."""
-        work = sum(one.seconds()[0] / quota.cores for one, quota in self._machines)
+        work = 0.0
+        for waits, quota in self._machines:
+            ran, _ = waits.seconds()
+            work += ran / quota.cores
         return work, self._late
 
 
@@ -222,7 +278,7 @@ def processes_below(root: int) -> list[int]:
         for children in Path(f"/proc/{process}/task").glob("*/children"):
             try:
                 below = [int(child) for child in children.read_text().split()]
-            except OSError:
+            except OSError:  # it has ended
                 continue
             processes += below
             stack += below
@@ -247,13 +303,23 @@ class PortOwners:
             for process in processes_below(holder):
                 home = Path(f"/proc/{process}")
                 try:
-                    text = (home / "environ").read_bytes().decode(errors="replace")
-                    lines = [line.partition("=") for line in text.split("\0")]
-                    program = {key: value for key, _, value in lines}.get(PROGRAM)
-                    ports = () if program is None else _ports(home)
-                    self.found |= {(machine, port, program or "") for port in ports}
+                    program = _program_of(home)
+                    if program is not None:
+                        found = {(machine, port, program) for port in _ports(home)}
+                        self.found |= found
                 except OSError:  # it has ended
                     continue
+
+
+def _program_of(home: Path) -> str | None:
+    """Return the program that a process is part of, by its environment."""
+    environment = (home / "environ").read_bytes().decode(errors="replace")
+    program = None
+    for line in environment.split("\0"):
+        key, _, value = line.partition("=")
+        if key == PROGRAM:
+            program = value
+    return program
 
 
 def _ports(home: Path) -> set[int]:
@@ -265,10 +331,14 @@ def _ports(home: Path) -> set[int]:
             sockets.add(target[len("socket:[") : -1])
     if not sockets:
         return set()
-    rows = [
-        line.split()
-        for table in ("tcp", "tcp6")
-        if (home / "net" / table).exists()
-        for line in (home / "net" / table).read_text().splitlines()[1:]
-    ]
-    return {int(row[1].rsplit(":")[-1], 16) for row in rows if row[9] in sockets}
+
+    ports = set()
+    for table in (home / "net" / "tcp", home / "net" / "tcp6"):
+        if not table.exists():  # without IPv6
+            continue
+        for line in table.read_text().splitlines()[1:]:
+            columns = line.split()
+            if columns[9] in sockets:
+                _, _, port = columns[1].rpartition(":")
+                ports.add(int(port, 16))
+    return ports

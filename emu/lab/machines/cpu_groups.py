@@ -94,15 +94,18 @@ class Hierarchy:
         """Return this process's own. Raises RunError when the kernel offers none."""
         mounts = Path("/proc/self/mountinfo").read_text()
         groups = Path("/proc/self/cgroup").read_text()
-        hierarchies = [
-            cls(2, own.parent if (own.parent / "cgroup.procs").exists() else own, mount)
-            for mount, own in _list_mounts(mounts, groups)
-        ]
-        for mount, own in _list_mounts(mounts, groups, "cpu"):
-            hierarchies.insert(0, cls(1, own, mount))
-        for one in hierarchies:
-            if one.version == 1 or one.offers_cpu():
-                return one
+        hierarchies = []
+        for mount, group in _list_mounts(mounts, groups):
+            # In version 2 no group with processes of its own can limit those below it.
+            parent = group.parent
+            folder = parent if (parent / "cgroup.procs").exists() else group
+            hierarchies.append(cls(version=2, folder=folder, mount=mount))
+        for mount, group in _list_mounts(mounts, groups, "cpu"):
+            hierarchies.insert(0, cls(version=1, folder=group, mount=mount))
+
+        for hierarchy in hierarchies:
+            if hierarchy.version == 1 or hierarchy.offers_cpu():
+                return hierarchy
         raise RunError(
             "this computer has no control group with a quota of CPU time: mount cgroup "
             "v1 with cpu, or v2 with cpu in cgroup.subtree_control of "
@@ -155,22 +158,25 @@ def _list_mounts(
     mounts: str, groups: str, controller: str = ""
 ) -> Iterator[tuple[Path, Path]]:
     """Yield mounts of a controller, of version 2 without one, and one's own group."""
-    own: dict[str, str] = {}
+    paths: dict[str, str] = {}  # group by controller
     for line in groups.splitlines():
         _, names, path = line.split(":", 2)
-        own |= dict.fromkeys(names.split(","), path)
+        paths |= dict.fromkeys(names.split(","), path)
+
+    version = "cgroup" if controller else "cgroup2"
     for line in mounts.splitlines():
         first, last = line.split(" - ")
-        root, at = first.split()[3:5]
+        root, point = first.split()[3:5]
         kind, _, options = last.split(" ", 2)
-        version = "cgroup" if controller else "cgroup2"
         if kind != version or (controller and controller not in options.split(",")):
             continue
-        inside = own.get(controller, "/")
-        if root != "/" and inside.startswith(root):
-            inside = inside[len(root) :]
-        group = Path(at) / inside.lstrip("/")
-        yield Path(at), group if group.is_dir() else Path(at)
+
+        path = paths.get(controller, "/")
+        if root != "/" and path.startswith(root):
+            path = path[len(root) :]  # the mount shows a part of the groups
+        mount = Path(point)
+        group = mount / path.lstrip("/")
+        yield mount, group if group.is_dir() else mount
 
 
 class CpuGroups:
@@ -180,22 +186,23 @@ class CpuGroups:
     """
 
     def __init__(self, quotas: Mapping[str, CpuQuota]) -> None:
-        self._at = Hierarchy.find()
-        remove_left_behind(self._at)
-        self._top, self._lock = _make_locked_folder(self._at.folder)
+        self._hierarchy = Hierarchy.find()
+        remove_left_behind(self._hierarchy)
+        self._top, self._lock = _make_locked_folder(self._hierarchy.folder)
         self._groups: dict[str, Path] = {}
+
         try:
-            self._at.weigh(self._top)
+            self._hierarchy.weigh(self._top)
             for number, (machine, limit) in enumerate(quotas.items()):
                 group = self._top / str(number)
                 group.mkdir()
                 self._groups[machine] = group
-                self._at.limit(group, limit)
+                self._hierarchy.limit(group, limit)
         except OSError as error:
             self.close()
             raise RunError(
-                f"{self._at.folder} takes no groups with these quotas of CPU time: "
-                f"{error.strerror}"
+                f"{self._hierarchy.folder} takes no groups with these quotas of CPU "
+                f"time: {error.strerror}"
             ) from error
 
     def take(self, machine: str, process: int) -> None:
@@ -234,10 +241,10 @@ def _make_locked_folder(parent: Path) -> tuple[Path, int]:
             ) from error
 
 
-def groups_left_behind(at: Hierarchy) -> list[Path]:
+def groups_left_behind(hierarchy: Hierarchy) -> list[Path]:
     """Return the groups of labs whose owners have ended."""
     groups = []
-    for top in sorted(at.folder.glob(f"{_NAME}*")):
+    for top in sorted(hierarchy.folder.glob(f"{_NAME}*")):
         with contextlib.suppress(OSError):  # it has just gone, or its owner lives
             lock = os.open(top, os.O_RDONLY | os.O_DIRECTORY)
             try:
@@ -248,21 +255,21 @@ def groups_left_behind(at: Hierarchy) -> list[Path]:
     return groups
 
 
-def remove_left_behind(at: Hierarchy) -> list[Path]:
+def remove_left_behind(hierarchy: Hierarchy) -> list[Path]:
     """Remove the groups of labs whose owners have ended; return those that stay."""
-    for top in groups_left_behind(at):
+    for top in groups_left_behind(hierarchy):
         _remove(top)
-    return groups_left_behind(at)
+    return groups_left_behind(hierarchy)
 
 
 def _remove(top: Path) -> None:
     """Remove a group and all below it, once their processes have gone."""
-    until = time.monotonic() + _GOING
+    deadline = time.monotonic() + _GOING
     while top.exists():
         for folder, _, _ in os.walk(top, topdown=False):
             with contextlib.suppress(OSError):  # processes of it are going
                 Path(folder).rmdir()
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             return
         time.sleep(_LOOK if top.exists() else 0)
 

@@ -24,12 +24,12 @@ def main() -> int:
     """Run the command; return its exit code, 128 more than the number of a signal."""
     _, process, *command = sys.argv
     holder = int(process)
-    here = Path.cwd()
+    directory = Path.cwd()
     try:
         machine = os.pidfd_open(holder)  # which waits for its end
         join_group_of(holder)
         enter(holder, machine)
-        os.chdir(here)  # the root is that of the machine's mounts since then
+        os.chdir(directory)  # the root is that of the machine's mounts since then
     except ProcessLookupError as error:
         raise RunError("the machine has gone") from error
     except PermissionError as error:
@@ -47,14 +47,16 @@ def main() -> int:
         except OSError as error:
             _say(f"{command[0]} cannot be started: {error.strerror}")
         os._exit(127)
-    code = os.waitstatus_to_exitcode(os.waitpid(inside, 0)[1])
+
+    _, status = os.waitpid(inside, 0)
+    code = os.waitstatus_to_exitcode(status)
     if code == -signal.SIGKILL and select.select([machine], [], [], _GOING)[0]:
         _say("the lab has ended, and the command with it")
     return code if code >= 0 else 128 - code
 
 
-def _say(what: str) -> None:
-    os.write(2, f"emu: {what}\n".encode())
+def _say(sentence: str) -> None:
+    os.write(2, f"emu: {sentence}\n".encode())
 
 
 if __name__ == "__main__":

@@ -89,6 +89,10 @@ _MAX_PACING_RATE = 47
 _ENDLESS = 2**32 - 1
 
 
+def _switch_address(network: str) -> dict[str, str]:
+    return {network: f"{_NETWORKS[network]}.{_SWITCH}"}
+
+
 class Lab:
     """Machines joined by a switch, from `__enter__` until `__exit__`.
 
@@ -114,6 +118,7 @@ class Lab:
         names = [machine.name for machine in machines]
         if not 0 < len(set(names)) == len(names) <= 1000:
             raise ValueError("1 to 1000 machines, each with a name of its own")
+
         self.machines = tuple(machines)
         self._mtu = mtu
         self._tcp = congestion_control
@@ -125,6 +130,7 @@ class Lab:
         }
         if 0 < len(self._quotas) < len(machines):
             raise ValueError("cores of every machine are needed, or of none")
+
         self._plan = functools.partial(
             plan_nic,
             sharing=sharing,
@@ -134,11 +140,13 @@ class Lab:
             leaves=leaves_among(len(machines)),
             time_scale=time_scale,
         )
-        self._own: dict[tuple[str, int], list[int]] = defaultdict(list)
-        for number, ends in enumerate(connections):
-            for way, name in enumerate(ends):
-                self._own[name, way].append(number)
+        self._connections_out: dict[str, list[int]] = defaultdict(list)
+        self._connections_in: dict[str, list[int]] = defaultdict(list)
+        for number, (sender, receiver) in enumerate(connections):
+            self._connections_out[sender].append(number)
+            self._connections_in[receiver].append(number)
         self._plans = [self.plans(machine) for machine in machines]
+
         self._index = {name: number for number, name in enumerate(names)}
         self._holders: list[Holder] = []
         self._switch: Holder
@@ -149,17 +157,20 @@ class Lab:
 
     def plans(self, machine: LabMachine) -> tuple[NicPlan, NicPlan]:
         """Return the kernel's plans for a NIC, out and in; raises as `plan_nic`."""
-        out = self._plan(machine.nic_out, own=self._own[machine.name, 0])
-        return out, self._plan(machine.nic_in, own=self._own[machine.name, 1])
+        name = machine.name
+        plan_out = self._plan(machine.nic_out, own=self._connections_out[name])
+        plan_in = self._plan(machine.nic_in, own=self._connections_in[name])
+        return plan_out, plan_in
 
     def address(self, machine: str, network: str = DATA) -> str:
         """Return the IPv4 address of a machine in one of the two networks."""
-        number = self._index[machine] + 1
+        number = self._index[machine] + 1  # 0 would be the network's own address
         return f"{_NETWORKS[network]}.{number >> 8}.{number & 255}"
 
     def path_in(self, machine: str, path: str) -> str:
         """Return how this process opens what a machine's processes open at a path."""
-        return f"/proc/{self._holders[self._index[machine]].process}/root{path}"
+        holder = self._holders[self._index[machine]]
+        return f"/proc/{holder.process}/root{path}"
 
     def __enter__(self) -> Self:
         """Start the machines.
@@ -177,6 +188,7 @@ class Lab:
                 for holder in self._holders:
                     groups.take(holder.name, holder.process)
             self._ends = ends.pop_all()
+
         self.startup_seconds = time.monotonic() - began
         return self
 
@@ -189,57 +201,62 @@ class Lab:
             socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             for _ in range(len(self.machines) + 1)
         ]
-        theirs = [pair[1].fileno() for pair in pairs]
+        descriptors = [child.fileno() for _, child in pairs]
         hosts = [f"{self.address(name)} {name}" for name in self._index]
         spec = {
             "parent": os.getpid(),
-            "sockets": theirs,
+            "sockets": descriptors,
             "machines": {name: self._sysctl(name) for name in self._index},
             "hosts": "\n".join(["127.0.0.1 localhost", *hosts, ""]),
             "user": os.geteuid() != 0,
         }
         self._keeper = subprocess.Popen(
             module_command("emu.lab.machines.namespace_process", json.dumps(spec)),
-            pass_fds=theirs,
+            pass_fds=descriptors,
             stdin=subprocess.PIPE,
         )
         ends.enter_context(self._keeper)
         ends.callback(self._keeper.kill)  # everything below dies with it
-        for mine, other in pairs:
-            ends.enter_context(mine)
-            other.close()
-        rows = zip(["the switch", *self._index], pairs, strict=True)
-        self._switch, *self._holders = (Holder(name, mine) for name, (mine, _) in rows)
+
+        holders = []
+        for name, (parent, child) in zip(
+            ["the switch", *self._index], pairs, strict=True
+        ):
+            ends.enter_context(parent)
+            child.close()
+            holders.append(Holder(name, parent))
+        self._switch, *self._holders = holders
 
     def _sysctl(self, machine: str) -> dict[str, str]:
         """Return the kernel settings of a machine's TCP, by name."""
         # Without metrics: a connection begins with what the one before had learned.
         settings = {"tcp_congestion_control": self._tcp, "tcp_no_metrics_save": "1"}
-        out, into = self._plans[self._index[machine]]
-        if out.unsent is not None:
-            settings["tcp_notsent_lowat"] = str(out.unsent)
-        if into.window is not None:
+        plan_out, plan_in = self._plans[self._index[machine]]
+        if plan_out.unsent is not None:
+            settings["tcp_notsent_lowat"] = str(plan_out.unsent)
+        if plan_in.window is not None:
             # A queue of its own never overflows then. A flow a little longer than it
             # lost its last packets, and waited for a timeout of 1.5 s: nothing came
             # behind them that would show it. Programs of others may read late.
-            settings["tcp_rmem"] = f"4096 {into.window} {into.window}"
+            settings["tcp_rmem"] = f"4096 {plan_in.window} {plan_in.window}"
         return settings
 
     def _wire(self) -> None:
         for holder in (self._switch, *self._holders):
-            holder.process = holder.answer()[0]["pid"]
+            ready, _ = holder.answer()
+            holder.process = ready["pid"]
         processes = [str(holder.process) for holder in self._holders]
         devices = {DATA: processes, CONTROL: processes}
         self._switch.ask(do="join", devices=devices, mtu=self._mtu)
-        at = {CONTROL: f"{_NETWORKS[CONTROL]}.{_SWITCH}"}
-        self._switch.ask(do="address", addresses=at)
+        self._switch.ask(do="address", addresses=_switch_address(CONTROL))
+
         # All at once: one after the other, 16 machines took three times as long.
-        for holder, (out, _) in zip(self._holders, self._plans, strict=True):
-            at = {network: self.address(holder.name, network) for network in _NETWORKS}
-            holder.post(do="address", addresses=at)
-            holder.post(do="shape", device=DATA, plan=dataclasses.asdict(out))
-        for number, (_, into) in enumerate(self._plans):
-            plan = dataclasses.asdict(into)
+        for holder, (plan_out, _) in zip(self._holders, self._plans, strict=True):
+            addresses = {name: self.address(holder.name, name) for name in _NETWORKS}
+            holder.post(do="address", addresses=addresses)
+            holder.post(do="shape", device=DATA, plan=dataclasses.asdict(plan_out))
+        for number, (_, plan_in) in enumerate(self._plans):
+            plan = dataclasses.asdict(plan_in)
             self._switch.ask(do="shape", device=f"{DATA}-{number}", plan=plan)
         for holder in self._holders:
             holder.answer()
@@ -249,8 +266,10 @@ class Lab:
         """Return the reader of what programs computed and waited for, from now on."""
         if not self._quotas:
             return CoreWaits(self._keeper.pid)
-        quotas = self._quotas
-        return QuotaWaits([(one.process, quotas[one.name]) for one in self._holders])
+        machines = [
+            (holder.process, self._quotas[holder.name]) for holder in self._holders
+        ]
+        return QuotaWaits(machines)
 
     def check_nics(self, most: float = nic_check.MOST_OFF) -> nic_check.NicCheck:
         """Measure what every direction of every NIC carries, before programs start.
@@ -259,53 +278,68 @@ class Lab:
         forgotten. Raises RunError when a machine has gone.
         """
         began = time.monotonic()
-        self._switch.ask(do="address", addresses={DATA: f"{_NETWORKS[DATA]}.{_SWITCH}"})
+        self._switch.ask(do="address", addresses=_switch_address(DATA))
         with contextlib.suppress(RunError):  # a kernel before 5.18 has none
             # The switch would send slow machines 64 kB at a time: steps of 20 %.
             self._switch.ask(do="set_tcp", settings={"tcp_tso_rtt_log": "0"})
-        directions = [
-            nic_check.NicDirection(machine.name, way, rate, self.time_scale)
-            for machine in self.machines
-            for way, rate in (("out", machine.nic_out), ("in", machine.nic_in))
-        ]
+        directions = []
+        for machine in self.machines:
+            for way, rate in (("out", machine.nic_out), ("in", machine.nic_in)):
+                direction = nic_check.NicDirection(
+                    machine.name, way, rate, self.time_scale
+                )
+                directions.append(direction)
+
         tries = nic_check.NicTries(directions, most)
-        together = [directions]
-        while together:
-            for some in together:
-                rates = nic_check.measure_throughput([*map(self._trial, some)])
-                for one, rate in zip(some, rates, strict=True):
-                    tries.note(one, rate)
-            together = [[one] for one in tries.again]
+        self._try(directions, tries)
+        while again := tries.again:
+            for direction in again:
+                self._try([direction], tries)
         self.counters.restart()
         return tries.check(time.monotonic() - began)
 
-    def _trial(self, of: nic_check.NicDirection) -> nic_check.NicTrial:
+    def _try(
+        self, directions: Sequence[nic_check.NicDirection], tries: nic_check.NicTries
+    ) -> None:
+        """Measure some directions at once, and note what they carried."""
+        trials = [self._trial(direction) for direction in directions]
+        rates = nic_check.measure_throughput(trials)
+        for direction, rate in zip(directions, rates, strict=True):
+            tries.note(direction, rate)
+
+    def _trial(self, direction: nic_check.NicDirection) -> nic_check.NicTrial:
         """Connect a machine and the switch, in the direction that is tried."""
-        number = self._index[of.machine]
-        machine = self._holders[number]
-        plan = self._plans[number][of.way == "in"]
-        host = f"{_NETWORKS[DATA]}.{_SWITCH}"
-        sends = machine
-        reads = self._switch
-        if of.way == "in":
-            sends = self._switch
-            reads = machine
-            host = self.address(of.machine)
-        answer, (listening,) = reads.ask(do="listen", host=host, port=0)
+        number = self._index[direction.machine]
+        plan_out, plan_in = self._plans[number]
+        if direction.way == "out":
+            plan = plan_out
+            sending_end = self._holders[number]
+            receiving_end = self._switch
+            host = f"{_NETWORKS[DATA]}.{_SWITCH}"
+        else:
+            plan = plan_in
+            sending_end = self._switch
+            receiving_end = self._holders[number]
+            host = self.address(direction.machine)
+
+        answer, (listening,) = receiving_end.ask(do="listen", host=host, port=0)
         with socket.socket(fileno=listening) as waiting:
             # As much as the NIC's queue holds: it is never empty, and never full.
             room = int(plan.queue / plan.wire)
             waiting.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
-            _, (sending,) = sends.ask(do="connect", host=host, port=answer["port"])
+            _, (sending,) = sending_end.ask(
+                do="connect", host=host, port=answer["port"]
+            )
             receiver, _ = waiting.accept()
         sender = socket.socket(fileno=sending)
-        for each in (sender, receiver):
-            each.setblocking(True)
+        sender.setblocking(True)
+        receiver.setblocking(True)
         sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"reno")
         # No pace: TCP makes its segments no longer than 1 ms of it.
-        if (limit := 2 * plan.rate) < _ENDLESS:
+        limit = 2 * plan.rate
+        if limit < _ENDLESS:
             sender.setsockopt(socket.SOL_SOCKET, _MAX_PACING_RATE, limit)
-        return nic_check.NicTrial(of, sender, receiver)
+        return nic_check.NicTrial(direction, sender, receiver)
 
     def change_nic(self, new: LabMachine) -> None:
         """Give a machine another NIC; what waits in its queues goes at the new rate.
@@ -314,19 +348,21 @@ class Lab:
         machine has gone.
         """
         number = self._index[new.name]
-        out, into = self.plans(new)
-        if into.leaves and into.numbered is not None:
+        holder = self._holders[number]
+        plan_out, plan_in = self.plans(new)
+        if plan_in.leaves and plan_in.numbered is not None:
             # What is on its way was let go for the queue, and the window, of before.
-            queue = max(into.queue, self._plans[number][1].queue)
-            into = dataclasses.replace(into, queue=queue)
-        for holder, device, plan in (
-            (self._holders[number], DATA, out),
-            (self._switch, f"{DATA}-{number}", into),
-        ):
-            what = dataclasses.asdict(plan)
-            holder.ask(do="shape", device=device, plan=what, again=True)
-        self._plans[number] = out, into
-        self._holders[number].ask(do="set_tcp", settings=self._sysctl(new.name))
+            _, old_plan_in = self._plans[number]
+            queue = max(plan_in.queue, old_plan_in.queue)
+            plan_in = dataclasses.replace(plan_in, queue=queue)
+
+        fields = dataclasses.asdict(plan_out)
+        holder.ask(do="shape", device=DATA, plan=fields, again=True)
+        fields = dataclasses.asdict(plan_in)
+        device = f"{DATA}-{number}"
+        self._switch.ask(do="shape", device=device, plan=fields, again=True)
+        self._plans[number] = plan_out, plan_in
+        holder.ask(do="set_tcp", settings=self._sysctl(new.name))
 
     def listen(self, port: int = 0) -> tuple[str, socket.socket]:
         """Return an address of the control network, and a socket that listens there.
@@ -345,7 +381,8 @@ class Lab:
         """
         number = self._index[machine]
         kernel, (index,) = self._holders[number].open_netlink([DATA])
-        return Paces(kernel, index, self._plans[number][0])
+        plan_out, _ = self._plans[number]
+        return Paces(kernel, index, plan_out)
 
     def start(
         self,
@@ -376,6 +413,7 @@ class Lab:
                 environment=dict(os.environ if environment is None else environment),
                 directory=str(directory or Path.cwd()),
             )
+
         program = Program(machine, number, answer["started"])
         self._programs.append(program)
         return program
@@ -396,9 +434,9 @@ class Lab:
         with selectors.DefaultSelector() as selector:
             for holder in self._holders:
                 selector.register(holder.socket, selectors.EVENT_READ, holder.receive)
-            for other in others:
-                handler = functools.partial(take, other)
-                selector.register(other, selectors.EVENT_READ, handler)
+            for further in others:
+                handler = functools.partial(take, further)
+                selector.register(further, selectors.EVENT_READ, handler)
             for key, _ in selector.select(timeout):
                 key.data()
         return self._collect_ends()
@@ -438,10 +476,10 @@ class Lab:
         from emu.lab.machines.capture import Capture  # noqa: PLC0415 - numpy: 0.1 s
 
         taps = []
+        takes_all = pcap is not None
         for number in range(len(self.machines)):
             device = f"{DATA}-{number}"
-            whole = pcap is not None
-            _, (tap,) = self._switch.ask(do="open_tap", device=device, whole=whole)
+            _, (tap,) = self._switch.ask(do="open_tap", device=device, whole=takes_all)
             taps.append(socket.socket(fileno=tap))
         return Capture(taps, pcap)
 
@@ -462,6 +500,7 @@ def missing_needs() -> list[str]:
             return []
     except RunError as error:
         problem = str(error)
+
     remedy = "run it as root"
     switch = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
     if os.geteuid() and "user namespace" in problem:

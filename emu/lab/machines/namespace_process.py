@@ -50,17 +50,18 @@ def main() -> int:
         Responder(switch).serve({})
 
     _fork(sockets, switch, hold_switch)
-    for (name, sysctl), mine in zip(spec["machines"].items(), machines, strict=True):
-        hold = functools.partial(_hold_machine, mine, name, spec["hosts"], sysctl)
-        _fork(sockets, mine, hold)
-    for each in sockets:
-        each.close()
+    settings = spec["machines"].items()
+    for (name, sysctl), end in zip(settings, machines, strict=True):
+        hold = functools.partial(_hold_machine, end, name, spec["hosts"], sysctl)
+        _fork(sockets, end, hold)
+    for end in sockets:
+        end.close()
     sys.stdin.buffer.read()
     return 0
 
 
 def _fork(
-    sockets: list[socket.socket], mine: socket.socket, work: Callable[[], None]
+    sockets: list[socket.socket], end: socket.socket, work: Callable[[], None]
 ) -> None:
     """Do some work in a child of its own that has only its own socket."""
     parent = os.getpid()
@@ -69,22 +70,23 @@ def _fork(
     namespaces.die_with_parent(parent)
     os.setpgid(0, 0)
     os.close(0)
-    for other in sockets:
-        if other is not mine:
-            other.close()
+    for further in sockets:
+        if further is not end:
+            further.close()
+
     code = 1
     try:
         work()
         code = 0
     except OSError as error:
         with contextlib.suppress(OSError):
-            _report(mine, error=str(error))
+            _report(end, error=str(error))
     finally:
         os._exit(code)
 
 
 def _hold_machine(
-    mine: socket.socket, name: str, hosts: str, sysctl: dict[str, str]
+    end: socket.socket, name: str, hosts: str, sysctl: dict[str, str]
 ) -> None:
     namespaces.unshare(namespaces.OF_MACHINES)
     # Process 1 sees its parent as process 0, so it cannot check who that is.
@@ -92,29 +94,30 @@ def _hold_machine(
     inner = os.fork()
     if inner:
         os.close(ready)
-        _report(mine, pid=inner)
-        mine.close()
+        _report(end, pid=inner)
+        end.close()
         os.write(go, b"1")
         os.waitpid(inner, 0)
         return
+
     os.close(go)
     namespaces.die_with_parent(0)
     os.read(ready, 1)
     os.close(ready)
     namespaces.furnish(name, hosts)
     Path("/proc/sys/net/ipv6/conf/all/disable_ipv6").write_text("1")
-    Responder(mine).serve(sysctl)
+    Responder(end).serve(sysctl)
 
 
-def _report(there: socket.socket, **fields: Any) -> None:
-    there.send(json.dumps(fields).encode())
+def _report(end: socket.socket, **fields: Any) -> None:
+    end.send(json.dumps(fields).encode())
 
 
 class Responder:
     """Answers requests until the other end of the socket is gone."""
 
-    def __init__(self, mine: socket.socket) -> None:
-        self._socket = mine
+    def __init__(self, end: socket.socket) -> None:
+        self._socket = end
         self._given: list[int] = []  # descriptors that came with a request
         self._programs: dict[int, int] = {}  # number by process id
 
@@ -126,6 +129,7 @@ class Responder:
         os.set_blocking(end, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+
         with selectors.DefaultSelector() as selector:
             selector.register(self._socket, selectors.EVENT_READ)
             selector.register(end, selectors.EVENT_READ)
@@ -142,11 +146,12 @@ class Responder:
         if not data:
             return False
         request: dict[str, Any] = json.loads(data)
+
         try:
             answer = getattr(self, f"_{request.pop('do')}")(**request)
-            fields, there = answer or ({"done": True}, None)
-            with there or contextlib.nullcontext():
-                handles = [] if there is None else [there.fileno()]
+            fields, passed = answer or ({"done": True}, None)
+            with passed or contextlib.nullcontext():
+                handles = [] if passed is None else [passed.fileno()]
                 packet = json.dumps(fields).encode()
                 socket.send_fds(self._socket, [packet], handles)
         except OSError as error:
@@ -186,8 +191,8 @@ class Responder:
     def _address(self, addresses: dict[str, str]) -> None:
         """Give devices their addresses and take them up."""
         kernel = self._network
-        for name, at in addresses.items():
-            kernel.send([netlink.address(name, at, 16), netlink.change_link(name)])
+        for name, ip in addresses.items():
+            kernel.send([netlink.address(name, ip, 16), netlink.change_link(name)])
         kernel.send([netlink.change_link("lo")])
 
     def _shape(self, device: str, plan: dict[str, Any], *, again: bool = False) -> None:
@@ -236,8 +241,8 @@ class Responder:
 
     def _signal(self, number: int, signal_number: int) -> None:
         """Signal the process group of a program; nothing if it has ended."""
-        for process, other in self._programs.items():
-            if other == number:
+        for process, candidate in self._programs.items():
+            if candidate == number:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process, signal_number)
 

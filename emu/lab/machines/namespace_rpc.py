@@ -19,13 +19,13 @@ ANSWER = 20.0
 class Holder:
     """Asks what `namespace_process` answers, and keeps ends of programs."""
 
-    def __init__(self, name: str, mine: socket.socket) -> None:
+    def __init__(self, name: str, end: socket.socket) -> None:
         self.name = name
-        self.socket = mine
+        self.socket = end
         self.ended: list[dict[str, Any]] = []
         self.process = 0
         """Process id of what holds the namespaces, as this process sees it."""
-        mine.settimeout(ANSWER)
+        end.settimeout(ANSWER)
 
     def ask(
         self, descriptors: Sequence[int] = (), /, **request: Any
@@ -63,6 +63,7 @@ class Holder:
             raise RunError(f"machine {self.name} does not answer") from error
         if not data:
             raise RunError(f"machine {self.name} has gone")
+
         packet: dict[str, Any] = json.loads(data)
         if "error" in packet:
             raise RunError(f"machine {self.name}: {packet['error']}")

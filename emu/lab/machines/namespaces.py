@@ -57,8 +57,9 @@ def enter(process: int, descriptor: int) -> None:
     ``descriptor`` is its pidfd. Raises OSError when it has gone, or this user may not.
     """
     kinds = OF_MACHINES
-    own, other = (Path(f"/proc/{which}/ns/user").stat() for which in ("self", process))
-    if own.st_ino != other.st_ino:  # one's own is refused
+    near_user = Path("/proc/self/ns/user").stat()
+    far_user = Path(f"/proc/{process}/ns/user").stat()
+    if near_user.st_ino != far_user.st_ino:  # one's own is refused
         kinds |= NEW_USER
     _call("setns", descriptor, kinds)
 
@@ -72,10 +73,13 @@ def furnish(name: str, hosts: str) -> None:
     _call("sethostname", raw, len(raw))
     _call("mount", b"none", b"/", None, _ALL_BELOW | _PRIVATE, None)
     _call("mount", b"proc", b"/proc", b"proc", 0, None)
-    memory = (b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"mode=1777")
-    _call("mount", *memory)
+    _mount_memory()
     ours = Path("/dev/shm/hosts")  # noqa: S108 - in the mount made one line above
     ours.write_text(hosts, encoding="utf-8")
     _call("mount", bytes(ours), b"/etc/hosts", None, _BIND, None)
     # Covered and not deleted: a lab within this one mounts its own hosts over them.
-    _call("mount", *memory)
+    _mount_memory()
+
+
+def _mount_memory() -> None:
+    _call("mount", b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"mode=1777")

@@ -16,24 +16,49 @@ from typing import TypeAlias
 from emu.lab.machines import nic
 from emu.lab.machines.nic import FIRST_LEAF, ROOT, SHARED, TOP, NicPlan
 
+# Kinds of messages, their flags and attributes: numbers of linux/netlink.h,
+# rtnetlink.h, if_link.h and pkt_sched.h.
 _NEW_LINK = 16
 _NEW_ADDRESS = 20
 _NEW_QDISC = 36
+_GET_QDISC = 38
 NEW_CLASS = 40
 _NEW_FILTER = 44
+_ERROR = 2
 _REQUEST = 1
 _ACKNOWLEDGE = 4
 _ECHO = 8
 _CREATE = 0x400
 _EXCLUSIVE = 0x200
-_GET_QDISC = 38
-_ERROR = 2
+
+_LINK_NAME = 3
+_LINK_MTU = 4
+_LINK_MASTER = 10
+_LINK_INFO = 18
+_LINK_PROCESS = 19  # whose network the device is to be in
+_LINK_PACKETS = 40
+_LINK_SEGMENT = 41
+#: Of link infos as well as of traffic control.
+_KIND = 1
+_OPTIONS = 2
+_STATISTICS = 3
+
 _BATCH = 32_000  # bytes; a netlink socket takes some 200 kB at once
+_ANSWER = 65536  # bytes
+_LINK = struct.Struct("=BxHiII")
+_PLACE = struct.Struct("=BxHiIII")
+_RATE = struct.Struct("=BBHhHI")
+_FIVE = struct.Struct("=IIIII")
+_ADDRESS = struct.Struct("=BBBBI")
+_STEP = struct.Struct("=HBBI")
+_COUNTS = struct.Struct("=Q7I")
+_HEADER = struct.Struct("=IHHII")  # length, kind, flags, sequence, process
 _UP = 1
 _ETHERNET_LAYER = 1
 _ALL_PROTOCOLS = socket.htons(3)
 _NANOSECONDS_PER_TICK = 64
 _WIDE = 2**32 - 1
+_NO_PARENT = 2**32 - 1
 #: Kind of a message, its flags, its body.
 Message: TypeAlias = tuple[int, int, bytes]
 
@@ -41,7 +66,8 @@ Message: TypeAlias = tuple[int, int, bytes]
 def attribute(kind: int, data: bytes) -> bytes:
     """Return one attribute, padded to four bytes."""
     length = 4 + len(data)
-    return struct.pack("=HH", length, kind) + data + b"\0" * (-length % 4)
+    padding = b"\0" * (-length % 4)
+    return struct.pack("=HH", length, kind) + data + padding
 
 
 def text(kind: int, value: str) -> bytes:
@@ -56,7 +82,20 @@ def number(kind: int, value: int) -> bytes:
 
 def _link(index: int = 0, *, up: bool = False) -> bytes:
     flags = _UP if up else 0
-    return struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, flags, flags)
+    changed = flags
+    return _LINK.pack(socket.AF_UNSPEC, 0, index, flags, changed)
+
+
+def _link_info(kind: str, options: bytes) -> bytes:
+    return attribute(_LINK_INFO, _of_kind(kind, options))
+
+
+def _of_kind(kind: str, options: bytes) -> bytes:
+    return text(_KIND, kind) + attribute(_OPTIONS, options)
+
+
+def _new_link(*parts: bytes) -> Message:
+    return _NEW_LINK, _CREATE, b"".join(parts)
 
 
 def bridge(name: str, mtu: int) -> Message:
@@ -65,18 +104,30 @@ def bridge(name: str, mtu: int) -> Message:
     What it sends itself has the segments of a fast NIC: two packets more had every one
     cut by software, and 6 Gbit/s went for 15.
     """
-    data = attribute(1, struct.pack("=I", 0)) + attribute(23, b"\0")
-    info = attribute(18, text(1, "bridge") + attribute(2, data))
-    packets = nic.SEGMENT // (mtu + nic.ETHERNET)
-    size = number(4, mtu) + number(41, nic.SEGMENT) + number(40, packets)
-    return _NEW_LINK, _CREATE, _link(up=True) + text(3, name) + size + info
+    forward_delay = number(1, 0)
+    multicast_snooping = attribute(23, b"\0")
+    return _new_link(
+        _link(up=True),
+        text(_LINK_NAME, name),
+        number(_LINK_MTU, mtu),
+        number(_LINK_SEGMENT, nic.SEGMENT),
+        number(_LINK_PACKETS, nic.SEGMENT // (mtu + nic.ETHERNET)),
+        _link_info("bridge", forward_delay + multicast_snooping),
+    )
 
 
 def veth(name: str, peer: str, process: int, mtu: int) -> Message:
     """Return the message for a pair of devices, one of them in a process's network."""
-    there = _link() + text(3, peer) + number(19, process) + number(4, mtu)
-    info = attribute(18, text(1, "veth") + attribute(2, attribute(1, there)))
-    return _NEW_LINK, _CREATE, _link() + text(3, name) + number(4, mtu) + info
+    size = number(_LINK_MTU, mtu)
+    peer_link = _link() + text(_LINK_NAME, peer)
+    peer_link += number(_LINK_PROCESS, process)
+    peer_link += size
+    return _new_link(
+        _link(),
+        text(_LINK_NAME, name),
+        size,
+        _link_info("veth", attribute(1, peer_link)),
+    )
 
 
 def change_link(
@@ -85,45 +136,45 @@ def change_link(
     """Return the message that takes a device up, into a bridge, with short segments."""
     body = _link(socket.if_nametoindex(name), up=True)
     if master is not None:
-        body += number(10, socket.if_nametoindex(master))
+        body += number(_LINK_MASTER, socket.if_nametoindex(master))
     if plan is not None:
-        body += number(41, plan.segment) + number(40, plan.packets)
+        body += number(_LINK_SEGMENT, plan.segment)
+        body += number(_LINK_PACKETS, plan.packets)
     return _NEW_LINK, 0, body
 
 
-def address(name: str, at: str, prefix: int) -> Message:
+def address(name: str, ip: str, prefix: int) -> Message:
     """Return the message that gives a device an IPv4 address."""
-    raw = socket.inet_aton(at)
+    raw = socket.inet_aton(ip)
     index = socket.if_nametoindex(name)
-    head = struct.pack("=BBBBI", socket.AF_INET, prefix, 0, 0, index)
-    return _NEW_ADDRESS, _CREATE, head + attribute(2, raw) + attribute(1, raw)
+    body = _ADDRESS.pack(socket.AF_INET, prefix, 0, 0, index)
+    body += attribute(2, raw)  # its own address, and that of the other end
+    body += attribute(1, raw)
+    return _NEW_ADDRESS, _CREATE, body
 
 
 def _place(index: int, handle: int, parent: int, info: int = 0) -> bytes:
-    return struct.pack("=BxHiIII", socket.AF_UNSPEC, 0, index, handle, parent, info)
+    return _PLACE.pack(socket.AF_UNSPEC, 0, index, handle, parent, info)
 
 
-def _what(kind: str, options: bytes) -> bytes:
-    return text(1, kind) + attribute(2, options)
+def _rate(value: int) -> bytes:
+    value = min(value, _WIDE)
+    return _RATE.pack(0, _ETHERNET_LAYER, 0, -1, 0, value)
 
 
 def _bucket(plan: NicPlan, rate: int, ceil: int) -> bytes:
     """Return the description of a class of the token bucket, at any position."""
-
-    def ratespec(value: int) -> bytes:
-        return struct.pack("=BBHhHI", 0, _ETHERNET_LAYER, 0, -1, 0, min(value, _WIDE))
-
-    def ticks(value: int) -> int:
-        return max(1, round(plan.burst / value * 1e9 / _NANOSECONDS_PER_TICK))
-
-    options = ratespec(rate) + ratespec(ceil)
     # A leaf's own share comes at its rate; what it borrows has the whole burst.
-    options += struct.pack("=IIIII", ticks(ceil), ticks(ceil), plan.quantum, 0, 0)
-    options_of_bucket = attribute(1, options)
+    ticks = plan.burst / ceil * 1e9 / _NANOSECONDS_PER_TICK
+    burst = max(1, round(ticks))
+    parameters = _rate(rate) + _rate(ceil)
+    parameters += _FIVE.pack(burst, burst, plan.quantum, 0, 0)
+
+    options = attribute(1, parameters)
     if max(rate, ceil) >= _WIDE:  # beside the fields of 32 bits
-        options_of_bucket += attribute(6, struct.pack("=Q", rate))
-        options_of_bucket += attribute(7, struct.pack("=Q", ceil))
-    return _what("htb", options_of_bucket)
+        options += attribute(6, struct.pack("=Q", rate))
+        options += attribute(7, struct.pack("=Q", ceil))
+    return _of_kind("htb", options)
 
 
 def pace(index: int, leaf: int, plan: NicPlan, payload: float) -> Message:
@@ -132,10 +183,16 @@ def pace(index: int, leaf: int, plan: NicPlan, payload: float) -> Message:
     Packets that wait do so at the rate of before: a segment over that rate. So a leaf
     never stands still; see `nic.SLOWEST_LEAF`.
     """
-    rate = round(max(payload * plan.wire, plan.rate * nic.SLOWEST_LEAF))
-    own = min(rate, max(1, plan.rate // (plan.leaves + 1)))
+    slowest = plan.rate * nic.SLOWEST_LEAF
+    rate = round(max(payload * plan.wire, slowest))
+    share = min(rate, _leaf_share(plan))
     place = _place(index, FIRST_LEAF + leaf, TOP)
-    return NEW_CLASS, 0, place + _bucket(plan, own, rate)
+    return NEW_CLASS, 0, place + _bucket(plan, share, rate)
+
+
+def _leaf_share(plan: NicPlan) -> int:
+    """Return the bytes per second of a leaf when all are busy, and the shared one."""
+    return max(1, plan.rate // (plan.leaves + 1))
 
 
 def shape(name: str, plan: NicPlan, *, again: bool = False) -> list[Message]:
@@ -145,31 +202,53 @@ def shape(name: str, plan: NicPlan, *, again: bool = False) -> list[Message]:
     """
     index = socket.if_nametoindex(name)
     rate = plan.rate
-    glob = attribute(2, struct.pack("=IIIII", 3, 10, SHARED & 0xFFFF, 0, 0))
-    free = round(10 * nic.FASTEST)
-    share = _bucket(plan, max(1, rate // (plan.leaves + 1)), rate)
-    queue = _what("bfifo", struct.pack("=I", plan.queue))
-    root = _place(index, ROOT, 0xFFFFFFFF) + _what("htb", glob)
-    top = _place(index, TOP, ROOT) + _bucket(plan, rate, rate)
-    small = _place(index, nic.SMALL_CLASS, ROOT) + _bucket(plan, free, free)
-    messages = [
+    handles = [SHARED]
+    if plan.leaves:
+        leaves = range(plan.leaves) if plan.numbered is None else plan.numbered
+        handles += [FIRST_LEAF + leaf for leaf in leaves]
+
+    unlimited = round(10 * nic.FASTEST)
+    top = _place(index, TOP, ROOT)
+    top += _bucket(plan, rate, rate)
+    small = _place(index, nic.SMALL_CLASS, ROOT)
+    small += _bucket(plan, unlimited, unlimited)
+    share = _bucket(plan, _leaf_share(plan), rate)
+    queue = _of_kind("bfifo", struct.pack("=I", plan.queue))
+    classes = [
         change_link(name, plan=plan),
-        (_NEW_QDISC, _CREATE | _EXCLUSIVE, root),
         (NEW_CLASS, _CREATE, top),
         (NEW_CLASS, _CREATE, small),
     ]
-    leaves = range(plan.leaves) if plan.numbered is None else plan.numbered
-    for handle in (SHARED, *(FIRST_LEAF + n for n in leaves if plan.leaves)):
-        messages.append((NEW_CLASS, _CREATE, _place(index, handle, TOP) + share))
-        messages.append((_NEW_QDISC, _CREATE, _place(index, 0, handle) + queue))
+    for handle in handles:
+        leaf = _place(index, handle, TOP) + share
+        waiting = _place(index, 0, handle) + queue
+        classes.append((NEW_CLASS, _CREATE, leaf))
+        classes.append((_NEW_QDISC, _CREATE, waiting))
+
+    if again:  # the root and its filter are there, and the rest changes in place
+        return [(kind, 0, body) for kind, _, body in classes]
+    device, *rest = classes
+    return [device, _root(index), *rest, _filter(index, plan)]
+
+
+def _root(index: int) -> Message:
+    """Return the message for the token bucket itself, with `SHARED` for strangers."""
+    version = 3
+    rate_to_quantum = 10
+    bucket = _FIVE.pack(version, rate_to_quantum, SHARED & 0xFFFF, 0, 0)
+    body = _place(index, ROOT, _NO_PARENT)
+    body += _of_kind("htb", attribute(2, bucket))
+    return _NEW_QDISC, _CREATE | _EXCLUSIVE, body
+
+
+def _filter(index: int, plan: NicPlan) -> Message:
+    """Return the message for the program that tells each packet its class."""
     program = nic.classifier(plan.leaves, numbered=plan.numbered is not None)
-    code = b"".join(struct.pack("=HBBI", *step) for step in program)
-    bpf = attribute(4, struct.pack("=H", len(program))) + attribute(5, code)
-    place = _place(index, 0, ROOT, (1 << 16) | _ALL_PROTOCOLS)
-    if again:
-        return [(m[0], 0, m[2]) for m in messages if not m[1] & _EXCLUSIVE]
-    messages.append((_NEW_FILTER, _CREATE, place + _what("bpf", bpf)))
-    return messages
+    code = b"".join(_STEP.pack(*step) for step in program)
+    options = attribute(4, struct.pack("=H", len(program)))
+    options += attribute(5, code)
+    body = _place(index, 0, ROOT, (1 << 16) | _ALL_PROTOCOLS)  # of priority 1
+    return _NEW_FILTER, _CREATE, body + _of_kind("bpf", options)
 
 
 def open_netlink() -> socket.socket:
@@ -193,41 +272,56 @@ class Netlink:
 
         Raises OSError when it refuses one; those after it may have been carried out.
         """
-        todo = [*messages]
+        remaining = [*messages]
         packets = bytearray()
-        for position, (kind, flags, body) in enumerate(todo, 1):
-            is_last = position == len(todo) or len(packets) > _BATCH
-            how = flags | _REQUEST | (_ACKNOWLEDGE if is_last else 0)
-            number = next(self._sequence)
-            head = struct.pack("=IHHII", 16 + len(body), kind, how, number, 0)
-            packets += head + body
+        for position, (kind, flags, body) in enumerate(remaining, 1):
+            is_last = position == len(remaining) or len(packets) > _BATCH
+            answer = _ACKNOWLEDGE if is_last else 0
+            sequence = next(self._sequence)
+            packets += _message(kind, flags | _REQUEST | answer, sequence, body)
             if is_last:
                 self._socket.send(packets)
                 packets.clear()
-            while is_last:  # until the kernel has acknowledged the last message
-                answer = self._socket.recv(65536)
-                length, said, _, sequence, _ = struct.unpack_from("=IHHII", answer)
-                if said == _ERROR and length >= 20:
-                    if code := struct.unpack_from("=i", answer, 16)[0]:
-                        raise OSError(-code, os.strerror(-code))
-                    is_last = sequence != number
+                self._await_acknowledgement(sequence)
+
+    def _await_acknowledgement(self, sequence: int) -> None:
+        """Read the kernel's answers until that to one message; OSError if refused."""
+        while True:
+            answer = self._socket.recv(_ANSWER)
+            length, kind, _, answered, _ = _HEADER.unpack_from(answer)
+            if kind == _ERROR and length >= _HEADER.size + 4:
+                _raise_refusal(answer)
+                if answered == sequence:
+                    return
 
     def queue(self, index: int) -> tuple[int, int]:
         """Return packets that a NIC's queues dropped, and bytes waiting, or OSError."""
-        body = struct.pack("=BxHiIII", socket.AF_UNSPEC, 0, index, 0, 0xFFFFFFFF, 0)
-        number = next(self._sequence)
-        head = (16 + len(body), _GET_QDISC, _REQUEST | _ECHO, number, 0)
-        self._socket.send(struct.pack("=IHHII", *head) + body)
-        answer = self._socket.recv(65536)
-        if struct.unpack_from("=H", answer, 4)[0] == _ERROR:
-            code = struct.unpack_from("=i", answer, 16)[0]
-            raise OSError(-code, os.strerror(-code))
-        position = 16 + len(body)
-        while True:  # attributes; number 3 is the kernel's struct tc_stats
+        body = _place(index, 0, _NO_PARENT)
+        flags = _REQUEST | _ECHO
+        message = _message(_GET_QDISC, flags, next(self._sequence), body)
+        self._socket.send(message)
+
+        answer = self._socket.recv(_ANSWER)
+        _, kind, *_ = _HEADER.unpack_from(answer)
+        if kind == _ERROR:
+            _raise_refusal(answer)
+        position = len(message)  # attributes come behind a body like our own
+        while True:
             length, kind = struct.unpack_from("=HH", answer, position)
-            if kind == 3:
-                _, _, drops, *_, waiting = struct.unpack_from(
-                    "=Q7I", answer, position + 4
-                )
+            if kind == _STATISTICS:  # the kernel's struct tc_stats
+                counts = _COUNTS.unpack_from(answer, position + 4)
+                _, _, drops, *_, waiting = counts
                 return drops, waiting
             position += length + -length % 4
+
+
+def _message(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
+    length = _HEADER.size + len(body)
+    return _HEADER.pack(length, kind, flags, sequence, 0) + body
+
+
+def _raise_refusal(answer: bytes) -> None:
+    """Raise the OSError that an answer of kind `_ERROR` holds; 0 acknowledges."""
+    (code,) = struct.unpack_from("=i", answer, _HEADER.size)
+    if code:
+        raise OSError(-code, os.strerror(-code))

@@ -151,6 +151,7 @@ def plan_nic(
         )
     if connections:
         leaves = 1 << (connections - 1).bit_length()
+
     frame = mtu + ETHERNET
     wire = frame / (mtu - HEADERS)
     rate = payload * wire
@@ -159,11 +160,13 @@ def plan_nic(
     depth = rate * (QUEUE if queue is None else queue)
     if queue is None and sharing is Sharing.FAIR:
         depth = max(depth, min(START, rate * LONGEST_QUEUE))
+
     # With assigned rates no flow ends before these carried it: nothing is a gift there.
     least = 2 * frame if by_rates else frame
     segment = int(min(SEGMENT, max(least, rate * gift)))
     limit = int(max(4 * frame, 2 * segment, depth))
     readers = connections and sharing is Sharing.FAIR
+
     return NicPlan(
         rate=round(rate / time_scale),
         burst=int(max(segment if by_rates else 0, rate * gift)),
@@ -208,6 +211,7 @@ def classifier(leaves: int, *, numbered: bool = False) -> list[Instruction]:
     add_k = 0x04
     return_a = 0x16
     return_k = 0x06
+
     steps = [
         (multiply, 0, 0, _MIX),
         (to_x, 0, 0, 0),
@@ -222,6 +226,7 @@ def classifier(leaves: int, *, numbered: bool = False) -> list[Instruction]:
         (return_a, 0, 0, 0),
     ]
     choose = by_port if leaves else [(return_k, 0, 0, SHARED)]
+
     return [
         (load_length, 0, 0, 0),
         (jump_greater, 1, 0, SMALL),

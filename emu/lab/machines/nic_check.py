@@ -57,12 +57,17 @@ class NicDirection:
     time_scale: float = 1.0
     """Wall seconds in which it carries that."""
 
+    @property
+    def target(self) -> float:
+        """Payload bytes per wall second that it is to carry."""
+        return self.stated / self.time_scale
+
 
 @dataclass(frozen=True)
 class NicTrial:
     """A connection across one direction and no other NIC."""
 
-    of: NicDirection
+    direction: NicDirection
     sender: socket.socket
     receiver: socket.socket
 
@@ -89,26 +94,28 @@ class NicTrial:
         """Break the connection, without a last word to wait for."""
         at_once = struct.pack("ii", 1, 0)
         self.receiver.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
-        for each in (self.receiver, self.sender):
+        for end in (self.receiver, self.sender):
             with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+                end.shutdown(socket.SHUT_RDWR)
 
 
 def measure_throughput(trials: Sequence[NicTrial]) -> list[float]:
     """Return payload bytes per wall second of all directions; the trials are over."""
-    slowest = min(trial.of.stated / trial.of.time_scale for trial in trials)
+    slowest = min(trial.direction.target for trial in trials)
+    seconds = max(SECONDS, PACKETS * _PAYLOAD / slowest)
     zeros = os.memfd_create("zeros")
     os.ftruncate(zeros, _SENT)
+
     with mmap.mmap(-1, _READ) as sink:
-        threads = [
-            threading.Thread(target=target, args=(what,))
-            for trial in trials
-            for target, what in ((trial.send, zeros), (trial.read, sink))
-        ]
+        threads = []
+        for trial in trials:
+            threads.append(threading.Thread(target=trial.send, args=(zeros,)))
+            threads.append(threading.Thread(target=trial.read, args=(sink,)))
         for thread in threads:
             thread.start()
+
         try:
-            looks = _looks(trials, max(SECONDS, PACKETS * _PAYLOAD / slowest))
+            records = _looks(trials, seconds)
         finally:
             for trial in trials:
                 trial.end()
@@ -118,7 +125,7 @@ def measure_throughput(trials: Sequence[NicTrial]) -> list[float]:
                 trial.receiver.close()
                 trial.sender.close()
     os.close(zeros)
-    return [slope(one) for one in looks]
+    return [slope(looks) for looks in records]
 
 
 def _looks(trials: Sequence[NicTrial], seconds: float) -> list[list[tuple[float, int]]]:
@@ -126,14 +133,14 @@ def _looks(trials: Sequence[NicTrial], seconds: float) -> list[list[tuple[float,
     start = time.monotonic()
     rows: list[list[tuple[float, int]]] = [[] for _ in trials]
     time.sleep(_FILLING * seconds)
-    while (before := time.monotonic()) < start + seconds:
+    while time.monotonic() < start + seconds:
         for trial, looks in zip(trials, rows, strict=True):
-            before = time.monotonic()
+            instant = time.monotonic()
             count = trial.count()
-            after = time.monotonic()
             # Who lost its core in between does not know when that was.
-            if after - before < _TIGHT and (not looks or count > looks[-1][1]):
-                looks.append((before, count))
+            is_tight = time.monotonic() - instant < _TIGHT
+            if is_tight and (not looks or count > looks[-1][1]):
+                looks.append((instant, count))
         time.sleep(_LOOK)
     return rows
 
@@ -173,11 +180,12 @@ class NicCheck:
         """Return why NICs are refused, if so; ``key`` says how far off one may be."""
         if not self.off:
             return ""
-        more = f", and {len(self.off) - 1} more are off" if len(self.off) > 1 else ""
-        shares = [share for way in self.shares.values() for share in way.values()]
+        first, *further = self.off
+        count = f", and {len(further)} more are off" if further else ""
+        shares = [share for row in self.shares.values() for share in row.values()]
         worst = max(abs(share - 1) for share in shares)
         return (
-            f"{self.off[0]}{more}, {100 * self.most:g} % may be: state what it can "
+            f"{first}{count}, {100 * self.most:g} % may be: state what it can "
             f"carry, or {key} above {100 * worst:.2g} %"
         )
 
@@ -187,12 +195,11 @@ class NicTries:
 
     def __init__(self, directions: Sequence[NicDirection], most: float) -> None:
         self._most = most
-        self._found: dict[NicDirection, list[float]] = {one: [] for one in directions}
+        self._found: dict[NicDirection, list[float]] = {nic: [] for nic in directions}
 
     def note(self, direction: NicDirection, rate: float) -> None:
         """Take what a direction carried, bytes per wall second."""
-        target = direction.stated / direction.time_scale
-        self._found[direction].append(rate / target)
+        self._found[direction].append(rate / direction.target)
 
     def best(self, direction: NicDirection) -> float:
         """Return the share nearest to 1: a stall of this computer makes others."""
@@ -201,8 +208,11 @@ class NicTries:
     @property
     def again(self) -> list[NicDirection]:
         """Directions that are off, and were not tried often enough."""
-        tries = self._found.items()
-        return [o for o, n in tries if self._is_off(o) and len(n) < _TRIES]
+        return [
+            direction
+            for direction, shares in self._found.items()
+            if self._is_off(direction) and len(shares) < _TRIES
+        ]
 
     def _is_off(self, direction: NicDirection) -> bool:
         return not abs(self.best(direction) - 1) <= self._most
@@ -210,11 +220,17 @@ class NicTries:
     def check(self, seconds: float) -> NicCheck:
         """Return the best of each, after so many wall seconds."""
         shares = dict[str, dict[str, float]]()
-        off = list[str]()
-        for one in self._found:
-            share = shares.setdefault(one.machine, {})[one.way] = self.best(one)
-            if self._is_off(one):
-                carries = f"{format_rate(share * one.stated)} of"
-                where = f"{one.machine} {one.way} carries {carries}"
-                off.append(f"{where} {format_rate(one.stated)} on this host")
-        return NicCheck(shares, seconds, tuple(off), self._most)
+        sentences = []
+        for direction in self._found:
+            share = self.best(direction)
+            shares.setdefault(direction.machine, {})[direction.way] = share
+            if self._is_off(direction):
+                sentences.append(
+                    f"{direction.machine} {direction.way} carries "
+                    f"{format_rate(share * direction.stated)} of "
+                    f"{format_rate(direction.stated)} on this host"
+                )
+
+        return NicCheck(
+            shares=shares, seconds=seconds, off=tuple(sentences), most=self._most
+        )

@@ -76,22 +76,26 @@ def starts(
     todo = []
     for program in programs:
         for rank, machine in enumerate(program.machines):
+            world_size = str(len(program.machines))
             places = {
                 "rank": str(rank),
                 "machine": machine,
-                "machines": str(len(program.machines)),
-                "world_size": str(len(program.machines)),
+                "machines": world_size,
+                "world_size": world_size,
                 "address": addresses[machine],
                 **files,
-            } | {f"address of {name}": at for name, at in addresses.items()}
+            }
+            for name, address in addresses.items():
+                places[f"address of {name}"] = address
             environment = {
                 "RANK": str(rank),
-                "WORLD_SIZE": str(len(program.machines)),
+                "WORLD_SIZE": world_size,
                 "MASTER_ADDR": addresses[program.machines[0]],
                 "MASTER_PORT": str(MASTER_PORT),
                 PROGRAM: program.name,
                 MACHINE: machine,
             }
+
             quotes = {place: shlex.quote(text) for place, text in places.items()}
             try:
                 for key, value in program.environment.items():

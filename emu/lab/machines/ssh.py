@@ -52,10 +52,12 @@ class SshServer:
         self._folder = TemporaryDirectory(prefix="emu-ssh-")
         self._programs: dict[int, tuple[Program, socket.socket]] = {}
         #: By address, as hosts files have them.
-        self._names = {lab.address(one.name): one.name for one in lab.machines}
+        names = [machine.name for machine in lab.machines]
+        self._names = {lab.address(name): name for name in names}
         client = Path(self._folder.name, "ssh")
         client.write_text(_CLIENT, "utf-8")
         client.chmod(0o755)
+
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listening.bind(str(client.with_name("socket")))
         self._listening.listen()
@@ -74,42 +76,46 @@ class SshServer:
             for program, caller in [*self._programs.values()]:
                 if caller is ready:
                     self._lab.signal(program, Signals.SIGKILL)
-                    self._programs.pop(program.number)[1].close()
+                    del self._programs[program.number]
+                    caller.close()
             return
+
         caller, _ = ready.accept()
         data, files, _, _ = socket.recv_fds(caller, _MOST, 2)
         try:
             host, command, folder, origin = parse_json(data.decode())
             name = self._names.get(host, host)
-            beside = {"PATH": self.path, MACHINE: name, PROGRAM: origin}
+            settings = {"PATH": self.path, MACHINE: name, PROGRAM: origin}
             program = self._lab.start(
                 name,
                 ["sh", "-c", command],
-                environment={**os.environ, **beside},
+                environment={**os.environ, **settings},
                 directory=Path(folder),
                 stdin=files[0],
                 output=files[1],
             )
             self._programs[program.number] = program, caller
         except (ValueError, LookupError, RunError) as error:
-            no_machine = " is no machine of this lab" * isinstance(error, KeyError)
-            caller.send(f" {error}{no_machine}".encode())
+            is_unknown = isinstance(error, KeyError)
+            problem = f"{error} is no machine of this lab" if is_unknown else f"{error}"
+            caller.send(f" {problem}".encode())
             caller.close()
         finally:
-            for each in files:
-                os.close(each)
+            for descriptor in files:
+                os.close(descriptor)
 
     def tell(self, program: Program) -> bool:
         """Send the exit code of a program to its caller; False where it has none."""
-        mine = self._programs.pop(program.number, None)
-        if mine is not None:
-            code = program.code or 0
-            mine[1].send(f"{code if code >= 0 else 128 - code}".encode())
-            mine[1].close()
-        return mine is not None
+        if program.number not in self._programs:
+            return False
+        _, caller = self._programs.pop(program.number)
+        code = program.code or 0
+        caller.send(f"{code if code >= 0 else 128 - code}".encode())
+        caller.close()
+        return True
 
     def close(self) -> None:
         """Let go of the socket and the client."""
-        for each in [*self.sockets]:
-            each.close()
+        for end in [*self.sockets]:
+            end.close()
         self._folder.cleanup()

@@ -32,6 +32,7 @@ def data_filter() -> list[Instruction]:
     and_k = 0x54
     to_x = 0x07
     minus_x = 0x1C
+
     return [
         (_LOAD_WORD, 0, 0, _PACKET_TYPE),
         (_EQUAL, 0, 11, _OUTGOING),

@@ -313,6 +313,18 @@ def test_what_cannot_be_fitted_is_said() -> None:
         fit_iterations(without(traffic, late & (port // 10 == 111)))
 
 
+def test_machines_of_a_fit_have_the_nics_of_the_lab_each_way() -> None:
+    nics = np.array([[1e6, 2e6, 3e6], [4e6, 5e6, 6e6]])
+    traffic = replace(traffic_of(KNOWN), nics=nics)
+    machines = write_fit("n", fit_iterations(traffic), traffic)["cluster"]["machines"]
+
+    assert [machine["nic"] for machine in machines] == [
+        {"out": "1000000 B/s", "in": "4000000 B/s"},
+        {"out": "2000000 B/s", "in": "5000000 B/s"},
+        {"out": "3000000 B/s", "in": "6000000 B/s"},
+    ]
+
+
 @pytest.mark.parametrize("slow", [(0, 1), (1, 0)], ids=["out of m1", "into m0"])
 def test_the_slowest_nic_of_the_ring_tells_how_long_an_all_reduce_is(
     slow: tuple[int, int],

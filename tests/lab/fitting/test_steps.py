@@ -15,7 +15,7 @@ from emu.lab.fitting.causes import DRAINED, FittedSteps, find_causes, overtaken
 from emu.lab.fitting.conversations import Unfittable
 from emu.lab.fitting.fitted_job import write_fit
 from emu.lab.fitting.iterations import fit_traffic
-from emu.lab.fitting.steps import ALL, FULL, Crossed, Step
+from emu.lab.fitting.steps import ALL, FULL, Crossed, Step, _silence
 from emu.scenario.scenario_file import loads
 from tests.lab.fitting.crossed import crossed
 
@@ -226,6 +226,17 @@ def test_processes_of_different_periods_that_talk_are_refused() -> None:
 
     with pytest.raises(Unfittable, match=r"do not go together .*--mark LINE"):
         fit_traffic(crossed(schedule, ("worker",), FULL), marks=marks)
+
+
+@pytest.mark.parametrize("slow", [(0, 0), (1, 1)], ids=["out of m0", "into m1"])
+def test_steps_are_parted_by_the_slower_nic_on_their_way(slow: tuple[int, int]) -> None:
+    """24 full packets; the other directions of these NICs are slower, and not on it."""
+    traffic = crossed(simulated(averaging(2)), PROGRAMS)
+    nics = np.full_like(traffic.nics, 1e3)
+    nics[0, 0] = nics[1, 1] = 4e6
+    nics[slow] = 2e6
+    traffic = replace(traffic, nics=nics)
+    assert _silence((0, 0), (1, 0), traffic) == pytest.approx(24 * FULL / 2e6)
 
 
 def test_a_port_of_two_programs_is_refused() -> None:

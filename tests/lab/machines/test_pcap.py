@@ -16,7 +16,7 @@ def test_packets_of_several_taps_are_written_in_the_order_of_time(
     second = 10**9
     file.add(7 * second, 60, b"late")
     file.add(5 * second + 3, 60, b"soon")
-    file.write(until=6 * second)
+    file.write(limit=6 * second)
     file.add(6 * second, 60, b"then")
     file.close()
 
