@@ -39,7 +39,8 @@ _RATE = "seen.rate * p->byte_scale / p->time_scale"
 _SINCE = "wall_of(p, seen.since)"
 _SOON = "double soon = now + pace->lead_time"
 _CONTENT = "stream_key(self._seed, output.edge, iteration)"
-_WINDOW = "pool[start : start + self._rows[output.edge][iteration]]"
+_SIZE = "self._rows[output.edge][iteration]"
+_WINDOW = "pool[start:end]"
 _CLOCK = "RunClock(begin.start_wall, scale, offset)"
 _DURATION = "else times[n]"
 _TOLD = '"""Return this server\'s ``parameters``."""\n'
@@ -161,17 +162,17 @@ FAULTS: dict[str, RunFault] = {
         _CLOCK.replace("offset", 'offset + (0.02 if self._name == "w0" else 0.0)'),
     ),
     # What is sent.
-    "volumes halved": RunFault(_TIMED, _WINDOW, _WINDOW.replace("]]", "] // 2]")),
+    "volumes halved": RunFault(_TIMED, _SIZE, f"{_SIZE} // 2"),
     "no bytes every tenth iteration": RunFault(
         _TIMED,
-        _WINDOW,
-        _WINDOW.replace("]]", "] * (iteration % 10 != 9)]"),
+        _SIZE,
+        f"{_SIZE} * (iteration % 10 != 9)",
         scenario="incast",
     ),
     "half the bytes, announced whole": RunFault(
-        _TASK, "sizes[edge] / around", "2 * sizes[edge] / around"
+        _TASK, "sizes[edge] / byte_scale", "2 * sizes[edge] / byte_scale"
     ),
-    "wrong content": RunFault(_TIMED, _WINDOW, _WINDOW.replace("pool[", "255 - pool[")),
+    "wrong content": RunFault(_TIMED, _WINDOW, f"255 - {_WINDOW}"),
     "content of the iteration before": RunFault(
         _TIMED, _CONTENT, _CONTENT.replace("iteration", "max(iteration - 1, 0)")
     ),
@@ -186,8 +187,8 @@ FAULTS: dict[str, RunFault] = {
     ),
     "features of other vertices": RunFault(
         "nodes/emu_nodes/dgtp/programs.py",
-        "self._features[self._dataset.local[owned]]",
-        "self._features[self._dataset.local[owned][::-1]]",
+        "self._features[places]",
+        "self._features[places[::-1]]",
         scenario="training",
     ),
     "a gradient back to front": RunFault(
@@ -209,8 +210,8 @@ FAULTS: dict[str, RunFault] = {
     ),
     "labels of other seeds": RunFault(
         _WORKER,
-        "self._dataset.labels[batch.seeds])",
-        "self._dataset.labels[batch.seeds[::-1]])",
+        "self._dataset.labels[batch.seeds]",
+        "self._dataset.labels[batch.seeds[::-1]]",
         scenario="training",
     ),
     "senders count half of what they send": RunFault(
@@ -239,8 +240,8 @@ FAULTS: dict[str, RunFault] = {
     "tasks take half their time": RunFault(_TASK, _DURATION, f"{_DURATION} / 2"),
     "every other row of features zeroed": RunFault(
         "nodes/emu_nodes/dgtp/programs.py",
-        "rows = self._features[self._dataset.local[owned]]",
-        "rows = self._features[self._dataset.local[owned]]; rows[1::2] = 0",
+        "rows = self._features[places]",
+        "rows = self._features[places]; rows[1::2] = 0",
         scenario="training",
     ),
     "tasks take 0.97 of their time": RunFault(

@@ -17,9 +17,10 @@ class _Reader(programs.Nothing):
     def take_rows(self, iteration: int, inputs: Inputs) -> None:
         """Keep the rows that a layer's edges read, where they come to this task."""
         server: AttentionServer = self._process["server"]
-        if rows := [payload for payload in self.rows(inputs) if payload]:
-            read = {f"{READ}{self.layer}": server.assemble(rows)}
-            server.keep(self.interval, iteration, **read)
+        payloads = [payload for payload in self.rows(inputs) if payload]
+        if payloads:
+            values = {f"{READ}{self.layer}": server.assemble(payloads)}
+            server.keep(self.interval, iteration, **values)
 
 
 class _OnServer(programs.OnServer):
@@ -44,12 +45,14 @@ class Gather(_OnServer):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        read, attention = (
-            self.server.recall(self.interval, iteration, f"{name}{self.layer}")
-            for name in (READ, ATTENTION)
-        )
-        out = self.server.edges(self.interval).sum_weighted(attention, read)
-        self.server.keep(self.interval, iteration, **{f"{OUT}{self.layer}": out})
+        server = self.server
+        interval = self.interval
+        layer = self.layer
+        rows = server.recall(interval, iteration, f"{READ}{layer}")
+        attention = server.recall(interval, iteration, f"{ATTENTION}{layer}")
+
+        sums = server.edges(interval).sum_weighted(attention, rows)
+        server.keep(interval, iteration, **{f"{OUT}{layer}": sums})
         return {}
 
 
@@ -58,7 +61,8 @@ class GatherBack(_OnServer):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        sums = self.server.sum_gradients(self.interval, self.rows(inputs))
+        payloads = self.rows(inputs)
+        sums = self.server.sum_gradients(self.interval, payloads)
         self.server.keep(self.interval, iteration, gathered=sums)
         return {}
 
@@ -73,7 +77,7 @@ class ScatterBack(_OnServer, programs.Scatter):
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        server = self.servers.get(output.edge, self._own)
+        server = self.server_of(output)
         return self.server.push_gradients(self.interval, iteration, server)
 
 
@@ -85,10 +89,11 @@ class Apply(programs.Apply):
     @override
     def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
         rows = pulled["rows"]
-        width = pulled["rows"].shape[1]
+        width = rows.shape[1]  # the attention's vectors stand below the weights
         if self.layer:
             rows = activate(self.activation, rows)
-        return {Z: rows @ weights[:width]}, None, 0.0
+        answer = {Z: rows @ weights[:width]}
+        return programs.Computed(answer)
 
 
 class ApplyBack(programs.ApplyBack):
@@ -102,10 +107,12 @@ class ApplyBack(programs.ApplyBack):
         rows = pulled["rows"]
         of_z = pulled["gradient"]
         if not self.layer:
-            return {}, rows.T @ of_z, 0.0
+            return programs.Computed({}, gradient=rows.T @ of_z)
+
         slope = activation_slope(self.activation, rows)
-        gradient = activate(self.activation, rows).T @ of_z
-        return {"gradient": of_z @ weights.T * slope}, gradient, 0.0
+        activations = activate(self.activation, rows)
+        answer = {"gradient": of_z @ weights.T * slope}
+        return programs.Computed(answer, gradient=activations.T @ of_z)
 
 
 class EdgeApply(_Reader, programs.ApplyBack):
@@ -124,7 +131,8 @@ class EdgeApply(_Reader, programs.ApplyBack):
 
     @override
     def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
-        return {ATTENTION: _ends(pulled, weights).attention()}, None, 0.0
+        answer = {ATTENTION: _ends(pulled, weights).attention()}
+        return programs.Computed(answer)
 
 
 class EdgeApplyBack(programs.ApplyBack):
@@ -134,15 +142,22 @@ class EdgeApplyBack(programs.ApplyBack):
     def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
         """Return them, that of the attention's vectors, and the last layer's loss."""
         gradient = pulled.get("gradient")
-        value = 0.0
-        if gradient is None:
-            loss = cross_entropy(pulled["scores"], pulled["targets"])
-            gradient = loss.gradient
-            value = loss.value
-        sources, destinations, vectors = _ends(pulled, weights).backward(gradient)
-        answer = {"of_sources": sources, "of_own": destinations}
-        return answer, vectors, value
+        loss = 0.0
+        if gradient is None:  # of the last layer
+            comparison = cross_entropy(pulled["scores"], pulled["targets"])
+            gradient = comparison.gradient
+            loss = comparison.value
+
+        ends = _ends(pulled, weights)
+        of_sources, of_destinations, of_vectors = ends.backward(gradient)
+        answer = {"of_sources": of_sources, "of_own": of_destinations}
+        return programs.Computed(answer, gradient=of_vectors, loss=loss)
 
 
 def _ends(pulled: Payload, vectors: NDArray[Any]) -> Ends:
-    return Ends(pulled["sources"], pulled["destinations"], pulled["ends"], vectors)
+    return Ends(
+        sources=pulled["sources"],
+        destinations=pulled["destinations"],
+        ends=pulled["ends"],
+        vectors=vectors,
+    )

@@ -7,6 +7,7 @@ processes is a payload of the volumes in `emu.systems.dorylus.volumes`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -38,10 +39,35 @@ from emu_nodes.program import (
     tensor,
 )
 
-#: The answer, the gradient of the weights and the loss.
-Computed: TypeAlias = tuple[Payload, NDArray[Any] | None, float]
-#: Weights and their version, -1 for the first ones.
-Weights: TypeAlias = tuple[NDArray[Any], int]
+Array: TypeAlias = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Weights of a layer that a tensor task works with."""
+
+    array: Array
+    version: int
+    """Iteration of the update that they come from, -1 for the first ones."""
+
+
+@dataclass(frozen=True, eq=False)
+class Computed:
+    """Outcome of a tensor task for a chunk, or for a part of it."""
+
+    answer: Payload
+    gradient: Array | None = None
+    """Gradient of the weights, where the task computes one."""
+    loss: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """Sums over the first parts of a chunk, and the weights that all parts use."""
+
+    weights: Weights
+    gradient: Array | None
+    loss: float
 
 
 class Nothing(TaskProgram):
@@ -56,14 +82,18 @@ class Nothing(TaskProgram):
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         content = self.work(iteration, inputs)
         is_apply = self._brief.kind == "apply"
-        # A stash is asked, by nothing; its version comes from who used the weights.
-        return {
-            one.edge: self.payload(one, iteration, content)
-            if one.peer_kind != "stash" or is_apply
-            else {}
-            for one in self._brief.outputs
-            if sends(one, iteration)
-        }
+
+        payloads: dict[int, Payload] = {}
+        for output in self._brief.outputs:
+            if not sends(output, iteration):
+                continue
+            if output.peer_kind == "stash" and not is_apply:
+                # A stash is asked, by nothing; its version comes from who used the
+                # weights.
+                payloads[output.edge] = {}
+            else:
+                payloads[output.edge] = self.payload(output, iteration, content)
+        return payloads
 
     def end_of(self, epoch: int) -> str:
         """Return what becomes of this task's lambda in an epoch."""
@@ -83,13 +113,20 @@ class Nothing(TaskProgram):
 
         A server's one receiver shows older ones of all intervals.
         """
-        both = ("ghosts",), ("scatter", "scatter_back", "begin")
-        return [one for kinds in both for _, one in self.input_of(kinds, inputs)]
+        payloads = []
+        for kinds in (("ghosts",), ("scatter", "scatter_back", "begin")):
+            for _, payload in self.input_of(kinds, inputs):
+                payloads.append(payload)
+        return payloads
 
 
 def copy_all(inputs: Inputs) -> Payload:
     """Return copies of the arrays that came: their memory is overwritten."""
-    return {k: a.copy() for payload in inputs.values() for k, a in payload.items()}
+    copies: Payload = {}
+    for payload in inputs.values():
+        for name, array in payload.items():
+            copies[name] = array.copy()
+    return copies
 
 
 def attention_rows(brief: TaskSpec) -> int:
@@ -114,7 +151,10 @@ class Begin(OnServer):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        return {k: a for payload in self.rows(inputs) for k, a in payload.items()}
+        arrays: Payload = {}
+        for payload in self.rows(inputs):
+            arrays.update(payload)
+        return arrays
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
@@ -129,7 +169,7 @@ class Gather(OnServer):
         backward = brief.kind == "gather_back"
         self._name = "gathered" if backward else f"ah{self.layer}"
         self._sums = self.server.sums(self.interval, backward=backward)
-        self._constant: NDArray[Any] | None = None
+        self._constant: Array | None = None
         if self.layer == 0:  # of features, which never change
             self._constant = self._sums(self.server.features)
 
@@ -138,7 +178,8 @@ class Gather(OnServer):
         """Keep the sums for the lambda; return nothing."""
         sums = self._constant
         if sums is None:
-            sums = self._sums(self.server.assemble(self.rows(inputs)))
+            vectors = self.server.assemble(self.rows(inputs))
+            sums = self._sums(vectors)
         self.server.keep(self.interval, iteration, **{self._name: sums})
         return {}
 
@@ -148,24 +189,31 @@ class Scatter(OnServer):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
-        self._own: int = brief.settings["server"]
-        rows = f"{Z}{self.layer}" if attention_rows(brief) else "h"
-        self._value = "gradient" if brief.kind == "scatter_back" else rows
+        self._server: int = brief.settings["server"]
+        if brief.kind == "scatter_back":
+            self._value = "gradient"
+        else:
+            self._value = f"{Z}{self.layer}" if attention_rows(brief) else "h"
+
         #: Server that an edge leads to, where that is another task's.
-        self.servers = {
-            one.edge: int(one.peer.rpartition("_")[2])
-            for one in brief.outputs
-            if one.peer_kind == "ghosts"
-        }
-        for server in {*self.servers.values()} - {self._own}:
+        self.servers: dict[int, int] = {}
+        for output in brief.outputs:
+            if output.peer_kind == "ghosts":
+                _, _, number = output.peer.rpartition("_")
+                self.servers[output.edge] = int(number)
+        for server in {*self.servers.values()} - {self._server}:
             self.server.ghost_rows(self.interval, server)
+
+    def server_of(self, output: EdgeSpec) -> int:
+        """Return the server that an edge leads to, its own among them."""
+        return self.servers.get(output.edge, self._server)
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return all rows within the server, elsewhere those that are needed."""
         rows = self.server.recall(self.interval, iteration, self._value)
-        server = self.servers.get(output.edge, self._own)
-        if server != self._own:
+        server = self.server_of(output)
+        if server != self._server:
             return self.server.ghosts(self.interval, server, rows)
         return {f"{ROWS}{self.interval}": rows}
 
@@ -185,13 +233,15 @@ class Call(OnServer):
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         if output.peer_kind not in TENSORS:
             return {}
-        step = output.peer_kind, self.layer
+        step = (output.peer_kind, self.layer)
         arrays = self.server.pull(step, self.interval, iteration)
         if self._brief.job_settings["stream"] == 1:
             return arrays
+
         half = (len(arrays["ah"]) + 1) // 2
-        first = output.peer.endswith(".first")
-        return {k: a[:half] if first else a[half:] for k, a in arrays.items()}
+        is_first = output.peer.endswith(".first")
+        rows = slice(None, half) if is_first else slice(half, None)
+        return {name: array[rows] for name, array in arrays.items()}
 
 
 class Recall(Call):
@@ -201,14 +251,16 @@ class Recall(Call):
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Expect the answer of this one from now on."""
         if self.end_of(iteration) != IDLE:
-            chunk = self.interval, iteration, self._brief.settings["tensor"]
-            self.server.asked[chunk] = self._brief.settings["attempt"]
+            settings = self._brief.settings
+            chunk = (self.interval, iteration, settings["tensor"])
+            self.server.asked[chunk] = settings["attempt"]
         return {}
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        is_idle = self.end_of(iteration) == IDLE  # not launched at all
-        return {} if is_idle else super().payload(output, iteration, made)
+        if self.end_of(iteration) == IDLE:  # not launched at all
+            return {}
+        return super().payload(output, iteration, made)
 
 
 class Answer(OnServer):
@@ -218,12 +270,15 @@ class Answer(OnServer):
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         parts = [*self.input_of(TENSORS, inputs)]
         # Of several lambdas one has answered; of the last step it answers with nothing.
-        parts = [part for part in parts if part[1]] or parts[:1]
-        whole = {
-            name: np.concatenate([tensor(part, name, sender) for sender, part in parts])
-            for name in parts[0][1]
-        }
-        step = parts[0][0].peer_kind, self.layer
+        answers = [(sender, payload) for sender, payload in parts if payload]
+        answers = answers or parts[:1]
+
+        first_sender, first_payload = answers[0]
+        whole: Payload = {}
+        for name in first_payload:
+            pieces = [tensor(payload, name, sender) for sender, payload in answers]
+            whole[name] = np.concatenate(pieces)
+        step = (first_sender.peer_kind, self.layer)
         self.server.take_back(step, self.interval, iteration, whole)
         return {}
 
@@ -245,12 +300,15 @@ class Late(OnServer):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        own = self._brief.settings
         if self.end_of(iteration) == LATE:
-            chunk = self.interval, iteration, own["tensor"]
-            answer = copy_all(inputs)
-            step = (own["of"], self.layer)
-            self._dropped += not self.server.take(chunk, own["attempt"], step, answer)
+            settings = self._brief.settings
+            is_taken = self.server.take(
+                chunk=(self.interval, iteration, settings["tensor"]),
+                number=settings["attempt"],
+                step=(settings["of"], self.layer),
+                answer=copy_all(inputs),
+            )
+            self._dropped += not is_taken
         return {}
 
     @override
@@ -271,7 +329,8 @@ class _Tensor(Nothing):
         self.last: bool = self.layer == settings["model"]["layers"] - 1
         self.count = settings["parts"] * settings["intervals"]
         if "initial" not in process:
-            process["initial"] = initial_weights(settings, open_for(settings))
+            dataset = open_for(settings)
+            process["initial"] = initial_weights(settings, dataset)
         self.part = brief.settings.get("part", 0)
         self.parts = settings["stream"] if "part" in brief.settings else 1
 
@@ -286,45 +345,68 @@ class _Tensor(Nothing):
         if end == IDLE:
             return {}
         if end == DIES:
-            version = self.weights(iteration, inputs)[1]
-            return {"version": np.array([version], np.int64)}
-        step = self._brief.kind, self.layer
-        arrays = dict(next(self.input_of(CALLS, inputs), (None, {}))[1])
+            weights = self.weights(iteration, inputs)
+            return _version_payload(weights)
+
+        step = (self._brief.kind, self.layer)
+        pulled = next((payload for _, payload in self.input_of(CALLS, inputs)), {})
         server: GraphServer | None = None
-        if not arrays:
+        if not pulled:  # it runs on the server itself
             server = self._process["server"]
-            arrays = server.pull(step, self.interval, iteration)
-        # A chunk may come in parts, each with a task of its own: what the first ones
-        # have made waits for the last, and all use one version of the weights.
-        versions_here = self._process.setdefault("held", {})
-        key = self._brief.kind, self.layer, iteration
-        before = versions_here.pop(key, None)
-        weights, version = before[0] if before else self.weights(iteration, inputs)
-        answer, gradient, loss = self.compute(arrays, weights)
-        if before:
-            gradient = before[1] if gradient is None else before[1] + gradient
-            loss += before[2]
-        if self.part + 1 < self.parts:
-            versions_here[key] = (weights, version), gradient, loss
-        elif self.computes_loss and end != LATE:
+            pulled = server.pull(step, self.interval, iteration)
+
+        weights, computed = self._compute_part(iteration, inputs, pulled)
+        is_whole = self.part + 1 == self.parts
+        if is_whole and self.computes_loss and end != LATE:
             # So that the mean over intervals is that of the graph.
-            self._figures = {"loss": self.count * loss}
+            self._figures = {"loss": self.count * computed.loss}
         if server is not None:
-            server.take_back(step, self.interval, iteration, answer)
-        payload = {"version": np.array([version], np.int64)}
-        if gradient is not None:
-            payload["gradient"] = gradient
-        return payload | {f"answer.{name}": array for name, array in answer.items()}
+            server.take_back(step, self.interval, iteration, computed.answer)
+
+        made = _version_payload(weights)
+        if computed.gradient is not None:
+            made["gradient"] = computed.gradient
+        for name, array in computed.answer.items():
+            made[f"answer.{name}"] = array
+        return made
+
+    def _compute_part(
+        self, iteration: int, inputs: Inputs, pulled: Payload
+    ) -> tuple[Weights, Computed]:
+        """Return the weights used and a part's outcome, with sums of those before.
+
+        A chunk may come in parts, each with a task of its own: what the first ones have
+        made waits for the last, and all use one version of the weights.
+        """
+        by_key: dict[object, _Held] = self._process.setdefault("held", {})
+        key = (self._brief.kind, self.layer, iteration)
+        held = by_key.pop(key, None)
+        if held is None:
+            weights = self.weights(iteration, inputs)
+            computed = self.compute(pulled, weights.array)
+        else:
+            weights = held.weights
+            part = self.compute(pulled, weights.array)
+            gradient = held.gradient
+            if part.gradient is not None:
+                gradient = held.gradient + part.gradient
+            loss = part.loss + held.loss
+            computed = Computed(part.answer, gradient=gradient, loss=loss)
+
+        if self.part + 1 < self.parts:
+            by_key[key] = _Held(weights, gradient=computed.gradient, loss=computed.loss)
+        return weights, computed
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return to each the piece that it waits for, if it is sent at all."""
-        late = self.end_of(iteration) == LATE
-        if output.peer_kind == ("held" if late else "answer"):
+        kind = output.peer_kind
+        is_late = self.end_of(iteration) == LATE
+        if kind == ("held" if is_late else "answer"):
             return pick(made, "answer.")
-        if output.peer_kind == "stash":
+        if kind == "stash":
             return {"version": made["version"]}
-        if output.peer_kind in {"gradient_sum", "weight_update"} and "gradient" in made:
+        if kind in {"gradient_sum", "weight_update"} and "gradient" in made:
             return {"gradient": made["gradient"]}
         return {}
 
@@ -335,21 +417,37 @@ class _Tensor(Nothing):
             return False  # its backward pass does
         return self.last and self.compares
 
+    def stashed(self, inputs: Inputs) -> Weights | None:
+        """Return the weights that a stash has sent, if there is one."""
+        for sender, payload in self.input_of(("stash",), inputs):
+            # Pooled memory, which the next part of a stream cannot use.
+            array = tensor(payload, "weights", sender).copy()
+            return Weights(array, version=0)
+        return None
+
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
-        """Return the weights that came, and their version, -1 for the first ones."""
+        """Return the weights that came."""
         raise NotImplementedError
 
-    def compute(self, pulled: Payload, weights: NDArray[Any]) -> Computed:
-        """Return the answer, the gradient of the weights and the loss."""
+    def compute(self, pulled: Payload, weights: Array) -> Computed:
+        """Return the outcome for what was pulled of the server."""
         raise NotImplementedError
 
+    def backward(self, pulled: Payload, of_z: Array, weights: Array) -> Computed:
+        """Return the gradients of the gathered rows, but of features, and weights."""
+        gradient = pulled["ah"].T @ of_z
+        answer = {"gradient": of_z @ weights.T} if self.layer else {}
+        return Computed(answer, gradient=gradient)
 
-def backward(
-    pulled: Payload, of_z: NDArray[Any], weights: NDArray[Any] | None
-) -> tuple[Payload, NDArray[Any]]:
-    """Return the gradient of the gathered rows, if asked for, and of the weights."""
-    gradient = pulled["ah"].T @ of_z
-    return ({} if weights is None else {"gradient": of_z @ weights.T}), gradient
+    def backward_from_loss(self, pulled: Payload, z: Array, weights: Array) -> Computed:
+        """Return that of the last layer, whose z are the scores, and the loss."""
+        loss = cross_entropy(z, pulled["targets"])
+        computed = self.backward(pulled, loss.gradient, weights)
+        return replace(computed, loss=loss.value)
+
+
+def _version_payload(weights: Weights) -> Payload:
+    return {"version": np.array([weights.version], np.int64)}
 
 
 class Apply(_Tensor):
@@ -360,35 +458,36 @@ class Apply(_Tensor):
 
     @override
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
-        # The newest that had come, or those of a lambda before.
-        for sender, payload in self.input_of(("stash",), inputs):
-            # Pooled memory, which the next part of a stream cannot use.
-            return tensor(payload, "weights", sender).copy(), 0
+        # Those of a lambda before, or the newest that had come.
+        stashed = self.stashed(inputs)
+        if stashed is not None:
+            return stashed
         for sender, payload in self.input_of(("weight_update",), inputs):
             version = self._reads.get(sender.edge, iteration - sender.lag)
-            return tensor(payload, "weights", sender).copy(), version
-        return self._process["initial"][self.layer], self._brief.first - 1
+            array = tensor(payload, "weights", sender).copy()
+            return Weights(array, version)
+        first = self._process["initial"][self.layer]
+        return Weights(first, version=self._brief.first - 1)
 
     def restore(self, state: Mapping[str, Payload]) -> None:
         """Begin with the weights that its layer's update had."""
         (weights,) = state.values()
         initial = self._process["initial"]
-        initial[self.layer] = weights["parameters"].reshape(initial[self.layer].shape)
+        shape = initial[self.layer].shape
+        initial[self.layer] = weights["parameters"].reshape(shape)
 
     @override
-    def compute(self, pulled: Payload, weights: NDArray[Any]) -> Computed:
+    def compute(self, pulled: Payload, weights: Array) -> Computed:
         z = pulled["ah"] @ weights
         if self.computes_loss:
-            loss = cross_entropy(z, pulled["targets"])
-            needs = weights if self.layer else None
-            answer, gradient = backward(pulled, loss.gradient, needs)
-            return answer, gradient, loss.value
+            return self.backward_from_loss(pulled, z, weights)
         if self.last:
-            return {"z": z}, None, 0.0
+            return Computed({"z": z})
+
         answer = {"h": activate(self.activation, z)}
         if not self._brief.job_settings["rematerialize"]:
             answer["z"] = z
-        return answer, None, 0.0
+        return Computed(answer)
 
 
 class ApplyBack(_Tensor):
@@ -399,19 +498,19 @@ class ApplyBack(_Tensor):
 
     @override
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
-        for sender, payload in self.input_of(("stash",), inputs):
-            return tensor(payload, "weights", sender).copy(), 0
-        return self._process["initial"][self.layer][:0], -1
+        stashed = self.stashed(inputs)
+        if stashed is not None:
+            return stashed
+        nothing = self._process["initial"][self.layer][:0]
+        return Weights(nothing, version=-1)
 
     @override
-    def compute(self, pulled: Payload, weights: NDArray[Any]) -> Computed:
+    def compute(self, pulled: Payload, weights: Array) -> Computed:
         z = pulled["z"] if "z" in pulled else pulled["ah"] @ weights
-        needs = weights if self.layer else None
         if self.last:
-            loss = cross_entropy(z, pulled["targets"])
-            return (*backward(pulled, loss.gradient, needs), loss.value)
-        of_z = pulled["gradient"] * activation_slope(self.activation, z)
-        return (*backward(pulled, of_z, needs), 0.0)
+            return self.backward_from_loss(pulled, z, weights)
+        slope = activation_slope(self.activation, z)
+        return self.backward(pulled, pulled["gradient"] * slope, weights)
 
 
 class Stash(Nothing):
@@ -425,6 +524,7 @@ class Stash(Nothing):
         """
         if self.end_of(iteration) == IDLE:
             return {}
+
         sender, payload = next(self.input_of(("apply",), inputs))
         version = int(tensor(payload, "version", sender)[0])
         by_version = versions(self._process, self._brief)[self.layer]
@@ -433,10 +533,11 @@ class Stash(Nothing):
                 f"{sender.peer} used version {version} of the weights, held are "
                 f"{sorted(by_version)}"
             )
+
         weights = by_version[version]
         rows = len(weights) - attention_rows(self._brief)
-        of_edges = self._brief.settings["for"] in EDGE_TENSORS
-        return {"weights": weights[rows:] if of_edges else weights[:rows]}
+        is_of_edges = self._brief.settings["for"] in EDGE_TENSORS
+        return {"weights": weights[rows:] if is_of_edges else weights[:rows]}
 
 
 class GradientSum(Nothing):
@@ -461,12 +562,15 @@ class WeightUpdate(Nothing):
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the new weights; older versions than are in use are dropped."""
-        self._optimizer.step(sum_gradients(self._brief, inputs).reshape(-1))
-        self._held[iteration] = self._weights.copy()
+        gradient = sum_gradients(self._brief, inputs)
+        self._optimizer.step(gradient.reshape(-1))
+        weights = self._weights.copy()
+        self._held[iteration] = weights
         for version in sorted(self._held)[: -self._most]:
             del self._held[version]
-        rows = len(self._weights) - attention_rows(self._brief)
-        return {"weights": self._held[iteration][:rows]}
+
+        rows = len(weights) - attention_rows(self._brief)
+        return {"weights": weights[:rows]}
 
     def state(self, _iteration: int) -> Payload:
         """Return the weights, and what the optimiser has of the past.
@@ -478,8 +582,8 @@ class WeightUpdate(Nothing):
 
     def restore(self, state: Mapping[str, Payload]) -> None:
         """Go on from it, which the parameter servers hold alike."""
-        (one,) = state.values()
-        self._optimizer.restore(one)
+        (arrays,) = state.values()
+        self._optimizer.restore(arrays)
         self._held.clear()
         self._held[self._brief.first - 1] = self._weights.copy()
 
@@ -488,34 +592,41 @@ class WeightUpdate(Nothing):
         return {"weights": self._weights}
 
 
-def versions(process: Shared, brief: TaskSpec) -> list[dict[int, NDArray[Any]]]:
+def versions(process: Shared, brief: TaskSpec) -> list[dict[int, Array]]:
     """Return the versions of every layer's weights that a parameter server holds."""
     if "versions" not in process:
         settings = brief.job_settings
-        first = initial_weights(settings, open_for(settings))
-        process["versions"] = [{-1: one} for one in first]
-    by_layer: list[dict[int, NDArray[Any]]] = process["versions"]
+        dataset = open_for(settings)
+        weights = initial_weights(settings, dataset)
+        process["versions"] = [{-1: of_layer} for of_layer in weights]
+    by_layer: list[dict[int, Array]] = process["versions"]
     return by_layer
 
 
-def sum_gradients(brief: TaskSpec, inputs: Inputs) -> NDArray[Any]:
+def sum_gradients(brief: TaskSpec, inputs: Inputs) -> Array:
     """Return the sum of the gradients that came, in the order of the in-edges.
 
     Those of attention stand below those of the weights. Of several lambdas of one task
     the first that came counts, the others are dropped.
+
+    Raises NodeMisbehaved when none came.
     """
-    totals: dict[bool, NDArray[Any]] = {}
-    senders = set()
+    totals: dict[bool, Array] = {}
+    chunks = set()
     for sender in brief.inputs:
-        chunk = sender.peer.partition(".")[0]
+        chunk, _, _ = sender.peer.partition(".")
         payload = inputs.get(sender.edge, {})
-        if chunk not in senders and "gradient" in payload:
-            senders.add(chunk)
-            gradient = payload["gradient"]
-            of_edges = sender.peer_kind in EDGE_TENSORS
-            total = totals.get(of_edges)
-            total = gradient.copy() if total is None else total + gradient
-            totals[of_edges] = total
+        if chunk in chunks or "gradient" not in payload:
+            continue
+        chunks.add(chunk)
+
+        gradient = payload["gradient"]
+        is_of_edges = sender.peer_kind in EDGE_TENSORS
+        total = totals.get(is_of_edges)
+        total = gradient.copy() if total is None else total + gradient
+        totals[is_of_edges] = total
+
     if not totals:
         raise NodeMisbehaved(f"{brief.name} has no gradient to sum")
-    return np.concatenate([totals[key] for key in sorted(totals)])
+    in_order = [totals[is_of_edges] for is_of_edges in sorted(totals)]
+    return np.concatenate(in_order)

@@ -34,7 +34,7 @@ class Group:
 
         first = rank - rank % self._members
         self.machines = range(first, first + self._members)
-        self.peers = [one for one in self.machines if one != rank]
+        self.peers = [machine for machine in self.machines if machine != rank]
 
         self.blocks = column_blocks(settings["columns"], feature_length, self._members)
         self.derives: bool = settings["push"] == "derived"
@@ -50,7 +50,8 @@ class Group:
 
     def samplers_of(self, rank: int) -> range:
         """Return the numbers of a machine's samplers."""
-        return range(rank * self._samplers, (rank + 1) * self._samplers)
+        first = rank * self._samplers
+        return range(first, first + self._samplers)
 
     @property
     def pushing(self) -> list[int]:
@@ -77,7 +78,9 @@ class FirstLayer:
     @classmethod
     def of_batch(cls, batch: SampledBatch) -> FirstLayer:
         """Return the first layer of a sampled batch."""
-        block = Block(*batch.edges[0], outer=batch.sizes[0], inner=batch.sizes[1])
+        outer, inner, *_ = batch.sizes
+        source, destination = batch.edges[0]
+        block = Block(source, destination, outer=outer, inner=inner)
         return cls(batch.vertices, block)
 
     def tensors(self, suffix: str = "") -> Payload:
@@ -96,13 +99,17 @@ class FirstLayer:
 
         Raises NodeMisbehaved when tensors are missing or contradict each other.
         """
-        outputs = tensor(payload, f"outputs{suffix}", sender)
-        others = tensor(payload, f"inputs{suffix}", sender)
-        source = tensor(payload, f"source{suffix}", sender).copy()
-        destination = tensor(payload, f"destination{suffix}", sender).copy()
+
+        def read(name: str) -> NDArray[Any]:
+            return tensor(payload, f"{name}{suffix}", sender)
+
+        outputs = read("outputs")
+        others = read("inputs")
+        source = read("source").copy()
+        destination = read("destination").copy()
         vertices: NDArray[np.int64] = np.concatenate([outputs, others])
         try:
-            block = Block(source, destination, len(vertices), len(outputs))
+            block = Block(source, destination, outer=len(vertices), inner=len(outputs))
         except ValueError as error:
             raise NodeMisbehaved(f"{sender.peer}: {error}") from error
         return cls(vertices, block)
@@ -114,11 +121,11 @@ def batch_tensors(batch: SampledBatch) -> Payload:
     ``vertices.0`` are the seeds, ``vertices.1`` what their block adds, and so on:
     their lengths give all sizes.
     """
-    sizes = [0, *reversed(batch.sizes)]
-    payload: Payload = {
-        f"vertices.{hop}": batch.vertices[first:last]
-        for hop, (first, last) in enumerate(pairwise(sizes))
-    }
+    payload: Payload = {}
+    bounds = pairwise([0, *reversed(batch.sizes)])
+    for hop, (first, last) in enumerate(bounds):
+        payload[f"vertices.{hop}"] = batch.vertices[first:last]
+
     for number, (source, destination) in enumerate(batch.edges):
         payload[f"source.{number}"] = source
         payload[f"destination.{number}"] = destination
@@ -130,11 +137,19 @@ def read_batch(payload: Payload, sender: EdgeSpec, layers: int) -> SampledBatch:
 
     Raises NodeMisbehaved when tensors are missing.
     """
-    parts = [tensor(payload, f"vertices.{hop}", sender) for hop in range(layers + 1)]
+
+    def read(name: str, number: int) -> NDArray[Any]:
+        return tensor(payload, f"{name}.{number}", sender)
+
+    parts = [read("vertices", hop) for hop in range(layers + 1)]
     sizes = tuple(accumulate(len(part) for part in parts))
+
     edges = []
     for number in range(layers):
-        source = tensor(payload, f"source.{number}", sender).copy()
-        destination = tensor(payload, f"destination.{number}", sender).copy()
+        source = read("source", number).copy()
+        destination = read("destination", number).copy()
         edges.append((source, destination))
-    return SampledBatch(np.concatenate(parts), sizes[::-1], tuple(edges))
+
+    return SampledBatch(
+        vertices=np.concatenate(parts), sizes=sizes[::-1], edges=tuple(edges)
+    )
