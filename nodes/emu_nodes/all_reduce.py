@@ -36,10 +36,11 @@ class _Place(TaskProgram):
         # Both by iteration: a rank that is ahead sends its part before this rank has a
         # vector of it, and where the sum is wanted later a next one begins before this
         # one ends. Parts wait for the step that takes them in.
-        vectors, parts = (f"{what} of {place['of']}" for what in ("vectors", "parts"))
-        self._vectors: dict[int, NDArray[Any]] = process.setdefault(vectors, {})
+        task = place["of"]
+        self._vectors: dict[int, NDArray[Any]]
+        self._vectors = process.setdefault(f"vectors of {task}", {})
         self._parts: dict[tuple[int, int], NDArray[Any]]
-        self._parts = process.setdefault(parts, {})
+        self._parts = process.setdefault(f"parts of {task}", {})
         self._rank: int = place["rank"]
         self._ranks: int = place["ranks"]
         self._step: int = place["step"]
@@ -56,26 +57,34 @@ class Step(_Place):
         Raises NodeMisbehaved when what came in is of another length.
         """
         vector = self._vectors[iteration]
-        if (before := self._step - 1) >= 0:
-            transfers = enumerate(self._steps[before])
-            (sender,) = (rank for rank, to in transfers if to.receiver == self._rank)
-            part = self._parts.pop((iteration, before))
-            here = self._part_of_step(before, sender, vector)
-            if part.shape != here.shape:
-                raise NodeMisbehaved(
-                    f"rank {sender} sent {self._brief.name} {part.shape} elements, "
-                    f"not {here.shape}"
-                )
-            # In the second half what comes is a sum, and replaces.
-            if 2 * before < len(self._steps):
-                here += part
-            else:
-                here[:] = part
+        if self._step > 0:
+            self._take_in(vector, iteration)
         if self._step < len(self._steps):
+            part = self._part_of_step(self._step, self._rank, vector)
             # A copy: what is on its way must not change when the vector does.
-            return {"part": self._part_of_step(self._step, self._rank, vector).copy()}
+            return {"part": part.copy()}
         del self._vectors[iteration]
         return {}
+
+    def _take_in(self, vector: NDArray[Any], iteration: int) -> None:
+        step = self._step - 1
+        (sender,) = (
+            rank
+            for rank, transfer in enumerate(self._steps[step])
+            if transfer.receiver == self._rank
+        )
+        came = self._parts.pop((iteration, step))
+        place = self._part_of_step(step, sender, vector)
+        if came.shape != place.shape:
+            raise NodeMisbehaved(
+                f"rank {sender} sent {self._brief.name} {came.shape} elements, "
+                f"not {place.shape}"
+            )
+        # In the second half what comes is a sum, and replaces.
+        if 2 * step < len(self._steps):
+            place += came
+        else:
+            place[:] = came
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from emu.emulation.wire.process_spec import ProcessTask
+from emu.emulation.wire.process_spec import EdgeEnd, ProcessTask
 from emu.errors import NodeMisbehaved
 from emu.problem.workloads import CHECKPOINT
 
@@ -59,21 +59,32 @@ def task_brief(
 ) -> TaskSpec:
     """Return the specification of a task for its program, which begins at ``first``."""
 
-    def own_name(name: str) -> str:
+    def local_name(name: str) -> str:
         return name.rpartition("/")[2]
 
-    inputs, outputs = (
-        tuple(
-            EdgeSpec(e.edge, own_name(e.peer), e.peer_kind, e.lag, e.sent + first)
-            for e in edges
-            if e.peer_kind != CHECKPOINT  # to copies of its state the runner sends
+    def brief_edges(ends: Iterable[EdgeEnd]) -> tuple[EdgeSpec, ...]:
+        return tuple(
+            EdgeSpec(
+                edge=end.edge,
+                peer=local_name(end.peer),
+                peer_kind=end.peer_kind,
+                lag=end.lag,
+                sent=end.sent + first,
+            )
+            for end in ends
+            if end.peer_kind != CHECKPOINT  # to copies of its state the runner sends
         )
-        for edges in (task.inputs, task.outputs)
+
+    return TaskSpec(
+        name=local_name(task.name),
+        kind=task.kind,
+        iterations=task.iterations + first,
+        inputs=brief_edges(task.inputs),
+        outputs=brief_edges(task.outputs),
+        settings=task.settings,
+        job_settings=job_settings,
+        first=first,
     )
-    name = own_name(task.name)
-    count = task.iterations + first
-    settings = task.settings, job_settings
-    return TaskSpec(name, task.kind, count, inputs, outputs, *settings, first)
 
 
 class Program(Protocol):
@@ -122,9 +133,9 @@ class TaskProgram(Program):
     def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
         content = self.work(iteration, inputs)
         return {
-            out.edge: self.payload(out, iteration, content)
-            for out in self._brief.outputs
-            if sends(out, iteration)
+            output.edge: self.payload(output, iteration, content)
+            for output in self._brief.outputs
+            if sends(output, iteration)
         }
 
     def work(self, _iteration: int, _inputs: Inputs) -> Any:
@@ -133,8 +144,8 @@ class TaskProgram(Program):
 
     def payload(self, _output: EdgeSpec, _iteration: int, made: Any) -> Payload:
         """Return what goes over one out-edge, of what `work` has made."""
-        own: Payload = made
-        return own
+        payload: Payload = made
+        return payload
 
     @override
     def report(self) -> dict[str, float]:
@@ -154,7 +165,8 @@ class Copy(TaskProgram):
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         (payload,) = inputs.values()
         state = {name: array.copy() for name, array in payload.items()}
-        self.kept = {iteration - self._brief.settings["missed"]: state} if state else {}
+        cut = iteration - self._brief.settings["missed"]
+        self.kept = {cut: state} if state else {}
         return {}
 
 
@@ -195,9 +207,10 @@ def tensor(
     if name not in payload:
         raise NodeMisbehaved(f"{sender.peer} sent {sorted(payload)}, not {name}")
     array = payload[name]
-    if shape not in (None, array.shape):
-        text = f"{sender.peer} sent {name} of shape {array.shape}, not {shape}"
-        raise NodeMisbehaved(text)
+    if shape is not None and array.shape != shape:
+        raise NodeMisbehaved(
+            f"{sender.peer} sent {name} of shape {array.shape}, not {shape}"
+        )
     return array
 
 
