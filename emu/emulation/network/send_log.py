@@ -37,8 +37,10 @@ class FrameLog:
         rows = np.frombuffer(bytes(self._rows), FRAME_ROWS).copy()
         for name in ("first", "last"):
             rows[name] = clock.run_times(rows[name])
-        for begin in range(0, max(len(rows), 1), _PIECE):
-            yield rows[begin : begin + _PIECE].tobytes()
+        count = max(len(rows), 1)
+        for begin in range(0, count, _PIECE):
+            piece = rows[begin : begin + _PIECE]
+            yield piece.tobytes()
 
 
 class SendLog:
@@ -59,6 +61,8 @@ class SendLog:
     def pack(self, clock: RunClock) -> bytes:
         """Return the rows in emulated seconds, as little-endian float64."""
         rows = np.array(self._rows, dtype="<f8").reshape(-1, 6)
-        rows[:, 2:5] = clock.run_times(rows[:, 2:5])
-        rows[:, 5] /= clock.time_scale
+        walls = rows[:, 2:5]
+        rows[:, 2:5] = clock.run_times(walls)
+        lateness = rows[:, 5]
+        lateness /= clock.time_scale
         return rows.tobytes()
