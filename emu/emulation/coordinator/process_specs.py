@@ -178,7 +178,7 @@ def host_of_machines(
 
 
 def check_ports(
-    ports: Sequence[int] | None, hosts: Collection[str], *, beside: int
+    ports: Sequence[int] | None, hosts: Collection[str], *, extra: int
 ) -> None:
     """Refuse a range of ports that the processes of a host do not fit into.
 
@@ -187,8 +187,8 @@ def check_ports(
     if ports is None or not hosts:
         return
     host, most = Counter(hosts).most_common(1)[0]
-    needs = most + beside
-    command = " and one for this command" * beside
+    needs = most + extra
+    command = " and one for this command" * extra
     if ports[1] - ports[0] + 1 < needs:
         problem = f"{ports[0]}-{ports[1]} is too small: {host} needs {needs} ports"
         each = f"one for each of its processes{command}"
