@@ -117,8 +117,8 @@ FAULTS: dict[str, RunFault] = {
     ),
     "frames of an iteration not noted": RunFault(
         _SERVER,
-        "self.log.note(*flow, event.first",
-        "header.iteration == 1 or self.log.note(*flow, event.first",
+        "self.log.note(edge, iteration, event.first",
+        "iteration == 1 or self.log.note(edge, iteration, event.first",
     ),
     "starts noted early": RunFault(
         _RECORDER,

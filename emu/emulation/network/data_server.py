@@ -182,8 +182,9 @@ class DataServer:
         addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         family, *_, address = addresses[0]
 
-        async def listen(at: int) -> socket.socket:
-            return this_host.listen((address[0], at), family=family, backlog=1024)
+        async def listen(candidate: int) -> socket.socket:
+            host = address[0]
+            return this_host.listen((host, candidate), family=family, backlog=1024)
 
         listener = await listen_within(port, ports, listen)
         listener.setblocking(False)
@@ -212,29 +213,32 @@ class DataServer:
 
     def statistics(self) -> DataServerStatistics:
         """Return the counts of what arrived so far."""
+        payloads = [PayloadCount(*key, count) for key, count in self.payloads.items()]
+        bursts = [BurstSize(edge, most) for edge, most in self.bursts.most.items()]
         return DataServerStatistics(
-            len(self.connected),
-            self.frames,
-            self.payloads.total(),
-            self.header_bytes,
-            self.rejections.total,
-            [PayloadCount(*key, count) for key, count in self.payloads.items()],
-            [BurstSize(*one) for one in self.bursts.most.items()],
+            connections=len(self.connected),
+            frames=self.frames,
+            payload_bytes=self.payloads.total(),
+            header_bytes=self.header_bytes,
+            rejections=self.rejections.total,
+            payloads=payloads,
+            bursts=bursts,
         )
 
     def take(self, event: Arrived) -> None:
         """Count, log and deliver what has come on a connection."""
         header = event.frame.header
         delivery = event.delivery
-        flow = (header.edge, header.iteration)
+        edge = header.edge
+        iteration = header.iteration
         volume = header.body_bytes
         self.frames += 1
         self.header_bytes += event.frame.overhead
-        self.log.note(*flow, event.first, delivery.arrived, volume)
+        self.log.note(edge, iteration, event.first, delivery.arrived, volume)
         for tensor in header.tensors:
-            self.payloads[header.edge, payload_kind(tensor.name)] += tensor.nbytes
+            self.payloads[edge, payload_kind(tensor.name)] += tensor.nbytes
         self.inbox.deliver(delivery)
-        self.on_arrival(*flow, delivery.arrived, volume, header.shaped)
+        self.on_arrival(edge, iteration, delivery.arrived, volume, header.shaped)
 
     async def aclose(self) -> None:
         """Stop listening and drop every connection, silently."""
