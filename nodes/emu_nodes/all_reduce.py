@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
 from emu.problem.workloads import part_bounds, steps_of
 from emu_nodes.program import (
+    Array,
     EdgeSpec,
     Inputs,
     Payload,
@@ -20,9 +18,7 @@ from emu_nodes.program import (
 )
 
 
-def share_vector(
-    process: Shared, task: str, vector: NDArray[Any], iteration: int
-) -> None:
+def share_vector(process: Shared, task: str, vector: Array, iteration: int) -> None:
     """Let the steps of ``task`` sum ``vector`` up in place, rank by rank."""
     process.setdefault(f"vectors of {task}", {})[iteration] = vector
 
@@ -37,9 +33,9 @@ class _Place(TaskProgram):
         # vector of it, and where the sum is wanted later a next one begins before this
         # one ends. Parts wait for the step that takes them in.
         task = place["of"]
-        self._vectors: dict[int, NDArray[Any]]
+        self._vectors: dict[int, Array]
         self._vectors = process.setdefault(f"vectors of {task}", {})
-        self._parts: dict[tuple[int, int], NDArray[Any]]
+        self._parts: dict[tuple[int, int], Array]
         self._parts = process.setdefault(f"parts of {task}", {})
         self._rank: int = place["rank"]
         self._ranks: int = place["ranks"]
@@ -66,7 +62,7 @@ class Step(_Place):
         del self._vectors[iteration]
         return {}
 
-    def _take_in(self, vector: NDArray[Any], iteration: int) -> None:
+    def _take_in(self, vector: Array, iteration: int) -> None:
         step = self._step - 1
         (sender,) = (
             rank
@@ -91,7 +87,7 @@ class Step(_Place):
         # Nothing for the tasks of this rank.
         return made if output.peer.endswith(f".got{self._step}") else {}
 
-    def _part_of_step(self, step: int, rank: int, vector: NDArray[Any]) -> NDArray[Any]:
+    def _part_of_step(self, step: int, rank: int, vector: Array) -> Array:
         """Return the part of the vector that a rank sends in a step, as a view."""
         _, first, last = self._steps[step][rank]
         begin, end = part_bounds(len(vector), self._ranks, first, last)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,7 @@ from emu.problem.workloads.collectives import (
     list_steps,
 )
 from emu_nodes.program import (
+    Array,
     EdgeSpec,
     Inputs,
     Payload,
@@ -155,7 +155,7 @@ class Step(TaskProgram):
             self._check(chunks, iteration)
         return chunks
 
-    def _take_in(self, chunks: Chunks, send: Send, body: NDArray[Any]) -> None:
+    def _take_in(self, chunks: Chunks, send: Send, body: Array) -> None:
         adds = adds_up(self._kind, self._step - 1, len(self._steps))
         numbers = range(send.first, send.last)
         parts = body.reshape(send.chunks, -1)

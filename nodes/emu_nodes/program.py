@@ -13,10 +13,13 @@ from emu.emulation.wire.process_spec import EdgeEnd, ProcessTask
 from emu.errors import NodeMisbehaved
 from emu.problem.workloads import CHECKPOINT
 
+Array: TypeAlias = NDArray[Any]
 #: Tensor name -> C-contiguous array. The bytes of a flow are the sum of their nbytes.
-Payload: TypeAlias = dict[str, NDArray[Any]]
+Payload: TypeAlias = dict[str, Array]
 #: What came over in-edges, by their positions.
 Inputs: TypeAlias = Mapping[int, Payload]
+#: Settings of a job or task, by name.
+Settings: TypeAlias = Mapping[str, Any]
 #: What the tasks of one process share, by name: a partition, weights.
 Shared: TypeAlias = dict[str, Any]
 
@@ -48,15 +51,13 @@ class TaskSpec:
     iterations: int
     inputs: tuple[EdgeSpec, ...]
     outputs: tuple[EdgeSpec, ...]
-    settings: Mapping[str, Any]
-    job_settings: Mapping[str, Any]
+    settings: Settings
+    job_settings: Settings
     first: int = 0
     """Its first iteration: the others are done, of an attempt before."""
 
 
-def task_brief(
-    task: ProcessTask, job_settings: Mapping[str, Any], first: int
-) -> TaskSpec:
+def task_brief(task: ProcessTask, job_settings: Settings, first: int) -> TaskSpec:
     """Return the specification of a task for its program, which begins at ``first``."""
 
     def local_name(name: str) -> str:
@@ -199,7 +200,7 @@ class KeepsState(Protocol):
 
 def tensor(
     payload: Payload, name: str, sender: EdgeSpec, shape: tuple[int, ...] | None = None
-) -> NDArray[Any]:
+) -> Array:
     """Return one tensor of an input.
 
     Raises NodeMisbehaved when the sender left it out, or it is not of this shape.

@@ -57,7 +57,12 @@ from emu.errors import (
     NodeMisbehaved,
 )
 from emu.host.this_host import cpu_times, this_host
-from emu_nodes.program import KeepsState, Program, Shared, task_brief
+from emu_nodes.program import (
+    KeepsState,
+    Program,
+    Shared,
+    task_brief,
+)
 from emu_nodes.task_runner import (
     EdgeEnds,
     TaskContext,

@@ -38,7 +38,13 @@ from emu.errors import DeadlineExceeded, EmulatorError, NodeMisbehaved
 from emu.host.this_host import loopback_address, this_host
 from emu.problem.changes import end_of_work
 from emu.problem.workloads import CHECKPOINT
-from emu_nodes.program import Copy, KeepsState, Payload, Program, TaskProgram
+from emu_nodes.program import (
+    Copy,
+    KeepsState,
+    Payload,
+    Program,
+    TaskProgram,
+)
 
 _ROUNDS = 8
 _BYTES = 1 << 18

@@ -8,7 +8,6 @@ compares: a checksum would vouch for whatever the sender has made.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from typing_extensions import override
 from emu.errors import NodeMisbehaved
 from emu.host.stream_key import stream_key
 from emu_nodes.program import (
+    Array,
     EdgeSpec,
     Inputs,
     Payload,
@@ -88,7 +88,7 @@ class Timed(TaskProgram):
                 self._compare(sender, number, body)
         return {}
 
-    def _compare(self, sender: EdgeSpec, iteration: int, body: NDArray[Any]) -> None:
+    def _compare(self, sender: EdgeSpec, iteration: int, body: Array) -> None:
         # Other tasks of the process may have made it longer since this one was made.
         pool: NDArray[np.uint8] = self._process["timed bytes"]
         start = int(stream_key(self._seed, sender.edge, iteration))

@@ -181,9 +181,9 @@ FAULTS: dict[str, RunFault] = {
     ),
     "a byte altered on its way": RunFault(
         "emu/emulation/wire/decoding.py",
-        "header, body = self._header, self._body",
-        "header, body = self._header, self._body\n        "
-        'body[:1] = bytes([body[0] ^ 1]) if len(body) else b""',
+        "        body = self._body\n",
+        "        body = self._body\n        "
+        'body[:1] = bytes([body[0] ^ 1]) if len(body) else b""\n',
     ),
     "features of other vertices": RunFault(
         "nodes/emu_nodes/dgtp/programs.py",

@@ -147,8 +147,15 @@ class Challenge:
 
     def proof(self, side: Side, purpose: str = "proof") -> bytes:
         """Return the proof that ``side`` gives."""
-        context = (*self.subject, self.client, self.server, self.binding)
-        return _mac(self.key, purpose, side, *context)
+        return _mac(
+            self.key,
+            purpose,
+            side,
+            *self.subject,
+            self.client,
+            self.server,
+            self.binding,
+        )
 
     def seal_key(self, side: Side) -> bytes:
         """Return the key with which ``side`` seals its messages afterwards."""

@@ -110,7 +110,8 @@ class ArrivalBursts:
             fluid = rate * (wall - self._last[edge])
             level = max(self._level[edge], 0.0) + count - fluid
             self.most[edge] = max(self.most.get(edge, 0.0), level)
-        self._last[edge], self._level[edge] = wall, level
+        self._last[edge] = wall
+        self._level[edge] = level
 
 
 def _ignore(*_: object) -> None:
@@ -164,7 +165,8 @@ class DataServer:
         self.connections: dict[DataConnection, None] = {}  # a set has no order
         self.rejections = Rejections(notify)
         self.strangers = Strangers()
-        self.frames = self.header_bytes = 0
+        self.frames = 0
+        self.header_bytes = 0
         self.payloads: Counter[tuple[int, str]] = Counter()
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Future[None] | None = None
@@ -272,9 +274,9 @@ class DataConnection:
         self._end = ReceivingEnd(server.keys, server.connected, server.pool, seen)
         self._least = 1  # bytes for which the kernel wakes this process
         self._open = True
-        within = server.strangers.patience
-        late = NodeMisbehaved(f"no hello in {within:g} s")
-        self._deadline = self._loop.call_later(within, self._fail, late)
+        patience = server.strangers.patience
+        error = NodeMisbehaved(f"no hello in {patience:g} s")
+        self._deadline = self._loop.call_later(patience, self._fail, error)
         self._loop.add_reader(sock.fileno(), self._receive)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,13 @@ from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
 from emu.graph_data import Adjacency, Part, open_layers
+from emu.graph_data.sampling import Ids
 from emu.systems.dgcl.planner import Plan
 from emu.systems.dgcl.plans import gradient_plan, open_plans
 from emu.training import PartModel, initial_parameters, make_optimizer
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.program import (
+    Array,
     EdgeSpec,
     Inputs,
     Payload,
@@ -30,9 +32,8 @@ from emu_nodes.program import (
     tensor,
 )
 
-Array: TypeAlias = NDArray[Any]
 #: Stage, sender, receiver, vertices in ascending order.
-Transfer = tuple[int, int, int, NDArray[np.int64]]
+Transfer = tuple[int, int, int, Ids]
 Rows: TypeAlias = NDArray[np.intp]
 #: Layer, and whether a plan is that of gradients.
 PlanKey: TypeAlias = tuple[int, bool]

@@ -13,7 +13,6 @@ their process.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +29,7 @@ from emu.graph_data import (
     open_for,
     sample_neighbours,
 )
+from emu.graph_data.sampling import Ids
 from emu.problem.workloads import shard_bounds
 from emu.training import (
     GraphModel,
@@ -43,6 +43,7 @@ from emu.training import (
 )
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.program import (
+    Array,
     EdgeSpec,
     Inputs,
     Payload,
@@ -52,7 +53,6 @@ from emu_nodes.program import (
     tensor,
 )
 
-Ids: TypeAlias = NDArray[np.int64]
 #: Rows of every message of a store that are compared with the data set. They are drawn
 #: by entropy of the receiver's own, which no sender knows: a fault in a share q of the
 #: rows is found in n messages with probability 1 - (1 - q)^(8 n), q = 1/2 in the first
@@ -164,7 +164,7 @@ class GraphStore(TaskProgram):
         owned: Ids = vertices[owners == self._index]
         return owned
 
-    def _collect_features(self, owned: Ids) -> NDArray[Any]:
+    def _collect_features(self, owned: Ids) -> Array:
         places = self._dataset.local[owned]
         rows = self._features[places]
         return rows.astype(self._data.precision, copy=False)
@@ -331,7 +331,7 @@ class Sampler(_SamplerTask):
         labels = self._dataset.labels[batch.seeds]
         return MiniBatch.of(batch, features, labels).tensors()
 
-    def _take_cached(self, vertices: Ids, features: NDArray[Any]) -> NDArray[np.bool_]:
+    def _take_cached(self, vertices: Ids, features: Array) -> NDArray[np.bool_]:
         """Fill in the rows that the cache has; return which they are."""
         if self._cache is None:
             return np.zeros(len(vertices), np.bool_)
@@ -343,7 +343,7 @@ class Sampler(_SamplerTask):
     def _take_sent(
         self,
         vertices: Ids,
-        features: NDArray[Any],
+        features: Array,
         missing: NDArray[np.bool_],
         inputs: Inputs,
     ) -> None:
@@ -361,7 +361,7 @@ class Sampler(_SamplerTask):
             self._compare(sender, vertices[is_sent], rows)
             features[is_sent] = rows
 
-    def _compare(self, sender: EdgeSpec, vertices: Ids, rows: NDArray[Any]) -> None:
+    def _compare(self, sender: EdgeSpec, vertices: Ids, rows: Array) -> None:
         """Hold some rows of a store against the data set, read past that store."""
         if not len(rows):
             return
@@ -374,7 +374,7 @@ class Sampler(_SamplerTask):
                 "set has of its vertices"
             )
 
-    def _renew_cache(self, vertices: Ids, features: NDArray[Any]) -> None:
+    def _renew_cache(self, vertices: Ids, features: Array) -> None:
         """Hold the rows of what the cache has now, from before this batch or of it."""
         if self._cache is None or self._cache.held is self._held:
             return
@@ -426,7 +426,7 @@ class _Trainer(TaskProgram):
             if isinstance(self._model, GraphModel):  # a user's was tried out before
                 self._model.warm_up_scheduler()
 
-    def _gradient(self, iteration: int, inputs: Inputs) -> NDArray[Any]:
+    def _gradient(self, iteration: int, inputs: Inputs) -> Array:
         """Return the gradient of the mean loss over all mini-batches."""
         batches = []
         for sampler in self._samplers:
@@ -520,7 +520,7 @@ class Worker(_Trainer):
         self._shards = dict(zip(edges, self._bounds, strict=True))
 
     @override
-    def work(self, iteration: int, inputs: Inputs) -> NDArray[Any]:
+    def work(self, iteration: int, inputs: Inputs) -> Array:
         # The first parameters follow from the seed, or from a cut.
         if iteration > self._brief.first:
             name = version_name(iteration - 1)
@@ -531,7 +531,7 @@ class Worker(_Trainer):
         return self._gradient(iteration, inputs)
 
     @override
-    def payload(self, output: EdgeSpec, iteration: int, made: NDArray[Any]) -> Payload:
+    def payload(self, output: EdgeSpec, iteration: int, made: Array) -> Payload:
         first, last = self._shards[output.edge]
         return {"gradient": made[first:last]}
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.training.interval_layers import Ends, activate, activation_slope, cross_entropy
 from emu_nodes.dorylus import programs
 from emu_nodes.dorylus.graph_server import ATTENTION, OUT, READ, AttentionServer, Z
-from emu_nodes.program import EdgeSpec, Inputs, Payload
+from emu_nodes.program import (
+    Array,
+    EdgeSpec,
+    Inputs,
+    Payload,
+)
 
 
 class _Reader(programs.Nothing):
@@ -87,7 +89,7 @@ class Apply(programs.Apply):
     compares = False  # the loss follows from a gather after it
 
     @override
-    def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
+    def compute(self, pulled: Payload, weights: Array) -> programs.Computed:
         rows = pulled["rows"]
         width = rows.shape[1]  # the attention's vectors stand below the weights
         if self.layer:
@@ -102,7 +104,7 @@ class ApplyBack(programs.ApplyBack):
     compares = False  # the last layer's edges do
 
     @override
-    def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
+    def compute(self, pulled: Payload, weights: Array) -> programs.Computed:
         """Return the gradient of what was summed, but of features; of the weights."""
         rows = pulled["rows"]
         of_z = pulled["gradient"]
@@ -130,7 +132,7 @@ class EdgeApply(_Reader, programs.ApplyBack):
         return super().work(iteration, inputs)
 
     @override
-    def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
+    def compute(self, pulled: Payload, weights: Array) -> programs.Computed:
         answer = {ATTENTION: _ends(pulled, weights).attention()}
         return programs.Computed(answer)
 
@@ -139,7 +141,7 @@ class EdgeApplyBack(programs.ApplyBack):
     """Compute the gradients of the ends of an interval's edges."""
 
     @override
-    def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
+    def compute(self, pulled: Payload, weights: Array) -> programs.Computed:
         """Return them, that of the attention's vectors, and the last layer's loss."""
         gradient = pulled.get("gradient")
         loss = 0.0
@@ -154,7 +156,7 @@ class EdgeApplyBack(programs.ApplyBack):
         return programs.Computed(answer, gradient=of_vectors, loss=loss)
 
 
-def _ends(pulled: Payload, vectors: NDArray[Any]) -> Ends:
+def _ends(pulled: Payload, vectors: Array) -> Ends:
     return Ends(
         sources=pulled["sources"],
         destinations=pulled["destinations"],

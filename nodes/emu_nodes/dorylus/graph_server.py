@@ -7,9 +7,9 @@ GA has summed (``out0``, ..), and the gradient of that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache, cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,14 @@ from typing_extensions import override
 from emu.errors import NodeMisbehaved
 from emu.graph_data import open_parts
 from emu.graph_data.intervals import cut_intervals
+from emu.graph_data.sampling import Ids
 from emu.training.interval_layers import InEdges, RowSums, training_targets
-from emu_nodes.program import Payload
+from emu_nodes.program import (
+    Array,
+    Payload,
+    Settings,
+)
 
-Array: TypeAlias = NDArray[Any]
 #: Name of the rows of interval i, and of their vertices where these are not all.
 ROWS = "rows"
 IDS = "ids"
@@ -42,7 +46,7 @@ class GraphServer:
     Epochs of an interval may overlap: values stay until the last task of their epoch.
     """
 
-    def __init__(self, settings: Mapping[str, Any], server: int) -> None:
+    def __init__(self, settings: Settings, server: int) -> None:
         self._settings = settings
         self._server = server
         self._dtype = np.dtype(settings["precision"])
@@ -70,12 +74,12 @@ class GraphServer:
         rows = self._dataset.gather(self._part.vertices)
         return rows.astype(self._dtype, copy=False)
 
-    def rows_of(self, interval: int) -> NDArray[np.int64]:
+    def rows_of(self, interval: int) -> Ids:
         """Return the positions of an interval's vertices in this part."""
         intervals = self._interval[self._part.local]
         return np.flatnonzero(intervals == interval)
 
-    def _vertices_of(self, interval: int) -> NDArray[np.int64]:
+    def _vertices_of(self, interval: int) -> Ids:
         return self._part.local[self.rows_of(interval)]
 
     def _make_sums(self, interval: int, *, backward: bool) -> RowSums:
@@ -126,7 +130,7 @@ class GraphServer:
             vectors[places] = rows
         return vectors
 
-    def _places(self, interval: int, ids: Array | None) -> NDArray[np.int64]:
+    def _places(self, interval: int, ids: Array | None) -> Ids:
         if ids is None:  # from this server: all rows of the interval, in order
             return self.rows_of(interval)
         try:
@@ -198,7 +202,7 @@ def _name_by_layer(arrays: Payload, name: str, layer: int) -> Payload:
 class AttentionServer(GraphServer):
     """A graph server of a GAT."""
 
-    def __init__(self, settings: Mapping[str, Any], server: int) -> None:
+    def __init__(self, settings: Settings, server: int) -> None:
         super().__init__(settings, server)
         self._sources = cache(self._find_sources)
         self.edges = cache(self._find_edges)
@@ -206,17 +210,17 @@ class AttentionServer(GraphServer):
     def _find_edges(self, interval: int) -> InEdges:
         return InEdges(self._part.forward, self.rows_of(interval))
 
-    def _find_sources(self, interval: int, server: int) -> NDArray[np.int64]:
+    def _find_sources(self, interval: int, server: int) -> Ids:
         """Return the places of a server's vertices with edges into an interval."""
         columns = self.edges(interval).columns
-        places: NDArray[np.int64] = np.unique(columns).astype(np.int64)
+        places: Ids = np.unique(columns).astype(np.int64)
         # Local vertices stand before the remote ones.
         count = len(self._part.local)
         if server == self._server:
             return places[places < count]
         remote = places[places >= count]
         owners = self._part.owners[remote - count]
-        sources: NDArray[np.int64] = remote[owners == server]
+        sources: Ids = remote[owners == server]
         return sources
 
     def push(self, interval: int, epoch: int) -> None:

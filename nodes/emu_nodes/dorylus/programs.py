@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
@@ -28,6 +26,7 @@ from emu.training.interval_layers import (
 from emu.training.optimizers import make_optimizer
 from emu_nodes.dorylus.graph_server import ROWS, AttentionServer, GraphServer, Z
 from emu_nodes.program import (
+    Array,
     EdgeSpec,
     Inputs,
     Payload,
@@ -38,8 +37,6 @@ from emu_nodes.program import (
     sends,
     tensor,
 )
-
-Array: TypeAlias = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import NodeMisbehaved
 from emu.graph_data import SampledBatch
+from emu.graph_data.sampling import Ids
 from emu.systems.p3.job import column_blocks
 from emu.training.layers import Block
-from emu_nodes.program import EdgeSpec, Payload, tensor
+from emu_nodes.program import (
+    Array,
+    EdgeSpec,
+    Payload,
+    Settings,
+    tensor,
+)
 
 
 class Group:
@@ -23,9 +27,7 @@ class Group:
     ``settings``: ``Job.settings``; ``rank``: of this machine.
     """
 
-    def __init__(
-        self, settings: Mapping[str, Any], feature_length: int, rank: int
-    ) -> None:
+    def __init__(self, settings: Settings, feature_length: int, rank: int) -> None:
         self.rank = rank
         self.ranks: int = settings["workers"]
         self.groups: int = settings["groups"]
@@ -72,7 +74,7 @@ class Group:
 class FirstLayer:
     """Structure of the first layer of one sampler's batch: S_0 and the edges E_1."""
 
-    vertices: NDArray[np.int64]
+    vertices: Ids
     block: Block
 
     @classmethod
@@ -100,14 +102,14 @@ class FirstLayer:
         Raises NodeMisbehaved when tensors are missing or contradict each other.
         """
 
-        def read(name: str) -> NDArray[Any]:
+        def read(name: str) -> Array:
             return tensor(payload, f"{name}{suffix}", sender)
 
         outputs = read("outputs")
         others = read("inputs")
         source = read("source").copy()
         destination = read("destination").copy()
-        vertices: NDArray[np.int64] = np.concatenate([outputs, others])
+        vertices: Ids = np.concatenate([outputs, others])
         try:
             block = Block(source, destination, outer=len(vertices), inner=len(outputs))
         except ValueError as error:
@@ -138,7 +140,7 @@ def read_batch(payload: Payload, sender: EdgeSpec, layers: int) -> SampledBatch:
     Raises NodeMisbehaved when tensors are missing.
     """
 
-    def read(name: str, number: int) -> NDArray[Any]:
+    def read(name: str, number: int) -> Array:
         return tensor(payload, f"{name}.{number}", sender)
 
     parts = [read("vertices", hop) for hop in range(layers + 1)]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.graph_data import SampledBatch, open_columns
 from emu.problem.workloads import SPLIT_WEIGHTS, layer_shapes
@@ -15,9 +14,13 @@ from emu.systems.p3.job import PIPELINES
 from emu.training import initial_parameters
 from emu_nodes.dgtp.programs import JobData
 from emu_nodes.p3.batches import FirstLayer, Group
-from emu_nodes.program import Shared, TaskSpec
+from emu_nodes.program import (
+    Array,
+    Settings,
+    Shared,
+    TaskSpec,
+)
 
-Array: TypeAlias = NDArray[Any]
 #: Arrays by mini-batch.
 Arrays: TypeAlias = dict[int, Array]
 #: Forward passes of a machine's samplers, in their order.
@@ -78,7 +81,7 @@ class P3Machine:
         self._load(settings)
         self._rehearse()
 
-    def _load(self, settings: Mapping[str, Any]) -> None:
+    def _load(self, settings: Settings) -> None:
         dataset = self._dataset
         blocks = self.group.blocks
         block = self.group.block

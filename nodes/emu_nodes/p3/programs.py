@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.graph_data import GrowingBatch, SampledBatch
@@ -23,6 +21,7 @@ from emu_nodes.dgtp.programs import JobData, add_replies
 from emu_nodes.p3.batches import FirstLayer, Group, batch_tensors, read_batch
 from emu_nodes.p3.machine import P3Machine
 from emu_nodes.program import (
+    Array,
     EdgeSpec,
     Inputs,
     Payload,
@@ -200,7 +199,7 @@ class ModelForward(_Entry):
         self.missed = machine.pipeline.missed
         """Cycles until the updates have come that are under way at a cut."""
         self._updates = max(brief.first - self.missed, 0)
-        self._taken: deque[tuple[NDArray[Any], ...]] = deque(maxlen=self.missed)
+        self._taken: deque[tuple[Array, ...]] = deque(maxlen=self.missed)
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> dict[str, Payload]:
