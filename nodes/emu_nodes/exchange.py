@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
@@ -34,10 +33,10 @@ from emu_nodes.program import (
     TaskSpec,
     tensor,
 )
-from emu_nodes.timed import POOL, pool_of, rows_by_edge
+from emu_nodes.timed import POOL, Bytes, longest_row, pool_of, rows_by_edge
 
 #: Chunks of a rank by their numbers; never written to: some are on their way.
-Chunks = dict[int, NDArray[np.uint8]]
+Chunks = dict[int, Bytes]
 
 
 def _sends_by_edge(
@@ -56,10 +55,11 @@ def _sends_by_edge(
         waiting[rank].append(send)
 
     by_edge: dict[int, Send] = {}
-    for edge in sorted(edges, key=lambda edge: edge.edge):
+    in_order = sorted(edges, key=lambda edge: edge.edge)
+    for edge in in_order:
         if edge.peer in ranks:
-            rank = ranks[edge.peer]
-            by_edge[edge.edge] = waiting[rank].pop(0)
+            sends_with = waiting[ranks[edge.peer]]
+            by_edge[edge.edge] = sends_with.pop(0)
     return by_edge
 
 
@@ -75,7 +75,8 @@ class Step(TaskProgram):
         self._rank = place["rank"]
         self._step = place["step"]
         self._key: list[int] = place["key"]
-        self._steps = list_steps(self._kind, place["algorithm"], self._ranks)
+        algorithm = place["algorithm"]
+        self._steps = list_steps(self._kind, algorithm, self._ranks)
 
         # By iteration: one may begin before another ends, where `then` waits for it.
         name = f"chunks of {self._kind} {self._key} {self._rank}"
@@ -94,17 +95,20 @@ class Step(TaskProgram):
         self._takes = _sends_by_edge(brief.inputs, place["from"], arrivals)
         self._sends = _sends_by_edge(brief.outputs, place["to"], departures)
 
-        self._byte_scale: float = brief.settings["byte_scale"]
+        # Emulated bytes of a chunk: of all iterations, or of each.
         self._chunk: float | Sequence[float] = place["chunk"]
+        self._byte_scale: float = brief.settings["byte_scale"]
         self._rows = rows_by_edge(brief)
-        lengths = [max(row, default=0) for row in self._rows.values()]
         sizes = self._chunk if isinstance(self._chunk, Sequence) else [self._chunk]
-        lengths += map(self._real_bytes, sizes)
-        self._pool = pool_of(process, self._seed, max(lengths))
+        longest = max(map(self._real_bytes, sizes))
+        longest = max(longest, longest_row(self._rows))
+        self._pool = pool_of(process, self._seed, longest)
 
     def _sends_of(self, step: int) -> Sequence[Send]:
         """Return the sends of a step, none before the first and after the last."""
-        return self._steps[step] if 0 <= step < len(self._steps) else ()
+        if 0 <= step < len(self._steps):
+            return self._steps[step]
+        return ()
 
     def _real_bytes(self, size: float) -> int:
         """Return the real bytes of a chunk; rounding must not make it one too few."""
@@ -115,7 +119,7 @@ class Step(TaskProgram):
         size = chunk[iteration] if isinstance(chunk, Sequence) else chunk
         return self._real_bytes(size)
 
-    def _brought(self, rank: int, chunk: int, iteration: int) -> NDArray[np.uint8]:
+    def _brought(self, rank: int, chunk: int, iteration: int) -> Bytes:
         """Return the bytes that a rank brings, as a view."""
         key = stream_key(self._seed, *self._key, rank, chunk, iteration)
         start = int(key) % POOL
@@ -156,20 +160,27 @@ class Step(TaskProgram):
         return chunks
 
     def _take_in(self, chunks: Chunks, send: Send, body: Array) -> None:
-        adds = adds_up(self._kind, self._step - 1, len(self._steps))
-        numbers = range(send.first, send.last)
+        count = len(self._steps)
+        adds = adds_up(self._kind, self._step - 1, count)
         parts = body.reshape(send.chunks, -1)
-        for number, part in zip(numbers, parts, strict=True):
-            chunks[number] = chunks[number] + part if adds else part.copy()
+        for number, part in enumerate(parts, start=send.first):
+            # A copy either way: the body is in pooled memory, and chunks may be on
+            # their way to other ranks.
+            if adds:
+                chunks[number] = chunks[number] + part
+            else:
+                chunks[number] = part.copy()
 
     def _check(self, chunks: Chunks, iteration: int) -> None:
         outcome = list_outcome(self._kind, self._rank, self._ranks)
+        size = self._chunk_bytes(iteration)
         for number, ranks in outcome.items():
-            total = np.zeros(self._chunk_bytes(iteration), np.uint8)
+            total = np.zeros(size, np.uint8)  # its sums overflow, as those on the way
             for rank in ranks:
                 total += self._brought(rank, number, iteration)
 
-            if number not in chunks or not np.array_equal(chunks[number], total):
+            chunk = chunks.get(number)
+            if chunk is None or not np.array_equal(chunk, total):
                 raise NodeMisbehaved(
                     f"rank {self._rank} of {self._brief.name} has a wrong chunk "
                     f"{number} after iteration {iteration}"
@@ -178,12 +189,15 @@ class Step(TaskProgram):
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Chunks) -> Payload:
         """Return chunks, and bytes without meaning up to the stated volume, rounded."""
-        parts: list[NDArray[np.uint8]] = []
+        parts: list[Bytes] = []
         send = self._sends.get(output.edge)
         if send is not None:
-            parts = [made[number] for number in range(send.first, send.last)]
+            numbers = range(send.first, send.last)
+            parts = [made[number] for number in numbers]
 
-        rest = self._rows[output.edge][iteration] - sum(part.size for part in parts)
+        length = self._rows[output.edge][iteration]
+        rest = length - sum(part.size for part in parts)
         if rest == 0 and len(parts) == 1:  # no need to copy it
             return {"bytes": parts[0]}
-        return {"bytes": np.concatenate([*parts, self._pool[:rest]])}
+        parts.append(self._pool[:rest])
+        return {"bytes": np.concatenate(parts)}

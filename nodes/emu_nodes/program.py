@@ -16,6 +16,8 @@ from emu.problem.workloads import CHECKPOINT
 Array: TypeAlias = NDArray[Any]
 #: Tensor name -> C-contiguous array. The bytes of a flow are the sum of their nbytes.
 Payload: TypeAlias = dict[str, Array]
+#: What goes over out-edges, by their positions.
+Payloads: TypeAlias = dict[int, Payload]
 #: What came over in-edges, by their positions.
 Inputs: TypeAlias = Mapping[int, Payload]
 #: Settings of a job or task, by name.
@@ -98,7 +100,7 @@ class Program(Protocol):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None: ...
 
-    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> Payloads:
         """Return the payload of every out-edge that sends in this iteration.
 
         Called in a compute thread, one call at a time per process. Input arrays are
@@ -131,7 +133,7 @@ class TaskProgram(Program):
         self._reads = iterations
 
     @override
-    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> Payloads:
         content = self.work(iteration, inputs)
         return {
             output.edge: self.payload(output, iteration, content)

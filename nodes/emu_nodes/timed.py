@@ -7,7 +7,9 @@ compares: a checksum would vouch for whatever the sender has made.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,7 @@ from emu_nodes.program import (
     tensor,
 )
 
+Bytes: TypeAlias = NDArray[np.uint8]
 #: Bytes of the random pool, from any of which a payload may begin.
 POOL = 1 << 20
 #: Bytes that are compared at once.
@@ -33,18 +36,19 @@ _BLOCK = 1 << 16
 
 
 @lru_cache(maxsize=4)
-def _pool(seed: int, longest: int) -> NDArray[np.uint8]:
+def _pool(seed: int, longest: int) -> Bytes:
     """Return the bytes of a seed, with a window of the longest payload everywhere."""
     rng = np.random.default_rng([seed, 6])  # 6: no other draw of a seed has it
     pool = rng.integers(256, size=POOL, dtype=np.uint8)
     return np.resize(pool, longest + POOL)
 
 
-def pool_of(process: Shared, seed: int, longest: int) -> NDArray[np.uint8]:
+def pool_of(process: Shared, seed: int, longest: int) -> Bytes:
     """Return the bytes of the tasks of a process, of which it keeps the longest."""
-    if len(process.get("timed bytes", ())) < longest + POOL:
-        process["timed bytes"] = _pool(seed, longest)
-    pool: NDArray[np.uint8] = process["timed bytes"]
+    pool: Bytes | None = process.get("timed bytes")
+    if pool is None or len(pool) < longest + POOL:
+        pool = _pool(seed, longest)
+        process["timed bytes"] = pool
     return pool
 
 
@@ -63,6 +67,11 @@ def rows_by_edge(brief: TaskSpec) -> dict[int, list[int]]:
     return dict(zip(edges, rows, strict=True))
 
 
+def longest_row(rows: Mapping[int, Sequence[int]]) -> int:
+    """Return the most bytes that any edge carries in an iteration."""
+    return max((max(row, default=0) for row in rows.values()), default=0)
+
+
 class Timed(TaskProgram):
     """A task that takes its profiled time and sends bytes of (seed, edge, iteration).
 
@@ -75,8 +84,8 @@ class Timed(TaskProgram):
         super().__init__(brief, process)
         self._seed: int = brief.job_settings.get("seed", 0)
         self._rows = rows_by_edge(brief)
-        lengths = (max(row, default=0) for row in self._rows.values())
-        pool_of(process, self._seed, max([_BLOCK, *lengths]))
+        longest = max(_BLOCK, longest_row(self._rows))
+        pool_of(process, self._seed, longest)
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
@@ -84,18 +93,20 @@ class Timed(TaskProgram):
         for sender in self._brief.inputs:
             if sender.edge in inputs:
                 body = tensor(inputs[sender.edge], "bytes", sender)
+                # An edge that reads the newest may bring any iteration.
                 number = self._reads.get(sender.edge, iteration - sender.lag)
                 self._compare(sender, number, body)
         return {}
 
     def _compare(self, sender: EdgeSpec, iteration: int, body: Array) -> None:
         # Other tasks of the process may have made it longer since this one was made.
-        pool: NDArray[np.uint8] = self._process["timed bytes"]
-        start = int(stream_key(self._seed, sender.edge, iteration))
+        pool: Bytes = self._process["timed bytes"]
+        key = stream_key(self._seed, sender.edge, iteration)
         for begin in range(0, body.size, _BLOCK):
             piece = body[begin : begin + _BLOCK]
-            place = (start + begin) % POOL
-            if not np.array_equal(piece, pool[place : place + piece.size]):
+            first = (int(key) + begin) % POOL
+            last = first + piece.size
+            if not np.array_equal(piece, pool[first:last]):
                 raise NodeMisbehaved(
                     f"iteration {iteration} of {sender.peer} came with other bytes "
                     f"than its own, from byte {begin} to {begin + piece.size} at most"
@@ -103,7 +114,7 @@ class Timed(TaskProgram):
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        pool: NDArray[np.uint8] = self._process["timed bytes"]
+        pool: Bytes = self._process["timed bytes"]
         key = stream_key(self._seed, output.edge, iteration)
         start = int(key) % POOL
         end = start + self._rows[output.edge][iteration]

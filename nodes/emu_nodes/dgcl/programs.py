@@ -65,7 +65,8 @@ class Tables:
         # Rows that pass through go last, so that those of the part keep their places.
         parts = [part.local[:0]]
         parts += [vertices for *_, vertices in passing]
-        relays = np.setdiff1d(np.concatenate(parts), part.vertices)
+        crossing = np.concatenate(parts)
+        relays = np.setdiff1d(crossing, part.vertices)
         all_vertices = np.concatenate([part.vertices, relays])
         order = np.argsort(all_vertices)
         ascending = all_vertices[order]
@@ -76,7 +77,8 @@ class Tables:
         self.received: dict[int, list[tuple[int, Rows]]] = {}
         """(sender, rows) of a stage, senders in ascending order."""
         for stage, sender, receiver, vertices in passing:
-            rows = order[np.searchsorted(ascending, vertices)]
+            places = np.searchsorted(ascending, vertices)
+            rows = order[places]
             if sender == rank:
                 self.sent[stage, receiver] = rows
             else:
@@ -86,7 +88,8 @@ class Tables:
     def begin(self, first: Array) -> Array:
         """Return values of all rows for one pass of a layer: the first, then 0."""
         count, width = first.shape
-        values = np.zeros((self._count, width), first.dtype)
+        shape = (self._count, width)
+        values = np.zeros(shape, first.dtype)
         values[:count] = first
         return values
 
@@ -118,9 +121,17 @@ def _empty_part() -> Part:
     """Return the part of a machine that has no vertices."""
     vertices = np.empty(0, np.int64)
     owners = np.empty(0, np.int32)
-    edges = Adjacency(indptr=np.zeros(1, np.int64), columns=owners, weights=np.empty(0))
+    edges = Adjacency(
+        indptr=np.zeros(1, np.int64),
+        columns=owners,
+        weights=np.empty(0),
+    )
     return Part(
-        local=vertices, remote=vertices, owners=owners, forward=edges, backward=edges
+        local=vertices,
+        remote=vertices,
+        owners=owners,
+        forward=edges,
+        backward=edges,
     )
 
 
@@ -149,10 +160,12 @@ class Carrier:
         for layer, plan in enumerate(open_plans(settings)):
             self._plans[layer, False] = plan
             self._plans[layer, True] = gradient_plan(plan, atomic=atomic)
+
         self._tables: dict[PlanKey, Tables] = {}
         for key, plan in self._plans.items():
             layer, _ = key
-            self._tables[key] = Tables(self.rank, self.parts[layer], plan)
+            part = self.parts[layer]
+            self._tables[key] = Tables(self.rank, part, plan)
 
         self._rows: dict[Pass, Array] = {}
         self._arrived: dict[tuple[Pass, int], dict[int, Array]] = {}
@@ -179,9 +192,11 @@ class Carrier:
         """Take in what the stage before has brought."""
         if stage == 0:
             return
-        arrivals = self._arrived.pop((key, stage - 1), {})
+        brought = stage - 1
+        arrivals = self._arrived.pop((key, brought), {})
         tables = self._tables[key.plan]
-        tables.take_in(self._rows[key], stage - 1, arrivals, add=key.backward)
+        # Rows are copied forward; backward, gradients of all readers add up.
+        tables.take_in(self._rows[key], brought, arrivals, add=key.backward)
 
     def _begin(self, key: Pass, values: Array) -> None:
         tables = self._tables[key.plan]
@@ -240,7 +255,8 @@ class Device(Carrier):
         model.load(self.parameters)
         scores = self._zeros(0, self._classes)
         for layer, part in enumerate(self.parts):
-            rows = self._zeros(len(part.vertices), self._width(layer))
+            count = len(part.vertices)
+            rows = self._zeros(count, self._width(layer))
             scores = model.forward(layer, rows)
 
         gradient = model.score(scores).gradient
@@ -275,19 +291,20 @@ class Device(Carrier):
         rows = self.gather(layer, iteration)
         is_last = layer == self.layers - 1
         if self._model is None:
+            count = len(self.parts[layer].local)
             width = self._classes if is_last else self._hidden
-            out = self._zeros(len(self.parts[layer].local), width)
+            outputs = self._zeros(count, width)
         else:
-            out = self._model.forward(layer, rows)
+            outputs = self._model.forward(layer, rows)
 
         if not is_last:
             key = Pass(layer + 1, backward=False, iteration=iteration)
-            self._begin(key, out)
+            self._begin(key, outputs)
             return {}
         if self._model is None:
-            self._backward(layer, iteration, out)
+            self._backward(layer, iteration, outputs)
             return {}
-        score = self._model.score(out)
+        score = self._model.score(outputs)
         self._backward(layer, iteration, score.gradient)
         # Shares of the graph's: their mean over devices is to be that of the graph.
         return {
@@ -340,7 +357,8 @@ class _CarrierTask(TaskProgram):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         if "dgcl" not in process:
-            is_host = brief.settings["rank"] == brief.job_settings["parts"]
+            devices = brief.job_settings["parts"]
+            is_host = brief.settings["rank"] == devices  # it has the rank after theirs
             process["dgcl"] = Host(brief) if is_host else Device(brief, process)
         super().__init__(brief, process)
         self._carrier: Carrier = process["dgcl"]
@@ -400,11 +418,8 @@ class Stage(_CarrierTask):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Pass:
-        key = Pass(
-            self._layer,
-            backward=self._brief.kind == "scatter",
-            iteration=iteration,
-        )
+        backward = self._brief.kind == "scatter"
+        key = Pass(self._layer, backward, iteration)
         self._carrier.enter(key, self._brief.settings["stage"])
         return key
 
@@ -417,7 +432,8 @@ class Stage(_CarrierTask):
             return {}
         stage: int = self._brief.settings["stage"]
         receiver = int(match[1])
-        return {"rows": self._carrier.send(made, stage, receiver)}
+        rows = self._carrier.send(made, stage, receiver)
+        return {"rows": rows}
 
 
 class Received(_CarrierTask):
@@ -428,10 +444,7 @@ class Received(_CarrierTask):
         place = self._brief.settings
         (source,) = self._brief.inputs
         rows = tensor(inputs[source.edge], "rows", source)
-        key = Pass(
-            self._layer,
-            backward=self._brief.kind == "scattered",
-            iteration=iteration,
-        )
+        backward = self._brief.kind == "scattered"
+        key = Pass(self._layer, backward, iteration)
         self._carrier.receive(key, place["stage"], place["sender"], rows)
         return {}

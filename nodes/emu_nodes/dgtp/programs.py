@@ -12,7 +12,7 @@ their process.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,7 @@ from emu_nodes.program import (
     EdgeSpec,
     Inputs,
     Payload,
+    Payloads,
     Shared,
     TaskProgram,
     TaskSpec,
@@ -126,34 +127,39 @@ class GraphStore(TaskProgram):
                 self._caches.append(cache)
 
     @override
-    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> Payloads:
         """Return ``features`` for every sampler, rows in the order of its S_0."""
-        payloads: dict[int, Payload] = {}
+        payloads: Payloads = {}
         count = 0
         for sampler, output in enumerate(self._brief.outputs):
             if self._oneshot:
                 ids = self._derive_ids(sampler, iteration)
             else:
-                ids = self._read_ids(self._brief.inputs[sampler], inputs)
-            payloads[output.edge] = {"features": self._collect_features(ids)}
+                sender = self._brief.inputs[sampler]
+                ids = self._read_ids(sender, inputs)
+            features = self._collect_features(ids)
+            payloads[output.edge] = {"features": features}
             count += len(ids)
         self._figures = {"rows": float(count)}
         return payloads
 
     def _derive_ids(self, sampler: int, iteration: int) -> Ids:
         """Return the vertices that a sampler needs of this store and does not have."""
-        vertices = self._data.batch(sampler, iteration).vertices
+        batch = self._data.batch(sampler, iteration)
+        vertices = batch.vertices
         cache = self._caches[sampler]
         if cache is not None:
-            vertices = vertices[~cache.look(vertices)]
+            hits = cache.look(vertices)
+            vertices = vertices[~hits]
         return self._select_owned(vertices)
 
     def _read_ids(self, sender: EdgeSpec, inputs: Inputs) -> Ids:
         ids = tensor(inputs[sender.edge], "vertices", sender)
         owner = self._dataset.owner
         count = self._dataset.vertices
-        inside = bool(np.all((ids >= 0) & (ids < count)))
-        if not inside or np.any(owner[ids] != self._index):
+        # Others than vertices have no owner: they would raise an IndexError.
+        is_vertex = (ids >= 0) & (ids < count)
+        if not is_vertex.all() or np.any(owner[ids] != self._index):
             raise NodeMisbehaved(
                 f"{sender.peer} asked {self._brief.name} for vertices of other stores"
             )
@@ -185,11 +191,12 @@ class GraphStoreHop(TaskProgram):
         self._hop: int = brief.settings["hop"]
 
     @override
-    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> Payloads:
         """Return ``source`` and ``destination`` ids of the sampled edges, int64."""
-        payloads: dict[int, Payload] = {}
+        payloads: Payloads = {}
         count = 0
-        ends = zip(self._brief.inputs, self._brief.outputs, strict=True)
+        brief = self._brief
+        ends = zip(brief.inputs, brief.outputs, strict=True)
         for sampler, (sender, output) in enumerate(ends):
             frontier = tensor(inputs[sender.edge], "frontier", sender)
             try:
@@ -202,6 +209,7 @@ class GraphStoreHop(TaskProgram):
                 )
             except ValueError as error:
                 raise NodeMisbehaved(f"{sender.peer}: {error}") from error
+
             payloads[output.edge] = {"source": source, "destination": destination}
             count += len(source)
         self._figures = {"edges": float(count)}
@@ -215,7 +223,10 @@ def add_replies(batch: GrowingBatch, brief: TaskSpec, inputs: Inputs) -> None:
     """
 
     def merge(name: str) -> Ids:
-        replies = [tensor(inputs[store.edge], name, store) for store in brief.inputs]
+        replies = []
+        for store in brief.inputs:
+            reply = tensor(inputs[store.edge], name, store)
+            replies.append(reply)
         return np.concatenate(replies)
 
     try:
@@ -242,13 +253,14 @@ class _SamplerTask(TaskProgram):
         self._dataset.look_at(batch.vertices[:1])
         _ = self._dataset.labels
 
-    def _by_owner(self, vertices: Ids, name: str) -> dict[int, Payload]:
+    def _by_owner(self, vertices: Ids, name: str) -> Payloads:
         """Ask every store for the vertices that it owns."""
         owners = self._dataset.owner[vertices]
-        return {
-            output.edge: {name: vertices[owners == store]}
-            for store, output in enumerate(self._brief.outputs)
-        }
+        payloads: Payloads = {}
+        for store, output in enumerate(self._brief.outputs):
+            owned = vertices[owners == store]
+            payloads[output.edge] = {name: owned}
+        return payloads
 
 
 class SamplerHop(_SamplerTask):
@@ -258,14 +270,15 @@ class SamplerHop(_SamplerTask):
     """
 
     @override
-    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> Payloads:
         """Return ``frontier`` for every store: the ids that it owns, int64."""
         if self._brief.settings["hop"] == 1:
             seeds = self._data.seeds(self._index, iteration)
             self._growing[iteration] = GrowingBatch(seeds)
         else:  # the stores' replies to the last hop
             add_replies(self._growing[iteration], self._brief, inputs)
-        return self._by_owner(self._growing[iteration].frontier, "frontier")
+        frontier = self._growing[iteration].frontier
+        return self._by_owner(frontier, "frontier")
 
 
 class SamplerFetch(_SamplerTask):
@@ -279,13 +292,14 @@ class SamplerFetch(_SamplerTask):
         self._cache = self._data.cache(self._index, brief.first)
 
     @override
-    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> Payloads:
         """Return ``vertices`` for every store: the ids that it owns, int64."""
         batch = self._growing[iteration]
         add_replies(batch, self._brief, inputs)
         vertices = batch.frontier
         if self._cache is not None:
-            vertices = vertices[~self._cache.look(vertices)]
+            hits = self._cache.look(vertices)
+            vertices = vertices[~hits]
         return self._by_owner(vertices, "vertices")
 
 
@@ -300,8 +314,10 @@ class Sampler(_SamplerTask):
         super().__init__(brief, process)
         self._oneshot = brief.job_settings["sampling"] == "oneshot"
         self._cache = self._data.cache(self._index, brief.first)
-        self._held = np.empty(0, np.int64) if self._cache is None else self._cache.held
+        self._held = np.empty(0, np.int64)
         """Vertices whose rows it has, ascending."""
+        if self._cache is not None:
+            self._held = self._cache.held
         rows = self._dataset.gather(self._held)
         self._rows = rows.astype(self._data.precision, copy=False)
 
@@ -315,8 +331,8 @@ class Sampler(_SamplerTask):
         make_blocks(batch.sizes, batch.edges)  # refuses edges that leave the sets
 
         vertices = batch.vertices
-        shape = (len(vertices), self._dataset.feature_length)
-        features = np.empty(shape, self._data.precision)
+        length = self._dataset.feature_length
+        features = np.empty((len(vertices), length), self._data.precision)
         hits = self._take_cached(vertices, features)
         self._take_sent(vertices, features, ~hits, inputs)
         self._renew_cache(vertices, features)
@@ -352,7 +368,8 @@ class Sampler(_SamplerTask):
         for store, sender in enumerate(self._brief.inputs):
             is_sent = (owners == store) & missing
             rows = tensor(inputs[sender.edge], "features", sender)
-            shape = (int(is_sent.sum()), features.shape[1])
+            count = int(is_sent.sum())
+            shape = (count, features.shape[1])
             if rows.shape != shape or rows.dtype != features.dtype:
                 raise NodeMisbehaved(
                     f"{sender.peer} sent {self._brief.name} features of {rows.shape} "
@@ -363,9 +380,10 @@ class Sampler(_SamplerTask):
 
     def _compare(self, sender: EdgeSpec, vertices: Ids, rows: Array) -> None:
         """Hold some rows of a store against the data set, read past that store."""
-        if not len(rows):
+        count = len(rows)
+        if count == 0:
             return
-        sample = self._entropy.integers(len(rows), size=_LOOKED_AT)
+        sample = self._entropy.integers(count, size=_LOOKED_AT)
         features = self._dataset.look_at(vertices[sample])
         features = features.astype(rows.dtype, copy=False)
         if not np.array_equal(rows[sample], features):
@@ -376,18 +394,23 @@ class Sampler(_SamplerTask):
 
     def _renew_cache(self, vertices: Ids, features: Array) -> None:
         """Hold the rows of what the cache has now, from before this batch or of it."""
-        if self._cache is None or self._cache.held is self._held:
+        if self._cache is None:
             return
         held = self._cache.held
-        rows = np.empty((len(held), features.shape[1]), features.dtype)
+        if held is self._held:  # it makes a new array where it changes
+            return
+        shape = (len(held), features.shape[1])
+        rows = np.empty(shape, features.dtype)
 
         is_kept = np.isin(held, self._held, assume_unique=True)
         old_places = np.searchsorted(self._held, held[is_kept])
         rows[is_kept] = self._rows[old_places]
 
+        # The batch's vertices stand in the order of its first edges.
+        is_new = ~is_kept
         order = np.argsort(vertices)
-        places = np.searchsorted(vertices, held[~is_kept], sorter=order)
-        rows[~is_kept] = features[order[places]]
+        places = np.searchsorted(vertices, held[is_new], sorter=order)
+        rows[is_new] = features[order[places]]
         self._held = held
         self._rows = rows
 
@@ -418,7 +441,8 @@ class _Trainer(TaskProgram):
         self._model: GraphModel | OwnModel | None = None
         if settings["compute"] == "timed":
             # Opens every array that a look needs before the start barrier.
-            self._draw_neighbours(dataset.train[0], 1, np.uint64(0))
+            seed = dataset.train[0]
+            self._draw_neighbours(seed, hop=1, stream=np.uint64(0))
             dataset.look_at(dataset.train[:1])
             _ = dataset.labels
         else:
@@ -430,8 +454,9 @@ class _Trainer(TaskProgram):
         """Return the gradient of the mean loss over all mini-batches."""
         batches = []
         for sampler in self._samplers:
+            tensors = inputs[sampler.edge]
             try:
-                batch = MiniBatch.from_tensors(inputs[sampler.edge], self._layers)
+                batch = MiniBatch.from_tensors(tensors, self._layers)
             except ValueError as error:
                 raise NodeMisbehaved(f"{sampler.peer}: {error}") from error
             batches.append(batch)
@@ -456,9 +481,11 @@ class _Trainer(TaskProgram):
         sender = self._samplers[number]
         sampler = self._first_sampler + number
         # By entropy of its own: no sender knows which seeds are looked at.
-        seeds = self._entropy.integers(len(batch.labels), size=_LOOKED_AT)
+        count = len(batch.labels)
+        seeds = self._entropy.integers(count, size=_LOOKED_AT)
+        drawn_in = iteration - sender.lag
         for seed in seeds.tolist():
-            if not self._follow(sampler, iteration - sender.lag, seed, batch):
+            if not self._follow(sampler, drawn_in, seed, batch):
                 raise NodeMisbehaved(
                     f"{sender.peer} sent {self._brief.name} other labels, edges or "
                     f"features below seed {seed} than it draws in iteration {iteration}"
@@ -478,9 +505,11 @@ class _Trainer(TaskProgram):
 
         stream = self._data.plan.stream(sampler, iteration)
         position = seed
-        for hop, (source, destination) in enumerate(reversed(batch.edges), 1):
+        blocks = reversed(batch.edges)  # from the seeds on
+        for hop, (source, destination) in enumerate(blocks, start=1):
             neighbours = self._draw_neighbours(vertex, hop, stream)
-            first, last = np.searchsorted(destination, [position, position + 1])
+            bounds = [position, position + 1]
+            first, last = np.searchsorted(destination, bounds)
             if last - first != len(neighbours):
                 return False
             if len(neighbours):  # else it stays: a block's sources begin with its ends
@@ -488,7 +517,7 @@ class _Trainer(TaskProgram):
                 vertex = neighbours[step]
                 position = int(source[first + step])
 
-        features = dataset.look_at(np.array([vertex]))[0]
+        (features,) = dataset.look_at(np.array([vertex]))
         features = features.astype(self._data.precision)
         return np.array_equal(batch.features[position], features)
 
@@ -503,7 +532,7 @@ class _Trainer(TaskProgram):
         return sources
 
 
-def _of_kind(kind: str, edges: tuple[EdgeSpec, ...]) -> list[EdgeSpec]:
+def _of_kind(kind: str, edges: Iterable[EdgeSpec]) -> list[EdgeSpec]:
     """Return the edges whose other end is a task of a kind."""
     return [edge for edge in edges if edge.peer_kind == kind]
 
@@ -515,16 +544,19 @@ class Worker(_Trainer):
         super().__init__(brief, process)
         self._servers = _of_kind("parameter_server", brief.outputs)
         self._sources = _of_kind("parameter_server", brief.inputs)
-        self._bounds = shard_bounds(len(self._parameters), len(self._servers))
-        edges = (server.edge for server in self._servers)
-        self._shards = dict(zip(edges, self._bounds, strict=True))
+        count = len(self._servers)
+        self._bounds = shard_bounds(len(self._parameters), count)
+        self._shards: dict[int, tuple[int, int]] = {}
+        for server, bounds in zip(self._servers, self._bounds, strict=True):
+            self._shards[server.edge] = bounds
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Array:
         # The first parameters follow from the seed, or from a cut.
         if iteration > self._brief.first:
             name = version_name(iteration - 1)
-            for source, (first, last) in zip(self._sources, self._bounds, strict=True):
+            shards = zip(self._sources, self._bounds, strict=True)
+            for source, (first, last) in shards:
                 shape = (last - first,)
                 shard = tensor(inputs[source.edge], name, source, shape)
                 self._parameters[first:last] = shard
@@ -537,7 +569,8 @@ class Worker(_Trainer):
 
     def restore(self, state: Mapping[str, Payload]) -> None:
         """Begin with the parameters that the servers had."""
-        for server, (first, last) in zip(self._servers, self._bounds, strict=True):
+        shards = zip(self._servers, self._bounds, strict=True)
+        for server, (first, last) in shards:
             self._parameters[first:last] = state[server.peer]["parameters"]
 
 
@@ -606,10 +639,10 @@ class ParameterServer(TaskProgram):
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the stepped ``parameters.<iteration>`` for every worker."""
         shape = self._parameters.shape
-        gradients = [
-            tensor(inputs[worker.edge], "gradient", worker, shape)
-            for worker in self._brief.inputs
-        ]
+        gradients = []
+        for worker in self._brief.inputs:
+            gradient = tensor(inputs[worker.edge], "gradient", worker, shape)
+            gradients.append(gradient)
         self._optimizer.step(mean_gradient(gradients))
         # One copy for all workers: the next step changes the shard in place while
         # slow connections may still be sending this version.

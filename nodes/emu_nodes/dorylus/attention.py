@@ -21,8 +21,8 @@ class _Reader(programs.Nothing):
         server: AttentionServer = self._process["server"]
         payloads = [payload for payload in self.rows(inputs) if payload]
         if payloads:
-            values = {f"{READ}{self.layer}": server.assemble(payloads)}
-            server.keep(self.interval, iteration, **values)
+            values = server.values(self.interval, iteration)
+            values[f"{READ}{self.layer}"] = server.assemble(payloads)
 
 
 class _OnServer(programs.OnServer):
@@ -47,14 +47,13 @@ class Gather(_OnServer):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        server = self.server
-        interval = self.interval
         layer = self.layer
-        rows = server.recall(interval, iteration, f"{READ}{layer}")
-        attention = server.recall(interval, iteration, f"{ATTENTION}{layer}")
+        values = self.values(iteration)
+        attention = values[f"{ATTENTION}{layer}"]
+        rows = values[f"{READ}{layer}"]
 
-        sums = server.edges(interval).sum_weighted(attention, rows)
-        server.keep(interval, iteration, **{f"{OUT}{layer}": sums})
+        edges = self.server.edges(self.interval)
+        values[f"{OUT}{layer}"] = edges.sum_weighted(attention, rows)
         return {}
 
 
@@ -65,7 +64,7 @@ class GatherBack(_OnServer):
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         payloads = self.rows(inputs)
         sums = self.server.sum_gradients(self.interval, payloads)
-        self.server.keep(self.interval, iteration, gathered=sums)
+        self.values(iteration)["gathered"] = sums
         return {}
 
 

@@ -12,7 +12,6 @@ from functools import cache, cached_property
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
@@ -60,6 +59,7 @@ class GraphServer:
             each=settings["intervals"],
             how=settings["interval_cut"],
         )
+
         # Made once: all of these follow from the graph.
         self.sums = cache(self._make_sums)
         self.ghost_rows = cache(self._find_ghosts)
@@ -71,7 +71,7 @@ class GraphServer:
     @cached_property
     def features(self) -> Array:
         """Features of local and remote vertices, which never change."""
-        rows = self._dataset.gather(self._part.vertices)
+        rows = self._dataset.gather(self._part.vertices)  # (local + remote, width)
         return rows.astype(self._dtype, copy=False)
 
     def rows_of(self, interval: int) -> Ids:
@@ -80,7 +80,8 @@ class GraphServer:
         return np.flatnonzero(intervals == interval)
 
     def _vertices_of(self, interval: int) -> Ids:
-        return self._part.local[self.rows_of(interval)]
+        rows = self.rows_of(interval)
+        return self._part.local[rows]
 
     def _make_sums(self, interval: int, *, backward: bool) -> RowSums:
         """Return the rows of A, or of A transposed, of an interval."""
@@ -93,12 +94,11 @@ class GraphServer:
         vertices = self._vertices_of(interval)
         return training_targets(self._dataset, vertices, self._dtype)
 
-    def _find_ghosts(
-        self, interval: int, server: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
+    def _find_ghosts(self, interval: int, server: int) -> tuple[Array, Array]:
         """Return the vertices of an interval that a server needs, and their rows."""
         ghosts = self._graph.ghosts_of(self._server, server)
-        ghosts = ghosts[self._interval[ghosts] == interval]
+        is_inside = self._interval[ghosts] == interval
+        ghosts = ghosts[is_inside]
         vertices = self._vertices_of(interval)
         rows = np.searchsorted(vertices, ghosts)  # both ascend
         return ghosts.astype(np.int32), rows
@@ -115,17 +115,19 @@ class GraphServer:
 
         Raises NodeMisbehaved when vertices came that are not of this part.
         """
-        pieces = []
+        pieces: list[tuple[Ids, Array]] = []
+        width = 0
         for payload in payloads:
             for name, rows in payload.items():
                 if name.startswith(ROWS):
                     interval = int(name.removeprefix(ROWS))
                     ids = payload.get(f"{IDS}{interval}")
-                    pieces.append((self._places(interval, ids), rows))
+                    places = self._places(interval, ids)
+                    pieces.append((places, rows))
+                    width = rows.shape[1]
 
-        _, first_rows = pieces[0]
-        shape = (len(self._part.vertices), first_rows.shape[1])
-        vectors = np.zeros(shape, self._dtype)
+        count = len(self._part.vertices)
+        vectors = np.zeros((count, width), self._dtype)
         for places, rows in pieces:  # later ones replace those of earlier epochs
             vectors[places] = rows
         return vectors
@@ -138,20 +140,15 @@ class GraphServer:
         except ValueError as error:
             raise NodeMisbehaved(f"ghosts of {interval}: {error}") from error
 
-    def keep(self, interval: int, epoch: int, **values: Array) -> None:
-        """Hold values of an interval until its epoch ends."""
-        held = self._values.setdefault((interval, epoch), {})
-        held.update(values)
-
-    def recall(self, interval: int, epoch: int, name: str) -> Array:
-        """Return a value that `keep` holds."""
-        return self._values[interval, epoch][name]
+    def values(self, interval: int, epoch: int) -> Payload:
+        """Return what an interval's tasks keep for each other until its epoch ends."""
+        return self._values.setdefault((interval, epoch), {})
 
     def pull(self, step: Step, interval: int, epoch: int) -> Payload:
         """Return what a tensor task, of a kind and layer, needs of the server."""
         kind, layer = step
         is_last = layer == self._last
-        values = self._values[interval, epoch]
+        values = self.values(interval, epoch)
         arrays = {"ah": values[f"ah{layer}"]}
 
         if kind == "apply":
@@ -159,7 +156,7 @@ class GraphServer:
                 arrays["targets"] = self.targets(interval)
             return arrays
 
-        if not self._settings["rematerialize"]:
+        if not self._settings["rematerialize"]:  # else the lambda computes it anew
             arrays["z"] = values[f"{Z}{layer}"]
         if is_last:
             arrays["targets"] = self.targets(interval)
@@ -182,21 +179,21 @@ class GraphServer:
         """Take what a tensor task has returned."""
         kind, layer = step
         arrays = _name_by_layer(answer, Z, layer) if kind == "apply" else answer
-        self.keep(interval, epoch, **arrays)
+        self.values(interval, epoch).update(arrays)
         if kind == "apply_back" and layer == 0:  # the epoch of the interval ends
             self._values.pop((interval, epoch), None)
 
 
-def _rows_payload(interval: int, ids: NDArray[np.int32], rows: Array) -> Payload:
+def _rows_payload(interval: int, ids: Array, rows: Array) -> Payload:
     return {f"{IDS}{interval}": ids, f"{ROWS}{interval}": rows}
 
 
 def _name_by_layer(arrays: Payload, name: str, layer: int) -> Payload:
     """Return arrays, one of them under the name that it has for its layer."""
-    return {
-        f"{name}{layer}" if found == name else found: array
-        for found, array in arrays.items()
-    }
+    named = dict(arrays)
+    if name in named:
+        named[f"{name}{layer}"] = named.pop(name)
+    return named
 
 
 class AttentionServer(GraphServer):
@@ -208,14 +205,14 @@ class AttentionServer(GraphServer):
         self.edges = cache(self._find_edges)
 
     def _find_edges(self, interval: int) -> InEdges:
-        return InEdges(self._part.forward, self.rows_of(interval))
+        rows = self.rows_of(interval)
+        return InEdges(self._part.forward, rows)
 
     def _find_sources(self, interval: int, server: int) -> Ids:
         """Return the places of a server's vertices with edges into an interval."""
         columns = self.edges(interval).columns
         places: Ids = np.unique(columns).astype(np.int64)
-        # Local vertices stand before the remote ones.
-        count = len(self._part.local)
+        count = len(self._part.local)  # these stand before the remote ones
         if server == self._server:
             return places[places < count]
         remote = places[places >= count]
@@ -225,18 +222,20 @@ class AttentionServer(GraphServer):
 
     def push(self, interval: int, epoch: int) -> None:
         """Sum what the edges of an interval give each vertex here or elsewhere."""
-        values = self._values[interval, epoch]
-        sums = self.edges(interval).push_back(
-            values["of_sources"], values["of_own"], len(self._part.vertices)
+        values = self.values(interval, epoch)
+        edges = self.edges(interval)
+        values["pushed"] = edges.push_back(
+            values["of_sources"],
+            values["of_own"],
+            count=len(self._part.vertices),
         )
-        self.keep(interval, epoch, pushed=sums)
 
     def push_gradients(self, interval: int, epoch: int, server: int) -> Payload:
         """Return the gradients that a server's vertices get of an interval."""
         places = self._sources(interval, server)
-        rows = self.recall(interval, epoch, "pushed")[places]
-        ids = self._part.vertices[places].astype(np.int32)
-        return _rows_payload(interval, ids, rows)
+        sums = self.values(interval, epoch)["pushed"]
+        ids = self._part.vertices[places]
+        return _rows_payload(interval, ids.astype(np.int32), sums[places])
 
     def sum_gradients(self, interval: int, payloads: Iterable[Payload]) -> Array:
         """Return the sum of an interval's gradients of all edges that came."""
@@ -248,7 +247,8 @@ class AttentionServer(GraphServer):
         for name, rows in pieces.items():
             if name.startswith(ROWS):
                 ids = pieces[name.replace(ROWS, IDS)]
-                share = self.assemble([{f"{IDS}0": ids, f"{ROWS}0": rows}])
+                piece = _rows_payload(0, ids, rows)  # of whichever interval it came
+                share = self.assemble([piece])
                 total = total + share if len(total) else share
         gradients: Array = total[self.rows_of(interval)]
         return gradients
@@ -259,7 +259,7 @@ class AttentionServer(GraphServer):
         if kind in {"apply", "apply_back"}:
             return self._pull_rows(step, interval, epoch)
 
-        values = self._values[interval, epoch]
+        values = self.values(interval, epoch)
         rows = values[f"{READ}{layer}"]
         arrays = dict(self.edges(interval).both(rows))
         if kind == "edge_apply":
@@ -275,13 +275,15 @@ class AttentionServer(GraphServer):
     def _pull_rows(self, step: Step, interval: int, epoch: int) -> Payload:
         """Return what a task on vertices needs: features, or what was summed."""
         kind, layer = step
+        values = self.values(interval, epoch)
         if layer:
-            rows = self.recall(interval, epoch, f"{OUT}{layer - 1}")
+            rows = values[f"{OUT}{layer - 1}"]
         else:
-            rows = self.features[self.rows_of(interval)]
+            places = self.rows_of(interval)
+            rows = self.features[places]
         arrays = {"rows": rows}
         if kind == "apply_back":
-            arrays["gradient"] = self.recall(interval, epoch, "gathered")
+            arrays["gradient"] = values["gathered"]
         return arrays
 
     @override

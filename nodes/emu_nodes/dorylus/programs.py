@@ -6,8 +6,9 @@ processes is a payload of the volumes in `emu.systems.dorylus.volumes`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 from typing_extensions import override
@@ -30,6 +31,7 @@ from emu_nodes.program import (
     EdgeSpec,
     Inputs,
     Payload,
+    Payloads,
     Shared,
     TaskProgram,
     TaskSpec,
@@ -72,15 +74,17 @@ class Nothing(TaskProgram):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
-        self.interval: int = brief.settings.get("interval", -1)
-        self.layer: int = brief.settings.get("layer", -1)
+        settings = brief.settings
+        self.interval: int = settings.get("interval", -1)
+        self.layer: int = settings.get("layer", -1)
+        self._ends: Sequence[str] | None = settings.get("ends")
 
     @override
-    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> Payloads:
         content = self.work(iteration, inputs)
         is_apply = self._brief.kind == "apply"
 
-        payloads: dict[int, Payload] = {}
+        payloads: Payloads = {}
         for output in self._brief.outputs:
             if not sends(output, iteration):
                 continue
@@ -94,8 +98,7 @@ class Nothing(TaskProgram):
 
     def end_of(self, epoch: int) -> str:
         """Return what becomes of this task's lambda in an epoch."""
-        ends: list[str] | None = self._brief.settings.get("ends")
-        return ANSWERS if ends is None else ends[epoch]
+        return ANSWERS if self._ends is None else self._ends[epoch]
 
     def input_of(
         self, kinds: tuple[str, ...], inputs: Inputs
@@ -110,11 +113,9 @@ class Nothing(TaskProgram):
 
         A server's one receiver shows older ones of all intervals.
         """
-        payloads = []
-        for kinds in (("ghosts",), ("scatter", "scatter_back", "begin")):
-            for _, payload in self.input_of(kinds, inputs):
-                payloads.append(payload)
-        return payloads
+        ghosts = self.input_of(("ghosts",), inputs)
+        local = self.input_of(("scatter", "scatter_back", "begin"), inputs)
+        return [payload for _, payload in chain(ghosts, local)]
 
 
 def copy_all(inputs: Inputs) -> Payload:
@@ -139,8 +140,13 @@ class OnServer(Nothing):
         super().__init__(brief, process)
         if "server" not in process:
             kind = AttentionServer if attention_rows(brief) else GraphServer
-            process["server"] = kind(brief.job_settings, brief.settings["server"])
+            number = brief.settings["server"]
+            process["server"] = kind(brief.job_settings, number)
         self.server: GraphServer = process["server"]
+
+    def values(self, epoch: int) -> Payload:
+        """Return what the tasks of its interval keep for each other in an epoch."""
+        return self.server.values(self.interval, epoch)
 
 
 class Begin(OnServer):
@@ -177,7 +183,7 @@ class Gather(OnServer):
         if sums is None:
             vectors = self.server.assemble(self.rows(inputs))
             sums = self._sums(vectors)
-        self.server.keep(self.interval, iteration, **{self._name: sums})
+        self.values(iteration)[self._name] = sums
         return {}
 
 
@@ -189,8 +195,10 @@ class Scatter(OnServer):
         self._server: int = brief.settings["server"]
         if brief.kind == "scatter_back":
             self._value = "gradient"
+        elif attention_rows(brief):
+            self._value = f"{Z}{self.layer}"
         else:
-            self._value = f"{Z}{self.layer}" if attention_rows(brief) else "h"
+            self._value = "h"
 
         #: Server that an edge leads to, where that is another task's.
         self.servers: dict[int, int] = {}
@@ -198,8 +206,10 @@ class Scatter(OnServer):
             if output.peer_kind == "ghosts":
                 _, _, number = output.peer.rpartition("_")
                 self.servers[output.edge] = int(number)
-        for server in {*self.servers.values()} - {self._server}:
-            self.server.ghost_rows(self.interval, server)
+        # A rehearsal: they are searched once.
+        for server in set(self.servers.values()):
+            if server != self._server:
+                self.server.ghost_rows(self.interval, server)
 
     def server_of(self, output: EdgeSpec) -> int:
         """Return the server that an edge leads to, its own among them."""
@@ -208,7 +218,7 @@ class Scatter(OnServer):
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return all rows within the server, elsewhere those that are needed."""
-        rows = self.server.recall(self.interval, iteration, self._value)
+        rows = self.values(iteration)[self._value]
         server = self.server_of(output)
         if server != self._server:
             return self.server.ghosts(self.interval, server, rows)
@@ -235,9 +245,10 @@ class Call(OnServer):
         if self._brief.job_settings["stream"] == 1:
             return arrays
 
-        half = (len(arrays["ah"]) + 1) // 2
+        count = len(arrays["ah"])
+        half = (count + 1) // 2
         is_first = output.peer.endswith(".first")
-        rows = slice(None, half) if is_first else slice(half, None)
+        rows = slice(0, half) if is_first else slice(half, count)
         return {name: array[rows] for name, array in arrays.items()}
 
 
@@ -271,12 +282,12 @@ class Answer(OnServer):
         answers = answers or parts[:1]
 
         first_sender, first_payload = answers[0]
-        whole: Payload = {}
+        arrays: Payload = {}
         for name in first_payload:
             pieces = [tensor(payload, name, sender) for sender, payload in answers]
-            whole[name] = np.concatenate(pieces)
+            arrays[name] = np.concatenate(pieces)
         step = (first_sender.peer_kind, self.layer)
-        self.server.take_back(step, self.interval, iteration, whole)
+        self.server.take_back(step, self.interval, iteration, arrays)
         return {}
 
 
@@ -323,13 +334,17 @@ class _Tensor(Nothing):
         super().__init__(brief, process)
         settings = brief.job_settings
         self.activation: str = settings["model"]["activation"]
-        self.last: bool = self.layer == settings["model"]["layers"] - 1
+        layers = settings["model"]["layers"]
+        self.last: bool = self.layer == layers - 1
         self.count = settings["parts"] * settings["intervals"]
         if "initial" not in process:
             dataset = open_for(settings)
             process["initial"] = initial_weights(settings, dataset)
+        # Of a chunk that is streamed, each part has a task of its own.
         self.part = brief.settings.get("part", 0)
-        self.parts = settings["stream"] if "part" in brief.settings else 1
+        self.parts = 1
+        if "part" in brief.settings:
+            self.parts = settings["stream"]
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
@@ -346,7 +361,7 @@ class _Tensor(Nothing):
             return _version_payload(weights)
 
         step = (self._brief.kind, self.layer)
-        pulled = next((payload for _, payload in self.input_of(CALLS, inputs)), {})
+        _, pulled = next(self.input_of(CALLS, inputs), (None, {}))
         server: GraphServer | None = None
         if not pulled:  # it runs on the server itself
             server = self._process["server"]
@@ -391,7 +406,11 @@ class _Tensor(Nothing):
             computed = Computed(part.answer, gradient=gradient, loss=loss)
 
         if self.part + 1 < self.parts:
-            by_key[key] = _Held(weights, gradient=computed.gradient, loss=computed.loss)
+            by_key[key] = _Held(
+                weights=weights,
+                gradient=computed.gradient,
+                loss=computed.loss,
+            )
         return weights, computed
 
     @override
@@ -410,7 +429,8 @@ class _Tensor(Nothing):
     @property
     def computes_loss(self) -> bool:
         """True where the scores are compared with the labels here."""
-        if self._brief.kind == "apply" and not self._brief.job_settings["fuse"]:
+        is_fused = self._brief.job_settings["fuse"]
+        if self._brief.kind == "apply" and not is_fused:
             return False  # its backward pass does
         return self.last and self.compares
 
@@ -432,8 +452,10 @@ class _Tensor(Nothing):
 
     def backward(self, pulled: Payload, of_z: Array, weights: Array) -> Computed:
         """Return the gradients of the gathered rows, but of features, and weights."""
-        gradient = pulled["ah"].T @ of_z
-        answer = {"gradient": of_z @ weights.T} if self.layer else {}
+        answer: Payload = {}
+        if self.layer:
+            answer["gradient"] = of_z @ weights.T  # (rows, inputs)
+        gradient = pulled["ah"].T @ of_z  # (inputs, outputs), as the weights
         return Computed(answer, gradient=gradient)
 
     def backward_from_loss(self, pulled: Payload, z: Array, weights: Array) -> Computed:
@@ -475,7 +497,7 @@ class Apply(_Tensor):
 
     @override
     def compute(self, pulled: Payload, weights: Array) -> Computed:
-        z = pulled["ah"] @ weights
+        z = pulled["ah"] @ weights  # (rows, outputs)
         if self.computes_loss:
             return self.backward_from_loss(pulled, z, weights)
         if self.last:
@@ -498,8 +520,8 @@ class ApplyBack(_Tensor):
         stashed = self.stashed(inputs)
         if stashed is not None:
             return stashed
-        nothing = self._process["initial"][self.layer][:0]
-        return Weights(nothing, version=-1)
+        first = self._process["initial"][self.layer]
+        return Weights(first[:0], version=-1)
 
     @override
     def compute(self, pulled: Payload, weights: Array) -> Computed:
@@ -507,7 +529,8 @@ class ApplyBack(_Tensor):
         if self.last:
             return self.backward_from_loss(pulled, z, weights)
         slope = activation_slope(self.activation, z)
-        return self.backward(pulled, pulled["gradient"] * slope, weights)
+        of_z = pulled["gradient"] * slope
+        return self.backward(pulled, of_z, weights)
 
 
 class Stash(Nothing):
@@ -563,7 +586,8 @@ class WeightUpdate(Nothing):
         self._optimizer.step(gradient.reshape(-1))
         weights = self._weights.copy()
         self._held[iteration] = weights
-        for version in sorted(self._held)[: -self._most]:
+        outdated = sorted(self._held)[: -self._most]
+        for version in outdated:
             del self._held[version]
 
         rows = len(weights) - attention_rows(self._brief)
@@ -582,7 +606,8 @@ class WeightUpdate(Nothing):
         (arrays,) = state.values()
         self._optimizer.restore(arrays)
         self._held.clear()
-        self._held[self._brief.first - 1] = self._weights.copy()
+        newest = self._brief.first - 1
+        self._held[newest] = self._weights.copy()
 
     @override
     def result(self) -> Payload:

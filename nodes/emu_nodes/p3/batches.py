@@ -36,9 +36,11 @@ class Group:
 
         first = rank - rank % self._members
         self.machines = range(first, first + self._members)
-        self.peers = [machine for machine in self.machines if machine != rank]
+        self.peers = [*self.machines]
+        self.peers.remove(rank)
 
-        self.blocks = column_blocks(settings["columns"], feature_length, self._members)
+        shares = settings["columns"]
+        self.blocks = column_blocks(shares, feature_length, self._members)
         self.derives: bool = settings["push"] == "derived"
 
     @property
@@ -60,11 +62,14 @@ class Group:
         """Samplers of peers that push what they draw to this machine."""
         if self.derives or not self.holds(self.rank):
             return []
-        return [sampler for peer in self.peers for sampler in self.samplers_of(peer)]
+        samplers: list[int] = []
+        for peer in self.peers:
+            samplers += self.samplers_of(peer)
+        return samplers
 
     def derived_by(self, sampler: int) -> list[int]:
         """Return the samplers of peers whose batches a sampler draws as well."""
-        if not (self.derives and self.holds(self.rank)):
+        if not self.derives or not self.holds(self.rank):
             return []
         number = sampler % self._samplers
         return [peer * self._samplers + number for peer in self.peers]
@@ -106,12 +111,13 @@ class FirstLayer:
             return tensor(payload, f"{name}{suffix}", sender)
 
         outputs = read("outputs")
-        others = read("inputs")
+        further_inputs = read("inputs")  # the outputs are inputs, too
         source = read("source").copy()
         destination = read("destination").copy()
-        vertices: Ids = np.concatenate([outputs, others])
+        vertices: Ids = np.concatenate([outputs, further_inputs])
+        inner = len(outputs)
         try:
-            block = Block(source, destination, outer=len(vertices), inner=len(outputs))
+            block = Block(source, destination, outer=len(vertices), inner=inner)
         except ValueError as error:
             raise NodeMisbehaved(f"{sender.peer}: {error}") from error
         return cls(vertices, block)
@@ -143,8 +149,9 @@ def read_batch(payload: Payload, sender: EdgeSpec, layers: int) -> SampledBatch:
     def read(name: str, number: int) -> Array:
         return tensor(payload, f"{name}.{number}", sender)
 
-    parts = [read("vertices", hop) for hop in range(layers + 1)]
-    sizes = tuple(accumulate(len(part) for part in parts))
+    parts = [read("vertices", hop) for hop in range(layers + 1)]  # seeds first
+    sizes = tuple(accumulate(map(len, parts)))
+    vertices: Ids = np.concatenate(parts)
 
     edges = []
     for number in range(layers):
@@ -153,5 +160,7 @@ def read_batch(payload: Payload, sender: EdgeSpec, layers: int) -> SampledBatch:
         edges.append((source, destination))
 
     return SampledBatch(
-        vertices=np.concatenate(parts), sizes=sizes[::-1], edges=tuple(edges)
+        vertices=vertices,
+        sizes=sizes[::-1],
+        edges=tuple(edges),
     )

@@ -56,19 +56,20 @@ class P3Machine:
         self._data = JobData(brief, process)
         self._dataset = self._data.dataset
         self._first = brief.first
+        self.batches: int = settings["batches"]
+        self.layers: int = settings["model"]["layers"]
+        self.pipeline = PIPELINES[settings["pipeline"]]
 
         self.rank: int = brief.settings["rank"]
         length = self._dataset.feature_length
         self.group = Group(settings, length, self.rank)
         self.samplers = self.group.samplers_of(self.rank)
-        self.pipeline = PIPELINES[settings["pipeline"]]
-        self.batches: int = settings["batches"]
-        self.layers: int = settings["model"]["layers"]
         self.learns: bool = settings["compute"] != "timed"
         holds_columns = self.group.holds(self.rank)
         self._computes = self.learns and holds_columns
         """True where it computes a part of layer 1, which takes columns."""
 
+        # What lies between two phases; `_forget` empties it.
         self.structures: dict[Key, FirstLayer] = {}
         self._sampled: dict[Key, SampledBatch] = {}
         self._columns: dict[Key, Array] = {}
@@ -145,14 +146,15 @@ class P3Machine:
         """Return the part of layer 1 of a mini-batch from this machine's columns."""
         parts = []
         for sampler in self.group.samplers_of(rank):
-            layer = self.structures[sampler, batch]
+            key = (sampler, batch)
+            layer = self.structures[key]
             if self.learns:
-                columns = self._columns[sampler, batch]
+                columns = self._columns[key]
                 part = self._split.partial(self.own, layer.block, columns)
             else:
                 part = self._zeros(self._rows_of(layer))
             parts.append(part)
-        return np.concatenate(parts)
+        return np.concatenate(parts)  # (rows of all its samplers, width)
 
     def _zeros(self, rows: int) -> Array:
         """Return what stands for so many rows of a part of layer 1."""
@@ -161,6 +163,7 @@ class P3Machine:
 
     def _rows_of(self, layer: FirstLayer) -> int:
         """Return the rows of a part of layer 1, or of its gradient."""
+        # A GAT weighs its inputs before it sums them; others are summed here.
         block = layer.block
         return block.outer if self._pulls_inputs else block.inner
 
@@ -181,6 +184,7 @@ class P3Machine:
         if not self.learns:
             return {}
 
+        # In the order of the ranks: sums of floats depend on it.
         total = parts[0].copy()
         for part in parts[1:]:
             total += part
@@ -197,7 +201,7 @@ class P3Machine:
         all_seeds = sum(len(sampled.seeds) for sampled in batches)
         shares = self._shares(self.rank, batch, sums)
 
-        passes = []
+        passes: Passes = []
         for sampled, rows in zip(batches, shares, strict=True):
             seeds = sampled.seeds
             forward_pass = self._split.forward(
@@ -220,7 +224,8 @@ class P3Machine:
             return of_upper, self._zeros(rows)
 
         of_sums = []
-        for forward_pass in self._passes.pop(batch):
+        passes = self._passes.pop(batch)
+        for forward_pass in passes:
             upper, of_rows = forward_pass.backward()
             of_upper += upper
             of_sums.append(of_rows)
@@ -232,7 +237,8 @@ class P3Machine:
         if self._computes:
             for rank in self.group.machines:  # in one order, whoever came first
                 if rank in of_sums:
-                    total += self._gradient_of(rank, batch, of_sums[rank])
+                    of_sum = of_sums[rank]
+                    total += self._gradient_of(rank, batch, of_sum)
         self._forget(batch)
         return total
 
@@ -242,8 +248,9 @@ class P3Machine:
         samplers = self.group.samplers_of(rank)
         shares = self._shares(rank, batch, of_sum)
         for sampler, of_rows in zip(samplers, shares, strict=True):
-            layer = self.structures[sampler, batch]
-            columns = self._columns[sampler, batch]
+            key = (sampler, batch)
+            layer = self.structures[key]
+            columns = self._columns[key]
             total += self._split.own_gradient(layer.block, columns, of_rows)
         return total
 
