@@ -64,6 +64,7 @@ class Step(_Place):
 
     def _take_in(self, vector: Array, iteration: int) -> None:
         step = self._step - 1
+        # Each rank receives from one other in a step.
         (sender,) = (
             rank
             for rank, transfer in enumerate(self._steps[step])

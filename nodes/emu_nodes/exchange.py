@@ -154,7 +154,7 @@ class Step(TaskProgram):
                 )
             self._take_in(chunks, send, body[:length])
 
-        if self._step == len(self._steps):
+        if self._step == len(self._steps):  # the task after the last step
             del self._chunks[iteration]
             self._check(chunks, iteration)
         return chunks

@@ -106,6 +106,7 @@ class HostMetrics:
         self._sleep()
 
     def _sleep(self) -> None:
+        # Timed anew at every look: lag does not add up.
         due = this_host.monotonic() + _PERIOD
 
         def look() -> None:
@@ -401,6 +402,7 @@ class NodeProcess:
 
     def _make_programs(self) -> dict[int, Program]:
         """Make the programs of all tasks; in the compute thread."""
+        # Memory touched for the first time during the run stalls the loop.
         for size in self._spec.reserved:
             self._ends.pool.reserve(size)
 

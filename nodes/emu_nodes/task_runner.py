@@ -68,6 +68,7 @@ class WallClockTimer:
         if this_host.monotonic() >= wall:
             return
         future = asyncio.get_running_loop().create_future()
+        # The order of the calls parts equal times: futures do not compare.
         heapq.heappush(self._waiting, (wall, next(self._order), future))
         self._alarm.set(self._waiting[0][0])
         await future
@@ -78,7 +79,7 @@ class WallClockTimer:
             future = heapq.heappop(self._waiting)[2]
             if not future.done():
                 future.set_result(None)
-        if self._waiting:
+        if self._waiting:  # it rings once for every setting
             self._alarm.set(self._waiting[0][0])
 
     def close(self) -> None:
@@ -325,6 +326,7 @@ class TaskRunner:
 
         loop = asyncio.get_running_loop()
         work = await loop.run_in_executor(context.compute, self._compute, order, inputs)
+        # What reads the newest is kept: the next iteration may read it again.
         for delivery in arrivals.values():
             delivery.release()
         if n == self._spec.iterations - 1:
@@ -406,6 +408,7 @@ class TaskRunner:
         program = self.program
         n = iteration + self._context.first
         state = self._finished_cut(n)
+
         began = this_host.monotonic()
         cpu = this_host.thread_time()
         if order.reads:

@@ -122,18 +122,18 @@ FAULTS: dict[str, RunFault] = {
     ),
     "starts noted early": RunFault(
         _RECORDER,
-        "self.task_start[task, iteration] = decisions.time",
-        "self.task_start[task, iteration] = decisions.time - 0.5",
+        "self.task_start[task, iteration] = time",
+        "self.task_start[task, iteration] = time - 0.5",
     ),
     "flows noted early": RunFault(
         _RECORDER,
-        "self._activated[edge, iteration] = decisions.time",
-        "self._activated[edge, iteration] = decisions.time - 0.5",
+        "self._activated[edge, iteration] = time",
+        "self._activated[edge, iteration] = time - 0.5",
     ),
     "half the bytes noted": RunFault(
         _RECORDER,
-        "np.where(with_bytes, self._volumes, np.nan)",
-        "np.where(with_bytes, self._volumes / 2, np.nan)",
+        "np.where(is_flow, self._volumes, np.nan)",
+        "np.where(is_flow, self._volumes / 2, np.nan)",
     ),
     "half the rates noted": RunFault(
         _RECORDER,

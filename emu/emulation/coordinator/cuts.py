@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 
-from emu.emulation.wire.array_parts import ArrayParts, state_parts
+from emu.emulation.wire.array_parts import ArrayParts, Arrays, state_parts
 from emu.emulation.wire.messages import StatePart
 from emu.errors import NodeMisbehaved
 from emu.problem import Job
@@ -43,7 +43,9 @@ class CutPlan:
 
     def restores(self, task: str) -> tuple[str, ...]:
         """Return the tasks with whose state a task begins in this attempt."""
-        return self.begins.get(task, ()) if self.start.iteration else ()
+        if self.start.iteration == 0:  # it begins with what its settings give
+            return ()
+        return self.begins.get(task, ())
 
     def parts_for(self, tasks: list[str]) -> list[StatePart]:
         """Return the messages that carry what the tasks of a process begin with."""
@@ -69,6 +71,7 @@ class CutKeeper:
             self._process[owner] = job.tasks[copy].process_name
         first = plan.start.iteration if plan is not None else 0
         self._end = first + job.iterations
+        # By the iteration of a cut: states, and tasks whose state is whole.
         self._coming: dict[int, dict[str, ArrayParts]] = {}
         self._done: dict[int, set[str]] = {}
         self._keeping: asyncio.Task[None] | None = None
@@ -117,8 +120,11 @@ class CutKeeper:
         parts = self._coming.pop(n)
         if n == plan.start.iteration:
             return
+
+        states: dict[str, Arrays] = {}
         try:
-            states = {name: parts[name].arrays() for name in plan.owners}
+            for name in plan.owners:
+                states[name] = parts[name].arrays()
         except ValueError as error:
             raise NodeMisbehaved(f"the state before {n} is damaged: {error}") from error
 

@@ -234,12 +234,12 @@ class Deadlines:
     @staticmethod
     def _join_lines(lines: list[str]) -> str:
         text = "; ".join(lines[:_LISTED])
-        more = len(lines) - _LISTED
-        return f"{text}; {more} more" if more > 0 else text
+        rest = len(lines) - _LISTED
+        return f"{text}; {rest} more" if rest > 0 else text
 
 
 def _some(names: list[str]) -> str:
     """Return the first of the names, and how many more there are."""
     text = ", ".join(names[:_AWAITED])
-    more = len(names) - _AWAITED
-    return f"{text} and {more} more" if more > 0 else text
+    rest = len(names) - _AWAITED
+    return f"{text} and {rest} more" if rest > 0 else text

@@ -75,8 +75,10 @@ class EmulatedRun:
     @property
     def late_work(self) -> NDArray[np.float64]:
         """Seconds of ``late`` in which the machine of (task, iteration) worked."""
-        end = self.schedule.task_end
-        return np.nan_to_num(self.schedule.problem.work(end - self.late, end))
+        schedule = self.schedule
+        end = schedule.task_end
+        work = schedule.problem.work(end - self.late, end)
+        return np.nan_to_num(work)  # of those that never ended
 
 
 def processes_by_task(job: Job) -> dict[int, str]:
@@ -105,7 +107,8 @@ class Answers:
         or a result is another process's or longer than announced.
         """
         if isinstance(message, Outcome):
-            self.statistics[process] = {**message.statistics, "answered": window}
+            statistics = {**message.statistics, "answered": window}
+            self.statistics[process] = statistics
         elif isinstance(message, Frames):
             for rows in (message.sent, message.received):
                 if len(rows) % FRAME_ROWS.itemsize:
@@ -181,19 +184,24 @@ class Recorder:
         self._ended = np.full(of_edges, np.nan)
 
         # The arrays of each instant were 1 kB per event of a run.
-        self._columns = {name: array(code) for name, code in _COLUMNS.items()}
-        self._packed: dict[str, list[bytes]] = {name: [] for name in _COLUMNS}
+        self._columns: dict[str, array[Any]] = {}
+        self._packed: dict[str, list[bytes]] = {}
+        for name, code in _COLUMNS.items():
+            self._columns[name] = array(code)
+            self._packed[name] = []
 
     def on_decisions(self, decisions: Decisions) -> None:
         """Note what the scheduler decided."""
+        time = decisions.time
         for task, iteration in decisions.tasks:
-            self.task_start[task, iteration] = decisions.time
+            self.task_start[task, iteration] = time
         for gate, iteration, start in decisions.gates:
             self.task_start[gate, iteration] = start
             self.began[gate, iteration] = start
-            self.task_end[gate, iteration] = decisions.time
+            self.task_end[gate, iteration] = time
         for edge, iteration in decisions.flows:
-            self._activated[edge, iteration] = decisions.time
+            self._activated[edge, iteration] = time
+
         for name, column in self._columns.items():
             values = getattr(decisions.lines, name)
             values = np.ascontiguousarray(values, column.typecode)
@@ -213,7 +221,8 @@ class Recorder:
         if message.report:
             name = self._problem.job.tasks[message.task].name
             iteration = message.iteration + self._first
-            self.reports.append((message.end, name, iteration, message.report))
+            report = (message.end, name, iteration, message.report)
+            self.reports.append(report)
 
     def flow_arrived(self, message: FlowEnded) -> None:
         """Note when a flow's last byte arrived."""
@@ -254,7 +263,8 @@ class Recorder:
                     start[flow] = end[flow] = max(ready[flow], free)
                 free = end[flow]
 
-        with_bytes = ~np.isnan(ready)
+        is_flow = ~np.isnan(ready)
+        reads = self._log.reads
         return Schedule(
             problem=self._problem,
             task_start=self.task_start,
@@ -262,9 +272,9 @@ class Recorder:
             flow_ready=ready,
             flow_start=start,
             flow_end=end,
-            flow_bytes=np.where(with_bytes, self._volumes, np.nan),
+            flow_bytes=np.where(is_flow, self._volumes, np.nan),
             rates=self.rates(),
-            reads=self._log.reads if self._log.reads.size else None,
+            reads=reads if reads.size else None,
             quotas=self._scheduler.quotas,
             task_settled=self._log.task_end,
             flow_settled=self._log.flow_end,
@@ -274,9 +284,11 @@ class Recorder:
         """Return every rate that was assigned, in the order of time."""
         columns = {}
         for name, rest in self._columns.items():
-            parts = [isal_zlib.decompress(packed) for packed in self._packed[name]]
-            parts.append(rest.tobytes())
-            columns[name] = np.frombuffer(bytearray().join(parts), rest.typecode)
+            data = bytearray()
+            for packed in self._packed[name]:
+                data += isal_zlib.decompress(packed)
+            data += rest.tobytes()
+            columns[name] = np.frombuffer(data, rest.typecode)
         return RateHistory(
             time=columns["since"],
             edge=columns["edge"],

@@ -107,8 +107,8 @@ class SenderWakeups:
 
         wakeups: dict[str, WakeSender] = {}
         woken = edges[wakes].tolist()
-        since = segments.since[wakes].tolist()
-        for edge, instant in zip(woken, since, strict=True):
+        instants = segments.since[wakes].tolist()
+        for edge, instant in zip(woken, instants, strict=True):
             process = self._process[edge]
             if process not in wakeups:
                 wakeups[process] = WakeSender(edges=[], since=[])
@@ -580,14 +580,15 @@ class Coordinator:
         nics = self._settings.kernel_nics
         if nics is not None:
             segments = nics.for_senders(segments)
-        columns = (
+        # In the order of the parameters of `RateBoard.publish` and `RateUpdate`.
+        columns = [
             segments.edge,
             segments.iteration,
             segments.served,
             segments.rate,
             segments.since,
             self._driver.published[segments.edge],
-        )
+        ]
 
         message: RateUpdate | None = None
         for agent in self._membership.agents:

@@ -57,8 +57,12 @@ def _needs_torch(programs: Iterable[str]) -> bool:
 
 def model_programs(specs: Iterable[ProcessSpec]) -> set[str]:
     """Return the programs of models that these processes run, whose text came along."""
-    models = [spec.job_settings.get("model", {}) for spec in specs]
-    return {model["program"] for model in models if "program" in model}
+    programs: set[str] = set()
+    for spec in specs:
+        model = spec.job_settings.get("model", {})
+        if "program" in model:
+            programs.add(model["program"])
+    return programs
 
 
 def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:
@@ -67,8 +71,9 @@ def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:
     Raises NodeMisbehaved when there is another one; nothing of it was imported. When
     one needs torch, and this host has none.
     """
-    installed = _program_names(torch=False) | _program_names(torch=True) | {COPY}
-    for program in sorted(set(programs) - installed - set(allowed)):
+    installed = _program_names(torch=False) | _program_names(torch=True)
+    strange = {*programs} - installed - {COPY} - {*allowed}
+    for program in sorted(strange):
         raise NodeMisbehaved(
             f"program {printable(program)} is not allowed on this host: start the "
             f"agent (or emu run) with --allow {printable(program)} if it shall be"
@@ -90,8 +95,10 @@ def modules_to_preload(programs: Collection[str], *, compute: str) -> list[str]:
         # An operation of torch would start threads that do not survive the fork.
         modules += ["torch", "emu.graph_data"]
 
-    of_programs = [path.partition(":")[0] for path in sorted(programs)]
-    return [*modules, *dict.fromkeys(of_programs)]
+    for path in sorted(programs):
+        module, _, _ = path.partition(":")
+        modules.append(module)
+    return list(dict.fromkeys(modules))
 
 
 def share_processes(
@@ -125,8 +132,10 @@ def share_processes(
 
 
 def _count_files(spec: ProcessSpec) -> int:
-    ends = (len(task.inputs) + len(task.outputs) for task in spec.tasks)
-    return _FILES + sum(ends)
+    files = _FILES
+    for task in spec.tasks:
+        files += len(task.inputs) + len(task.outputs)
+    return files
 
 
 def with_keys(spec: ProcessSpec, token: str, host: HostSide) -> ProcessSpec:
@@ -135,15 +144,18 @@ def with_keys(spec: ProcessSpec, token: str, host: HostSide) -> ProcessSpec:
     None of them gives away the token: a process can pose as no other.
     """
 
-    def with_edge_keys(ends: Iterable[EdgeEnd]) -> tuple[EdgeEnd, ...]:
-        return tuple(
-            replace(end, key=derive_key(token, "edge", end.edge)) for end in ends
-        )
+    def with_key(end: EdgeEnd) -> EdgeEnd:
+        key = derive_key(token, "edge", end.edge)
+        return replace(end, key=key)
 
     tasks = []
     for task in spec.tasks:
-        inputs = with_edge_keys(task.inputs)
-        outputs = with_edge_keys(task.outputs)
-        tasks.append(replace(task, inputs=inputs, outputs=outputs))
+        task_with_keys = replace(
+            task,
+            inputs=tuple(map(with_key, task.inputs)),
+            outputs=tuple(map(with_key, task.outputs)),
+        )
+        tasks.append(task_with_keys)
     key = derive_key(token, "process", spec.process)
-    return replace(spec, tasks=tuple(tasks), host=replace(host, key=key))
+    host_with_key = replace(host, key=key)
+    return replace(spec, tasks=tuple(tasks), host=host_with_key)

@@ -54,13 +54,13 @@ class Host:
 
     def run(self, sealed: bytes, arguments: list[str]) -> tuple[int, str]:
         """Run the agent to its end; return its exit status and what was printed."""
-        token = self._key.decrypt(sealed, _padding()).decode()
+        token = self._key.decrypt(sealed, _padding())
         agent = subprocess.Popen(
             module_command("emu.emulation.launch", *arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "EMU_TOKEN": token},
+            env={**os.environ, "EMU_TOKEN": token.decode()},
             text=True,
             errors="replace",
         )
@@ -118,16 +118,20 @@ def serve(ray: Any, placed: dict[str, Any], order: dict[str, Any]) -> int:
     actors = {}
     for host in sorted(set(hosts)):
         strategy = make_strategy(placed["group"], hosts.index(host))
-        kind = ray.remote(Host).options(num_cpus=0, scheduling_strategy=strategy)
-        actors[host] = kind.remote()
+        # The bundles have the cores: an actor takes none beside them.
+        actor = ray.remote(Host).options(num_cpus=0, scheduling_strategy=strategy)
+        actors[host] = actor.remote()
 
     runs = {}
     for host, actor in actors.items():
         key = ray.get(actor.public_key.remote())
         token = seal(order["token"], key)
-        run = actor.run.remote(token, [*order["arguments"], "--name", host])
+        arguments = [*order["arguments"], "--name", host]
+        run = actor.run.remote(token, arguments)
         runs[run] = host
+
     ray.wait(list(runs), num_returns=1)
+    # The end of one ends the run: the others get a moment to say how it was for them.
     ended, _ = ray.wait(list(runs), num_returns=len(runs), timeout=_LEAVE)
 
     status = 0

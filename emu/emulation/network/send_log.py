@@ -34,7 +34,8 @@ class FrameLog:
 
     def pieces(self, clock: RunClock) -> Iterator[bytes]:
         """Yield the rows so far, in run seconds; at least one piece, maybe empty."""
-        rows = np.frombuffer(bytes(self._rows), FRAME_ROWS).copy()
+        data = bytes(self._rows)
+        rows = np.frombuffer(data, FRAME_ROWS).copy()
         for name in ("first", "last"):
             rows[name] = clock.run_times(rows[name])
         count = max(len(rows), 1)
@@ -60,7 +61,8 @@ class SendLog:
 
     def pack(self, clock: RunClock) -> bytes:
         """Return the rows in emulated seconds, as little-endian float64."""
-        rows = np.array(self._rows, dtype="<f8").reshape(-1, 6)
+        rows = np.array(self._rows, dtype="<f8")
+        rows = rows.reshape(-1, 6)  # also where there is none
         walls = rows[:, 2:5]
         rows[:, 2:5] = clock.run_times(walls)
         lateness = rows[:, 5]

@@ -60,6 +60,7 @@ class Tables:
 
     def __init__(self, rank: int, part: Part, transfers: Iterable[Transfer]) -> None:
         passing = [transfer for transfer in transfers if rank in transfer[1:3]]
+        # Plans need not be in order; senders are taken in as these tables list them.
         passing.sort(key=lambda transfer: transfer[:3])
 
         # Rows that pass through go last, so that those of the part keep their places.
@@ -159,6 +160,7 @@ class Carrier:
         self._plans: dict[PlanKey, Plan] = {}
         for layer, plan in enumerate(open_plans(settings)):
             self._plans[layer, False] = plan
+            # Gradients go the way of the rows back.
             self._plans[layer, True] = gradient_plan(plan, atomic=atomic)
 
         self._tables: dict[PlanKey, Tables] = {}
@@ -186,7 +188,7 @@ class Carrier:
     def receive(self, key: Pass, stage: int, sender: int, rows: Array) -> None:
         """Keep what a sender's stage brought: this machine may be behind it."""
         arrivals = self._arrived.setdefault((key, stage), {})
-        arrivals[sender] = rows.copy()
+        arrivals[sender] = rows.copy()  # out of pooled memory
 
     def enter(self, key: Pass, stage: int) -> None:
         """Take in what the stage before has brought."""
@@ -214,7 +216,7 @@ class Host(Carrier):
             self._begin(key, self._zeros(0, width))
         super().enter(key, stage)
         plan = self._plans[key.plan]
-        if stage == plan.stages:
+        if stage == plan.stages:  # nobody takes them in here
             del self._rows[key]
 
 
@@ -235,7 +237,7 @@ class Device(Carrier):
         self._cached: bool = settings["cache_features"]
         part = self.parts[0]
         if self._cached:
-            vertices = part.vertices
+            vertices = part.vertices  # all that layer 1 reads: nothing is gathered
         else:
             vertices = np.concatenate([part.local, part.held])
         features = dataset.gather(vertices)
@@ -327,7 +329,7 @@ class Device(Carrier):
         """Go back through a layer, whose gradient all consumers have sent."""
         key = Pass(layer + 1, backward=True, iteration=iteration)
         rows = self._rows.pop(key)
-        count = len(self.parts[layer].local)
+        count = len(self.parts[layer].local)  # what follows are relays
         self._backward(layer, iteration, rows[:count])
 
     def _backward(self, layer: int, iteration: int, gradient: Array) -> None:
@@ -337,7 +339,7 @@ class Device(Carrier):
         else:
             count = len(self.parts[layer].vertices)
             shares = self._zeros(count, self._width(layer))
-        if layer > 0 and shares is not None:
+        if layer > 0 and shares is not None:  # to those who own the rows
             key = Pass(layer, backward=True, iteration=iteration)
             self._begin(key, shares)
             return

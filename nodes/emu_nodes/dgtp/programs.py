@@ -116,8 +116,9 @@ class GraphStore(TaskProgram):
         self._index: int = brief.settings["store"]
         self._features = self._dataset.features(self._index)
 
+        # A rehearsal: it opens arrays and compiles before the start barrier.
         vertices = self._data.batch(0, 0).vertices
-        self._collect_features(self._select_owned(vertices))  # a rehearsal
+        self._collect_features(self._select_owned(vertices))
 
         self._oneshot = brief.job_settings["sampling"] == "oneshot"
         self._caches: list[SamplerCache | None] = []
@@ -157,7 +158,7 @@ class GraphStore(TaskProgram):
         ids = tensor(inputs[sender.edge], "vertices", sender)
         owner = self._dataset.owner
         count = self._dataset.vertices
-        # Others than vertices have no owner: they would raise an IndexError.
+        # Beyond the vertices an index of owners raises; below 0 it counts from the end.
         is_vertex = (ids >= 0) & (ids < count)
         if not is_vertex.all() or np.any(owner[ids] != self._index):
             raise NodeMisbehaved(
@@ -333,6 +334,7 @@ class Sampler(_SamplerTask):
         vertices = batch.vertices
         length = self._dataset.feature_length
         features = np.empty((len(vertices), length), self._data.precision)
+        # A row comes from the cache or its store; only then is the cache renewed.
         hits = self._take_cached(vertices, features)
         self._take_sent(vertices, features, ~hits, inputs)
         self._renew_cache(vertices, features)
@@ -590,7 +592,8 @@ class Replica(_Trainer):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        self._step()
+        self._step()  # the sum of the iteration before is there by now
+        # In place: the steps of the all-reduce sum up in this very array.
         self._sum[:] = self._gradient(iteration, inputs)
         if self._workers > 1:
             share_vector(self._process, self._brief.name, self._sum, iteration)
@@ -643,7 +646,7 @@ class ParameterServer(TaskProgram):
         for worker in self._brief.inputs:
             gradient = tensor(inputs[worker.edge], "gradient", worker, shape)
             gradients.append(gradient)
-        self._optimizer.step(mean_gradient(gradients))
+        self._optimizer.step(mean_gradient(gradients))  # in place, of this shard
         # One copy for all workers: the next step changes the shard in place while
         # slow connections may still be sending this version.
         return {version_name(iteration): self._parameters.copy()}

@@ -91,7 +91,7 @@ class Apply(programs.Apply):
     def compute(self, pulled: Payload, weights: Array) -> programs.Computed:
         rows = pulled["rows"]
         width = rows.shape[1]  # the attention's vectors stand below the weights
-        if self.layer:
+        if self.layer:  # what was summed has not been activated yet
             rows = activate(self.activation, rows)
         answer = {Z: rows @ weights[:width]}
         return programs.Computed(answer)
@@ -107,7 +107,7 @@ class ApplyBack(programs.ApplyBack):
         """Return the gradient of what was summed, but of features; of the weights."""
         rows = pulled["rows"]
         of_z = pulled["gradient"]
-        if not self.layer:
+        if not self.layer:  # features have no gradient
             return programs.Computed({}, gradient=rows.T @ of_z)
 
         slope = activation_slope(self.activation, rows)

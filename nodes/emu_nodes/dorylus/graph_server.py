@@ -178,9 +178,11 @@ class GraphServer:
     def take_back(self, step: Step, interval: int, epoch: int, answer: Payload) -> None:
         """Take what a tensor task has returned."""
         kind, layer = step
+        # z is needed again on the way back; h is scattered before the next layer's.
         arrays = _name_by_layer(answer, Z, layer) if kind == "apply" else answer
         self.values(interval, epoch).update(arrays)
-        if kind == "apply_back" and layer == 0:  # the epoch of the interval ends
+        # The last task of an interval in an epoch.
+        if kind == "apply_back" and layer == 0:
             self._values.pop((interval, epoch), None)
 
 
@@ -239,6 +241,7 @@ class AttentionServer(GraphServer):
 
     def sum_gradients(self, interval: int, payloads: Iterable[Payload]) -> Array:
         """Return the sum of an interval's gradients of all edges that came."""
+        # Newer ones replace older ones of the same interval.
         pieces: Payload = {}
         for payload in payloads:
             pieces.update(payload)

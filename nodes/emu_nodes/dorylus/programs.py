@@ -356,7 +356,7 @@ class _Tensor(Nothing):
         self._figures = {}
         if end == IDLE:
             return {}
-        if end == DIES:
+        if end == DIES:  # the stash must hold what it has read all the same
             weights = self.weights(iteration, inputs)
             return _version_payload(weights)
 
@@ -399,6 +399,7 @@ class _Tensor(Nothing):
         else:
             weights = held.weights
             part = self.compute(pulled, weights.array)
+            # Gradients and losses add up over the rows; the answer is of its own rows.
             gradient = held.gradient
             if part.gradient is not None:
                 gradient = held.gradient + part.gradient
@@ -417,6 +418,7 @@ class _Tensor(Nothing):
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return to each the piece that it waits for, if it is sent at all."""
         kind = output.peer_kind
+        # A late answer is held back; its weights' gradient and version go all the same.
         is_late = self.end_of(iteration) == LATE
         if kind == ("held" if is_late else "answer"):
             return pick(made, "answer.")
@@ -477,7 +479,7 @@ class Apply(_Tensor):
 
     @override
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
-        # Those of a lambda before, or the newest that had come.
+        # Those that a lambda before it has used, or the newest that had come.
         stashed = self.stashed(inputs)
         if stashed is not None:
             return stashed
@@ -575,6 +577,7 @@ class WeightUpdate(Nothing):
         super().__init__(brief, process)
         self._held = versions(process, brief)[self.layer]
         self._weights = self._held[-1].copy()
+        # A view: the optimiser steps the matrix.
         flat = self._weights.reshape(-1)
         self._optimizer = make_optimizer(brief.job_settings, flat)
         self._most = brief.job_settings["staleness"] + 2
@@ -643,12 +646,13 @@ def sum_gradients(brief: TaskSpec, inputs: Inputs) -> Array:
         chunks.add(chunk)
 
         gradient = payload["gradient"]
-        is_of_edges = sender.peer_kind in EDGE_TENSORS
+        is_of_edges = sender.peer_kind in EDGE_TENSORS  # of attention
         total = totals.get(is_of_edges)
         total = gradient.copy() if total is None else total + gradient
         totals[is_of_edges] = total
 
     if not totals:
         raise NodeMisbehaved(f"{brief.name} has no gradient to sum")
+    # False before True: the weights, then attention.
     in_order = [totals[is_of_edges] for is_of_edges in sorted(totals)]
     return np.concatenate(in_order)

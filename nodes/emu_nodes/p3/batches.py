@@ -34,7 +34,7 @@ class Group:
         self._samplers: int = settings["samplers_per_worker"]
         self._members: int = self.ranks // self.groups
 
-        first = rank - rank % self._members
+        first = rank - rank % self._members  # groups are of ranks in a row
         self.machines = range(first, first + self._members)
         self.peers = [*self.machines]
         self.peers.remove(rank)
@@ -71,6 +71,7 @@ class Group:
         """Return the samplers of peers whose batches a sampler draws as well."""
         if not self.derives or not self.holds(self.rank):
             return []
+        # Each sampler derives the batches of those with its number on other machines.
         number = sampler % self._samplers
         return [peer * self._samplers + number for peer in self.peers]
 

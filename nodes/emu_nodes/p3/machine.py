@@ -89,6 +89,7 @@ class P3Machine:
         columns = open_columns(dataset, blocks)
         self._all_columns = columns.array(f"columns_{block}")
 
+        # All machines begin with the parameters of one seed, and keep their part.
         self._split = ColumnSplit(settings, dataset, blocks, block)
         flat = initial_parameters(settings, dataset)
         self.own = self._split.own(flat)
@@ -97,7 +98,7 @@ class P3Machine:
         model = settings["model"]
         kind = model.get("kind", "sage")
         shapes, *_ = layer_shapes(model, dataset.feature_length, dataset.classes)
-        matrices = shapes[: SPLIT_WEIGHTS[kind]]
+        matrices = shapes[: SPLIT_WEIGHTS[kind]]  # those whose inputs are columns
         self._width: int = matrices[0][0]
         self._pulls_inputs = kind == "gat"
         self._precision = np.dtype(settings["precision"])
@@ -108,7 +109,7 @@ class P3Machine:
             batch = self._data.batch(sampler, 0)
             self.keep(sampler, 0, batch)
         self.collect(0)
-        _ = self._dataset.labels
+        _ = self._dataset.labels  # mapped on first use
 
         if self.learns:
             import torch
@@ -138,7 +139,7 @@ class P3Machine:
             return
         for key, layer in self.structures.items():
             _, number = key
-            if number == batch:
+            if number == batch:  # earlier ones are still under way
                 vertices = layer.vertices
                 self._columns[key] = self._all_columns[vertices]
 
@@ -173,6 +174,7 @@ class P3Machine:
 
     def _shares(self, rank: int, batch: int, rows: Array) -> list[Array]:
         """Return the rows of each of a machine's samplers, of those of all."""
+        # Rows of a machine's samplers stand one below the other, in their order.
         layers = self._structures_of(rank, batch)
         counts = [*map(self._rows_of, layers)]
         ends = np.cumsum(counts)
@@ -210,7 +212,7 @@ class P3Machine:
                 edges=sampled.edges,
                 summed=rows,
                 labels=self._dataset.labels[seeds],
-                share=len(seeds) / all_seeds,
+                share=len(seeds) / all_seeds,  # so that the loss is that of all seeds
             )
             passes.append(forward_pass)
         return passes

@@ -60,11 +60,12 @@ class P3Sampler(TaskProgram):
 
         group = self._group
         batch = self._draw(iteration, inputs)
-        whole = batch_tensors(batch)
+        tensors = batch_tensors(batch)
+        # Drawing the batches of peers anew costs CPU time and saves their pushes.
         for sampler in group.derived_by(self._sampler):
             derived = self._data.batch(sampler, iteration)
-            whole |= FirstLayer.of_batch(derived).tensors(f"_{sampler}")
-        payloads = {f"{self._entry}{group.rank}": whole}
+            tensors |= FirstLayer.of_batch(derived).tensors(f"_{sampler}")
+        payloads = {f"{self._entry}{group.rank}": tensors}
 
         first_layer = FirstLayer.of_batch(batch)
         for peer in group.peers:
@@ -113,6 +114,7 @@ class _P3Task(TaskProgram):
         self._figures = {}
         machine = self._machine
 
+        # Negative until the pipeline has filled.
         batch = iteration - machine.pipeline.behind[self.phase]
         payloads = self.learn(batch) if machine.has(batch) else {}
         if self.shares is not None:
@@ -161,6 +163,7 @@ class _Entry(_P3Task):
             payload, sender = self._from(f"s{sampler}")
             sampled = read_batch(payload, sender, machine.layers)
             machine.keep(sampler, batch, sampled)
+            # What it has drawn of peers came with its own.
             for derived in machine.group.derived_by(sampler):
                 layer = FirstLayer.of(payload, sender, f"_{derived}")
                 machine.structures[derived, batch] = layer
@@ -240,7 +243,7 @@ class ModelForward(_Entry):
         else:
             due = cycle - self.missed
         due = max(due, self._updates)
-        due = min(due, machine.batches)
+        due = min(due, machine.batches)  # cycles go on until the pipeline is empty
 
         for batch in range(self._updates, due):
             gradients = tuple(by_batch.pop(batch) for by_batch in machine.gradients)
@@ -312,7 +315,7 @@ class DataForward(_P3Task):
         group = machine.group
         parts = []
         for rank in group.machines:
-            if not group.holds(rank):
+            if not group.holds(rank):  # it has no columns, so no part
                 continue
             if rank == machine.rank:
                 parts.append(machine.parts.pop(batch))
@@ -334,6 +337,7 @@ class DataBackward(_P3Task):
         machine = self._machine
         group = machine.group
         of_upper, of_sum = machine.backward(batch)
+        # Layer 1 is linear: the gradient of the sum is that of every part.
         machine.gradients[1][batch] = of_upper
         machine.of_sums[batch] = of_sum
         return {
