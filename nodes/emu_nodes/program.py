@@ -201,7 +201,10 @@ class KeepsState(Protocol):
 
 
 def tensor(
-    payload: Payload, name: str, sender: EdgeSpec, shape: tuple[int, ...] | None = None
+    payload: Payload,
+    name: str,
+    sender: EdgeSpec,
+    shape: tuple[int, ...] | None = None,
 ) -> Array:
     """Return one tensor of an input.
 

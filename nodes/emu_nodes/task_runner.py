@@ -144,7 +144,12 @@ class EdgeEnds:
         return [end for end in ends if end.peer_process != self._name]
 
     def _on_arrival(
-        self, edge: int, n: int, wall: float, size: int, shaped: object
+        self,
+        edge: int,
+        n: int,
+        wall: float,
+        size: int,
+        shaped: object,
     ) -> None:
         self._expected[edge] -= 1  # after the last one an end is no failure
         if shaped and self.clock is not None:
@@ -175,7 +180,10 @@ class EdgeEnds:
         # Between two tasks of this process nothing crosses a socket, nor is it shaped.
         for end in self._outputs:
             self.outputs[end.edge] = self.connections.get(end.edge) or Handoff(
-                end.edge, self.inbox, pacer.departures, self.server.log
+                end.edge,
+                self.inbox,
+                pacer.departures,
+                self.server.log,
             )
 
         try:
@@ -192,7 +200,10 @@ class EdgeEnds:
             ) from None
 
     async def _connect(
-        self, end: EdgeEnd, address: Sequence[Any], pacer: Pacer
+        self,
+        end: EdgeEnd,
+        address: Sequence[Any],
+        pacer: Pacer,
     ) -> OutEdge:
         host, port = address
         first_port = self._spec.source_port
@@ -281,7 +292,10 @@ class TaskRunner:
     """Runs the iterations of one task as the coordinator orders them."""
 
     def __init__(
-        self, spec: ProcessTask, program: Program, context: TaskContext
+        self,
+        spec: ProcessTask,
+        program: Program,
+        context: TaskContext,
     ) -> None:
         self.name = spec.name
         self.task = spec.task
@@ -345,7 +359,10 @@ class TaskRunner:
         times = self._spec.times
         time = work.cpu / self._spec.speed if times is None else times[n]
         due = end_of_work(
-            self._spec.speed_times, self._spec.speed_shares, order.start, time
+            self._spec.speed_times,
+            self._spec.speed_shares,
+            order.start,
+            time,
         )
         now = context.clock.now()
 
@@ -468,7 +485,10 @@ async def warm_up_process(compute: Executor) -> None:
         pacer = stack.enter_context(contextlib.closing(Pacer(board)))
         timer = stack.enter_context(contextlib.closing(WallClockTimer()))
         server = DataServer(
-            keys=keys, inbox=inbox, pool=BufferPool(), on_arrival=on_arrival
+            keys=keys,
+            inbox=inbox,
+            pool=BufferPool(),
+            on_arrival=on_arrival,
         )
         stack.push_async_callback(server.aclose)
         address = await server.start(loopback_address())

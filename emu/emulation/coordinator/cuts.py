@@ -135,6 +135,7 @@ class CutKeeper:
         async def keep() -> None:
             if last_keeping is not None:
                 await last_keeping
+            # In a thread: to write a large state takes seconds.
             await loop.run_in_executor(None, plan.keep, cut)
 
         self._keeping = loop.create_task(keep())

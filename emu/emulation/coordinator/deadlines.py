@@ -30,7 +30,11 @@ class Deadlines:
     """
 
     def __init__(
-        self, problem: Problem, scheduler: Scheduler, patience: float, first: int = 0
+        self,
+        problem: Problem,
+        scheduler: Scheduler,
+        patience: float,
+        first: int = 0,
     ) -> None:
         self._problem = problem
         self._scheduler = scheduler
@@ -143,7 +147,7 @@ class Deadlines:
                     f"{self._last_seen(edge.destination)}"
                 )
             elif scheduler.service_of(position, now) >= scheduler.volumes[key]:
-                self._flows[key] = now
+                self._flows[key] = now  # from here on its last byte is awaited
         return lines
 
     def doing(self, process: str) -> str:

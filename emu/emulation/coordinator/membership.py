@@ -96,14 +96,20 @@ class Membership:
         settings = self._settings
         try:
             self.address = await self._server.start(
-                settings.listen, settings.port, settings.ports, settings.listening
+                settings.listen,
+                settings.port,
+                settings.ports,
+                settings.listening,
             )
         except OSError as error:
             raise RunError(f"cannot listen on {self._refusal(error)}") from error
 
         try:
             await self.launcher.start(
-                self.address, self.token, self._log.path, settings.allow
+                self.address,
+                self.token,
+                self._log.path,
+                settings.allow,
             )
             self._watching = asyncio.create_task(self._await_end())
         except BaseException as error:
@@ -228,6 +234,7 @@ class Membership:
         await self.barrier.until(
             missing, "join", lambda *_: None, patience=self.launcher.patience
         )
+        # Whoever joined first: hosts of machines must not depend on it.
         self.agents.sort(key=lambda agent: agent.name)
 
     async def open_boards(self) -> None:
@@ -268,7 +275,10 @@ class Membership:
             await self._admit(connection, name, hello)
 
     async def _admit(
-        self, connection: ControlConnection, name: str, hello: AgentHello
+        self,
+        connection: ControlConnection,
+        name: str,
+        hello: AgentHello,
     ) -> None:
         """Follow an agent that the run waits for; refuse any other."""
         address = connection.peer_address
@@ -336,6 +346,7 @@ class Membership:
         agent.watch.on_message(this_host.monotonic())
 
         if isinstance(message, ProcessDied):
+            # One that had finished, or has said why it fails, ends as it should.
             process = self.processes.get(message.process)
             if process is None or not (process.done or process.failed):
                 severity = Severity.KILLED if message.code < 0 else Severity.FAILED
@@ -392,7 +403,10 @@ class Membership:
         return NodeLost(f"process {process} {end} ({self._doing(process)})")
 
     def _report(
-        self, severity: Severity, error: EmulatorError, ago: float = 0.0
+        self,
+        severity: Severity,
+        error: EmulatorError,
+        ago: float = 0.0,
     ) -> None:
         """Report an error whose first sign was so many wall seconds ago."""
         self._mail.put(Report(severity, error, this_host.monotonic() - ago))

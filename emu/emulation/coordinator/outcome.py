@@ -235,7 +235,7 @@ class Recorder:
     def realization(self) -> Realization:
         """Return the measured times and volumes, to replay in a simulation."""
         work = self._problem.work(self.task_start, self.task_end)
-        times = np.maximum(np.nan_to_num(work), 0.0)
+        times = np.maximum(np.nan_to_num(work), 0.0)  # what never ran took none
         return Realization(times, self._volumes)
 
     def schedule(self) -> Schedule:
@@ -254,7 +254,7 @@ class Recorder:
             for n in range(job.flow_counts[position]):
                 flow = (position, n)
                 ready[flow] = self.task_end[edge.source, n]
-                if crosses and self._volumes[flow] > 0:
+                if crosses and self._volumes[flow] > 0:  # it was sent and reported
                     start[flow] = self._activated[flow]
                     end[flow] = self._ended[flow]
                 elif crosses and edge.channel:  # its turn, of no length

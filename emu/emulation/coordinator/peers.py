@@ -250,7 +250,10 @@ class Barrier:
         self._early: list[tuple[str, Message]] = []
 
     async def messages(
-        self, missing: Collection[str], purpose: str, kind: type[Message]
+        self,
+        missing: Collection[str],
+        purpose: str,
+        kind: type[Message],
     ) -> dict[str, Any]:
         """Return what each of ``missing`` says of one kind, once all have.
 

@@ -50,7 +50,10 @@ def edge_end(problem: Problem, edge: int, *, incoming: bool) -> EdgeEnd:
 
 
 def process_task(
-    problem: Problem, task: int, times: NDArray[Any] | None, cuts: CutPlan | None = None
+    problem: Problem,
+    task: int,
+    times: NDArray[Any] | None,
+    cuts: CutPlan | None = None,
 ) -> ProcessTask:
     """Return one task as its process runs it."""
     job = problem.job
@@ -111,18 +114,21 @@ def receive_sizes(
 
 
 def process_specs(
-    problem: Problem, settings: RunSettings, expected: Realization
+    problem: Problem,
+    settings: RunSettings,
+    expected: Realization,
 ) -> list[ProcessSpec]:
     """Return the specification of every node process, in the order of the tasks.
 
     The agent completes each with what only its host knows (`HostSide`, keys of edges).
     """
+    # Real work takes what it takes.
     times = None if settings.compute == "real" else expected.times
     job = problem.job
     of_processes = settings.of_processes
     specs = []
     for process, members in job.processes.items():
-        first_task = members[0]
+        first_task = members[0]  # all of a process are of one job and machine
         job_settings = {
             **job.settings_of(job.tasks[first_task].job_name),
             "compute": settings.compute,
@@ -163,6 +169,7 @@ def host_of_machines(
     check_hosts(machines, cores, len(cores), stated)
     hosts = sorted(cores)
     weights = _machine_weights(problem, volumes)
+    # As weights and loads: a column of payload, one of processes.
     fair = np.array([[1.0, cores[host]] for host in hosts])
     fair /= fair.sum(axis=0)
 
@@ -200,7 +207,10 @@ def _machine_weights(
 
 
 def check_ports(
-    ports: Sequence[int] | None, hosts: Collection[str], *, extra: int
+    ports: Sequence[int] | None,
+    hosts: Collection[str],
+    *,
+    extra: int,
 ) -> None:
     """Refuse a range of ports that the processes of a host do not fit into.
 

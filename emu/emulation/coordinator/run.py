@@ -215,7 +215,10 @@ class Coordinator:
         )
         self._recorder = Recorder(problem, scheduler, settings.first)
         self._deadlines = Deadlines(
-            problem, scheduler, patience=settings.deadline, first=settings.first
+            problem,
+            scheduler,
+            patience=settings.deadline,
+            first=settings.first,
         )
         self._membership = Membership(settings, log, self._deadlines)
         launcher = self._membership.launcher
@@ -295,7 +298,10 @@ class Coordinator:
         return self._outcome(answers, startup, wall)
 
     def _outcome(
-        self, answers: Answers, startup: dict[str, float], wall: float
+        self,
+        answers: Answers,
+        startup: dict[str, float],
+        wall: float,
     ) -> EmulatedRun:
         recorder = self._recorder
         sent, received = answers.frames()
@@ -361,6 +367,7 @@ class Coordinator:
         settings = self._settings
         await membership.gather_agents()
         self._compare_versions()
+        # Else all hosts are this one, where the graphs are.
         if not membership.launcher.embedded and settings.kernel_nics is None:
             await self._bring_graphs()
         hosts = host_of_machines(
@@ -443,7 +450,10 @@ class Coordinator:
                 graph = graphs[message.name]
                 file, data, is_last = graph.piece(message.position)
                 piece = GraphPiece(
-                    name=message.name, file=file, data=data, last=is_last
+                    name=message.name,
+                    file=file,
+                    data=data,
+                    last=is_last,
                 )
                 membership.send_to_agent(agents[name], piece)
 
@@ -647,6 +657,11 @@ def emulate(
     SIGHUP. Every process has been ended then.
     """
     coordinator = Coordinator(
-        problem, policy, settings, expected, log=log, observer=observer
+        problem,
+        policy,
+        settings,
+        expected,
+        log=log,
+        observer=observer,
     )
     return run_until_signalled(coordinator.run(), coordinator.story)

@@ -185,7 +185,10 @@ class Agent:
         connection.send(pack(GraphsKept()))
 
     async def _fetch_graph(
-        self, dataset: dict[str, Any], fingerprint: str, connection: ControlConnection
+        self,
+        dataset: dict[str, Any],
+        fingerprint: str,
+        connection: ControlConnection,
     ) -> None:
         copy = GraphCopy(dataset, fingerprint)
         try:
@@ -197,7 +200,7 @@ class Agent:
                 is_whole = piece.last
             await asyncio.to_thread(copy.keep)
         finally:
-            copy.discard()
+            copy.discard()  # what was not kept
 
     async def _serve(self, launch: Launch, connection: ControlConnection) -> None:
         """Launch, and follow the coordinator from the first moment: it may give up."""
@@ -212,6 +215,7 @@ class Agent:
             following = asyncio.create_task(self._follow(connection, board))
             comparing = asyncio.create_task(clock.keep())
             try:
+                # Either may end first: a launch that fails, or a run that is given up.
                 await asyncio.wait(
                     [launching, following], return_when=asyncio.FIRST_COMPLETED
                 )
@@ -223,7 +227,10 @@ class Agent:
                 following.cancel()
                 comparing.cancel()
                 await asyncio.gather(
-                    launching, following, comparing, return_exceptions=True
+                    launching,
+                    following,
+                    comparing,
+                    return_exceptions=True,
                 )
 
     async def _join(self) -> ControlConnection:
@@ -232,7 +239,9 @@ class Agent:
         while True:
             try:
                 connection = await connect_control(
-                    self._coordinator, identity=identity, limits=_LIMITS
+                    self._coordinator,
+                    identity=identity,
+                    limits=_LIMITS,
                 )
             except (NodeLost, DeadlineExceeded) as error:
                 if this_host.monotonic() > deadline:
@@ -240,7 +249,7 @@ class Agent:
                     raise NodeLost(
                         f"no coordinator answers at {address}: {error}"
                     ) from error
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.1)  # an engine may start hosts in any order
             else:
                 host = await self._describe(connection.local_address)
                 connection.send(pack(AgentHello(host)))
@@ -261,7 +270,10 @@ class Agent:
         self._say(f"the run ended: {printable(order.reason)}")
 
     async def _launch(
-        self, launch: Launch, board: RateBoard, connection: ControlConnection
+        self,
+        launch: Launch,
+        board: RateBoard,
+        connection: ControlConnection,
     ) -> None:
         orders = [ProcessSpec.from_map(fields) for fields in launch.processes]
         # One key for a host: its processes are of one user, and each proves its edges.

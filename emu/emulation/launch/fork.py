@@ -33,7 +33,9 @@ class ForkServer:
     """
 
     def __init__(
-        self, on_end: Callable[[str, int], None], on_lost: Callable[[str], None]
+        self,
+        on_end: Callable[[str, int], None],
+        on_lost: Callable[[str], None],
     ) -> None:
         self._on_end = on_end
         self._on_lost = on_lost

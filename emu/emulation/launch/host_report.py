@@ -40,7 +40,10 @@ class ClockComparison:
     """Compares this host's clock with the coordinator's, if another, once a beat."""
 
     def __init__(
-        self, connection: ControlConnection, board: RateBoard, clock_name: str
+        self,
+        connection: ControlConnection,
+        board: RateBoard,
+        clock_name: str,
     ) -> None:
         self._connection = connection
         self._board = board
@@ -55,7 +58,7 @@ class ClockComparison:
 
         pongs = self._connection.pongs
         pongs.clear()
-        while pings > 0 or not pongs:
+        while pings > 0 or not pongs:  # at least one must be answered
             self._connection.ping()
             pings -= 1
             await asyncio.sleep(_APART)

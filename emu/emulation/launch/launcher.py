@@ -46,7 +46,11 @@ class Launcher:
         return len(self.hosts) + self.unnamed
 
     async def start(
-        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
+        self,
+        address: tuple[str, int],
+        token: str,
+        log: Path,
+        allow: Collection[str],
     ) -> None:
         """Start an agent per host; it is to join at ``address``.
 
@@ -70,7 +74,10 @@ class Launcher:
 
 
 def agent_arguments(
-    address: tuple[str, int], patience: float, allow: Collection[str], name: str = ""
+    address: tuple[str, int],
+    patience: float,
+    allow: Collection[str],
+    name: str = "",
 ) -> list[str]:
     """Return the arguments of an agent that is to join at an address."""
     arguments = [format_address(*address), "--patience", f"{patience:g}"]
@@ -146,6 +153,7 @@ class ChildAgents(Launcher):
             for wait in waits:
                 wait.cancel()
 
+        # Of several that have ended at once, the one that was started first.
         first = next(wait for wait in waits if wait in ends)
         return f"{waits[first]} {describe_end(first.result())}"
 
@@ -173,7 +181,11 @@ class LocalLauncher(ChildAgents):
 
     @override
     async def start(
-        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
+        self,
+        address: tuple[str, int],
+        token: str,
+        log: Path,
+        allow: Collection[str],
     ) -> None:
         """Start the agent; the token is in its environment, which others cannot read.
 

@@ -35,6 +35,7 @@ def program_path(text: str) -> str:
     Raises ValueError when it is not one.
     """
     module, _, name = text.rpartition(":")
+    # A model's own file, or an import path.
     is_file = module.endswith(".py") and module.isprintable() and "/" not in module
     is_module = all(map(str.isidentifier, module.split(".")))
     if not (is_file or is_module) or not name.isidentifier():

@@ -37,7 +37,9 @@ _ON_IT = 0.001  # of the resource that Ray gives every host under its address
 
 
 def bundles_of(
-    problem: Problem, cpus: float, stated: Mapping[str, str]
+    problem: Problem,
+    cpus: float,
+    stated: Mapping[str, str],
 ) -> dict[str, dict[str, float]]:
     """Return the share of a host that every emulated machine takes, as Ray counts."""
     job = problem.job
@@ -61,7 +63,9 @@ class RayLauncher(Launcher):
     """
 
     def __init__(
-        self, address: str, bundles: Mapping[str, Mapping[str, float]]
+        self,
+        address: str,
+        bundles: Mapping[str, Mapping[str, float]],
     ) -> None:
         if find_spec("ray") is None:
             problem = "--ray needs ray, which is not installed here"
@@ -93,7 +97,9 @@ class RayLauncher(Launcher):
             pipe.flush()
 
     def _place_machines(
-        self, address: str, bundles: Mapping[str, Mapping[str, float]]
+        self,
+        address: str,
+        bundles: Mapping[str, Mapping[str, float]],
     ) -> dict[str, str]:
         """Return on which host Ray has put every machine."""
         cluster = f"the Ray cluster at {printable(address)}"
@@ -123,7 +129,11 @@ class RayLauncher(Launcher):
 
     @override
     async def start(
-        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
+        self,
+        address: tuple[str, int],
+        token: str,
+        log: Path,
+        allow: Collection[str],
     ) -> None:
         """Start the agents; Ray carries the token sealed to each host's actor.
 

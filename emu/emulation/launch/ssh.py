@@ -117,7 +117,11 @@ class SshLauncher(ChildAgents):
     """Starts an agent on each of these hosts by one ssh each."""
 
     def __init__(
-        self, hosts: Collection[str], *, ssh: str = "ssh", agent: str = ""
+        self,
+        hosts: Collection[str],
+        *,
+        ssh: str = "ssh",
+        agent: str = "",
     ) -> None:
         super().__init__()
         self.hosts = tuple(hosts)
@@ -126,7 +130,11 @@ class SshLauncher(ChildAgents):
 
     @override
     async def start(
-        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
+        self,
+        address: tuple[str, int],
+        token: str,
+        log: Path,
+        allow: Collection[str],
     ) -> None:
         """Start the agents; the token goes to their standard input.
 

@@ -60,6 +60,7 @@ def parse_address(text: str, *, port: int | None = None) -> tuple[str, int]:
 
     if port_text is None:
         return name, port or 0
+    # Nine digits are enough: Python refuses to read thousands of them.
     if not re.fullmatch("[0-9]+", port_text) or int(port_text[:9]) >= _PORTS:
         problem = f"{quote}: the port is {printable(port_text)!r}"
         raise ValueError(f"{problem}; a port is a number from 0 to {_PORTS - 1}")
@@ -234,7 +235,9 @@ def name_of(address: Sequence[Any] | None) -> str:
 
 
 async def listen_within(
-    port: int, ports: Sequence[int] | None, listen: Callable[[int], Awaitable[T]]
+    port: int,
+    ports: Sequence[int] | None,
+    listen: Callable[[int], Awaitable[T]],
 ) -> T:
     """Return what listens at ``port``, or where that is 0 at the first free of a range.
 

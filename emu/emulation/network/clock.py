@@ -213,7 +213,9 @@ class SilenceWatch:
 
     @contextlib.asynccontextmanager
     async def heartbeats(
-        self, beat: Callable[[], None], on_silence: Callable[[str], None]
+        self,
+        beat: Callable[[], None],
+        on_silence: Callable[[str], None],
     ) -> AsyncIterator[None]:
         """Send signs of life in a block, and listen for the peer's."""
 
@@ -244,7 +246,10 @@ class RunClock:
     """
 
     def __init__(
-        self, start_wall: float, time_scale: float, offset: float = 0.0
+        self,
+        start_wall: float,
+        time_scale: float,
+        offset: float = 0.0,
     ) -> None:
         if not time_scale > 0:
             raise ValueError(f"time_scale must be positive, not {time_scale}")
@@ -262,7 +267,9 @@ class RunClock:
         present = self._line.ahead(now)
         target = line.ahead(now + within)
         self._line = ClockLine(
-            at=now, offset=present, drift=(target - present) / within
+            at=now,
+            offset=present,
+            drift=(target - present) / within,
         )
         self._lines.append(self._line)
 
@@ -305,7 +312,9 @@ class Alarm:
     """Calls back once when a wall time has come, by a timerfd where there is one."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        ring: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._ring = ring

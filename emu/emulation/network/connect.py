@@ -76,6 +76,7 @@ async def _open(
             sock.setblocking(False)
             tune_socket(sock)
             if source_port:
+                # A run just before may have left the port in TIME_WAIT.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 sock.bind(("", source_port))
             await loop.sock_connect(sock, target)
@@ -99,11 +100,14 @@ async def _open(
 
 
 async def _prove(
-    sock: socket.socket | TlsSocket, edge: int, key: bytes, receiver: str
+    sock: socket.socket | TlsSocket,
+    edge: int,
+    key: bytes,
+    receiver: str,
 ) -> None:
     """Be accepted by the receiver, once it has proved that it knows our key."""
     nonce = fresh_nonce()
-    binding = b""
+    binding = b""  # without TLS there is no certificate that proofs could cover
     if isinstance(sock, TlsSocket):
         await _when_readable(sock, sock.meet)
         binding = peer_fingerprint(sock.tls)
@@ -137,7 +141,9 @@ async def _prove(
 
 
 async def _ask(
-    sock: socket.socket | TlsSocket, fields: Fields, reader: FrameReader
+    sock: socket.socket | TlsSocket,
+    fields: Fields,
+    reader: FrameReader,
 ) -> Fields:
     """Send a message and return the receiver's next one.
 
@@ -156,7 +162,10 @@ async def _ask(
 
 
 async def _when_readable(
-    sock: socket.socket | TlsSocket, call: Callable[P, T], *args: P.args, **kw: P.kwargs
+    sock: socket.socket | TlsSocket,
+    call: Callable[P, T],
+    *args: P.args,
+    **kw: P.kwargs,
 ) -> T:
     """Return the result of the call, as soon as there is enough to read for it."""
     loop = asyncio.get_running_loop()

@@ -114,7 +114,10 @@ class ControlConnection(asyncio.BufferedProtocol):
         return str(address[0]) if address else ""
 
     def seal(
-        self, challenge: Challenge, side: Side, limits: WireLimits | None = None
+        self,
+        challenge: Challenge,
+        side: Side,
+        limits: WireLimits | None = None,
     ) -> None:
         """Exchange nothing but sealed messages from now on.
 
@@ -132,7 +135,10 @@ class ControlConnection(asyncio.BufferedProtocol):
         loop = asyncio.get_running_loop()
         try:
             transport = await loop.start_tls(
-                self._transport, self, context, server_side=server
+                self._transport,
+                self,
+                context,
+                server_side=server,
             )
         except OSError as error:
             self._gone.set()
@@ -174,7 +180,10 @@ class ControlConnection(asyncio.BufferedProtocol):
             self._transport.write(b"".join(frames))
 
     async def receive(
-        self, within: float | None = None, *, waiting_for: str = "a message"
+        self,
+        within: float | None = None,
+        *,
+        waiting_for: str = "a message",
     ) -> Fields:
         """Return the peer's next message.
 
@@ -235,6 +244,7 @@ class ControlConnection(asyncio.BufferedProtocol):
             self._following = None
 
     def _read_on(self) -> None:
+        # At half: at the limit itself every message would stop the reading anew.
         if self._paused and len(self._queue) < QUEUE // 2:
             self._paused = False
             self._transport.resume_reading()
@@ -305,7 +315,7 @@ class ControlConnection(asyncio.BufferedProtocol):
 
     @override
     def eof_received(self) -> bool:
-        return False
+        return False  # the transport closes then
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
@@ -388,7 +398,9 @@ async def _connect(
 
 
 async def _prove(
-    connection: ControlConnection, identity: Identity, server: str
+    connection: ControlConnection,
+    identity: Identity,
+    server: str,
 ) -> None:
     """Be accepted by the other side, once it has proved that it knows our key."""
     name = identity.name
@@ -481,7 +493,10 @@ class ControlServer:
         Raises OSError if the port is in use or the address is not of this host.
         """
         make = partial(
-            ControlConnection, limits=_LIMITS, owner=_PEER, on_made=self._on_made
+            ControlConnection,
+            limits=_LIMITS,
+            owner=_PEER,
+            on_made=self._on_made,
         )
         serve = partial(asyncio.get_running_loop().create_server, make, backlog=1024)
         if listening is not None:

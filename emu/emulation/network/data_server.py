@@ -174,7 +174,10 @@ class DataServer:
         """Set where an edge gets its connection."""
 
     async def start(
-        self, host: str, port: int = 0, ports: Sequence[int] | None = None
+        self,
+        host: str,
+        port: int = 0,
+        ports: Sequence[int] | None = None,
     ) -> tuple[str, int]:
         """Listen; return the address, with the port that port 0 became: one of a range.
 

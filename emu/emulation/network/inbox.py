@@ -116,8 +116,9 @@ def size_class(size: int) -> int:
     """Return the length of the buffer that serves ``size`` bytes."""
     if size <= _LEAST:
         return _LEAST
+    # A quarter of the power of two below.
     step = 1 << max(0, (size - 1).bit_length() - 3)
-    return -(-size // step) * step
+    return -(-size // step) * step  # rounded up
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +131,10 @@ class Handoff:
     arrivals: FrameLog
 
     def send(
-        self, iteration: int, payload: Mapping[str, NDArray[Any]], **_options: bool
+        self,
+        iteration: int,
+        payload: Mapping[str, NDArray[Any]],
+        **_options: bool,
     ) -> asyncio.Future[None]:
         """Deliver a payload; the future is done.
 
@@ -220,7 +224,11 @@ class Inbox:
         counts.high_water_bytes = max(counts.high_water_bytes, counts.waiting_bytes)
 
     async def get(
-        self, edge: int, iteration: int, *, within: float | None = None
+        self,
+        edge: int,
+        iteration: int,
+        *,
+        within: float | None = None,
     ) -> Delivery:
         """Return the payload of one iteration of one edge, waiting until it is here.
 
@@ -263,7 +271,7 @@ class Inbox:
 
     def fail(self, edge: int, error: EmulatorError) -> None:
         """Let everybody who waits for this edge, now or later, have the error."""
-        self._failed.setdefault(edge, error)
+        self._failed.setdefault(edge, error)  # the first says most
         for key, future in list(self._awaited.items()):
             awaited_edge, _ = key
             if awaited_edge == edge and not future.done():

@@ -58,7 +58,11 @@ class _Frame:
     """A frame that waits, or is on its way; its buffers are viewed by the core."""
 
     def __init__(
-        self, iteration: int, views: Sequence[memoryview], *, shaped: bool
+        self,
+        iteration: int,
+        views: Sequence[memoryview],
+        *,
+        shaped: bool,
     ) -> None:
         self.iteration = iteration
         self._memory = [ffi.from_buffer(view) for view in views]
@@ -100,7 +104,11 @@ class OutEdge:
         self._loop.add_reader(sock.fileno(), self._peer_spoke)
 
     def send(
-        self, iteration: int, payload: Mapping[str, NDArray[Any]], *, shaped: bool
+        self,
+        iteration: int,
+        payload: Mapping[str, NDArray[Any]],
+        *,
+        shaped: bool,
     ) -> asyncio.Future[float]:
         """Queue one frame; the future is done when its last byte has left.
 
@@ -262,7 +270,12 @@ class OutEdge:
             counts.missed = pacer.board.count_missed(self.edge)
             counts.max_behind = max(counts.max_behind, lateness)
             pacer.log.note(
-                self.edge, iteration, end, frame.queued, sender.informed, pacer.lag
+                self.edge,
+                iteration,
+                end,
+                frame.queued,
+                sender.informed,
+                pacer.lag,
             )
 
         self._stop_writing()

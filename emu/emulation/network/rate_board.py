@@ -180,7 +180,9 @@ class RateBoard:
 
 
 def order_of_publication(
-    present: NDArray[Any], iterations: ArrayLike, rates: ArrayLike
+    present: NDArray[Any],
+    iterations: ArrayLike,
+    rates: ArrayLike,
 ) -> NDArray[np.int64]:
     """Return the order of publication: flows whose rate falls, then the others.
 

@@ -27,7 +27,12 @@ class FrameLog:
         self._rows = bytearray()
 
     def note(
-        self, edge: int, iteration: int, first: float, last: float, nbytes: int
+        self,
+        edge: int,
+        iteration: int,
+        first: float,
+        last: float,
+        nbytes: int,
     ) -> None:
         """Add a frame: wall seconds of its first and last byte, payload bytes."""
         self._rows += _ROW.pack(edge, iteration, first, last, nbytes)

@@ -112,7 +112,11 @@ class TlsSocket:
     """
 
     def __init__(
-        self, sock: socket.socket, context: ssl.SSLContext, *, server: bool
+        self,
+        sock: socket.socket,
+        context: ssl.SSLContext,
+        *,
+        server: bool,
     ) -> None:
         self._sock = sock
         self._arrivals = ArrivalReader(sock)

@@ -32,7 +32,9 @@ def parts_of(arrays: Mapping[str, NDArray[Any]]) -> Iterator[Fields]:
 
 
 def state_parts(
-    task: str, iteration: int, arrays: Mapping[str, NDArray[Any]]
+    task: str,
+    iteration: int,
+    arrays: Mapping[str, NDArray[Any]],
 ) -> list[StatePart]:
     """Return the messages that carry the state of a task before an iteration."""
     pieces = list(parts_of(arrays))

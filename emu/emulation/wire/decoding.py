@@ -212,6 +212,7 @@ class FrameReader:
             raise MalformedFrame(f"the frame starts with {magic!r}, not {MAGIC!r}")
         if version != VERSION:
             raise MalformedFrame(f"the frame has version {version}, ours is {VERSION}")
+        # Before any length is believed: an altered one would have us wait for ever.
         (checksum,) = CHECKSUM.unpack_from(prefix, PREFIX.size)
         if checksum != isal_zlib.crc32(prefix[: PREFIX.size]):
             raise MalformedFrame("the lengths of a frame were altered on their way")
@@ -264,6 +265,7 @@ class FrameReader:
                 f"the tensors take {size} bytes, the body has {length}"
             )
         body = self._allocate(length) if length else memoryview(bytearray(0))
+        # No fault of the peer's, so no WireError.
         if body.nbytes != length or body.readonly:
             raise ValueError(f"the allocator returned no writable {length} bytes")
 
@@ -295,7 +297,10 @@ class FrameReader:
         for spec in header.tensors:
             dtype = DTYPES[spec.dtype]
             arrays[spec.name] = np.ndarray(
-                spec.shape, dtype, buffer=body, offset=offset
+                spec.shape,
+                dtype,
+                buffer=body,
+                offset=offset,
             )
             offset += spec.nbytes
 

@@ -14,7 +14,9 @@ from emu.emulation.wire.frame_layout import CHECKSUM, DTYPES, Kind, Seal, prefix
 
 
 def encode_message(
-    kind: Kind, fields: Mapping[str, Any], seal: Seal | None = None
+    kind: Kind,
+    fields: Mapping[str, Any],
+    seal: Seal | None = None,
 ) -> bytes:
     """Return the frame of one message, sealed once the two ends know each other.
 

@@ -95,7 +95,12 @@ class Tables:
         return values
 
     def take_in(
-        self, values: Array, stage: int, parts: Mapping[int, Array], *, add: bool
+        self,
+        values: Array,
+        stage: int,
+        parts: Mapping[int, Array],
+        *,
+        add: bool,
     ) -> None:
         """Take in what a stage brought, in ascending order of the senders.
 

@@ -494,7 +494,11 @@ class _Trainer(TaskProgram):
                 )
 
     def _follow(
-        self, sampler: int, iteration: int, seed: int, batch: MiniBatch
+        self,
+        sampler: int,
+        iteration: int,
+        seed: int,
+        batch: MiniBatch,
     ) -> bool:
         """Return whether a batch has a seed's label, and a path from it to features.
 

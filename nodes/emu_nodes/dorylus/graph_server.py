@@ -101,12 +101,14 @@ class GraphServer:
         ghosts = ghosts[is_inside]
         vertices = self._vertices_of(interval)
         rows = np.searchsorted(vertices, ghosts)  # both ascend
-        return ghosts.astype(np.int32), rows
+        ids = ghosts.astype(np.int32)
+        return ids, rows
 
     def ghosts(self, interval: int, server: int, rows: Array) -> Payload:
         """Return what a server needs of the rows of an interval."""
         ids, places = self.ghost_rows(interval, server)
-        return _rows_payload(interval, ids, rows[places])
+        needed = rows[places]
+        return _rows_payload(interval, ids, needed)
 
     def assemble(self, payloads: Iterable[Payload]) -> Array:
         """Return the vectors of local and remote vertices from what came of them.
@@ -135,8 +137,9 @@ class GraphServer:
     def _places(self, interval: int, ids: Array | None) -> Ids:
         if ids is None:  # from this server: all rows of the interval, in order
             return self.rows_of(interval)
+        vertices = ids.astype(np.int64)
         try:
-            return self._part.positions(ids.astype(np.int64))
+            return self._part.positions(vertices)
         except ValueError as error:
             raise NodeMisbehaved(f"ghosts of {interval}: {error}") from error
 
@@ -236,8 +239,9 @@ class AttentionServer(GraphServer):
         """Return the gradients that a server's vertices get of an interval."""
         places = self._sources(interval, server)
         sums = self.values(interval, epoch)["pushed"]
-        ids = self._part.vertices[places]
-        return _rows_payload(interval, ids.astype(np.int32), sums[places])
+        vertices = self._part.vertices[places]
+        ids = vertices.astype(np.int32)  # as they travel: 4 bytes each
+        return _rows_payload(interval, ids, sums[places])
 
     def sum_gradients(self, interval: int, payloads: Iterable[Payload]) -> Array:
         """Return the sum of an interval's gradients of all edges that came."""

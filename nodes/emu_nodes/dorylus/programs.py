@@ -101,7 +101,9 @@ class Nothing(TaskProgram):
         return ANSWERS if self._ends is None else self._ends[epoch]
 
     def input_of(
-        self, kinds: tuple[str, ...], inputs: Inputs
+        self,
+        kinds: tuple[str, ...],
+        inputs: Inputs,
     ) -> Iterator[tuple[EdgeSpec, Payload]]:
         """Yield the inputs that came from some kinds of task, in their order."""
         for edge in self._brief.inputs:
@@ -383,7 +385,10 @@ class _Tensor(Nothing):
         return made
 
     def _compute_part(
-        self, iteration: int, inputs: Inputs, pulled: Payload
+        self,
+        iteration: int,
+        inputs: Inputs,
+        pulled: Payload,
     ) -> tuple[Weights, Computed]:
         """Return the weights used and a part's outcome, with sums of those before.
 

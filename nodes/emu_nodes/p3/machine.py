@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -97,7 +97,8 @@ class P3Machine:
 
         model = settings["model"]
         kind = model.get("kind", "sage")
-        shapes, *_ = layer_shapes(model, dataset.feature_length, dataset.classes)
+        length = dataset.feature_length
+        shapes, *_ = layer_shapes(model, length, dataset.classes)
         matrices = shapes[: SPLIT_WEIGHTS[kind]]  # those whose inputs are columns
         self._width: int = matrices[0][0]
         self._pulls_inputs = kind == "gat"
@@ -150,10 +151,12 @@ class P3Machine:
             key = (sampler, batch)
             layer = self.structures[key]
             if self.learns:
+                block = layer.block
                 columns = self._columns[key]
-                part = self._split.partial(self.own, layer.block, columns)
+                part = self._split.partial(self.own, block, columns)
             else:
-                part = self._zeros(self._rows_of(layer))
+                rows = self._rows_of(layer)
+                part = self._zeros(rows)
             parts.append(part)
         return np.concatenate(parts)  # (rows of all its samplers, width)
 
@@ -251,14 +254,19 @@ class P3Machine:
         shares = self._shares(rank, batch, of_sum)
         for sampler, of_rows in zip(samplers, shares, strict=True):
             key = (sampler, batch)
-            layer = self.structures[key]
+            block = self.structures[key].block
             columns = self._columns[key]
-            total += self._split.own_gradient(layer.block, columns, of_rows)
+            total += self._split.own_gradient(block, columns, of_rows)
         return total
 
     def _forget(self, batch: int) -> None:
         """Let go of what was kept of a mini-batch."""
-        for by_key in (self._sampled, self.structures, self._columns):
+        kept: list[dict[Key, Any]] = [
+            self._sampled,
+            self.structures,
+            self._columns,
+        ]
+        for by_key in kept:
             for key in [*by_key]:
                 _, number = key
                 if number == batch:

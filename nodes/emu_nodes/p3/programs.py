@@ -87,7 +87,10 @@ class P3Sampler(TaskProgram):
 
     @override
     def payload(
-        self, output: EdgeSpec, iteration: int, made: dict[str, Payload]
+        self,
+        output: EdgeSpec,
+        iteration: int,
+        made: dict[str, Payload],
     ) -> Payload:
         return made.get(output.peer, {})
 
@@ -124,7 +127,10 @@ class _P3Task(TaskProgram):
 
     @override
     def payload(
-        self, output: EdgeSpec, iteration: int, made: dict[str, Payload]
+        self,
+        output: EdgeSpec,
+        iteration: int,
+        made: dict[str, Payload],
     ) -> Payload:
         return made.get(output.peer, {})
 
