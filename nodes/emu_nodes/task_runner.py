@@ -146,7 +146,7 @@ class EdgeEnds:
     def _on_arrival(
         self,
         edge: int,
-        n: int,
+        iteration: int,
         wall: float,
         size: int,
         shaped: object,
@@ -155,7 +155,7 @@ class EdgeEnds:
         if shaped and self.clock is not None:
             time = self.clock.to_emulated(wall)
             volume = size / self._settings.byte_scale
-            self._report(FlowEnded(edge, n, time, volume))
+            self._report(FlowEnded(edge, iteration, time, volume))
 
     def _broke(self, edge: int, error: EmulatorError) -> None:
         # A reset may take along a frame that its sender has done with: nobody would
@@ -240,8 +240,8 @@ class NewestInputs:
         for edge, iteration in reads:
             held = self._held.get(edge)
             first = 0 if held is None else held.iteration + 1
-            for n in range(first, iteration + 1):
-                newer = await self._arrival(edge, n)
+            for number in range(first, iteration + 1):
+                newer = await self._arrival(edge, number)
                 if held is not None:
                     held.release()
                 held = newer
@@ -325,16 +325,17 @@ class TaskRunner:
         then, and no payload goes before its flow is given a rate.
         """
         context = self._context
-        n = order.iteration
-        self.doing = f"task {self.name}, iteration {n + context.first}"
+        iteration = order.iteration
+        number = iteration + context.first  # in the whole job
+        self.doing = f"task {self.name}, iteration {number}"
         # The first orders come before run time 0; work done until then would be free.
         starts = order.start if self._spec.times is None else 0.0
         await context.timer.until(context.clock.to_wall(starts))
 
         arrivals: dict[int, Delivery] = {}
         for edge, end in self._inputs.items():
-            if not end.latest and 0 <= n - end.lag < end.sent:
-                arrivals[edge] = await self._arrival(edge, n - end.lag)
+            if not end.latest and 0 <= iteration - end.lag < end.sent:
+                arrivals[edge] = await self._arrival(edge, iteration - end.lag)
         deliveries = arrivals | await self._newest.take(order.reads)
         inputs = {edge: dict(found.payload) for edge, found in deliveries.items()}
 
@@ -343,7 +344,7 @@ class TaskRunner:
         # What reads the newest is kept: the next iteration may read it again.
         for delivery in arrivals.values():
             delivery.release()
-        if n == self._spec.iterations - 1:
+        if iteration == self._spec.iterations - 1:
             self._newest.release()
 
         self._hand_over(order, work)
@@ -355,9 +356,9 @@ class TaskRunner:
     def _hand_over(self, order: RunTask, work: _Work) -> None:
         """Report the end of an iteration, and queue what it sends."""
         context = self._context
-        n = order.iteration
+        iteration = order.iteration
         times = self._spec.times
-        time = work.cpu / self._spec.speed if times is None else times[n]
+        time = work.cpu / self._spec.speed if times is None else times[iteration]
         due = end_of_work(
             self._spec.speed_times,
             self._spec.speed_shares,
@@ -366,7 +367,7 @@ class TaskRunner:
         )
         now = context.clock.now()
 
-        edges = [edge for edge, end in self._outputs.items() if n < end.sent]
+        edges = [edge for edge, end in self._outputs.items() if iteration < end.sent]
         sizes: dict[int, int] = {}  # of tensors, headers apart
         for edge in edges:
             tensors = work.payloads[edge].values()
@@ -375,7 +376,7 @@ class TaskRunner:
         context.report(
             TaskEnded(
                 task=self.task,
-                iteration=n,
+                iteration=iteration,
                 start=order.start,
                 end=max(now, due),  # it may be yet to come
                 edges=edges,
@@ -390,7 +391,7 @@ class TaskRunner:
         for edge in edges:  # no bytes need no rate
             is_shaped = self._outputs[edge].shaped and sizes[edge] > 0
             output = context.outputs[edge]
-            context.track(output.send(n, work.payloads[edge], shaped=is_shaped))
+            context.track(output.send(iteration, work.payloads[edge], shaped=is_shaped))
 
     async def _arrival(self, edge: int, iteration: int) -> Delivery:
         """Return an input, not before it has landed.
@@ -423,14 +424,14 @@ class TaskRunner:
         """
         iteration = order.iteration
         program = self.program
-        n = iteration + self._context.first
-        state = self._finished_cut(n)
+        number = iteration + self._context.first  # in the whole job
+        state = self._finished_cut(number)
 
         began = this_host.monotonic()
         cpu = this_host.thread_time()
         if order.reads:
             cast("TaskProgram", program).read(dict(order.reads))
-        payloads = program.run(n, inputs)
+        payloads = program.run(number, inputs)
 
         if self._copy is not None:  # which reports it when it has come
             payloads[self._copy] = next(iter(state.values()), {})
@@ -447,7 +448,7 @@ class TaskRunner:
             states=state,
         )
 
-    def _finished_cut(self, n: int) -> dict[int, Payload]:
+    def _finished_cut(self, number: int) -> dict[int, Payload]:
         """Return the state of a cut that is whole before an iteration, by its cut.
 
         To copy it is no work of the task's, and takes no time.
@@ -455,16 +456,16 @@ class TaskRunner:
         keeper = cast("KeepsState", self.program)
         every = self._spec.every
         # What begins with a cut copies it again: who had the copy may be who died.
-        begins = n if self._copy is not None else n - self._context.first
-        if every and begins and n % every == 0:
-            self._begun[n] = keeper.state(n)
+        begins = number if self._copy is not None else number - self._context.first
+        if every and begins and number % every == 0:
+            self._begun[number] = keeper.state(number)
 
         # Updates of earlier iterations may be on their way at a cut.
         misses: int = getattr(self.program, "missed", 0)
-        cut = n - misses
+        cut = number - misses
         if cut not in self._begun:
             return {}
-        late = keeper.late_updates(n) if misses else {}
+        late = keeper.late_updates(number) if misses else {}
         return {cut: self._begun.pop(cut) | late}
 
 
@@ -477,8 +478,8 @@ async def warm_up_process(compute: Executor) -> None:
     keys = edge_keys(secrets.token_hex(8), [0])
     payload = {"x": np.zeros(_BYTES, dtype=np.uint8)}
 
-    def on_arrival(edge: int, n: int, wall: float, size: int, *_: Any) -> None:
-        pack(FlowEnded(edge, n, wall, float(size)))
+    def on_arrival(edge: int, iteration: int, wall: float, size: int, *_: Any) -> None:
+        pack(FlowEnded(edge, iteration, wall, float(size)))
 
     async with contextlib.AsyncExitStack() as stack:
         board = stack.enter_context(contextlib.closing(RateBoard.create(1)))
@@ -498,12 +499,12 @@ async def warm_up_process(compute: Executor) -> None:
         loop = asyncio.get_running_loop()
         clock = RunClock(this_host.monotonic(), 1.0)
         pacer.start(clock)
-        for n in range(_ROUNDS):
+        for iteration in range(_ROUNDS):
             await loop.run_in_executor(compute, int)
             await timer.until(this_host.monotonic() + 1e-4)
-            sending = edge.send(n, payload, shaped=n % 4 > 0)
-            board.publish([0], [n], [0.0], [_RATE], clock.now())
+            sending = edge.send(iteration, payload, shaped=iteration % 4 > 0)
+            board.publish([0], [iteration], [0.0], [_RATE], clock.now())
             edge.notify(0.0)
-            delivery = await inbox.get(0, n, within=_WITHIN)
+            delivery = await inbox.get(0, iteration, within=_WITHIN)
             delivery.release()
             await sending

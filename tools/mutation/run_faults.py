@@ -42,7 +42,7 @@ _CONTENT = "stream_key(self._seed, output.edge, iteration)"
 _SIZE = "self._rows[output.edge][iteration]"
 _WINDOW = "pool[start:end]"
 _CLOCK = "RunClock(begin.start_wall, scale, offset)"
-_DURATION = "else times[n]"
+_DURATION = "else times[iteration]"
 _TOLD = '"""Return this server\'s ``parameters``."""\n'
 _QUOTA = "state->quota[tuner] = layout->pool_slots[layout->tuners.tuned[tuner]];"
 _SHARE = "least_over(layout, state->scratch.share, group)"
@@ -99,7 +99,9 @@ FAULTS: dict[str, RunFault] = {
         "return count, self._last - 0.005",
     ),
     "arrivals told 50 ms early": RunFault(
-        _TASK, "FlowEnded(edge, n, time,", "FlowEnded(edge, n, time - 0.5,"
+        _TASK,
+        "FlowEnded(edge, iteration, time,",
+        "FlowEnded(edge, iteration, time - 0.5,",
     ),
     "arrivals do not count": RunFault(
         "emu/emulation/coordinator/scheduler_driver.py",

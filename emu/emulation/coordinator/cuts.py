@@ -84,12 +84,12 @@ class CutKeeper:
         plan = self._plan
         if plan is None or not self._is_wanted(plan, process, part):
             raise NodeMisbehaved(f"{process} sent state that was not asked for")
-        n = part.iteration
-        tasks = self._done.setdefault(n, set())
+        iteration = part.iteration
+        tasks = self._done.setdefault(iteration, set())
         if part.task in tasks:
             raise NodeMisbehaved(f"{process} sent the state of {part.task} twice")
 
-        states = self._coming.setdefault(n, {})
+        states = self._coming.setdefault(iteration, {})
         pieces = states.setdefault(part.task, ArrayParts())
         try:
             pieces.add(part)
@@ -98,27 +98,27 @@ class CutKeeper:
         if part.last:
             tasks.add(part.task)
         if len(tasks) == len(plan.owners):
-            self._begin(plan, n)
+            self._begin(plan, iteration)
 
     def _is_wanted(self, plan: CutPlan, process: str, part: StatePart) -> bool:
         """Return True for the state of a process's task before an iteration of a cut.
 
         That before the first one is wanted only for copies of it.
         """
-        n = part.iteration
+        iteration = part.iteration
         first = plan.start.iteration
         return (
             part.task in plan.owners
             and self._process.get(part.task) == process
-            and n % plan.every == 0
-            and first <= n < self._end
-            and (n > first or bool(self._copies))
+            and iteration % plan.every == 0
+            and first <= iteration < self._end
+            and (iteration > first or bool(self._copies))
         )
 
-    def _begin(self, plan: CutPlan, n: int) -> None:
+    def _begin(self, plan: CutPlan, iteration: int) -> None:
         """Keep a cut that is whole, after the one before it; the first is kept."""
-        parts = self._coming.pop(n)
-        if n == plan.start.iteration:
+        parts = self._coming.pop(iteration)
+        if iteration == plan.start.iteration:
             return
 
         states: dict[str, Arrays] = {}
@@ -126,9 +126,11 @@ class CutKeeper:
             for name in plan.owners:
                 states[name] = parts[name].arrays()
         except ValueError as error:
-            raise NodeMisbehaved(f"the state before {n} is damaged: {error}") from error
+            raise NodeMisbehaved(
+                f"the state before {iteration} is damaged: {error}"
+            ) from error
 
-        cut = Cut(n, states)
+        cut = Cut(iteration, states)
         last_keeping = self._keeping
         loop = asyncio.get_running_loop()
 

@@ -171,15 +171,16 @@ class Deadlines:
         """Return what tasks compute, send and receive."""
         job = self._problem.job
         activities = []
-        for task, n in self._tasks:
+        for task, iteration in self._tasks:
             if task in members:
+                name = job.tasks[task].name
+                waiters = self._waiters_of(task, iteration, members)
                 activities.append(
-                    f"task {job.tasks[task].name} in iteration {n + self._first}"
-                    f"{self._waiters_of(task, n, members)}"
+                    f"task {name} in iteration {iteration + self._first}{waiters}"
                 )
-        for position, n in self._flows:
+        for position, iteration in self._flows:
             edge = job.edges[position]
-            flow = f"{job.edge_names[position]} of iteration {n + self._first}"
+            flow = f"{job.edge_names[position]} of iteration {iteration + self._first}"
             if edge.source in members:
                 activities.append(f"sending {flow}")
             elif edge.destination in members:
@@ -189,22 +190,22 @@ class Deadlines:
     def _idleness_of(self, task: int) -> str:
         job = self._problem.job
         name = job.tasks[task].name
-        n = self._next[task]
-        if n == job.rounds[task]:
-            return f"task {name} after its last iteration {n - 1 + self._first}"
-        return f"task {name} before iteration {n + self._first}"
+        iteration = self._next[task]
+        if iteration == job.rounds[task]:
+            return f"task {name} after its last iteration {iteration - 1 + self._first}"
+        return f"task {name} before iteration {iteration + self._first}"
 
-    def _waiters_of(self, task: int, n: int, members: Container[int]) -> str:
+    def _waiters_of(self, task: int, iteration: int, members: Container[int]) -> str:
         """Return which tasks of other processes wait for an iteration, and for what."""
         job = self._problem.job
         waiting = [
             f"{job.tasks[edge.destination].name} for its iteration "
-            f"{self._first + n + edge.lag}"
+            f"{self._first + iteration + edge.lag}"
             for position, edge in enumerate(job.edges)
             if edge.source == task
             and edge.destination not in members
             and not edge.credit
-            and job.sends(position, n)
+            and job.sends(position, iteration)
         ]
         return f", awaited by {_some(waiting)}" if waiting else ""
 
@@ -212,10 +213,10 @@ class Deadlines:
         """Return the running tasks and the tasks that wait for flows, by iteration."""
         has_times = self._scheduler.holds is not None
         lines = []
-        for (task, n), end in self._tasks.items():
+        for (task, iteration), end in self._tasks.items():
             name = self._problem.job.tasks[task].name
             due = f", due at {end:.3f} s" if has_times else ""
-            lines.append(f"task {name} runs iteration {n + self._first}{due}")
+            lines.append(f"task {name} runs iteration {iteration + self._first}{due}")
         lines += [self._flow_line(key) for key in self._flows]
         return self._join_lines(lines) or "no task runs and no flow is active"
 

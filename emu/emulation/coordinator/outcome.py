@@ -251,9 +251,9 @@ class Recorder:
         for position, edge in enumerate(job.edges):
             crosses = self._problem.hops[position]
             free = 0.0  # when the flow before it has ended
-            for n in range(job.flow_counts[position]):
-                flow = (position, n)
-                ready[flow] = self.task_end[edge.source, n]
+            for iteration in range(job.flow_counts[position]):
+                flow = (position, iteration)
+                ready[flow] = self.task_end[edge.source, iteration]
                 if crosses and self._volumes[flow] > 0:  # it was sent and reported
                     start[flow] = self._activated[flow]
                     end[flow] = self._ended[flow]

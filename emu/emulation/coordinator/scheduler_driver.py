@@ -30,7 +30,7 @@ Ended: TypeAlias = TaskEnded | FlowEnded
 
 
 class Outlet(Protocol):
-    """Where decisions go."""
+    """Receiver of decisions, and of ends that were settled."""
 
     def run_task(self, message: RunTask) -> None:
         """Order the process of the task to start it."""
@@ -87,7 +87,7 @@ class SchedulerDriver:
 
     @property
     def next_end(self) -> float:
-        """When a fluid or gate ends next, or an end that was reported; or never."""
+        """Next end of a fluid or gate, or one that was reported; infinite for never."""
         next_end = self._scheduler.next_end
         if not self._reported:
             return next_end

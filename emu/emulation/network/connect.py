@@ -165,13 +165,13 @@ async def _when_readable(
     sock: socket.socket | TlsSocket,
     call: Callable[P, T],
     *args: P.args,
-    **kw: P.kwargs,
+    **options: P.kwargs,
 ) -> T:
     """Return the result of the call, as soon as there is enough to read for it."""
     loop = asyncio.get_running_loop()
     while True:
         try:
-            return call(*args, **kw)
+            return call(*args, **options)
         except BlockingIOError:
             readable = asyncio.Event()
             loop.add_reader(sock.fileno(), readable.set)

@@ -135,7 +135,7 @@ class ProcessHello(Message):
 
 @dataclass(frozen=True)
 class Listening(Message):
-    """Where a process accepts its in-edges."""
+    """Address at which a process accepts its in-edges."""
 
     host: str
     port: int

@@ -466,7 +466,7 @@ class _Tensor(Nothing):
         return Computed(answer, gradient=gradient)
 
     def backward_from_loss(self, pulled: Payload, z: Array, weights: Array) -> Computed:
-        """Return that of the last layer, whose z are the scores, and the loss."""
+        """Return the gradients of the last layer, whose z is the scores; the loss."""
         loss = cross_entropy(z, pulled["targets"])
         computed = self.backward(pulled, loss.gradient, weights)
         return replace(computed, loss=loss.value)
