@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from emu.emulation.coordinator.cuts import CutKeeper
 from emu.emulation.coordinator.deadlines import Deadlines
 from emu.emulation.coordinator.membership import Membership
+from emu.emulation.coordinator.next_kills import NextKills
 from emu.emulation.coordinator.observers import Observer
 from emu.emulation.coordinator.outcome import (
     Answers,
@@ -30,6 +31,7 @@ from emu.emulation.coordinator.process_specs import (
     process_specs,
 )
 from emu.emulation.coordinator.scheduler_driver import SchedulerDriver
+from emu.emulation.coordinator.sender_wakeups import SenderWakeups
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.launch.signals import run_until_signalled
 from emu.emulation.network.clock import PauseAwareClock, RunClock
@@ -50,16 +52,13 @@ from emu.emulation.wire.messages import (
     RunTask,
     StatePart,
     TaskEnded,
-    WakeSender,
 )
 from emu.errors import DeadlineExceeded, NodeMisbehaved, RunError
 from emu.graph_data.copied_graphs import list_graphs
 from emu.host.this_host import this_host, version_of_emu
 from emu.names import printable
-from emu.prediction.core import lib
 from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
-from emu.problem import Due, Problem, Profile, Realization, next_kills
-from emu.problem.workloads import copies_of
+from emu.problem import Problem, Profile, Realization
 from emu.trust.guards.traffic import LOST_RATES
 from emu.trust.lateness import late_times
 
@@ -79,107 +78,6 @@ _REPORTED = 0.0003
 #: What is safe is settled and published so many wall seconds before its time at most,
 #: and half of it at the least, so that one message brings several things.
 _AHEAD = 0.05
-
-
-# Without wake-ups senders would have to look every 0.1 ms for a flow that gets its rate
-# at once, while under rules that serve one flow at a time most wait for long. With 462
-# flows in 6 s under ``fifo`` the error fell from 1.03-1.53 to 0.92-1.07 % (three runs
-# each), and from 1.50-2.03 % where only those were notified that had to wait.
-class SenderWakeups:
-    """Follows what senders know of the rates of their flows."""
-
-    def __init__(self, problem: Problem) -> None:
-        job = problem.job
-        self._process = [job.tasks[edge.source].process_name for edge in job.edges]
-        self._iteration = np.full(len(job.edges), -1, dtype=np.int64)
-        #: Lowest rate of the flow since its sender was notified: it knows none lower.
-        self._known = np.zeros(len(job.edges))
-
-    def due(self, segments: RateSegments) -> dict[str, WakeSender]:
-        """Return wake-ups by process, for rates `RISE` (core.h) times those known."""
-        edges = segments.edge
-        rates = segments.rate
-        is_new = self._iteration[edges] != segments.iteration
-        known = np.where(is_new, 0.0, self._known[edges])
-        wakes = (rates > 0) & (rates >= lib.RISE * known)
-        self._iteration[edges] = segments.iteration
-        self._known[edges] = np.where(wakes, rates, np.minimum(known, rates))
-
-        wakeups: dict[str, WakeSender] = {}
-        woken = edges[wakes].tolist()
-        instants = segments.since[wakes].tolist()
-        for edge, instant in zip(woken, instants, strict=True):
-            process = self._process[edge]
-            if process not in wakeups:
-                wakeups[process] = WakeSender(edges=[], since=[])
-            message = wakeups[process]
-            message.edges.append(edge)
-            message.since.append(instant)
-        return wakeups
-
-
-class NextKills:
-    """Kills of the scenario that come next in an attempt, by ends that are known."""
-
-    def __init__(self, problem: Problem, settings: RunSettings) -> None:
-        job = problem.job
-        self._settings = settings
-        self._awaited = {kill.ended for kill in settings.kills}
-        self._ends: dict[tuple[int, int], float] = {}
-        self._process = [task.process_name for task in job.tasks]
-        #: Processes that send payload over the network, by edge.
-        self._source: dict[int, str] = {}
-        for position, edge in enumerate(job.edges):
-            if problem.hops[position] and not job.control[position]:
-                self._source[position] = self._process[edge.source]
-
-        #: Ends to come of every process, of its flows once their bytes are known, and
-        #: the last one; copies are never over.
-        self._left: dict[str, int] = {}
-        for process, tasks in job.processes.items():
-            self._left[process] = sum(job.rounds[task] for task in tasks)
-        for copy in copies_of(job).values():
-            self._left[self._process[copy]] += 1
-        self._last_end = dict.fromkeys(self._left, 0.0)
-        self.due = Due()
-        self._find()
-
-    def note(self, end: TaskEnded | FlowEnded) -> None:
-        """Take in an end of a task, past or to come, or of a flow."""
-        is_awaited = False
-        if isinstance(end, TaskEnded):
-            process = self._process[end.task]
-            time = end.end
-            for edge, volume in zip(end.edges, end.volumes, strict=True):
-                if edge in self._source and volume > 0:
-                    self._left[process] += 1
-            count = end.iteration + self._settings.first + 1
-            is_awaited = (end.task, count) in self._awaited
-            if is_awaited:
-                self._ends[end.task, end.iteration] = time
-        else:
-            process = self._source[end.edge]
-            time = end.time
-
-        self._left[process] -= 1
-        self._last_end[process] = max(self._last_end[process], time)
-        if is_awaited or not self._left[process]:
-            self._find()
-
-    def _find(self) -> None:
-        self.due = next_kills(
-            self._settings.kills,
-            first=self._settings.first,
-            began=self._settings.began,
-            end_of=self._end_of,
-            over=self._over,
-        )
-
-    def _end_of(self, task: int, iteration: int) -> float:
-        return self._ends.get((task, iteration), math.inf)
-
-    def _over(self, process: str) -> float:
-        return math.inf if self._left[process] else self._last_end[process]
 
 
 class Coordinator:

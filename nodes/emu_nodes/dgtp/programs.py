@@ -12,7 +12,7 @@ their process.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,8 @@ from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
 from emu.graph_data import (
-    BatchPlan,
-    CachePlan,
-    Dataset,
     GrowingBatch,
-    SampledBatch,
     SamplerCache,
-    open_for,
     sample_neighbours,
 )
 from emu.graph_data.sampling import Ids
@@ -42,6 +37,7 @@ from emu.training import (
     mean_gradient,
 )
 from emu_nodes.all_reduce import share_vector
+from emu_nodes.dgtp.job_data import JobData, add_replies, edges_to, version_name
 from emu_nodes.program import (
     Array,
     EdgeSpec,
@@ -59,46 +55,6 @@ from emu_nodes.program import (
 #: rows is found in n messages with probability 1 - (1 - q)^(8 n), q = 1/2 in the first
 #: with 0.996. Rows at fixed places let a fault in every other row pass.
 _LOOKED_AT = 8
-
-
-class JobData:
-    """Data set and batch plan, opened once per process."""
-
-    def __init__(self, brief: TaskSpec, process: Shared) -> None:
-        if "dataset" not in process:
-            process["dataset"] = open_for(brief.job_settings)
-        self.dataset: Dataset = process["dataset"]
-        self.plan = BatchPlan.from_settings(brief.job_settings)
-        self.precision: str = brief.job_settings["precision"]
-        length = self.dataset.feature_length
-        self._cache = CachePlan.from_settings(brief.job_settings, length)
-
-    def batch(self, sampler: int, iteration: int) -> SampledBatch:
-        """Sample the mini-batch of one (sampler, iteration).
-
-        The first call checks and maps the structure and loads compiled code, up to
-        0.5 s: programs make it before the start barrier.
-        """
-        structure = self.dataset.structure
-        walk = self.plan.walk(self.dataset)
-        return self.plan.batch(structure, walk, sampler, iteration)
-
-    def cache(self, sampler: int, first: int) -> SamplerCache | None:
-        """Return what a sampler has of other stores before an iteration, if any."""
-        if self._cache is None:
-            return None
-        return SamplerCache(
-            self.dataset,
-            self.plan,
-            self._cache,
-            sampler=sampler,
-            first=first,
-        )
-
-    def seeds(self, sampler: int, iteration: int) -> Ids:
-        """Return the seeds of that mini-batch alone."""
-        walk = self.plan.walk(self.dataset)
-        return self.plan.seeds(walk, sampler, iteration)
 
 
 class GraphStore(TaskProgram):
@@ -215,25 +171,6 @@ class GraphStoreHop(TaskProgram):
             count += len(source)
         self._figures = {"edges": float(count)}
         return payloads
-
-
-def add_replies(batch: GrowingBatch, brief: TaskSpec, inputs: Inputs) -> None:
-    """Add what the stores sent a task to a batch.
-
-    Raises NodeMisbehaved when an edge leads to a vertex that was not asked for.
-    """
-
-    def merge(name: str) -> Ids:
-        replies = []
-        for store in brief.inputs:
-            reply = tensor(inputs[store.edge], name, store)
-            replies.append(reply)
-        return np.concatenate(replies)
-
-    try:
-        batch.grow(merge("source"), merge("destination"))
-    except ValueError as error:
-        raise NodeMisbehaved(f"reply to {brief.name}: {error}") from error
 
 
 class _SamplerTask(TaskProgram):
@@ -417,11 +354,6 @@ class Sampler(_SamplerTask):
         self._rows = rows
 
 
-def version_name(version: int) -> str:
-    """Return the tensor name of parameters after a step: a flow has no other bytes."""
-    return f"parameters.{version}"
-
-
 class _Trainer(TaskProgram):
     """Computes gradients on the mini-batches of the samplers.
 
@@ -434,7 +366,7 @@ class _Trainer(TaskProgram):
         settings = brief.job_settings
         self._data = JobData(brief, process)
         dataset = self._data.dataset
-        self._samplers = _of_kind("sampler", brief.inputs)
+        self._samplers = edges_to("sampler", brief.inputs)
         self._layers: int = settings["model"]["layers"]
         self._parameters = initial_parameters(settings, dataset)
         self._worker: int = brief.settings["worker"]
@@ -538,18 +470,13 @@ class _Trainer(TaskProgram):
         return sources
 
 
-def _of_kind(kind: str, edges: Iterable[EdgeSpec]) -> list[EdgeSpec]:
-    """Return the edges whose other end is a task of a kind."""
-    return [edge for edge in edges if edge.peer_kind == kind]
-
-
 class Worker(_Trainer):
     """One replica of the model; its parameters always come from the servers."""
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
-        self._servers = _of_kind("parameter_server", brief.outputs)
-        self._sources = _of_kind("parameter_server", brief.inputs)
+        self._servers = edges_to("parameter_server", brief.outputs)
+        self._sources = edges_to("parameter_server", brief.inputs)
         count = len(self._servers)
         self._bounds = shard_bounds(len(self._parameters), count)
         self._shards: dict[int, tuple[int, int]] = {}

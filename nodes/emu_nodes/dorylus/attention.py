@@ -7,6 +7,7 @@ from typing_extensions import override
 from emu.training.interval_layers import Ends, activate, activation_slope, cross_entropy
 from emu_nodes.dorylus import programs
 from emu_nodes.dorylus.graph_server import ATTENTION, OUT, READ, AttentionServer, Z
+from emu_nodes.dorylus.task import Computed, Nothing
 from emu_nodes.program import (
     Array,
     EdgeSpec,
@@ -15,7 +16,7 @@ from emu_nodes.program import (
 )
 
 
-class _Reader(programs.Nothing):
+class _Reader(Nothing):
     def take_rows(self, iteration: int, inputs: Inputs) -> None:
         """Keep the rows that a layer's edges read, where they come to this task."""
         server: AttentionServer = self._process["server"]
@@ -88,13 +89,13 @@ class Apply(programs.Apply):
     compares = False  # the loss follows from a gather after it
 
     @override
-    def compute(self, pulled: Payload, weights: Array) -> programs.Computed:
+    def compute(self, pulled: Payload, weights: Array) -> Computed:
         rows = pulled["rows"]
         width = rows.shape[1]  # the attention's vectors stand below the weights
         if self.layer:  # what was summed has not been activated yet
             rows = activate(self.activation, rows)
         answer = {Z: rows @ weights[:width]}
-        return programs.Computed(answer)
+        return Computed(answer)
 
 
 class ApplyBack(programs.ApplyBack):
@@ -103,17 +104,17 @@ class ApplyBack(programs.ApplyBack):
     compares = False  # the last layer's edges do
 
     @override
-    def compute(self, pulled: Payload, weights: Array) -> programs.Computed:
+    def compute(self, pulled: Payload, weights: Array) -> Computed:
         """Return the gradient of what was summed, but of features; of the weights."""
         rows = pulled["rows"]
         of_z = pulled["gradient"]
         if not self.layer:  # features have no gradient
-            return programs.Computed({}, gradient=rows.T @ of_z)
+            return Computed({}, gradient=rows.T @ of_z)
 
         slope = activation_slope(self.activation, rows)
         activations = activate(self.activation, rows)
         answer = {"gradient": of_z @ weights.T * slope}
-        return programs.Computed(answer, gradient=activations.T @ of_z)
+        return Computed(answer, gradient=activations.T @ of_z)
 
 
 class EdgeApply(_Reader, programs.ApplyBack):
@@ -131,16 +132,16 @@ class EdgeApply(_Reader, programs.ApplyBack):
         return super().work(iteration, inputs)
 
     @override
-    def compute(self, pulled: Payload, weights: Array) -> programs.Computed:
+    def compute(self, pulled: Payload, weights: Array) -> Computed:
         answer = {ATTENTION: _ends(pulled, weights).attention()}
-        return programs.Computed(answer)
+        return Computed(answer)
 
 
 class EdgeApplyBack(programs.ApplyBack):
     """Compute the gradients of the ends of an interval's edges."""
 
     @override
-    def compute(self, pulled: Payload, weights: Array) -> programs.Computed:
+    def compute(self, pulled: Payload, weights: Array) -> Computed:
         """Return them, that of the attention's vectors, and the last layer's loss."""
         gradient = pulled.get("gradient")
         loss = 0.0
@@ -152,7 +153,7 @@ class EdgeApplyBack(programs.ApplyBack):
         ends = _ends(pulled, weights)
         of_sources, of_destinations, of_vectors = ends.backward(gradient)
         answer = {"of_sources": of_sources, "of_own": of_destinations}
-        return programs.Computed(answer, gradient=of_vectors, loss=loss)
+        return Computed(answer, gradient=of_vectors, loss=loss)
 
 
 def _ends(pulled: Payload, vectors: Array) -> Ends:

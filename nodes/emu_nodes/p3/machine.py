@@ -12,7 +12,7 @@ from emu.problem.workloads import SPLIT_WEIGHTS, layer_shapes
 from emu.systems.p3.column_split import ColumnSplit, ForwardPass
 from emu.systems.p3.job import PIPELINES
 from emu.training import initial_parameters
-from emu_nodes.dgtp.programs import JobData
+from emu_nodes.dgtp.job_data import JobData
 from emu_nodes.p3.batches import FirstLayer, Group
 from emu_nodes.program import (
     Array,

@@ -17,7 +17,7 @@ from emu.graph_data import GrowingBatch, SampledBatch
 from emu.systems.p3.job import ENTRIES
 from emu.training import make_optimizer
 from emu_nodes.all_reduce import share_vector
-from emu_nodes.dgtp.programs import JobData, add_replies
+from emu_nodes.dgtp.job_data import JobData, add_replies
 from emu_nodes.p3.batches import FirstLayer, Group, batch_tensors, read_batch
 from emu_nodes.p3.machine import P3Machine
 from emu_nodes.program import (
