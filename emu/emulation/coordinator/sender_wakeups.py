@@ -29,10 +29,13 @@ class SenderWakeups:
         edges = segments.edge
         rates = segments.rate
         is_new = self._iteration[edges] != segments.iteration
+        # Of a flow that begins nothing is known: any rate is a rise.
         known = np.where(is_new, 0.0, self._known[edges])
-        wakes = (rates > 0) & (rates >= lib.RISE * known)
+        rises = rates >= lib.RISE * known
+        wakes = (rates > 0) & rises
         self._iteration[edges] = segments.iteration
-        self._known[edges] = np.where(wakes, rates, np.minimum(known, rates))
+        lowest = np.minimum(known, rates)
+        self._known[edges] = np.where(wakes, rates, lowest)
 
         wakeups: dict[str, WakeSender] = {}
         woken = edges[wakes].tolist()

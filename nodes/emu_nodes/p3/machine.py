@@ -119,7 +119,7 @@ class P3Machine:
         if self._computes:
             part = self.partial(self.rank, 0)
             self.begun_with[0] = self.upper.copy()
-            self.forward(0, [part])
+            self.forward(0, [part])  # as if no other machine held columns
             _, of_sum = self.backward(0)
             self.own_gradient(0, {self.rank: of_sum})
         self._forget(0)
@@ -226,7 +226,8 @@ class P3Machine:
         if not self.learns:
             layers = self._structures_of(self.rank, batch)
             rows = sum(map(self._rows_of, layers))
-            return of_upper, self._zeros(rows)
+            of_sum = self._zeros(rows)
+            return of_upper, of_sum
 
         of_sums = []
         passes = self._passes.pop(batch)
