@@ -136,13 +136,20 @@ class EmulationSettings:
     def to_json(self) -> dict[str, Any]:
         """Return what a manifest says of quantities; ``catch_up`` None is no limit."""
         quantities = {name: getattr(self, name) for name in _QUANTITIES}
-        return quantities | ({} if self.limits_bursts else {"catch_up": None})
+        if not self.limits_bursts:
+            quantities["catch_up"] = None
+        return quantities
 
     @classmethod
     def from_json(cls, noted: Mapping[str, Any]) -> EmulationSettings:
         """Return the settings of which a manifest, maybe an old one, says something."""
-        quantities = {k: noted[k] for k in _QUANTITIES if noted.get(k) is not None}
-        return cls(**{"flow_ends": "fluid", **quantities})
+        quantities: dict[str, Any] = {
+            "flow_ends": "fluid"
+        }  # of manifests that do not state it
+        for name in _QUANTITIES:
+            if noted.get(name) is not None:
+                quantities[name] = noted[name]
+        return cls(**quantities)
 
 
 def pace_at(

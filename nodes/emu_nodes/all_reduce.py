@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
 from emu.problem.workloads import part_bounds, steps_of
 from emu_nodes.program import (
+    Array,
     EdgeSpec,
     Inputs,
     Payload,
@@ -20,9 +18,7 @@ from emu_nodes.program import (
 )
 
 
-def share_vector(
-    process: Shared, task: str, vector: NDArray[Any], iteration: int
-) -> None:
+def share_vector(process: Shared, task: str, vector: Array, iteration: int) -> None:
     """Let the steps of ``task`` sum ``vector`` up in place, rank by rank."""
     process.setdefault(f"vectors of {task}", {})[iteration] = vector
 
@@ -36,10 +32,11 @@ class _Place(TaskProgram):
         # Both by iteration: a rank that is ahead sends its part before this rank has a
         # vector of it, and where the sum is wanted later a next one begins before this
         # one ends. Parts wait for the step that takes them in.
-        vectors, parts = (f"{what} of {place['of']}" for what in ("vectors", "parts"))
-        self._vectors: dict[int, NDArray[Any]] = process.setdefault(vectors, {})
-        self._parts: dict[tuple[int, int], NDArray[Any]]
-        self._parts = process.setdefault(parts, {})
+        task = place["of"]
+        self._vectors: dict[int, Array]
+        self._vectors = process.setdefault(f"vectors of {task}", {})
+        self._parts: dict[tuple[int, int], Array]
+        self._parts = process.setdefault(f"parts of {task}", {})
         self._rank: int = place["rank"]
         self._ranks: int = place["ranks"]
         self._step: int = place["step"]
@@ -56,33 +53,42 @@ class Step(_Place):
         Raises NodeMisbehaved when what came in is of another length.
         """
         vector = self._vectors[iteration]
-        if (before := self._step - 1) >= 0:
-            transfers = enumerate(self._steps[before])
-            (sender,) = (rank for rank, to in transfers if to.receiver == self._rank)
-            part = self._parts.pop((iteration, before))
-            here = self._part_of_step(before, sender, vector)
-            if part.shape != here.shape:
-                raise NodeMisbehaved(
-                    f"rank {sender} sent {self._brief.name} {part.shape} elements, "
-                    f"not {here.shape}"
-                )
-            # In the second half what comes is a sum, and replaces.
-            if 2 * before < len(self._steps):
-                here += part
-            else:
-                here[:] = part
+        if self._step > 0:
+            self._take_in(vector, iteration)
         if self._step < len(self._steps):
+            part = self._part_of_step(self._step, self._rank, vector)
             # A copy: what is on its way must not change when the vector does.
-            return {"part": self._part_of_step(self._step, self._rank, vector).copy()}
+            return {"part": part.copy()}
         del self._vectors[iteration]
         return {}
+
+    def _take_in(self, vector: Array, iteration: int) -> None:
+        step = self._step - 1
+        # Each rank receives from one other in a step.
+        (sender,) = (
+            rank
+            for rank, transfer in enumerate(self._steps[step])
+            if transfer.receiver == self._rank
+        )
+        came = self._parts.pop((iteration, step))
+        place = self._part_of_step(step, sender, vector)
+        if came.shape != place.shape:
+            raise NodeMisbehaved(
+                f"rank {sender} sent {self._brief.name} {came.shape} elements, "
+                f"not {place.shape}"
+            )
+        # In the second half what comes is a sum, and replaces.
+        if 2 * step < len(self._steps):
+            place += came
+        else:
+            place[:] = came
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         # Nothing for the tasks of this rank.
         return made if output.peer.endswith(f".got{self._step}") else {}
 
-    def _part_of_step(self, step: int, rank: int, vector: NDArray[Any]) -> NDArray[Any]:
+    def _part_of_step(self, step: int, rank: int, vector: Array) -> Array:
         """Return the part of the vector that a rank sends in a step, as a view."""
         _, first, last = self._steps[step][rank]
         begin, end = part_bounds(len(vector), self._ranks, first, last)

@@ -1,18 +1,17 @@
 """The steps of a collective of a custom job: real sums, and rows handed on.
 
 Every rank brings bytes of (seed, collective, segment, rank, chunk, iteration). Sums are
-of bytes, modulo 256: equal in any order, and one that lacks a share, or has one twice,
-is found by who has it in the end. That one derives what it is to have from the seeds.
+of bytes, modulo 256: they are equal in any order. A sum that lacks a share, or has one
+twice, is found by the rank that has it in the end, which derives the right bytes from
+the seeds.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
@@ -25,6 +24,7 @@ from emu.problem.workloads.collectives import (
     list_steps,
 )
 from emu_nodes.program import (
+    Array,
     EdgeSpec,
     Inputs,
     Payload,
@@ -33,25 +33,34 @@ from emu_nodes.program import (
     TaskSpec,
     tensor,
 )
-from emu_nodes.timed import POOL, pool_of
+from emu_nodes.timed import POOL, Bytes, longest_row, pool_of, rows_by_edge
 
 #: Chunks of a rank by their numbers; never written to: some are on their way.
-Chunks = dict[int, NDArray[np.uint8]]
+Chunks = dict[int, Bytes]
 
 
-def _by_edge(
-    edges: Sequence[EdgeSpec], ranks: dict[str, int], sends: list[tuple[int, Send]]
+def _sends_by_edge(
+    edges: Iterable[EdgeSpec],
+    ranks: Mapping[str, int],
+    sends: Iterable[tuple[int, Send]],
 ) -> dict[int, Send]:
     """Return what goes over each edge from or to other ranks, in a step.
 
-    ``sends``: each with the other rank. Of several between two ranks, as in a ring of
-    alltoall, the edges are in the order of the sends.
+    ``ranks`` are those of tasks by name, ``sends`` come each with the other rank. Of
+    several sends between two ranks, as in a ring of alltoall, the edges are in the
+    order of the sends.
     """
     waiting = defaultdict[int, list[Send]](list)
     for rank, send in sends:
         waiting[rank].append(send)
-    own = sorted((e for e in edges if e.peer in ranks), key=lambda e: e.edge)
-    return {e.edge: waiting[ranks[e.peer]].pop(0) for e in own}
+
+    by_edge: dict[int, Send] = {}
+    in_order = sorted(edges, key=lambda edge: edge.edge)
+    for edge in in_order:
+        if edge.peer in ranks:
+            sends_with = waiting[ranks[edge.peer]]
+            by_edge[edge.edge] = sends_with.pop(0)
+    return by_edge
 
 
 class Step(TaskProgram):
@@ -66,40 +75,56 @@ class Step(TaskProgram):
         self._rank = place["rank"]
         self._step = place["step"]
         self._key: list[int] = place["key"]
-        self._steps = list_steps(self._kind, place["algorithm"], self._ranks)
-        self._chunk: float | Sequence[float] = place["chunk"]
-        self._byte_scale: float = brief.settings["byte_scale"]
+        algorithm = place["algorithm"]
+        self._steps = list_steps(self._kind, algorithm, self._ranks)
+
         # By iteration: one may begin before another ends, where `then` waits for it.
         name = f"chunks of {self._kind} {self._key} {self._rank}"
         self._chunks: dict[int, Chunks] = process.setdefault(name, {})
-        rows = brief.settings["payload_bytes"]
-        edges = (out.edge for out in brief.outputs)
-        self._rows: dict[int, list[int]] = dict(zip(edges, rows, strict=True))
-        before = self._steps[self._step - 1] if self._step else ()
-        after = self._steps[self._step] if self._step < len(self._steps) else ()
-        came = [(s.sender, s) for s in before if s.receiver == self._rank]
-        goes = [(s.receiver, s) for s in after if s.sender == self._rank]
-        self._takes = _by_edge(brief.inputs, place["from"], came)
-        self._sends = _by_edge(brief.outputs, place["to"], goes)
+
+        arrivals = [
+            (send.sender, send)
+            for send in self._sends_of(self._step - 1)
+            if send.receiver == self._rank
+        ]
+        departures = [
+            (send.receiver, send)
+            for send in self._sends_of(self._step)
+            if send.sender == self._rank
+        ]
+        self._takes = _sends_by_edge(brief.inputs, place["from"], arrivals)
+        self._sends = _sends_by_edge(brief.outputs, place["to"], departures)
+
+        # Emulated bytes of a chunk: of all iterations, or of each.
+        self._chunk: float | Sequence[float] = place["chunk"]
+        self._byte_scale: float = brief.settings["byte_scale"]
+        self._rows = rows_by_edge(brief)
         sizes = self._chunk if isinstance(self._chunk, Sequence) else [self._chunk]
-        longest = max(
-            [*map(self._whole, sizes), *(max(row, default=0) for row in rows)]
-        )
+        longest = max(map(self._real_bytes, sizes))
+        longest = max(longest, longest_row(self._rows))
         self._pool = pool_of(process, self._seed, longest)
 
-    def _whole(self, size: float) -> int:
+    def _sends_of(self, step: int) -> Sequence[Send]:
+        """Return the sends of a step, none before the first and after the last."""
+        if 0 <= step < len(self._steps):
+            return self._steps[step]
+        return ()
+
+    def _real_bytes(self, size: float) -> int:
         """Return the real bytes of a chunk; rounding must not make it one too few."""
         return int(size * self._byte_scale + 1e-9)
 
-    def _size(self, iteration: int) -> int:
+    def _chunk_bytes(self, iteration: int) -> int:
         chunk = self._chunk
-        return self._whole(chunk[iteration] if isinstance(chunk, Sequence) else chunk)
+        size = chunk[iteration] if isinstance(chunk, Sequence) else chunk
+        return self._real_bytes(size)
 
-    def _brought(self, rank: int, chunk: int, iteration: int) -> NDArray[np.uint8]:
+    def _brought(self, rank: int, chunk: int, iteration: int) -> Bytes:
         """Return the bytes that a rank brings, as a view."""
         key = stream_key(self._seed, *self._key, rank, chunk, iteration)
         start = int(key) % POOL
-        return self._pool[start : start + self._size(iteration)]
+        end = start + self._chunk_bytes(iteration)
+        return self._pool[start:end]
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Chunks:
@@ -108,49 +133,71 @@ class Step(TaskProgram):
         Raises NodeMisbehaved when what came in is too short, or the outcome is wrong.
         """
         if self._step == 0:
-            own = list_own(self._kind, self._rank, self._ranks)
-            chunks = {c: self._brought(self._rank, c, iteration) for c in own}
-            self._chunks[iteration] = chunks
+            numbers = list_own(self._kind, self._rank, self._ranks)
+            self._chunks[iteration] = {
+                number: self._brought(self._rank, number, iteration)
+                for number in numbers
+            }
+
         chunks = self._chunks[iteration]
-        size = self._size(iteration)
+        size = self._chunk_bytes(iteration)
         for source in self._brief.inputs:
-            if (send := self._takes.get(source.edge)) is not None:
-                body = tensor(inputs[source.edge], "bytes", source)
-                if body.size < size * send.chunks:
-                    raise NodeMisbehaved(
-                        f"{source.peer} sent {body.size} bytes, not the "
-                        f"{size * send.chunks} of its chunks"
-                    )
-                self._take_in(chunks, send, body[: size * send.chunks])
-        if self._step == len(self._steps):
+            send = self._takes.get(source.edge)
+            if send is None:
+                continue
+            body = tensor(inputs[source.edge], "bytes", source)
+            length = size * send.chunks
+            if body.size < length:
+                raise NodeMisbehaved(
+                    f"{source.peer} sent {body.size} bytes, not the "
+                    f"{length} of its chunks"
+                )
+            self._take_in(chunks, send, body[:length])
+
+        if self._step == len(self._steps):  # the task after the last step
             del self._chunks[iteration]
             self._check(chunks, iteration)
         return chunks
 
-    def _take_in(self, chunks: Chunks, send: Send, body: NDArray[Any]) -> None:
-        adds = adds_up(self._kind, self._step - 1, len(self._steps))
+    def _take_in(self, chunks: Chunks, send: Send, body: Array) -> None:
+        count = len(self._steps)
+        adds = adds_up(self._kind, self._step - 1, count)
         parts = body.reshape(send.chunks, -1)
-        for chunk, part in zip(range(send.first, send.last), parts, strict=True):
-            chunks[chunk] = chunks[chunk] + part if adds else part.copy()
+        for number, part in enumerate(parts, start=send.first):
+            # A copy either way: the body is in pooled memory, and chunks may be on
+            # their way to other ranks.
+            if adds:
+                chunks[number] = chunks[number] + part
+            else:
+                chunks[number] = part.copy()
 
     def _check(self, chunks: Chunks, iteration: int) -> None:
-        for chunk, ranks in list_outcome(self._kind, self._rank, self._ranks).items():
-            total = np.zeros(self._size(iteration), np.uint8)
+        outcome = list_outcome(self._kind, self._rank, self._ranks)
+        size = self._chunk_bytes(iteration)
+        for number, ranks in outcome.items():
+            total = np.zeros(size, np.uint8)  # its sums overflow, as those on the way
             for rank in ranks:
-                total += self._brought(rank, chunk, iteration)
-            if chunk not in chunks or not np.array_equal(chunks[chunk], total):
+                total += self._brought(rank, number, iteration)
+
+            chunk = chunks.get(number)
+            if chunk is None or not np.array_equal(chunk, total):
                 raise NodeMisbehaved(
                     f"rank {self._rank} of {self._brief.name} has a wrong chunk "
-                    f"{chunk} after iteration {iteration}"
+                    f"{number} after iteration {iteration}"
                 )
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Chunks) -> Payload:
         """Return chunks, and bytes without meaning up to the stated volume, rounded."""
+        parts: list[Bytes] = []
+        send = self._sends.get(output.edge)
+        if send is not None:
+            numbers = range(send.first, send.last)
+            parts = [made[number] for number in numbers]
+
         length = self._rows[output.edge][iteration]
-        parts = list[NDArray[np.uint8]]()
-        if (send := self._sends.get(output.edge)) is not None:
-            parts = [made[chunk] for chunk in range(send.first, send.last)]
-        if (rest := length - sum(part.size for part in parts)) or len(parts) != 1:
-            return {"bytes": np.concatenate([*parts, self._pool[:rest]])}
-        return {"bytes": parts[0]}
+        rest = length - sum(part.size for part in parts)
+        if rest == 0 and len(parts) == 1:  # no need to copy it
+            return {"bytes": parts[0]}
+        parts.append(self._pool[:rest])
+        return {"bytes": np.concatenate(parts)}

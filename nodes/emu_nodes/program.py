@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from emu.emulation.wire.process_spec import ProcessTask
+from emu.emulation.wire.process_spec import EdgeEnd, ProcessTask
 from emu.errors import NodeMisbehaved
 from emu.problem.workloads import CHECKPOINT
 
+Array: TypeAlias = NDArray[Any]
 #: Tensor name -> C-contiguous array. The bytes of a flow are the sum of their nbytes.
-Payload: TypeAlias = dict[str, NDArray[Any]]
+Payload: TypeAlias = dict[str, Array]
+#: What goes over out-edges, by their positions.
+Payloads: TypeAlias = dict[int, Payload]
 #: What came over in-edges, by their positions.
 Inputs: TypeAlias = Mapping[int, Payload]
+#: Settings of a job or task, by name.
+Settings: TypeAlias = Mapping[str, Any]
 #: What the tasks of one process share, by name: a partition, weights.
 Shared: TypeAlias = dict[str, Any]
 
@@ -48,32 +53,41 @@ class TaskSpec:
     iterations: int
     inputs: tuple[EdgeSpec, ...]
     outputs: tuple[EdgeSpec, ...]
-    settings: Mapping[str, Any]
-    job_settings: Mapping[str, Any]
+    settings: Settings
+    job_settings: Settings
     first: int = 0
     """Its first iteration: the others are done, of an attempt before."""
 
 
-def task_brief(
-    task: ProcessTask, job_settings: Mapping[str, Any], first: int
-) -> TaskSpec:
+def task_brief(task: ProcessTask, job_settings: Settings, first: int) -> TaskSpec:
     """Return the specification of a task for its program, which begins at ``first``."""
 
-    def own_name(name: str) -> str:
+    def local_name(name: str) -> str:
         return name.rpartition("/")[2]
 
-    inputs, outputs = (
-        tuple(
-            EdgeSpec(e.edge, own_name(e.peer), e.peer_kind, e.lag, e.sent + first)
-            for e in edges
-            if e.peer_kind != CHECKPOINT  # to copies of its state the runner sends
+    def brief_edges(ends: Iterable[EdgeEnd]) -> tuple[EdgeSpec, ...]:
+        return tuple(
+            EdgeSpec(
+                edge=end.edge,
+                peer=local_name(end.peer),
+                peer_kind=end.peer_kind,
+                lag=end.lag,
+                sent=end.sent + first,
+            )
+            for end in ends
+            if end.peer_kind != CHECKPOINT  # to copies of its state the runner sends
         )
-        for edges in (task.inputs, task.outputs)
+
+    return TaskSpec(
+        name=local_name(task.name),
+        kind=task.kind,
+        iterations=task.iterations + first,
+        inputs=brief_edges(task.inputs),
+        outputs=brief_edges(task.outputs),
+        settings=task.settings,
+        job_settings=job_settings,
+        first=first,
     )
-    name = own_name(task.name)
-    count = task.iterations + first
-    settings = task.settings, job_settings
-    return TaskSpec(name, task.kind, count, inputs, outputs, *settings, first)
 
 
 class Program(Protocol):
@@ -86,7 +100,7 @@ class Program(Protocol):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None: ...
 
-    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> Payloads:
         """Return the payload of every out-edge that sends in this iteration.
 
         Called in a compute thread, one call at a time per process. Input arrays are
@@ -119,12 +133,12 @@ class TaskProgram(Program):
         self._reads = iterations
 
     @override
-    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> Payloads:
         content = self.work(iteration, inputs)
         return {
-            out.edge: self.payload(out, iteration, content)
-            for out in self._brief.outputs
-            if sends(out, iteration)
+            output.edge: self.payload(output, iteration, content)
+            for output in self._brief.outputs
+            if sends(output, iteration)
         }
 
     def work(self, _iteration: int, _inputs: Inputs) -> Any:
@@ -133,8 +147,8 @@ class TaskProgram(Program):
 
     def payload(self, _output: EdgeSpec, _iteration: int, made: Any) -> Payload:
         """Return what goes over one out-edge, of what `work` has made."""
-        own: Payload = made
-        return own
+        payload: Payload = made
+        return payload
 
     @override
     def report(self) -> dict[str, float]:
@@ -154,7 +168,8 @@ class Copy(TaskProgram):
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         (payload,) = inputs.values()
         state = {name: array.copy() for name, array in payload.items()}
-        self.kept = {iteration - self._brief.settings["missed"]: state} if state else {}
+        cut = iteration - self._brief.settings["missed"]
+        self.kept = {cut: state} if state else {}
         return {}
 
 
@@ -186,8 +201,11 @@ class KeepsState(Protocol):
 
 
 def tensor(
-    payload: Payload, name: str, sender: EdgeSpec, shape: tuple[int, ...] | None = None
-) -> NDArray[Any]:
+    payload: Payload,
+    name: str,
+    sender: EdgeSpec,
+    shape: tuple[int, ...] | None = None,
+) -> Array:
     """Return one tensor of an input.
 
     Raises NodeMisbehaved when the sender left it out, or it is not of this shape.
@@ -195,9 +213,10 @@ def tensor(
     if name not in payload:
         raise NodeMisbehaved(f"{sender.peer} sent {sorted(payload)}, not {name}")
     array = payload[name]
-    if shape not in (None, array.shape):
-        text = f"{sender.peer} sent {name} of shape {array.shape}, not {shape}"
-        raise NodeMisbehaved(text)
+    if shape is not None and array.shape != shape:
+        raise NodeMisbehaved(
+            f"{sender.peer} sent {name} of shape {array.shape}, not {shape}"
+        )
     return array
 
 

@@ -57,7 +57,12 @@ from emu.errors import (
     NodeMisbehaved,
 )
 from emu.host.this_host import cpu_times, this_host
-from emu_nodes.program import KeepsState, Program, Shared, task_brief
+from emu_nodes.program import (
+    KeepsState,
+    Program,
+    Shared,
+    task_brief,
+)
 from emu_nodes.task_runner import (
     EdgeEnds,
     TaskContext,
@@ -97,9 +102,11 @@ class HostMetrics:
         self._began = this_host.monotonic()
         self._host = host_cpu()
         self._waited = seconds_without_core()
+
         self._sleep()
 
     def _sleep(self) -> None:
+        # Timed anew at every look: lag does not add up.
         due = this_host.monotonic() + _PERIOD
 
         def look() -> None:
@@ -122,23 +129,30 @@ class HostMetrics:
 
     def use(self) -> HostUse:
         """Return the figures since the start."""
-        now = host_cpu()
+        host: dict[str, float] = {}
+        for use, seconds in host_cpu().items():
+            host[use] = seconds - self._host.get(use, 0.0)
         return HostUse(
             seconds=this_host.monotonic() - self._began,
             loop_lag_mean=self._sum / self._samples if self._samples else 0.0,
             loop_lag_max=self._max,
             waited=seconds_without_core() - self._waited,
-            host={use: now[use] - self._host.get(use, 0.0) for use in now},
+            host=host,
         )
 
 
 def host_cpu() -> dict[str, float]:
     """Return CPU seconds of this host since its start: busy, idle, steal."""
     times = cpu_times()
-    idle = times.idle + getattr(times, "iowait", 0.0)
-    steal = getattr(times, "steal", 0.0)
-    guest = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
-    return {"busy": sum(times) - idle - steal - guest, "idle": idle, "steal": steal}
+
+    def seconds(use: str) -> float:
+        return getattr(times, use, 0.0)  # not every system counts all of them
+
+    idle = times.idle + seconds("iowait")
+    steal = seconds("steal")
+    guest = seconds("guest") + seconds("guest_nice")
+    busy = sum(times) - idle - steal - guest  # guests are counted as busy, too
+    return {"busy": busy, "idle": idle, "steal": steal}
 
 
 def seconds_without_core() -> float:
@@ -170,8 +184,7 @@ def main(descriptions: Sequence[Fields]) -> int:
     """
     specs = [ProcessSpec.from_map(fields) for fields in descriptions]
     tuning = tune_process()
-    count = len(specs)
-    if count > 1:
+    if len(specs) > 1:
         tuning["processes"] = "machine"
     warming: list[asyncio.Future[None]] = []
 
@@ -181,9 +194,15 @@ def main(descriptions: Sequence[Fields]) -> int:
         return warming[0]
 
     async def serve() -> int:
-        around = Surroundings(tuning, warm_up, cache(HostMetrics), count)
-        each = (NodeProcess(spec, around).exit_status() for spec in specs)
-        return max(await asyncio.gather(*each))
+        surroundings = Surroundings(
+            tuning=tuning,
+            warm_up=warm_up,
+            metrics=cache(HostMetrics),
+            members=len(specs),
+        )
+        processes = [NodeProcess(spec, surroundings) for spec in specs]
+        statuses = (process.exit_status() for process in processes)
+        return max(await asyncio.gather(*statuses))
 
     return uvloop.run(serve())
 
@@ -206,10 +225,10 @@ class NodeProcess:
 
     _failure: asyncio.Future[None]
 
-    def __init__(self, spec: ProcessSpec, around: Surroundings) -> None:
+    def __init__(self, spec: ProcessSpec, surroundings: Surroundings) -> None:
         self._spec = spec
         self._settings = spec.settings
-        self._around = around
+        self._surroundings = surroundings
         self._name = spec.process
         self._compute = ThreadPoolExecutor(1, thread_name_prefix="compute")
         self._runners: dict[int, TaskRunner] = {}
@@ -258,12 +277,16 @@ class NodeProcess:
         try:
             await self._take_part()
         except Exception as error:
-            doing = "; ".join(r.doing for r in self._runners.values() if r.doing)
-            kind = type(error).__name__
-            trace = "".join(traceback.format_exc())
+            under_way = [runner.doing for runner in self._runners.values()]
+            failure = Failed(
+                error=type(error).__name__,
+                text=str(error),
+                doing="; ".join(filter(None, under_way)),
+                trace=traceback.format_exc(),
+            )
             # Before the data connections end: peers will blame this process for that.
             with contextlib.suppress(EmulatorError):
-                self._send(Failed(kind, str(error), doing, trace))
+                self._send(failure)
                 await asyncio.sleep(0.05)  # let the message leave before the process
             raise
         finally:
@@ -275,9 +298,31 @@ class NodeProcess:
             self._board.close()
 
     async def _take_part(self) -> None:
+        programs = await self._come_up()
+        await self._restore(programs)
+        await self._surroundings.warm_up(self._compute)
+        tuning = {
+            **self._surroundings.tuning,
+            "arrivals": arrival_device(),
+            "pacer": self._pacer.device,
+        }
+        self._send(Ready(tuning))
+
+        begin = await self._next(Begin, "the start of iteration 0")
+        scale = self._settings.time_scale
+        offset = offset_now(self._board)
+        self._clock = RunClock(begin.start_wall, scale, offset)
+        self._ends.clock = self._clock
+        self._track(follow_host_clock(self._clock, self._board))
+        self._pacer.start(self._clock)
+        with contextlib.closing(self._surroundings.metrics()) as host_metrics:
+            await self._obey(programs)
+            statistics = await self._count(host_metrics)
+        await self._hand_over(statistics)
+
+    async def _come_up(self) -> dict[int, Program]:
+        """Listen, and connect to all peers while the programs are made."""
         ends = self._ends
-        pacer = self._pacer
-        loop = asyncio.get_running_loop()
         host, port = await ends.server.start(
             self._spec.here.bind, ports=self._settings.ports
         )
@@ -286,37 +331,26 @@ class NodeProcess:
 
         async def meet() -> None:
             peers = await self._next(Peers, "the addresses of its peers")
-            await ends.meet(peers.addresses, pacer)
+            await ends.meet(peers.addresses, self._pacer)
 
         # At once: a partition takes seconds to load, and peers wait for each other.
+        loop = asyncio.get_running_loop()
         loading = loop.run_in_executor(self._compute, self._make_programs)
         programs, _ = await asyncio.gather(loading, meet())
-        await self._restore(programs)
-        await self._around.warm_up(self._compute)
-        own = {"arrivals": arrival_device(), "pacer": pacer.device}
-        self._send(Ready({**self._around.tuning, **own}))
-        begin = await self._next(Begin, "the start of iteration 0")
-        scale = self._settings.time_scale
-        offset = offset_now(self._board)
-        self._clock = ends.clock = RunClock(begin.start_wall, scale, offset)
-        self._track(follow_host_clock(self._clock, self._board))
-        pacer.start(self._clock)
-        with contextlib.closing(self._around.metrics()) as host_metrics:
-            await self._obey(programs)
-            statistics = await self._count(host_metrics)
-        await self._hand_over(statistics)
+        return programs
 
     async def _count(self, host_metrics: HostMetrics) -> ProcessStatistics:
         """Return the figures of this process alone, where it shares another as well."""
         ends = self._ends
         pacer = self._pacer
-        members = self._around.members
+        members = self._surroundings.members
         cpu_seconds, peak_memory = host_metrics.usage()
         if members > 1:  # its own thread, and its share of the loop
-            clock = this_host.thread_time
             loop = asyncio.get_running_loop()
-            own = await loop.run_in_executor(self._compute, clock)
-            cpu_seconds = own + clock() / members
+            thread_time = this_host.thread_time
+            compute_time = await loop.run_in_executor(self._compute, thread_time)
+            cpu_seconds = compute_time + thread_time() / members
+
         return ProcessStatistics(
             received=ends.server.statistics(),
             memory=ends.pool.statistics,
@@ -330,14 +364,15 @@ class NodeProcess:
             flows=pacer.log.pack(self._clock),
         )
 
-    async def _next(self, kind: type[T], what: str) -> T:
+    async def _next(self, kind: type[T], content: str) -> T:
         """Return the coordinator's next message, which is of this kind.
 
         It may wait as long as others may take, twice: its own deadline comes first.
         Raises NodeLost when it stops the run instead.
         """
         patience = 2 * self._settings.deadline
-        message = unpack(await self._control.receive(patience, waiting_for=what))
+        frame = await self._control.receive(patience, waiting_for=content)
+        message = unpack(frame)
         if isinstance(message, Stop):
             self.stopped = True
             raise NodeLost(f"the run was stopped: {message.reason}")
@@ -345,35 +380,38 @@ class NodeProcess:
 
     async def _restore(self, programs: dict[int, Program]) -> None:
         """Have programs begin with the state that the coordinator sends, if any."""
-        names = {name for task in self._spec.tasks for name in task.restores}
-        parts = {name: ArrayParts() for name in names}
-        while names:
+        awaited = {name for task in self._spec.tasks for name in task.restores}
+        parts = {name: ArrayParts() for name in awaited}
+        while awaited:
             part = await self._next(StatePart, "the state it begins with")
-            if part.task not in names:
+            if part.task not in awaited:
                 raise MalformedFrame(f"the state of {part.task} was not asked for")
             with contextlib.suppress(ValueError):  # it shows in the arrays
                 parts[part.task].add(part)
             if part.last:
-                names.discard(part.task)
+                awaited.discard(part.task)
+
         try:
-            state = {name: each.arrays() for name, each in parts.items()}
+            states = {name: pieces.arrays() for name, pieces in parts.items()}
         except ValueError as error:
             raise MalformedFrame(f"state to begin with: {error}") from error
         for task in self._spec.tasks:
             if task.restores:
-                own = {name: state[name] for name in task.restores}
-                cast("KeepsState", programs[task.task]).restore(own)
+                keeper = cast("KeepsState", programs[task.task])
+                keeper.restore({name: states[name] for name in task.restores})
 
     def _make_programs(self) -> dict[int, Program]:
         """Make the programs of all tasks; in the compute thread."""
-        programs = dict[int, Program]()
-        common = Shared()
+        # Memory touched for the first time during the run stalls the loop.
         for size in self._spec.reserved:
             self._ends.pool.reserve(size)
+
+        programs: dict[int, Program] = {}
+        common = Shared()
         for task in self._spec.tasks:
             brief = task_brief(task, self._spec.job_settings, self._spec.first)
-            program = load_program(task.program)(brief, common)
-            programs[task.task] = cast("Program", program)
+            kind = load_program(task.program)
+            programs[task.task] = cast("Program", kind(brief, common))
         return programs
 
     async def _obey(self, programs: dict[int, Program]) -> None:
@@ -383,7 +421,7 @@ class NodeProcess:
         beat from the coordinator every second and takes its processes down otherwise.
         Raises NodeLost when the coordinator ends the run early or goes away.
         """
-        around = TaskContext(
+        context = TaskContext(
             inbox=self._ends.inbox,
             outputs=self._ends.outputs,
             compute=self._compute,
@@ -395,14 +433,16 @@ class NodeProcess:
             first=self._spec.first,
         )
         for task in self._spec.tasks:
-            runner = TaskRunner(task, programs[task.task], around)
+            runner = TaskRunner(task, programs[task.task], context)
             self._runners[task.task] = runner
+
         following = asyncio.ensure_future(
             self._control.follow(lambda order: self._carry_out(unpack(order)))
         )
         # Whatever fails beside the orders (a task, a connection) ends the process, too.
-        both = following, self._failure
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            [following, self._failure], return_when=asyncio.FIRST_COMPLETED
+        )
         if self._failure.done():
             following.cancel()
             self._failure.result()
@@ -447,10 +487,10 @@ class NodeProcess:
 
     async def _hand_over(self, statistics: ProcessStatistics) -> None:
         """Send frames, results and statistics, then wait for the end of the run."""
-        logs = (self._pacer.departures, self._ends.server.log)
-        pieces = zip_longest(*(log.pieces(self._clock) for log in logs), fillvalue=b"")
-        for out_rows, in_rows in pieces:
-            self._send(Frames(out_rows, in_rows))
+        departures = self._pacer.departures.pieces(self._clock)
+        arrivals = self._ends.server.log.pieces(self._clock)
+        for sent, received in zip_longest(departures, arrivals, fillvalue=b""):
+            self._send(Frames(sent=sent, received=received))
         for task, runner in self._runners.items():
             for part in parts_of(runner.program.result()):
                 self._send(ResultPart(task=task, **part))

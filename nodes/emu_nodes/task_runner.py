@@ -38,7 +38,13 @@ from emu.errors import DeadlineExceeded, EmulatorError, NodeMisbehaved
 from emu.host.this_host import loopback_address, this_host
 from emu.problem.changes import end_of_work
 from emu.problem.workloads import CHECKPOINT
-from emu_nodes.program import Copy, KeepsState, Payload, Program, TaskProgram
+from emu_nodes.program import (
+    Copy,
+    KeepsState,
+    Payload,
+    Program,
+    TaskProgram,
+)
 
 _ROUNDS = 8
 _BYTES = 1 << 18
@@ -62,6 +68,7 @@ class WallClockTimer:
         if this_host.monotonic() >= wall:
             return
         future = asyncio.get_running_loop().create_future()
+        # The order of the calls parts equal times: futures do not compare.
         heapq.heappush(self._waiting, (wall, next(self._order), future))
         self._alarm.set(self._waiting[0][0])
         await future
@@ -72,7 +79,7 @@ class WallClockTimer:
             future = heapq.heappop(self._waiting)[2]
             if not future.done():
                 future.set_result(None)
-        if self._waiting:
+        if self._waiting:  # it rings once for every setting
             self._alarm.set(self._waiting[0][0])
 
     def close(self) -> None:
@@ -92,45 +99,63 @@ class EdgeEnds:
         report: Callable[[FlowEnded], None],
         fail: Callable[[EmulatorError], None],
     ) -> None:
+        settings = spec.settings
         self._spec = spec
         self._report = report
         self._fail = fail
         self._name = spec.process
-        self._settings = spec.settings
+        self._settings = settings
         self.clock: RunClock | None = None
         """Run time, by which arrivals are reported from its start on."""
         self._inputs = [end for task in spec.tasks for end in task.inputs]
         self._outputs = [end for task in spec.tasks for end in task.outputs]
         self._expected = {end.edge: end.sent for end in self._inputs}
-        self._names = {end.edge: end.name for end in (*self._inputs, *self._outputs)}
-        self.pool = BufferPool(int(spec.settings.memory_limit))
-        self.inbox = Inbox(owner=self._name)
+        all_ends = (*self._inputs, *self._outputs)
+        self._names = {end.edge: end.name for end in all_ends}
+
         # Most real bytes per wall second of edges with bounded bursts.
-        scale = spec.settings.byte_scale / spec.settings.time_scale
-        bounded = self._inputs if spec.settings.limits_bursts else []
+        rates: dict[int, float] = {}
+        if settings.limits_bursts:
+            scale = settings.byte_scale / settings.time_scale
+            for end in self._inputs:
+                if end.shaped:
+                    rates[end.edge] = end.capacity * scale
+
+        remote_inputs = self._between_processes(self._inputs)
+        self.pool = BufferPool(int(settings.memory_limit))
+        self.inbox = Inbox(owner=self._name)
         self.server = DataServer(
-            keys={e.edge: e.key for e in self._between_processes(self._inputs)},
+            keys={end.edge: end.key for end in remote_inputs},
             inbox=self.inbox,
             pool=self.pool,
             on_arrival=self._on_arrival,
             on_failure=self._broke,
-            rates={e.edge: e.capacity * scale for e in bounded if e.shaped},
+            rates=rates,
             certificate=spec.here.certificate,
-            notify=lambda line: print(f"process {self._name}: {line}", file=sys.stderr),  # noqa: T201 -- the agent's log
+            notify=self._notify,
         )
         self.connections: dict[int, OutEdge] = {}
         self.outputs: dict[int, OutEdge | Handoff] = {}
+
+    def _notify(self, line: str) -> None:
+        print(f"process {self._name}: {line}", file=sys.stderr)  # noqa: T201 -- the agent's log
 
     def _between_processes(self, ends: Sequence[EdgeEnd]) -> list[EdgeEnd]:
         return [end for end in ends if end.peer_process != self._name]
 
     def _on_arrival(
-        self, edge: int, n: int, wall: float, size: int, shaped: object
+        self,
+        edge: int,
+        iteration: int,
+        wall: float,
+        size: int,
+        shaped: object,
     ) -> None:
         self._expected[edge] -= 1  # after the last one an end is no failure
         if shaped and self.clock is not None:
             time = self.clock.to_emulated(wall)
-            self._report(FlowEnded(edge, n, time, size / self._settings.byte_scale))
+            volume = size / self._settings.byte_scale
+            self._report(FlowEnded(edge, iteration, time, volume))
 
     def _broke(self, edge: int, error: EmulatorError) -> None:
         # A reset may take along a frame that its sender has done with: nobody would
@@ -145,37 +170,53 @@ class EdgeEnds:
         refuses: both name the edge.
         """
         within = self._settings.deadline
-        first_port = self._spec.source_port
-        for there in self._between_processes(self._outputs):
-            host, port = addresses[there.peer_process]
+        for end in self._between_processes(self._outputs):
+            address = addresses[end.peer_process]
             try:
-                self.connections[there.edge] = await open_edge(
-                    (host, port),
-                    there.edge,
-                    key=there.key,
-                    pacer=pacer,
-                    capacity=there.capacity,
-                    source_port=first_port + there.edge if first_port else 0,
-                    encrypted=self._settings.tls == "all",
-                    within=within,
-                )
+                self.connections[end.edge] = await self._connect(end, address, pacer)
             except EmulatorError as error:
-                raise type(error)(f"flow {there.name}: {error}") from error
+                raise type(error)(f"flow {end.name}: {error}") from error
+
         # Between two tasks of this process nothing crosses a socket, nor is it shaped.
-        self.outputs = {
-            edge: self.connections.get(edge)
-            or Handoff(edge, self.inbox, pacer.departures, self.server.log)
-            for edge in (there.edge for there in self._outputs)
-        }
+        for end in self._outputs:
+            self.outputs[end.edge] = self.connections.get(end.edge) or Handoff(
+                end.edge,
+                self.inbox,
+                pacer.departures,
+                self.server.log,
+            )
+
         try:
             await self.server.wait_connected(within=within)
         except TimeoutError:
-            late = (e for e in self.server.keys if e not in self.server.connected)
-            missing = [self._names[edge] for edge in late]
+            missing = [
+                self._names[edge]
+                for edge in self.server.keys
+                if edge not in self.server.connected
+            ]
             raise DeadlineExceeded(
                 f"{self._name} waited {within:g} s for {', '.join(missing[:5])} "
                 "to connect; iteration 0 cannot start"
             ) from None
+
+    async def _connect(
+        self,
+        end: EdgeEnd,
+        address: Sequence[Any],
+        pacer: Pacer,
+    ) -> OutEdge:
+        host, port = address
+        first_port = self._spec.source_port
+        return await open_edge(
+            (host, port),
+            end.edge,
+            key=end.key,
+            pacer=pacer,
+            capacity=end.capacity,
+            source_port=first_port + end.edge if first_port else 0,
+            encrypted=self._settings.tls == "all",
+            within=self._settings.deadline,
+        )
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -197,12 +238,14 @@ class NewestInputs:
         All older ones are released, read or not.
         """
         for edge, iteration in reads:
-            first = self._held[edge].iteration + 1 if edge in self._held else 0
-            for n in range(first, iteration + 1):
-                newer = await self._arrival(edge, n)
-                if edge in self._held:
-                    self._held[edge].release()
-                self._held[edge] = newer
+            held = self._held.get(edge)
+            first = 0 if held is None else held.iteration + 1
+            for number in range(first, iteration + 1):
+                newer = await self._arrival(edge, number)
+                if held is not None:
+                    held.release()
+                held = newer
+                self._held[edge] = held
         return dict(self._held)
 
     def release(self) -> None:
@@ -231,11 +274,28 @@ class TaskContext:
     """Number of iteration 0 to programs."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """Outcome of an iteration of a program."""
+
+    payloads: dict[int, Payload]
+    """By out-edge."""
+    began: float
+    """Wall time."""
+    cpu: float
+    """CPU seconds."""
+    states: Mapping[int, Payload]
+    """States to report, by their cuts."""
+
+
 class TaskRunner:
     """Runs the iterations of one task as the coordinator orders them."""
 
     def __init__(
-        self, spec: ProcessTask, program: Program, around: TaskContext
+        self,
+        spec: ProcessTask,
+        program: Program,
+        context: TaskContext,
     ) -> None:
         self.name = spec.name
         self.task = spec.task
@@ -244,9 +304,12 @@ class TaskRunner:
         self._owner = program.owner if isinstance(program, Copy) else spec.name
         self._inputs = {end.edge: end for end in spec.inputs}
         self._outputs = {end.edge: end for end in spec.outputs}
-        self._around = around
-        copies = (e.edge for e in spec.outputs if e.peer_kind == CHECKPOINT)
-        self._copy = next(copies, None)  # edge to where its state goes, if any does
+        self._context = context
+        self._copy: int | None = None
+        for end in spec.outputs:
+            if end.peer_kind == CHECKPOINT:
+                self._copy = end.edge  # to where its state goes, if anywhere
+                break
         self._newest = NewestInputs(self._arrival)
         self._begun: dict[int, Payload] = {}
         self.doing = ""
@@ -261,70 +324,74 @@ class TaskRunner:
         scale. Its end is reported when its work is done: the coordinator keeps it until
         then, and no payload goes before its flow is given a rate.
         """
-        around = self._around
-        n = order.iteration
-        self.doing = f"task {self.name}, iteration {n + around.first}"
+        context = self._context
+        iteration = order.iteration
+        number = iteration + context.first  # in the whole job
+        self.doing = f"task {self.name}, iteration {number}"
         # The first orders come before run time 0; work done until then would be free.
         starts = order.start if self._spec.times is None else 0.0
-        await around.timer.until(around.clock.to_wall(starts))
-        arrivals = {
-            edge: await self._arrival(edge, n - there.lag)
-            for edge, there in self._inputs.items()
-            if not there.latest and 0 <= n - there.lag < there.sent
-        }
-        come = arrivals | await self._newest.take(order.reads)
-        inputs = {edge: dict(delivery.payload) for edge, delivery in come.items()}
+        await context.timer.until(context.clock.to_wall(starts))
+
+        arrivals: dict[int, Delivery] = {}
+        for edge, end in self._inputs.items():
+            if not end.latest and 0 <= iteration - end.lag < end.sent:
+                arrivals[edge] = await self._arrival(edge, iteration - end.lag)
+        deliveries = arrivals | await self._newest.take(order.reads)
+        inputs = {edge: dict(found.payload) for edge, found in deliveries.items()}
+
         loop = asyncio.get_running_loop()
-        payloads, began, cpu, states = await loop.run_in_executor(
-            around.compute, self._compute, order, inputs
-        )
+        work = await loop.run_in_executor(context.compute, self._compute, order, inputs)
+        # What reads the newest is kept: the next iteration may read it again.
         for delivery in arrivals.values():
             delivery.release()
-        if n == self._spec.iterations - 1:
+        if iteration == self._spec.iterations - 1:
             self._newest.release()
-        times = self._spec.times
-        time = cpu / self._spec.speed if times is None else times[n]
-        self._hand_over(order, time, began, cpu, payloads)
-        for cut, state in states.items():
+
+        self._hand_over(order, work)
+        for cut, state in work.states.items():
             for part in state_parts(self._owner, cut, state):
-                around.report(part)
+                context.report(part)
         self.doing = ""
 
-    def _hand_over(
-        self,
-        order: RunTask,
-        time: float,
-        began: float,
-        cpu: float,
-        payloads: dict[int, Payload],
-    ) -> None:
-        """Report the end of an iteration of so long, and queue what it sends."""
-        around = self._around
-        n = order.iteration
-        steps = self._spec.speed_times, self._spec.speed_shares
-        due = end_of_work(*steps, order.start, time)
-        now = around.clock.now()
-        edges = [edge for edge, there in self._outputs.items() if n < there.sent]
-        # Those of tensors, headers apart.
-        sizes = {e: sum(a.nbytes for a in payloads[e].values()) for e in edges}
-        around.report(
+    def _hand_over(self, order: RunTask, work: _Work) -> None:
+        """Report the end of an iteration, and queue what it sends."""
+        context = self._context
+        iteration = order.iteration
+        times = self._spec.times
+        time = work.cpu / self._spec.speed if times is None else times[iteration]
+        due = end_of_work(
+            self._spec.speed_times,
+            self._spec.speed_shares,
+            order.start,
+            time,
+        )
+        now = context.clock.now()
+
+        edges = [edge for edge, end in self._outputs.items() if iteration < end.sent]
+        sizes: dict[int, int] = {}  # of tensors, headers apart
+        for edge in edges:
+            tensors = work.payloads[edge].values()
+            sizes[edge] = sum(tensor.nbytes for tensor in tensors)
+        byte_scale = context.settings.byte_scale
+        context.report(
             TaskEnded(
                 task=self.task,
-                iteration=n,
+                iteration=iteration,
                 start=order.start,
                 end=max(now, due),  # it may be yet to come
                 edges=edges,
-                volumes=[sizes[edge] / around.settings.byte_scale for edge in edges],
-                began=around.clock.to_emulated(began),
-                cpu=cpu,
+                volumes=[sizes[edge] / byte_scale for edge in edges],
+                began=context.clock.to_emulated(work.began),
+                cpu=work.cpu,
                 late=max(now - due, 0.0),
                 report=self.program.report(),
             )
         )
+
         for edge in edges:  # no bytes need no rate
             is_shaped = self._outputs[edge].shaped and sizes[edge] > 0
-            out = around.outputs[edge]
-            around.track(out.send(n, payloads[edge], shaped=is_shaped))
+            output = context.outputs[edge]
+            context.track(output.send(iteration, work.payloads[edge], shaped=is_shaped))
 
     async def _arrival(self, edge: int, iteration: int) -> Delivery:
         """Return an input, not before it has landed.
@@ -335,56 +402,71 @@ class TaskRunner:
         """
         # No input need be waited for: when a task is ordered, every one has left its
         # source and, if it was shaped, has arrived.
-        around = self._around
-        patience = self._around.settings.deadline
+        context = self._context
+        patience = context.settings.deadline
         latency = self._inputs[edge].latency
         try:
-            delivery = await around.inbox.get(edge, iteration, within=patience)
+            delivery = await context.inbox.get(edge, iteration, within=patience)
         except DeadlineExceeded:
             raise DeadlineExceeded(
                 f"task {self.name} waited {patience:g} s for iteration "
-                f"{iteration + around.first} of {self._inputs[edge].peer}"
+                f"{iteration + context.first} of {self._inputs[edge].peer}"
             ) from None
         if latency:
-            lands = around.clock.to_emulated(delivery.arrived) + latency
-            await around.timer.until(around.clock.to_wall(lands))
+            lands = context.clock.to_emulated(delivery.arrived) + latency
+            await context.timer.until(context.clock.to_wall(lands))
         return delivery
 
-    def _compute(
-        self, order: RunTask, inputs: dict[int, Payload]
-    ) -> tuple[dict[int, Payload], float, float, dict[int, Payload]]:
+    def _compute(self, order: RunTask, inputs: dict[int, Payload]) -> _Work:
         """Run the program; in the compute thread.
 
-        Returns what it sends, when it began and its CPU seconds, and what is kept. To
-        copy the state before it is no work of the task's, and takes no time.
+        Raises NodeMisbehaved when it has nothing for an edge that sends.
         """
         iteration = order.iteration
         program = self.program
-        n = iteration + self._around.first
-        keeper = cast("KeepsState", program)
-        every = self._spec.every
-        # What begins with a cut copies it again: who had the copy may be who died.
-        if every and (n if self._copy is not None else iteration) and n % every == 0:
-            self._begun[n] = keeper.state(n)
-        misses: int = getattr(program, "missed", 0)
-        state: dict[int, Payload] = {}
-        if (cut := n - misses) in self._begun:
-            late = keeper.late_updates(n) if misses else {}
-            state = {cut: self._begun.pop(cut) | late}
+        number = iteration + self._context.first  # in the whole job
+        state = self._finished_cut(number)
+
         began = this_host.monotonic()
         cpu = this_host.thread_time()
         if order.reads:
             cast("TaskProgram", program).read(dict(order.reads))
-        payloads = program.run(n, inputs)
+        payloads = program.run(number, inputs)
+
         if self._copy is not None:  # which reports it when it has come
             payloads[self._copy] = next(iter(state.values()), {})
             state = {}
         elif isinstance(program, Copy):
             state = program.kept
-        for edge, there in self._outputs.items():
-            if iteration < there.sent and edge not in payloads:
-                raise NodeMisbehaved(f"the program has nothing for {there.peer}")
-        return payloads, began, this_host.thread_time() - cpu, state
+        for edge, end in self._outputs.items():
+            if iteration < end.sent and edge not in payloads:
+                raise NodeMisbehaved(f"the program has nothing for {end.peer}")
+        return _Work(
+            payloads=payloads,
+            began=began,
+            cpu=this_host.thread_time() - cpu,
+            states=state,
+        )
+
+    def _finished_cut(self, number: int) -> dict[int, Payload]:
+        """Return the state of a cut that is whole before an iteration, by its cut.
+
+        To copy it is no work of the task's, and takes no time.
+        """
+        keeper = cast("KeepsState", self.program)
+        every = self._spec.every
+        # What begins with a cut copies it again: who had the copy may be who died.
+        begins = number if self._copy is not None else number - self._context.first
+        if every and begins and number % every == 0:
+            self._begun[number] = keeper.state(number)
+
+        # Updates of earlier iterations may be on their way at a cut.
+        misses: int = getattr(self.program, "missed", 0)
+        cut = number - misses
+        if cut not in self._begun:
+            return {}
+        late = keeper.late_updates(number) if misses else {}
+        return {cut: self._begun.pop(cut) | late}
 
 
 async def warm_up_process(compute: Executor) -> None:
@@ -396,27 +478,33 @@ async def warm_up_process(compute: Executor) -> None:
     keys = edge_keys(secrets.token_hex(8), [0])
     payload = {"x": np.zeros(_BYTES, dtype=np.uint8)}
 
-    def on_arrival(edge: int, n: int, wall: float, size: int, *_: Any) -> None:
-        pack(FlowEnded(edge, n, wall, float(size)))
+    def on_arrival(edge: int, iteration: int, wall: float, size: int, *_: Any) -> None:
+        pack(FlowEnded(edge, iteration, wall, float(size)))
 
-    async with contextlib.AsyncExitStack() as ending:
-        board = ending.enter_context(contextlib.closing(RateBoard.create(1)))
-        pacer = ending.enter_context(contextlib.closing(Pacer(board)))
-        timer = ending.enter_context(contextlib.closing(WallClockTimer()))
+    async with contextlib.AsyncExitStack() as stack:
+        board = stack.enter_context(contextlib.closing(RateBoard.create(1)))
+        pacer = stack.enter_context(contextlib.closing(Pacer(board)))
+        timer = stack.enter_context(contextlib.closing(WallClockTimer()))
         server = DataServer(
-            keys=keys, inbox=inbox, pool=BufferPool(), on_arrival=on_arrival
+            keys=keys,
+            inbox=inbox,
+            pool=BufferPool(),
+            on_arrival=on_arrival,
         )
-        ending.push_async_callback(server.aclose)
+        stack.push_async_callback(server.aclose)
         address = await server.start(loopback_address())
         edge = await open_edge(address, 0, key=keys[0], pacer=pacer, within=_WITHIN)
-        ending.push_async_callback(edge.aclose)
+        stack.push_async_callback(edge.aclose)
+
+        loop = asyncio.get_running_loop()
         clock = RunClock(this_host.monotonic(), 1.0)
         pacer.start(clock)
-        for n in range(_ROUNDS):
-            await asyncio.get_running_loop().run_in_executor(compute, int)
+        for iteration in range(_ROUNDS):
+            await loop.run_in_executor(compute, int)
             await timer.until(this_host.monotonic() + 1e-4)
-            sending = edge.send(n, payload, shaped=n % 4 > 0)
-            board.publish([0], [n], [0.0], [_RATE], clock.now())
+            sending = edge.send(iteration, payload, shaped=iteration % 4 > 0)
+            board.publish([0], [iteration], [0.0], [_RATE], clock.now())
             edge.notify(0.0)
-            (await inbox.get(0, n, within=_WITHIN)).release()
+            delivery = await inbox.get(0, iteration, within=_WITHIN)
+            delivery.release()
             await sending

@@ -7,7 +7,9 @@ compares: a checksum would vouch for whatever the sender has made.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ from typing_extensions import override
 from emu.errors import NodeMisbehaved
 from emu.host.stream_key import stream_key
 from emu_nodes.program import (
+    Array,
     EdgeSpec,
     Inputs,
     Payload,
@@ -25,6 +28,7 @@ from emu_nodes.program import (
     tensor,
 )
 
+Bytes: TypeAlias = NDArray[np.uint8]
 #: Bytes of the random pool, from any of which a payload may begin.
 POOL = 1 << 20
 #: Bytes that are compared at once.
@@ -32,19 +36,40 @@ _BLOCK = 1 << 16
 
 
 @lru_cache(maxsize=4)
-def _pool(seed: int, longest: int) -> NDArray[np.uint8]:
+def _pool(seed: int, longest: int) -> Bytes:
     """Return the bytes of a seed, with a window of the longest payload everywhere."""
-    rng = np.random.default_rng([seed, 6])
+    rng = np.random.default_rng([seed, 6])  # 6: no other draw of a seed has it
     pool = rng.integers(256, size=POOL, dtype=np.uint8)
     return np.resize(pool, longest + POOL)
 
 
-def pool_of(process: Shared, seed: int, longest: int) -> NDArray[np.uint8]:
+def pool_of(process: Shared, seed: int, longest: int) -> Bytes:
     """Return the bytes of the tasks of a process, of which it keeps the longest."""
-    if len(process.get("timed bytes", ())) < longest + POOL:
-        process["timed bytes"] = _pool(seed, longest)
-    own: NDArray[np.uint8] = process["timed bytes"]
-    return own
+    pool: Bytes | None = process.get("timed bytes")
+    if pool is None or len(pool) < longest + POOL:
+        pool = _pool(seed, longest)
+        process["timed bytes"] = pool
+    return pool
+
+
+def rows_by_edge(brief: TaskSpec) -> dict[int, list[int]]:
+    """Return the real bytes of every iteration that go over each out-edge.
+
+    Raises ValueError when the settings lack the bytes of an out-edge.
+    """
+    rows = brief.settings.get("payload_bytes", [])
+    if len(rows) != len(brief.outputs):
+        raise ValueError(
+            f"{brief.name} has {len(rows)} rows of payload bytes "
+            f"for {len(brief.outputs)} out-edges"
+        )
+    edges = (output.edge for output in brief.outputs)
+    return dict(zip(edges, rows, strict=True))
+
+
+def longest_row(rows: Mapping[int, Sequence[int]]) -> int:
+    """Return the most bytes that any edge carries in an iteration."""
+    return max((max(row, default=0) for row in rows.values()), default=0)
 
 
 class Timed(TaskProgram):
@@ -58,39 +83,39 @@ class Timed(TaskProgram):
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         self._seed: int = brief.job_settings.get("seed", 0)
-        rows = brief.settings.get("payload_bytes", [])
-        if len(rows) != len(brief.outputs):
-            raise ValueError(
-                f"{brief.name} has {len(rows)} rows of payload bytes "
-                f"for {len(brief.outputs)} out-edges"
-            )
-        edges = (out.edge for out in brief.outputs)
-        self._rows: dict[int, list[int]] = dict(zip(edges, rows, strict=True))
-        longest = max([_BLOCK, *(max(row, default=0) for row in rows)])
+        self._rows = rows_by_edge(brief)
+        longest = max(_BLOCK, longest_row(self._rows))
         pool_of(process, self._seed, longest)
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Raise NodeMisbehaved when an input holds other bytes than its own."""
-        pool: NDArray[np.uint8] = self._process["timed bytes"]
         for sender in self._brief.inputs:
-            if sender.edge not in inputs:
-                continue
-            body = tensor(inputs[sender.edge], "bytes", sender)
-            n = self._reads.get(sender.edge, iteration - sender.lag)
-            start = int(stream_key(self._seed, sender.edge, n))
-            for begin in range(0, body.size, _BLOCK):
-                piece = body[begin : begin + _BLOCK]
-                there = (start + begin) % POOL
-                if not np.array_equal(piece, pool[there : there + piece.size]):
-                    raise NodeMisbehaved(
-                        f"iteration {n} of {sender.peer} came with other bytes than "
-                        f"its own, from byte {begin} to {begin + piece.size} at most"
-                    )
+            if sender.edge in inputs:
+                body = tensor(inputs[sender.edge], "bytes", sender)
+                # An edge that reads the newest may bring any iteration.
+                number = self._reads.get(sender.edge, iteration - sender.lag)
+                self._compare(sender, number, body)
         return {}
+
+    def _compare(self, sender: EdgeSpec, iteration: int, body: Array) -> None:
+        # Other tasks of the process may have made it longer since this one was made.
+        pool: Bytes = self._process["timed bytes"]
+        key = stream_key(self._seed, sender.edge, iteration)
+        for begin in range(0, body.size, _BLOCK):
+            piece = body[begin : begin + _BLOCK]
+            first = (int(key) + begin) % POOL
+            last = first + piece.size
+            if not np.array_equal(piece, pool[first:last]):
+                raise NodeMisbehaved(
+                    f"iteration {iteration} of {sender.peer} came with other bytes "
+                    f"than its own, from byte {begin} to {begin + piece.size} at most"
+                )
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        start = int(stream_key(self._seed, output.edge, iteration)) % POOL
-        pool: NDArray[np.uint8] = self._process["timed bytes"]
-        return {"bytes": pool[start : start + self._rows[output.edge][iteration]]}
+        pool: Bytes = self._process["timed bytes"]
+        key = stream_key(self._seed, output.edge, iteration)
+        start = int(key) % POOL
+        end = start + self._rows[output.edge][iteration]
+        return {"bytes": pool[start:end]}

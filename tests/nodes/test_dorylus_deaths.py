@@ -101,5 +101,5 @@ def test_an_answer_of_an_earlier_lambda_is_dropped_by_its_number() -> None:
     assert not server.take(chunk, 1, step, first)
     assert server.take(chunk, 2, step, second)
     assert not server.take(chunk, 1, step, first)
-    assert server.recall(0, 3, "h") == 2
+    assert server.values(0, 3)["h"] == 2
     assert server.take((0, 4, 1), 1, step, first)

@@ -19,16 +19,20 @@ from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.array_parts import parts_of
 from emu.emulation.wire.messages import Message, ResultPart, RunTask, TaskEnded
+from emu.emulation.wire.process_spec import HostSide
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu_nodes.program import Payload
 from emu_nodes.runtime import load_program, offset_now
 from emu_nodes.task_runner import (
+    EdgeEnds,
     NewestInputs,
     TaskContext,
     TaskRunner,
     WallClockTimer,
 )
-from tests.emulation.launch.specs import edge_end, process_task
+from tests.emulation.launch.specs import edge_end, process_spec, process_task
+
+HOST = HostSide(certificate=b"", coordinator=("localhost", 1), bind="", board="")
 
 
 class Doubles:
@@ -288,3 +292,19 @@ def test_what_is_no_program_is_not_called(path: str) -> None:
     with pytest.raises(NodeMisbehaved, match="is no class with a method run"):
         load_program(path)
     assert load_program("emu_nodes.timed:Timed").__name__ == "Timed"
+
+
+async def test_bursts_are_held_against_real_bytes_per_wall_second() -> None:
+    """6 emulated bytes in an emulated second are 6 x 5 real ones in 2 on the wall."""
+    task = process_task(
+        "doubles:Doubles",
+        inputs=(
+            edge_end(3, capacity=6.0),
+            edge_end(4, capacity=6.0, shaped=False),
+        ),
+    )
+    settings = EmulationSettings(time_scale=2.0, byte_scale=5.0, catch_up=1.0)
+    spec = replace(process_spec("w0", task), settings=settings, host=HOST)
+    ends = EdgeEnds(spec, lambda _: None, lambda _: None)
+
+    assert ends.server.bursts.rates == {3: 15.0}

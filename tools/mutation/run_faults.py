@@ -39,9 +39,10 @@ _RATE = "seen.rate * p->byte_scale / p->time_scale"
 _SINCE = "wall_of(p, seen.since)"
 _SOON = "double soon = now + pace->lead_time"
 _CONTENT = "stream_key(self._seed, output.edge, iteration)"
-_WINDOW = "pool[start : start + self._rows[output.edge][iteration]]"
+_SIZE = "self._rows[output.edge][iteration]"
+_WINDOW = "pool[start:end]"
 _CLOCK = "RunClock(begin.start_wall, scale, offset)"
-_DURATION = "else times[n]"
+_DURATION = "else times[iteration]"
 _TOLD = '"""Return this server\'s ``parameters``."""\n'
 _QUOTA = "state->quota[tuner] = layout->pool_slots[layout->tuners.tuned[tuner]];"
 _SHARE = "least_over(layout, state->scratch.share, group)"
@@ -98,7 +99,9 @@ FAULTS: dict[str, RunFault] = {
         "return count, self._last - 0.005",
     ),
     "arrivals told 50 ms early": RunFault(
-        _TASK, "FlowEnded(edge, n, time,", "FlowEnded(edge, n, time - 0.5,"
+        _TASK,
+        "FlowEnded(edge, iteration, time,",
+        "FlowEnded(edge, iteration, time - 0.5,",
     ),
     "arrivals do not count": RunFault(
         "emu/emulation/coordinator/scheduler_driver.py",
@@ -116,23 +119,23 @@ FAULTS: dict[str, RunFault] = {
     ),
     "frames of an iteration not noted": RunFault(
         _SERVER,
-        "self.log.note(*flow, event.first",
-        "header.iteration == 1 or self.log.note(*flow, event.first",
+        "self.log.note(edge, iteration, event.first",
+        "iteration == 1 or self.log.note(edge, iteration, event.first",
     ),
     "starts noted early": RunFault(
         _RECORDER,
-        "self.task_start[task, iteration] = decisions.time",
-        "self.task_start[task, iteration] = decisions.time - 0.5",
+        "self.task_start[task, iteration] = time",
+        "self.task_start[task, iteration] = time - 0.5",
     ),
     "flows noted early": RunFault(
         _RECORDER,
-        "self._activated[edge, iteration] = decisions.time",
-        "self._activated[edge, iteration] = decisions.time - 0.5",
+        "self._activated[edge, iteration] = time",
+        "self._activated[edge, iteration] = time - 0.5",
     ),
     "half the bytes noted": RunFault(
         _RECORDER,
-        "np.where(with_bytes, self._volumes, np.nan)",
-        "np.where(with_bytes, self._volumes / 2, np.nan)",
+        "np.where(is_flow, self._volumes, np.nan)",
+        "np.where(is_flow, self._volumes / 2, np.nan)",
     ),
     "half the rates noted": RunFault(
         _RECORDER,
@@ -161,17 +164,17 @@ FAULTS: dict[str, RunFault] = {
         _CLOCK.replace("offset", 'offset + (0.02 if self._name == "w0" else 0.0)'),
     ),
     # What is sent.
-    "volumes halved": RunFault(_TIMED, _WINDOW, _WINDOW.replace("]]", "] // 2]")),
+    "volumes halved": RunFault(_TIMED, _SIZE, f"{_SIZE} // 2"),
     "no bytes every tenth iteration": RunFault(
         _TIMED,
-        _WINDOW,
-        _WINDOW.replace("]]", "] * (iteration % 10 != 9)]"),
+        _SIZE,
+        f"{_SIZE} * (iteration % 10 != 9)",
         scenario="incast",
     ),
     "half the bytes, announced whole": RunFault(
-        _TASK, "sizes[edge] / around", "2 * sizes[edge] / around"
+        _TASK, "sizes[edge] / byte_scale", "2 * sizes[edge] / byte_scale"
     ),
-    "wrong content": RunFault(_TIMED, _WINDOW, _WINDOW.replace("pool[", "255 - pool[")),
+    "wrong content": RunFault(_TIMED, _WINDOW, f"255 - {_WINDOW}"),
     "content of the iteration before": RunFault(
         _TIMED, _CONTENT, _CONTENT.replace("iteration", "max(iteration - 1, 0)")
     ),
@@ -180,14 +183,14 @@ FAULTS: dict[str, RunFault] = {
     ),
     "a byte altered on its way": RunFault(
         "emu/emulation/wire/decoding.py",
-        "header, body = self._header, self._body",
-        "header, body = self._header, self._body\n        "
-        'body[:1] = bytes([body[0] ^ 1]) if len(body) else b""',
+        "        body = self._body\n",
+        "        body = self._body\n        "
+        'body[:1] = bytes([body[0] ^ 1]) if len(body) else b""\n',
     ),
     "features of other vertices": RunFault(
         "nodes/emu_nodes/dgtp/programs.py",
-        "self._features[self._dataset.local[owned]]",
-        "self._features[self._dataset.local[owned][::-1]]",
+        "self._features[places]",
+        "self._features[places[::-1]]",
         scenario="training",
     ),
     "a gradient back to front": RunFault(
@@ -209,8 +212,8 @@ FAULTS: dict[str, RunFault] = {
     ),
     "labels of other seeds": RunFault(
         _WORKER,
-        "self._dataset.labels[batch.seeds])",
-        "self._dataset.labels[batch.seeds[::-1]])",
+        "self._dataset.labels[batch.seeds]",
+        "self._dataset.labels[batch.seeds[::-1]]",
         scenario="training",
     ),
     "senders count half of what they send": RunFault(
@@ -239,8 +242,8 @@ FAULTS: dict[str, RunFault] = {
     "tasks take half their time": RunFault(_TASK, _DURATION, f"{_DURATION} / 2"),
     "every other row of features zeroed": RunFault(
         "nodes/emu_nodes/dgtp/programs.py",
-        "rows = self._features[self._dataset.local[owned]]",
-        "rows = self._features[self._dataset.local[owned]]; rows[1::2] = 0",
+        "rows = self._features[places]",
+        "rows = self._features[places]; rows[1::2] = 0",
         scenario="training",
     ),
     "tasks take 0.97 of their time": RunFault(

@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 
-from emu.emulation.wire.array_parts import ArrayParts, state_parts
+from emu.emulation.wire.array_parts import ArrayParts, Arrays, state_parts
 from emu.emulation.wire.messages import StatePart
 from emu.errors import NodeMisbehaved
 from emu.problem import Job
@@ -37,19 +38,26 @@ class CutPlan:
     @property
     def owners(self) -> tuple[str, ...]:
         """Tasks whose state makes a cut."""
-        needed = (name for names in self.begins.values() for name in names)
-        return tuple(dict.fromkeys(needed))
+        owners = chain.from_iterable(self.begins.values())
+        return tuple(dict.fromkeys(owners))
 
     def restores(self, task: str) -> tuple[str, ...]:
         """Return the tasks with whose state a task begins in this attempt."""
-        return self.begins.get(task, ()) if self.start.iteration else ()
+        if self.start.iteration == 0:  # it begins with what its settings give
+            return ()
+        return self.begins.get(task, ())
 
     def parts_for(self, tasks: list[str]) -> list[StatePart]:
         """Return the messages that carry what the tasks of a process begin with."""
-        names = dict.fromkeys(name for task in tasks for name in self.restores(task))
-        first = self.start.iteration
-        states = self.start.states
-        return [p for name in names for p in state_parts(name, first, states[name])]
+        names: dict[str, None] = {}  # a set has no order
+        for task in tasks:
+            names.update(dict.fromkeys(self.restores(task)))
+
+        parts: list[StatePart] = []
+        for name in names:
+            state = self.start.states[name]
+            parts += state_parts(name, self.start.iteration, state)
+        return parts
 
 
 class CutKeeper:
@@ -62,7 +70,8 @@ class CutKeeper:
         for owner, copy in self._copies.items():
             self._process[owner] = job.tasks[copy].process_name
         first = plan.start.iteration if plan is not None else 0
-        self._last = first + job.iterations
+        self._end = first + job.iterations
+        # By the iteration of a cut: states, and tasks whose state is whole.
         self._coming: dict[int, dict[str, ArrayParts]] = {}
         self._done: dict[int, set[str]] = {}
         self._keeping: asyncio.Task[None] | None = None
@@ -73,45 +82,62 @@ class CutKeeper:
         Raises NodeMisbehaved when it is not the process's, of no cut, or damaged.
         """
         plan = self._plan
-        n = part.iteration
-        if (
-            plan is None
-            or part.task not in plan.owners
-            or self._process.get(part.task) != process
-            or n % plan.every
-            or not plan.start.iteration <= n < self._last
-            or (n == plan.start.iteration and not self._copies)
-        ):
+        if plan is None or not self._is_wanted(plan, process, part):
             raise NodeMisbehaved(f"{process} sent state that was not asked for")
-        states = self._coming.setdefault(n, {})
-        tasks = self._done.setdefault(n, set())
+        iteration = part.iteration
+        tasks = self._done.setdefault(iteration, set())
         if part.task in tasks:
             raise NodeMisbehaved(f"{process} sent the state of {part.task} twice")
+
+        states = self._coming.setdefault(iteration, {})
+        pieces = states.setdefault(part.task, ArrayParts())
         try:
-            states.setdefault(part.task, ArrayParts()).add(part)
+            pieces.add(part)
         except ValueError as error:
             raise NodeMisbehaved(f"{process} sent state: {error}") from error
         if part.last:
             tasks.add(part.task)
         if len(tasks) == len(plan.owners):
-            self._begin(plan, n)
+            self._begin(plan, iteration)
 
-    def _begin(self, plan: CutPlan, n: int) -> None:
+    def _is_wanted(self, plan: CutPlan, process: str, part: StatePart) -> bool:
+        """Return True for the state of a process's task before an iteration of a cut.
+
+        That before the first one is wanted only for copies of it.
+        """
+        iteration = part.iteration
+        first = plan.start.iteration
+        return (
+            part.task in plan.owners
+            and self._process.get(part.task) == process
+            and iteration % plan.every == 0
+            and first <= iteration < self._end
+            and (iteration > first or bool(self._copies))
+        )
+
+    def _begin(self, plan: CutPlan, iteration: int) -> None:
         """Keep a cut that is whole, after the one before it; the first is kept."""
-        parts = self._coming.pop(n)
-        if n == plan.start.iteration:
+        parts = self._coming.pop(iteration)
+        if iteration == plan.start.iteration:
             return
+
+        states: dict[str, Arrays] = {}
         try:
-            states = {name: parts[name].arrays() for name in plan.owners}
+            for name in plan.owners:
+                states[name] = parts[name].arrays()
         except ValueError as error:
-            raise NodeMisbehaved(f"the state before {n} is damaged: {error}") from error
-        cut = Cut(n, states)
-        before = self._keeping
+            raise NodeMisbehaved(
+                f"the state before {iteration} is damaged: {error}"
+            ) from error
+
+        cut = Cut(iteration, states)
+        last_keeping = self._keeping
         loop = asyncio.get_running_loop()
 
         async def keep() -> None:
-            if before is not None:
-                await before
+            if last_keeping is not None:
+                await last_keeping
+            # In a thread: to write a large state takes seconds.
             await loop.run_in_executor(None, plan.keep, cut)
 
         self._keeping = loop.create_task(keep())

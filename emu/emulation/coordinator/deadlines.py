@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container
+from typing import TypeAlias
 
 from emu.emulation.wire.messages import FlowEnded, TaskEnded
 from emu.errors import DeadlineExceeded
 from emu.prediction.scheduling import Decisions, Scheduler
 from emu.problem import Problem
 
+#: Lines of a message, and names of a list: those of a large job are hundreds.
 _LISTED = 6
 _AWAITED = 3
+#: Task or edge, and iteration.
+Key: TypeAlias = tuple[int, int]
+#: ``task`` or ``flow`` and its key; None is idleness.
+Wait: TypeAlias = tuple[str, int, int] | None
 
 
 class Deadlines:
@@ -24,34 +30,39 @@ class Deadlines:
     """
 
     def __init__(
-        self, problem: Problem, scheduler: Scheduler, patience: float, first: int = 0
+        self,
+        problem: Problem,
+        scheduler: Scheduler,
+        patience: float,
+        first: int = 0,
     ) -> None:
         self._problem = problem
         self._scheduler = scheduler
         self._patience = patience
         self._first = first
-        self._tasks: dict[tuple[int, int], float] = {}  # and when they are due
-        self._unknown: set[tuple[int, int]] = set()  # of these: no end was reported
-        self._flows: dict[tuple[int, int], float | None] = {}  # and when served
+        self._tasks: dict[Key, float] = {}  # and when they are due
+        self._unknown: set[Key] = set()  # of these: no end was reported
+        self._flows: dict[Key, float | None] = {}  # and when served
         self._next = [0] * len(problem.job.tasks)
-        #: When each wait became overdue, on the clock of `check`; None is idleness.
-        self._overdue: dict[tuple[str, int, int] | None, float] = {}
+        #: When each wait became overdue, on the clock of `check`.
+        self._overdue: dict[Wait, float] = {}
         self._seen: dict[int, str] = {}  # by task: the last report of it
 
     def on_decisions(self, decisions: Decisions) -> None:
         """Note what was started."""
         least = self._scheduler.holds
         for key in decisions.tasks:
-            since = 0.0 if least is None else float(least[key])
-            self._tasks[key] = decisions.time + since
+            least_time = 0.0 if least is None else float(least[key])
+            self._tasks[key] = decisions.time + least_time
             self._unknown.add(key)
-            self._next[key[0]] = key[1] + 1
+            task, iteration = key
+            self._next[task] = iteration + 1
         for key in decisions.flows:
             self._flows[key] = None
 
     def on_report(self, message: TaskEnded) -> None:
         """Note when a task will have ended: it is not due before."""
-        key = message.task, message.iteration
+        key = (message.task, message.iteration)
         if key in self._unknown:
             self._unknown.remove(key)
             self._tasks[key] = message.end
@@ -66,18 +77,19 @@ class Deadlines:
     def task_ended(self, message: TaskEnded) -> None:
         """Note that the end of a task was taken in."""
         self._tasks.pop((message.task, message.iteration), None)
-        self._seen[message.task] = (
-            f"ending iteration {self._first + message.iteration} at {message.end:.3f} s"
-        )
+        iteration = self._first + message.iteration
+        seen = f"ending iteration {iteration} at {message.end:.3f} s"
+        self._seen[message.task] = seen
 
     def flow_ended(self, message: FlowEnded) -> None:
         """Note that a flow arrived."""
         self._flows.pop((message.edge, message.iteration), None)
-        name = self._problem.job.edge_names[message.edge]
-        self._seen[self._problem.job.edges[message.edge].destination] = (
-            f"receiving {name} of iteration {self._first + message.iteration} "
-            f"at {message.time:.3f} s"
-        )
+        job = self._problem.job
+        name = job.edge_names[message.edge]
+        receiver = job.edges[message.edge].destination
+        iteration = self._first + message.iteration
+        seen = f"receiving {name} of iteration {iteration} at {message.time:.3f} s"
+        self._seen[receiver] = seen
 
     def check(self, now: float, awake: float) -> None:
         """Raise when something is overdue at run time ``now``.
@@ -90,37 +102,53 @@ class Deadlines:
         nothing is under way for that long. Names who waits for whom, the iteration,
         since when, and what the other side was last seen at.
         """
-        job = self._problem.job
-        due = dict[tuple[str, int, int] | None, str]()
-        scheduler = self._scheduler
-        for key, end in self._tasks.items():
+        lines = {**self._overdue_tasks(now), **self._overdue_flows(now)}
+        is_served = any(served is not None for served in self._flows.values())
+        gate_ends = self._scheduler.next_end < math.inf  # if nothing else can end
+        if not (self._tasks or gate_ends or is_served):
+            idleness = "no flow has a rate" if self._flows else "no flow is active"
+            lines[None] = f"no task runs and {idleness} at {now:.3f} s"
+
+        self._overdue = {wait: self._overdue.get(wait, awake) for wait in lines}
+        too_late = [
+            line
+            for wait, line in lines.items()
+            if awake - self._overdue[wait] > self._patience
+        ]
+        if too_late:
+            raise DeadlineExceeded(
+                f"{self._join_lines(too_late)}; that is over {self._patience:g} s of "
+                "wall time"
+            )
+
+    def _overdue_tasks(self, now: float) -> dict[Wait, str]:
+        lines: dict[Wait, str] = {}
+        for (task, iteration), end in self._tasks.items():
             if now > end:
-                due["task", *key] = (
-                    f"the coordinator waits for task {job.tasks[key[0]].name} to end "
-                    f"iteration {self._first + key[1]} since {end:.3f} s; "
-                    f"{self._last_seen(key[0])}"
+                name = self._problem.job.tasks[task].name
+                lines["task", task, iteration] = (
+                    f"the coordinator waits for task {name} to end iteration "
+                    f"{self._first + iteration} since {end:.3f} s; "
+                    f"{self._last_seen(task)}"
                 )
+        return lines
+
+    def _overdue_flows(self, now: float) -> dict[Wait, str]:
+        """Return what is said of flows that were served; note which are by now."""
+        scheduler = self._scheduler
+        lines: dict[Wait, str] = {}
         for key, served_at in self._flows.items():
+            position, iteration = key
             if served_at is not None:
-                edge = job.edges[key[0]]
-                due["flow", *key] = (
+                edge = self._problem.job.edges[position]
+                lines["flow", position, iteration] = (
                     f"{self._flow_line(key)} since {served_at:.3f} s; "
                     f"{self._last_seen(edge.source)}; "
                     f"{self._last_seen(edge.destination)}"
                 )
-            elif scheduler.service_of(key[0], now) >= scheduler.volumes[key]:
-                self._flows[key] = now
-        is_served = any(f is not None for f in self._flows.values())
-        gate = scheduler.next_end < math.inf  # if nothing else can end
-        if not (self._tasks or gate or is_served):
-            what = "no flow has a rate" if self._flows else "no flow is active"
-            due[None] = f"no task runs and {what} at {now:.3f} s"
-        self._overdue = {wait: self._overdue.get(wait, awake) for wait in due}
-        since = self._overdue
-        most = self._patience
-        if lines := [line for wait, line in due.items() if awake - since[wait] > most]:
-            over = f"that is over {most:g} s of wall time"
-            raise DeadlineExceeded(f"{self._join_lines(lines)}; {over}")
+            elif scheduler.service_of(position, now) >= scheduler.volumes[key]:
+                self._flows[key] = now  # from here on its last byte is awaited
+        return lines
 
     def doing(self, process: str) -> str:
         """Return the activities of the tasks of a process, for an error message.
@@ -130,40 +158,54 @@ class Deadlines:
         """
         job = self._problem.job
         members = job.processes.get(process, ())
-        at = [
-            f"task {job.tasks[task].name} in iteration {n + self._first}"
-            f"{self._waiters_of(task, n, members)}"
-            for task, n in self._tasks
-            if task in members
-        ]
-        for edge, n in self._flows:
-            ends = job.edges[edge]
-            flow = f"{job.edge_names[edge]} of iteration"
-            if ends.source in members or ends.destination in members:
-                verb = "sending" if ends.source in members else "receiving"
-                at.append(f"{verb} {flow} {n + self._first}")
-        for task in () if at else members:
-            name = job.tasks[task].name
-            n = self._next[task]
-            is_over = n == job.rounds[task]
-            when = "after its last iteration" if is_over else "before iteration"
-            at.append(f"task {name} {when} {n - is_over + self._first}")
-        doing = self._join_lines(at)
+        activities = self._activities_of(members)
+        if not activities:
+            activities = [self._idleness_of(task) for task in members]
+        doing = self._join_lines(activities)
         if len(members) < 2:
             return doing
-        return f"tasks {_some([job.tasks[task].name for task in members])}: {doing}"
+        names = [job.tasks[task].name for task in members]
+        return f"tasks {_some(names)}: {doing}"
 
-    def _waiters_of(self, task: int, n: int, members: Container[int]) -> str:
+    def _activities_of(self, members: Container[int]) -> list[str]:
+        """Return what tasks compute, send and receive."""
+        job = self._problem.job
+        activities = []
+        for task, iteration in self._tasks:
+            if task in members:
+                name = job.tasks[task].name
+                waiters = self._waiters_of(task, iteration, members)
+                activities.append(
+                    f"task {name} in iteration {iteration + self._first}{waiters}"
+                )
+        for position, iteration in self._flows:
+            edge = job.edges[position]
+            flow = f"{job.edge_names[position]} of iteration {iteration + self._first}"
+            if edge.source in members:
+                activities.append(f"sending {flow}")
+            elif edge.destination in members:
+                activities.append(f"receiving {flow}")
+        return activities
+
+    def _idleness_of(self, task: int) -> str:
+        job = self._problem.job
+        name = job.tasks[task].name
+        iteration = self._next[task]
+        if iteration == job.rounds[task]:
+            return f"task {name} after its last iteration {iteration - 1 + self._first}"
+        return f"task {name} before iteration {iteration + self._first}"
+
+    def _waiters_of(self, task: int, iteration: int, members: Container[int]) -> str:
         """Return which tasks of other processes wait for an iteration, and for what."""
         job = self._problem.job
         waiting = [
             f"{job.tasks[edge.destination].name} for its iteration "
-            f"{self._first + n + edge.lag}"
+            f"{self._first + iteration + edge.lag}"
             for position, edge in enumerate(job.edges)
             if edge.source == task
             and edge.destination not in members
             and not edge.credit
-            and job.sends(position, n)
+            and job.sends(position, iteration)
         ]
         return f", awaited by {_some(waiting)}" if waiting else ""
 
@@ -171,35 +213,38 @@ class Deadlines:
         """Return the running tasks and the tasks that wait for flows, by iteration."""
         has_times = self._scheduler.holds is not None
         lines = []
-        for (task, n), end in self._tasks.items():
-            due = f", due at {end:.3f} s" if has_times else ""
+        for (task, iteration), end in self._tasks.items():
             name = self._problem.job.tasks[task].name
-            lines.append(f"task {name} runs iteration {n + self._first}{due}")
+            due = f", due at {end:.3f} s" if has_times else ""
+            lines.append(f"task {name} runs iteration {iteration + self._first}{due}")
         lines += [self._flow_line(key) for key in self._flows]
         return self._join_lines(lines) or "no task runs and no flow is active"
 
-    def _last_seen(self, task: int) -> str:
-        one = self._problem.job.tasks[task]
-        moment = self._seen.get(task)
-        process = one.process_name
-        where = f" in process {process}" if process != one.name else ""
-        return f"{one.name}{where} was last seen {moment or 'when the run began'}"
+    def _last_seen(self, position: int) -> str:
+        task = self._problem.job.tasks[position]
+        seen = self._seen.get(position, "when the run began")
+        process = task.process_name
+        place = f" in process {process}" if process != task.name else ""
+        return f"{task.name}{place} was last seen {seen}"
 
-    def _flow_line(self, key: tuple[int, int]) -> str:
+    def _flow_line(self, key: Key) -> str:
         job = self._problem.job
-        edge = job.edges[key[0]]
+        position, iteration = key
+        receiver = job.tasks[job.edges[position].destination]
         return (
-            f"task {job.tasks[edge.destination].name} waits for the flow "
-            f"{job.edge_names[key[0]]} of iteration {key[1] + self._first}"
+            f"task {receiver.name} waits for the flow {job.edge_names[position]} "
+            f"of iteration {iteration + self._first}"
         )
 
     @staticmethod
     def _join_lines(lines: list[str]) -> str:
-        more = len(lines) - _LISTED
-        return "; ".join(lines[:_LISTED]) + (f"; {more} more" if more > 0 else "")
+        text = "; ".join(lines[:_LISTED])
+        rest = len(lines) - _LISTED
+        return f"{text}; {rest} more" if rest > 0 else text
 
 
 def _some(names: list[str]) -> str:
     """Return the first of the names, and how many more there are."""
-    more = len(names) - _AWAITED
-    return ", ".join(names[:_AWAITED]) + (f" and {more} more" if more > 0 else "")
+    text = ", ".join(names[:_AWAITED])
+    rest = len(names) - _AWAITED
+    return f"{text} and {rest} more" if rest > 0 else text

@@ -72,11 +72,15 @@ class Membership:
         self._log = RunLog(log)
         self._doing = deadlines.doing
         self._story = deadlines.story
-        self.token = settings.token or secrets.token_hex(16)
-        self.address = ("", 0)
         self.agents: list[JoinedAgent] = []
         self.processes: dict[str, Process] = {}
         self._mail: Mailbox[tuple[str, Message] | Report] = Mailbox()
+        self._left = asyncio.Event()
+        self.barrier = Barrier(self.events, settings.deadline, log)
+        self._standstill = Standstill(settings.heartbeat_timeout)
+
+        self.token = settings.token or secrets.token_hex(16)
+        self.address = ("", 0)
         # A listening socket that was handed over is in a network of our own.
         beyond = settings.listening is None and not is_loopback(settings.listen)
         self._server = ControlServer(
@@ -87,28 +91,26 @@ class Membership:
         )
         self.launcher = settings.launcher or LocalLauncher()
         self._watching: asyncio.Task[None] | None = None
-        self._left = asyncio.Event()
-        self.barrier = Barrier(self.events, settings.deadline, log)
-        self._standstill = Standstill(settings.heartbeat_timeout)
 
     async def __aenter__(self) -> Self:
         settings = self._settings
         try:
             self.address = await self._server.start(
-                settings.listen, settings.port, settings.ports, settings.listening
+                settings.listen,
+                settings.port,
+                settings.ports,
+                settings.listening,
             )
         except OSError as error:
-            number = error.errno or 0  # negative where a name does not resolve
-            why = os.strerror(number) if number > 0 else error.strerror or str(error)
-            where = format_address(settings.listen, settings.port)
-            if settings.ports is not None and not settings.port:  # all of a range
-                why = str(error.strerror)
-                where = settings.listen
-            raise RunError(f"cannot listen on {where}: {why}") from error
+            raise RunError(f"cannot listen on {self._refusal(error)}") from error
+
         try:
-            address = self.address
-            log = self._log.path
-            await self.launcher.start(address, self.token, log, settings.allow)
+            await self.launcher.start(
+                self.address,
+                self.token,
+                self._log.path,
+                settings.allow,
+            )
             self._watching = asyncio.create_task(self._await_end())
         except BaseException as error:
             await self.launcher.aclose(0.0)
@@ -117,6 +119,15 @@ class Membership:
                 raise RunError(f"cannot start an agent: {error}") from error
             raise
         return self
+
+    def _refusal(self, error: OSError) -> str:
+        """Return where this command cannot listen, and why."""
+        settings = self._settings
+        if settings.ports is not None and not settings.port:  # all of a range
+            return f"{settings.listen}: {error.strerror}"
+        number = error.errno or 0  # negative where a name does not resolve
+        reason = os.strerror(number) if number > 0 else error.strerror or str(error)
+        return f"{format_address(settings.listen, settings.port)}: {reason}"
 
     async def __aexit__(
         self,
@@ -135,10 +146,12 @@ class Membership:
         if self._watching is not None:
             self._watching.cancel()
         # First told, then ended: a process that ends by itself cleans up behind it.
+        order = pack(Stop(reason, failed=error is not None))
         members: list[Process | JoinedAgent] = [*self.processes.values(), *self.agents]
         for member in members:
             with contextlib.suppress(EmulatorError):
-                member.connection.send(pack(Stop(reason, failed=error is not None)))
+                member.connection.send(order)
+
         try:
             await asyncio.gather(leave(), self.launcher.aclose(_LEAVE))
         finally:
@@ -152,8 +165,8 @@ class Membership:
         """Return the proportional set size of the node processes, 0 when unknown."""
         if not self.launcher.embedded:
             return 0  # their process ids are those of other hosts
+        pids = {process.pid for process in self.processes.values()}
         try:
-            pids = {process.pid for process in self.processes.values()}
             return sum(psutil.Process(pid).memory_full_info().pss for pid in pids)
         except (psutil.Error, AttributeError):
             return 0  # a system without it
@@ -191,15 +204,19 @@ class Membership:
         reports = [report for report in mail if isinstance(report, Report)]
         if not reports:
             return [event for event in mail if not isinstance(event, Report)]
+
         # The cause may be reported a moment after what follows from it.
         deadline = this_host.monotonic() + _CAUSE_SHOWS
         while all(report.severity > Severity.KILLED for report in reports):
             rest = max(deadline - this_host.monotonic(), 0.0)
-            if not (mail := await self._mail.everything(rest)):
+            mail = await self._mail.everything(rest)
+            if not mail:
                 break
             reports += [report for report in mail if isinstance(report, Report)]
-        if stood_still := self._standstill.story():
-            raise RunError(f"{stood_still} ({self._story()})")
+
+        pause = self._standstill.story()
+        if pause:
+            raise RunError(f"{pause} ({self._story()})")
         raise cause(reports)
 
     async def gather_agents(self) -> None:
@@ -217,6 +234,7 @@ class Membership:
         await self.barrier.until(
             missing, "join", lambda *_: None, patience=self.launcher.patience
         )
+        # Whoever joined first: hosts of machines must not depend on it.
         self.agents.sort(key=lambda agent: agent.name)
 
     async def open_boards(self) -> None:
@@ -235,43 +253,64 @@ class Membership:
             return
         for agent in self.agents:
             path = boards[agent.name].path
-            path = path if nics is None else nics.path_in(agent.host_name, path)
+            if nics is not None:
+                path = nics.path_in(agent.host_name, path)
             try:
                 agent.board = RateBoard.open(path, writable=True)
             except OSError as error:
                 failure = RunError(f"cannot open the rate board: {error}")
                 self._report(Severity.GONE, failure)
 
-    async def _take_in(self, connection: ControlConnection, who: Identity) -> None:
+    async def _take_in(self, connection: ControlConnection, identity: Identity) -> None:
         """Take in a connection that has proved who it is, until it ends."""
         try:
             hello = unpack(await connection.receive(_INTRODUCTION))
         except EmulatorError:
             return  # not one of ours after all; who is missing will be noticed
+
+        name = identity.name
+        if isinstance(hello, ProcessHello) and identity.role == "process":
+            await self._follow_process(Process(name, hello.pid, connection))
+        elif isinstance(hello, AgentHello) and identity.role == "agent":
+            await self._admit(connection, name, hello)
+
+    async def _admit(
+        self,
+        connection: ControlConnection,
+        name: str,
+        hello: AgentHello,
+    ) -> None:
+        """Follow an agent that the run waits for; refuse any other."""
         address = connection.peer_address
+        refusal = self._objection_to(name)
+        if refusal:
+            connection.send(pack(Failed("NotWanted", refusal, "")))
+            self._log.note(f"refused an agent from {address}: {refusal}")
+            return
+
         limit = self._settings.heartbeat_timeout
-        if isinstance(hello, ProcessHello) and who.role == "process":
-            await self._follow_process(Process(who.name, hello.pid, connection))
-        elif isinstance(hello, AgentHello) and who.role == "agent":
-            hosts = self.launcher.hosts
-            present = {a.host_name for a in self.agents}
-            refusal = ""
-            if len(present) == self.launcher.count:
-                refusal = "every agent of this run has joined already"
-            elif who.name in present:
-                refusal = f"agent {who.name} has joined already: give each a --name"
-            elif hosts and who.name not in hosts:
-                refusal = f"no host of this run is called {printable(who.name)}"
-            if refusal:
-                connection.send(pack(Failed("NotWanted", refusal, "")))
-                self._log.note(f"refused an agent from {address}: {refusal}")
-                return
-            host = {**hello.host, "host": who.name}
-            watch = SilenceWatch(limit, this_host.monotonic())
-            agent = JoinedAgent(who.name, address, connection, host, watch)
-            self.agents.append(agent)
-            self._mail.put((agent.name, hello))
-            await self._follow_agent(agent)
+        agent = JoinedAgent(
+            host_name=name,
+            address=address,
+            connection=connection,
+            host={**hello.host, "host": name},
+            watch=SilenceWatch(limit, this_host.monotonic()),
+        )
+        self.agents.append(agent)
+        self._mail.put((agent.name, hello))
+        await self._follow_agent(agent)
+
+    def _objection_to(self, name: str) -> str:
+        """Return why the agent of a host has no place in this run, if it has none."""
+        hosts = self.launcher.hosts
+        present = {agent.host_name for agent in self.agents}
+        if len(present) == self.launcher.count:
+            return "every agent of this run has joined already"
+        if name in present:
+            return f"agent {name} has joined already: give each a --name"
+        if hosts and name not in hosts:
+            return f"no host of this run is called {printable(name)}"
+        return ""
 
     async def _follow_agent(self, agent: JoinedAgent) -> None:
         connection = agent.connection
@@ -279,17 +318,22 @@ class Membership:
         def beat() -> None:
             connection.send(pack(Beat()))
             self._standstill.look()
-            if stood_still := agent.watch.stood_still():
-                self._log.note(f"this process stood still for {stood_still:.1f} s")
+            pause = agent.watch.stood_still()
+            if pause:
+                self._log.note(f"this process stood still for {pause:.1f} s")
 
-        def lose(how: str) -> None:
+        def lose(silence: str) -> None:
             agent.gone = True
-            loss = NodeLost(f"{agent} {how} ({self._story()})")
+            loss = NodeLost(f"{agent} {silence} ({self._story()})")
             self._report(Severity.KILLED, loss, ago=agent.watch.limit)
+
+        def hear(fields: Fields) -> bool:
+            self._hear(agent, unpack(fields))
+            return True
 
         try:
             async with agent.watch.heartbeats(beat, lose):
-                await connection.follow(lambda said: self._hear(agent, unpack(said)))
+                await connection.follow(hear)
         except (WireError, RunError) as error:
             loss = f"{agent} is gone: {error} ({self._story()})"
             self._report(Severity.FAILED, NodeLost(loss))
@@ -297,10 +341,12 @@ class Membership:
             agent.gone = True
             self._left.set()
 
-    def _hear(self, agent: JoinedAgent, message: Message) -> bool:
+    def _hear(self, agent: JoinedAgent, message: Message) -> None:
         # Whatever it says is a sign of life.
         agent.watch.on_message(this_host.monotonic())
+
         if isinstance(message, ProcessDied):
+            # One that had finished, or has said why it fails, ends as it should.
             process = self.processes.get(message.process)
             if process is None or not (process.done or process.failed):
                 severity = Severity.KILLED if message.code < 0 else Severity.FAILED
@@ -309,31 +355,25 @@ class Membership:
         elif isinstance(message, Failed):
             text = f"{agent}: {message.text} ({self._story()})"
             self._report(Severity.KILLED, NodeLost(text))
-        elif not isinstance(message, Beat):
-            self._mail.put((agent.name, message))
-        else:
+        elif isinstance(message, Beat):
             agent.clock.note(message.clock)
             if message.stood_still:
                 self._log.note(f"{agent} stood still for {message.stood_still:.1f} s")
-        return True
+        else:
+            self._mail.put((agent.name, message))
 
     async def _follow_process(self, process: Process) -> None:
         name = process.name
         if name in self.processes:
-            twice = NodeMisbehaved(f"process {name} joins twice")
-            self._report(Severity.FAILED, twice)
+            error = NodeMisbehaved(f"process {name} joins twice")
+            self._report(Severity.FAILED, error)
             return
 
-        def hear(said: Fields) -> bool:
-            message = unpack(said)
+        def hear(fields: Fields) -> bool:
+            message = unpack(fields)
             if isinstance(message, Failed):
                 process.failed = True
-                at = message.doing or self._doing(name)
-                text = f"process {name} ({at}): {message.error}: {message.text}"
-                severity = Severity.of(message.error)
-                # Of who misses another one: that one is lost, whoever it is.
-                error = NodeLost if severity is Severity.CONSEQUENCE else RunError
-                self._report(severity, error(text))
+                self._report_failure(name, message)
             else:
                 process.done = process.done or isinstance(message, Outcome)
                 self._mail.put((name, message))
@@ -344,25 +384,36 @@ class Membership:
         try:
             await process.connection.follow(hear)
         except WireError as error:
-            wrong = NodeMisbehaved(f"process {name}: {error} ({self._doing(name)})")
-            self._report(Severity.FAILED, wrong)
+            text = f"process {name}: {error} ({self._doing(name)})"
+            self._report(Severity.FAILED, NodeMisbehaved(text))
         except RunError:
             # After its last word it may go; its agent says more of why it went early.
             if not (process.done or process.failed):
                 self._report(Severity.GONE, self._lose(name, "closed its connection"))
 
-    def _lose(self, process: str, how: str) -> NodeLost:
-        return NodeLost(f"process {process} {how} ({self._doing(process)})")
+    def _report_failure(self, process: str, failure: Failed) -> None:
+        doing = failure.doing or self._doing(process)
+        text = f"process {process} ({doing}): {failure.error}: {failure.text}"
+        severity = Severity.of(failure.error)
+        # Of who misses another one: that one is lost, whoever it is.
+        error = NodeLost if severity is Severity.CONSEQUENCE else RunError
+        self._report(severity, error(text))
+
+    def _lose(self, process: str, end: str) -> NodeLost:
+        return NodeLost(f"process {process} {end} ({self._doing(process)})")
 
     def _report(
-        self, severity: Severity, error: EmulatorError, ago: float = 0.0
+        self,
+        severity: Severity,
+        error: EmulatorError,
+        ago: float = 0.0,
     ) -> None:
         """Report an error whose first sign was so many wall seconds ago."""
         self._mail.put(Report(severity, error, this_host.monotonic() - ago))
 
     async def _await_end(self) -> None:
         """Report the end of an agent that its launcher has seen, maybe alone."""
-        how = await self.launcher.wait_for_end()
-        when = self._story() if self.agents else "before it had joined"
-        text = f"{how} ({when}); {self._log.last_words()}"
+        end = await self.launcher.wait_for_end()
+        story = self._story() if self.agents else "before it had joined"
+        text = f"{end} ({story}); {self._log.last_words()}"
         self._report(Severity.KILLED, NodeLost(text))

@@ -56,11 +56,14 @@ class Observers(Observer):
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
 
-    def notify(self, name: str, *what: object) -> None:
+    def notify(self, name: str, *arguments: object) -> None:
         """Pass a notification on."""
         for observer in self._observers:
-            getattr(observer, name)(*what)
+            notification = getattr(observer, name)
+            notification(*arguments)
 
 
-for _name in [name for name in vars(Observer) if not name.startswith("_")]:
-    setattr(Observers, _name, partialmethod(Observers.notify, _name))
+for _name in vars(Observer):
+    if not _name.startswith("_"):
+        _notification = partialmethod(Observers.notify, _name)
+        setattr(Observers, _name, _notification)

@@ -7,7 +7,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from isal import isal_zlib
@@ -29,6 +29,8 @@ from emu.problem import Job, Problem, RateHistory, Realization, Schedule
 
 #: Columns of the rates that are recorded, by their names in `RateSegments`.
 _COLUMNS = {"since": "d", "edge": "q", "iteration": "q", "rate": "d"}
+#: Run time, task name, iteration of the whole job, figures that the task reported.
+Report: TypeAlias = tuple[float, str, int, dict[str, float]]
 #: Rates that are packed together, in 0.06 ms: 7 bytes each of 32 (an hour of golden).
 _TOGETHER = 1024
 
@@ -45,9 +47,8 @@ class EmulatedRun:
     is the run itself."""
     arrivals: NDArray[np.float64]
     """Run time at which the last byte of (edge, iteration) came; NaN where none did."""
-    reports: list[tuple[float, str, int, dict[str, float]]]
-    """(run time, task name, iteration of the whole job, figures) of every task that
-    reported any."""
+    reports: list[Report]
+    """Figures of every task that reported any."""
     results: dict[str, Arrays]
     """Arrays that tasks handed over at the end, by task name."""
     statistics: dict[str, dict[str, Any]]
@@ -74,15 +75,25 @@ class EmulatedRun:
     @property
     def late_work(self) -> NDArray[np.float64]:
         """Seconds of ``late`` in which the machine of (task, iteration) worked."""
-        end = self.schedule.task_end
-        return np.nan_to_num(self.schedule.problem.work(end - self.late, end))
+        schedule = self.schedule
+        end = schedule.task_end
+        work = schedule.problem.work(end - self.late, end)
+        return np.nan_to_num(work)  # of those that never ended
+
+
+def processes_by_task(job: Job) -> dict[int, str]:
+    """Return the process of every task that one runs, by the task's position."""
+    by_task: dict[int, str] = {}
+    for process, tasks in job.processes.items():
+        by_task.update(dict.fromkeys(tasks, process))
+    return by_task
 
 
 class Answers:
     """Answers of processes at the end: their statistics, frames, and tasks' results."""
 
     def __init__(self, job: Job) -> None:
-        self._owner = {t: p for p, members in job.processes.items() for t in members}
+        self._owner = processes_by_task(job)
         self._tasks = job.tasks
         self._parts: dict[str, ArrayParts] = defaultdict(ArrayParts)
         self.statistics: dict[str, dict[str, Any]] = {}
@@ -96,21 +107,26 @@ class Answers:
         or a result is another process's or longer than announced.
         """
         if isinstance(message, Outcome):
-            self.statistics[process] = {**message.statistics, "answered": window}
+            statistics = {**message.statistics, "answered": window}
+            self.statistics[process] = statistics
         elif isinstance(message, Frames):
-            if (len(message.sent) | len(message.received)) % FRAME_ROWS.itemsize:
-                raise NodeMisbehaved("a row of the frames is cut short")
+            for rows in (message.sent, message.received):
+                if len(rows) % FRAME_ROWS.itemsize:
+                    raise NodeMisbehaved("a row of the frames is cut short")
             self._sent += message.sent
             self._received += message.received
-        elif not isinstance(message, ResultPart):
+        elif isinstance(message, ResultPart):
+            self._take_result(process, message)
+        else:
             kind = type(message).__name__
             raise NodeMisbehaved(f"{process} sent {kind} after the run")
-        elif self._owner.get(message.task) != process:
+
+    def _take_result(self, process: str, part: ResultPart) -> None:
+        if self._owner.get(part.task) != process:
             raise NodeMisbehaved(f"{process} has results not its own")
-        else:
-            name = self._tasks[message.task].name
-            with _blame(name):
-                self._parts[name].add(message)
+        name = self._tasks[part.task].name
+        with _blame(name):
+            self._parts[name].add(part)
 
     def results(self) -> dict[str, Arrays]:
         """Return the arrays by task name and name.
@@ -125,9 +141,9 @@ class Answers:
 
     def frames(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
         """Return the rows of `frame_layout` of senders and of receivers."""
-        out_rows = bytes(self._sent)
-        in_rows = bytes(self._received)
-        return np.frombuffer(out_rows, FRAME_ROWS), np.frombuffer(in_rows, FRAME_ROWS)
+        sent = np.frombuffer(bytes(self._sent), FRAME_ROWS)
+        received = np.frombuffer(bytes(self._received), FRAME_ROWS)
+        return sent, received
 
 
 @contextlib.contextmanager
@@ -150,44 +166,63 @@ class Recorder:
         self._problem = problem
         self._scheduler = scheduler
         self._first = first
-        # Not zeros: their memory would only be taken as the run goes on.
-        of_tasks = len(problem.job.tasks), problem.job.iterations
-        self.task_start, self.task_end, self.began = np.full((3, *of_tasks), np.nan)
-        self.late, self.cpu = np.full((2, *of_tasks), 0.0)
-        of_edges = len(problem.job.edges), problem.job.iterations
-        self._activated, self.arrivals, self._ended = np.full((3, *of_edges), np.nan)
-        self.reports: list[tuple[float, str, int, dict[str, float]]] = []
         self._volumes = scheduler.volumes
         self._log = scheduler.log
+        self.reports: list[Report] = []
+
+        # Not zeros: their memory would only be taken as the run goes on.
+        job = problem.job
+        of_tasks = (len(job.tasks), job.iterations)
+        of_edges = (len(job.edges), job.iterations)
+        self.task_start = np.full(of_tasks, np.nan)
+        self.task_end = np.full(of_tasks, np.nan)
+        self.began = np.full(of_tasks, np.nan)
+        self.late = np.full(of_tasks, 0.0)
+        self.cpu = np.full(of_tasks, 0.0)
+        self._activated = np.full(of_edges, np.nan)
+        self.arrivals = np.full(of_edges, np.nan)
+        self._ended = np.full(of_edges, np.nan)
+
         # The arrays of each instant were 1 kB per event of a run.
-        self._columns = {name: array(code) for name, code in _COLUMNS.items()}
-        self._packed: dict[str, list[bytes]] = {name: [] for name in _COLUMNS}
+        self._columns: dict[str, array[Any]] = {}
+        self._packed: dict[str, list[bytes]] = {}
+        for name, code in _COLUMNS.items():
+            self._columns[name] = array(code)
+            self._packed[name] = []
 
     def on_decisions(self, decisions: Decisions) -> None:
         """Note what the scheduler decided."""
+        time = decisions.time
         for task, iteration in decisions.tasks:
-            self.task_start[task, iteration] = decisions.time
+            self.task_start[task, iteration] = time
         for gate, iteration, start in decisions.gates:
-            self.task_start[gate, iteration] = self.began[gate, iteration] = start
-            self.task_end[gate, iteration] = decisions.time
+            self.task_start[gate, iteration] = start
+            self.began[gate, iteration] = start
+            self.task_end[gate, iteration] = time
         for edge, iteration in decisions.flows:
-            self._activated[edge, iteration] = decisions.time
+            self._activated[edge, iteration] = time
+
         for name, column in self._columns.items():
             values = getattr(decisions.lines, name)
-            column.frombytes(np.ascontiguousarray(values, column.typecode).tobytes())
+            values = np.ascontiguousarray(values, column.typecode)
+            column.frombytes(values.tobytes())
             if len(column) >= _TOGETHER:
-                self._packed[name].append(isal_zlib.compress(column.tobytes(), 1))
+                packed = isal_zlib.compress(column.tobytes(), 1)
+                self._packed[name].append(packed)
                 del column[:]
 
     def task_ended(self, message: TaskEnded) -> None:
         """Note the end of a task, and what it says of the iteration."""
-        at = message.task, message.iteration
-        self.task_end[at], self.began[at] = message.end, message.began
-        self.late[at], self.cpu[at] = message.late, message.cpu
+        place = (message.task, message.iteration)
+        self.task_end[place] = message.end
+        self.began[place] = message.began
+        self.late[place] = message.late
+        self.cpu[place] = message.cpu
         if message.report:
-            name = self._problem.job.tasks[at[0]].name
-            n = at[1] + self._first
-            self.reports.append((message.end, name, n, message.report))
+            name = self._problem.job.tasks[message.task].name
+            iteration = message.iteration + self._first
+            report = (message.end, name, iteration, message.report)
+            self.reports.append(report)
 
     def flow_arrived(self, message: FlowEnded) -> None:
         """Note when a flow's last byte arrived."""
@@ -200,7 +235,7 @@ class Recorder:
     def realization(self) -> Realization:
         """Return the measured times and volumes, to replay in a simulation."""
         work = self._problem.work(self.task_start, self.task_end)
-        times = np.maximum(np.nan_to_num(work), 0.0)
+        times = np.maximum(np.nan_to_num(work), 0.0)  # what never ran took none
         return Realization(times, self._volumes)
 
     def schedule(self) -> Schedule:
@@ -210,18 +245,26 @@ class Recorder:
         them on their edge has ended (DESIGN section 4), or on their channel.
         """
         job = self._problem.job
-        ready, start, end = (np.full(self._ended.shape, np.nan) for _ in range(3))
-        for e, edge in enumerate(job.edges):
-            free = 0.0
-            for n in range(job.flow_counts[e]):
-                ready[e, n] = self.task_end[edge.source, n]
-                start[e, n] = end[e, n] = max(ready[e, n], free)
-                if self._problem.hops[e] and self._volumes[e, n] > 0:
-                    start[e, n], end[e, n] = self._activated[e, n], self._ended[e, n]
-                elif self._problem.hops[e] and edge.channel:  # its turn, of no length
-                    start[e, n] = end[e, n] = self._log.flow_end[e, n]
-                free = end[e, n]
-        with_bytes = ~np.isnan(ready)
+        ready = np.full(self._ended.shape, np.nan)
+        start = np.full(self._ended.shape, np.nan)
+        end = np.full(self._ended.shape, np.nan)
+        for position, edge in enumerate(job.edges):
+            crosses = self._problem.hops[position]
+            free = 0.0  # when the flow before it has ended
+            for iteration in range(job.flow_counts[position]):
+                flow = (position, iteration)
+                ready[flow] = self.task_end[edge.source, iteration]
+                if crosses and self._volumes[flow] > 0:  # it was sent and reported
+                    start[flow] = self._activated[flow]
+                    end[flow] = self._ended[flow]
+                elif crosses and edge.channel:  # its turn, of no length
+                    start[flow] = end[flow] = self._log.flow_end[flow]
+                else:
+                    start[flow] = end[flow] = max(ready[flow], free)
+                free = end[flow]
+
+        is_flow = ~np.isnan(ready)
+        reads = self._log.reads
         return Schedule(
             problem=self._problem,
             task_start=self.task_start,
@@ -229,9 +272,9 @@ class Recorder:
             flow_ready=ready,
             flow_start=start,
             flow_end=end,
-            flow_bytes=np.where(with_bytes, self._volumes, np.nan),
+            flow_bytes=np.where(is_flow, self._volumes, np.nan),
             rates=self.rates(),
-            reads=self._log.reads if self._log.reads.size else None,
+            reads=reads if reads.size else None,
             quotas=self._scheduler.quotas,
             task_settled=self._log.task_end,
             flow_settled=self._log.flow_end,
@@ -239,8 +282,16 @@ class Recorder:
 
     def rates(self) -> RateHistory:
         """Return every rate that was assigned, in the order of time."""
-        columns = []
+        columns = {}
         for name, rest in self._columns.items():
-            parts = [*map(isal_zlib.decompress, self._packed[name]), rest.tobytes()]
-            columns.append(np.frombuffer(bytearray().join(parts), rest.typecode))
-        return RateHistory(*columns)
+            data = bytearray()
+            for packed in self._packed[name]:
+                data += isal_zlib.decompress(packed)
+            data += rest.tobytes()
+            columns[name] = np.frombuffer(data, rest.typecode)
+        return RateHistory(
+            time=columns["since"],
+            edge=columns["edge"],
+            iteration=columns["iteration"],
+            rate=columns["rate"],
+        )

@@ -124,12 +124,15 @@ class ClockRelation:
         """Take the clock's line of a beat; raises MalformedFrame when it is none."""
         if not line:
             return
-        finite = [isinstance(each, float) and math.isfinite(each) for each in line]
-        if finite != [True] * 3:
+        if len(line) != 3 or not all(map(_is_finite, line)):
             raise MalformedFrame("a beat's clock is no line")
         self.offset, self.drift, self.last_uncertainty = line
         self.uncertainty = max(self.uncertainty, self.last_uncertainty)
         self.readings += 1
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, float) and math.isfinite(value)
 
 
 @dataclass(eq=False)
@@ -184,26 +187,26 @@ class Mailbox(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._there: list[T] = []
+        self._waiting: list[T] = []
         self._waiter: asyncio.Future[None] | None = None
         self._alarm: Alarm | None = None
 
     def put(self, thing: T) -> None:
         """Add something, and wake who waits."""
-        self._there.append(thing)
+        self._waiting.append(thing)
         self._wake()
 
     async def everything(self, patience: float) -> list[T]:
         """Return what has come since, in order; [] if nothing for ``patience`` s."""
-        if not self._there:
+        if not self._waiting:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
             self._alarm = self._alarm or Alarm(loop, self._wake)
             self._alarm.set(this_host.monotonic() + patience)
             await self._waiter
-        there = self._there
-        self._there = []
-        return there
+        things = self._waiting
+        self._waiting = []
+        return things
 
     def close(self) -> None:
         """Give the timer back; no call may wait afterwards."""
@@ -247,7 +250,10 @@ class Barrier:
         self._early: list[tuple[str, Message]] = []
 
     async def messages(
-        self, missing: Collection[str], what: str, kind: type[Message]
+        self,
+        missing: Collection[str],
+        purpose: str,
+        kind: type[Message],
     ) -> dict[str, Any]:
         """Return what each of ``missing`` says of one kind, once all have.
 
@@ -267,13 +273,13 @@ class Barrier:
         self._early = []
         for name, message in early:
             on_message(name, message)
-        await self.until(lambda: {*missing} - replies.keys(), what, on_message)
+        await self.until(lambda: {*missing} - replies.keys(), purpose, on_message)
         return replies
 
     async def until(
         self,
         missing: Callable[[], Collection[str]],
-        what: str,
+        purpose: str,
         received: Callable[[str, Message], None],
         *,
         patience: float = 0.0,
@@ -281,19 +287,21 @@ class Barrier:
         """Hand over messages until none is missing.
 
         Waits ``patience`` wall seconds where those are more than the deadline. Raises
-        DeadlineExceeded when one is missing then: names who did not do ``what``.
+        DeadlineExceeded when one is missing then: names whom it waits for.
         """
         awake = PauseAwareClock(_LOOK, this_host.monotonic())
         deadline = max(self._deadline, patience)
         end = this_host.monotonic() + deadline
+
         while names := sorted(missing()):
             if awake.read(this_host.monotonic()) > end:
+                listed = ", ".join(names[:_LISTED])
                 count = len(names) - _LISTED
-                more = f" and {count} more" if count > 0 else ""
+                if count > 0:
+                    listed = f"{listed} and {count} more"
                 raise DeadlineExceeded(
-                    f"the coordinator waited {deadline:g} s of wall time: "
-                    f"{', '.join(names[:_LISTED])}{more} did not {what} "
-                    f"(their output is in {self._log})"
+                    f"the coordinator waited {deadline:g} s of wall time: {listed} "
+                    f"did not {purpose} (their output is in {self._log})"
                 )
             for name, message in await self._events(_LOOK):
                 received(name, message)

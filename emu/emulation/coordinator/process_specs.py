@@ -6,7 +6,8 @@ Pure: descriptions are msgpack-able maps, decided before anything is started.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -28,39 +29,45 @@ _RESERVED = 3e9
 def edge_end(problem: Problem, edge: int, *, incoming: bool) -> EdgeEnd:
     """Return one edge as the process at its destination or source sees it."""
     job = problem.job
-    there = job.edges[edge]
+    definition = job.edges[edge]
+    peer = job.tasks[definition.source if incoming else definition.destination]
+    # The most that events ever give a link: it bounds bursts at all times.
     most = problem.cluster.links.steps.most
-    peer = job.tasks[there.source if incoming else there.destination]
+    capacities = [float(most[hop]) for hop in problem.hops[edge]]
     return EdgeEnd(
         edge=edge,
         name=job.edge_names[edge],
         peer=peer.name,
         peer_kind=peer.kind,
         peer_process=peer.process_name,
-        lag=there.lag,
-        latest=there.latest,
+        lag=definition.lag,
+        latest=definition.latest,
         sent=job.flow_counts[edge],
         shaped=bool(problem.hops[edge]),
-        capacity=min((float(most[hop]) for hop in problem.hops[edge]), default=0.0),
+        capacity=min(capacities, default=0.0),
         latency=float(problem.latencies[edge]),
     )
 
 
 def process_task(
-    problem: Problem, task: int, times: NDArray[Any] | None, cuts: CutPlan | None = None
+    problem: Problem,
+    task: int,
+    times: NDArray[Any] | None,
+    cuts: CutPlan | None = None,
 ) -> ProcessTask:
     """Return one task as its process runs it."""
     job = problem.job
     subject = job.tasks[task]
-    since, share = problem.cluster.speed_steps.of(problem.placement.machine_of[task])
-    into, out_of = (
-        tuple(
-            edge_end(problem, e, incoming=incoming)
-            for e in (job.in_edges(task) if incoming else job.out_edges(task))
-            if not job.control[e]
+    machine = problem.placement.machine_of[task]
+    speed_times, speed_shares = problem.cluster.speed_steps.of(machine)
+
+    def ends(edges: Iterable[int], *, incoming: bool) -> tuple[EdgeEnd, ...]:
+        return tuple(
+            edge_end(problem, edge, incoming=incoming)
+            for edge in edges
+            if not job.control[edge]
         )
-        for incoming in (True, False)
-    )
+
     return ProcessTask(
         task=task,
         name=subject.name,
@@ -69,11 +76,11 @@ def process_task(
         settings=dict(subject.settings),
         iterations=job.rounds[task],
         speed=float(problem.speeds[task]),
-        times=None if times is None else [float(t) for t in times[task]],
-        speed_times=since,
-        speed_shares=share,
-        inputs=into,
-        outputs=out_of,
+        times=None if times is None else times[task].tolist(),
+        speed_times=speed_times,
+        speed_shares=speed_shares,
+        inputs=ends(job.in_edges(task), incoming=True),
+        outputs=ends(job.out_edges(task), incoming=False),
         every=cuts.every if cuts and subject.name in cuts.owners else 0,
         restores=() if cuts is None else cuts.restores(subject.name),
     )
@@ -92,43 +99,54 @@ def receive_sizes(
     """
     job = problem.job
     room = min(_RESERVED / len(job.processes), settings.memory_limit / 2)
+    in_edges = chain.from_iterable(map(job.in_edges, members))
     edges = [
-        e
-        for t in members
-        for e in job.in_edges(t)
-        if not job.control[e] and job.edges[e].source not in members
+        edge
+        for edge in in_edges
+        if not job.control[edge] and job.edges[edge].source not in members
     ]
-    sizes = np.ceil(volumes[edges, :2] * settings.byte_scale).T.ravel()
+    # Of all edges the first iteration comes before the second of any.
+    by_edge = np.ceil(volumes[edges, :2] * settings.byte_scale)
+    sizes = by_edge.T.ravel()
     sizes = sizes[sizes > 0]
-    return [int(size) for size in sizes[np.cumsum(sizes) < room]]
+    fits = np.cumsum(sizes) < room
+    return [int(size) for size in sizes[fits]]
 
 
 def process_specs(
-    problem: Problem, settings: RunSettings, expected: Realization
+    problem: Problem,
+    settings: RunSettings,
+    expected: Realization,
 ) -> list[ProcessSpec]:
     """Return the specification of every node process, in the order of the tasks.
 
     The agent completes each with what only its host knows (`HostSide`, keys of edges).
     """
+    # Real work takes what it takes.
     times = None if settings.compute == "real" else expected.times
     job = problem.job
-    common = settings.of_processes
-    beside = {"compute": settings.compute, "byte_scale": settings.byte_scale}
-    return [
-        ProcessSpec(
+    of_processes = settings.of_processes
+    specs = []
+    for process, members in job.processes.items():
+        first_task = members[0]  # all of a process are of one job and machine
+        job_settings = {
+            **job.settings_of(job.tasks[first_task].job_name),
+            "compute": settings.compute,
+            "byte_scale": settings.byte_scale,
+        }
+        tasks = [process_task(problem, task, times, settings.cuts) for task in members]
+        spec = ProcessSpec(
             process=process,
-            machine=problem.placement.machine_of[members[0]],
-            job_settings={**job.settings_of(job.tasks[members[0]].job_name), **beside},
-            settings=common,
+            machine=problem.placement.machine_of[first_task],
+            job_settings=job_settings,
+            settings=of_processes,
             source_port=None if settings.kernel_nics is None else FIRST_PORT,
             reserved=receive_sizes(problem, members, expected.volumes, settings),
-            tasks=tuple(
-                process_task(problem, task, times, settings.cuts) for task in members
-            ),
+            tasks=tuple(tasks),
             first=settings.first,
         )
-        for process, members in job.processes.items()
-    ]
+        specs.append(spec)
+    return specs
 
 
 def host_of_machines(
@@ -150,35 +168,49 @@ def host_of_machines(
     machines = [machine.name for machine in problem.cluster.machines]
     check_hosts(machines, cores, len(cores), stated)
     hosts = sorted(cores)
-    # Of every machine its share of the payload, and of the processes.
-    job = problem.job
-    machine_of = problem.placement.machine_of
-    weights = np.zeros((len(machines), 2))
-    for position, edge in enumerate(job.edges):
-        if problem.hops[position]:
-            for end in (edge.source, edge.destination):
-                weights[machine_of[end], 0] += volumes[position].sum()
-    for members in job.processes.values():
-        weights[machine_of[members[0]], 1] += 1
-    weights /= np.maximum(weights.sum(axis=0), 1e-300)
+    weights = _machine_weights(problem, volumes)
+    # As weights and loads: a column of payload, one of processes.
     fair = np.array([[1.0, cores[host]] for host in hosts])
     fair /= fair.sum(axis=0)
-    loads = np.zeros_like(fair)
+
     host_of: dict[str, str] = dict(stated)
+    loads = np.zeros_like(fair)
     for name, host in stated.items():
         loads[hosts.index(host)] += weights[machines.index(name)]
-    largest_first = sorted(range(len(machines)), key=lambda m: -weights[m].max())
-    for machine in largest_first:
-        if machines[machine] not in host_of:
-            after = ((loads + weights[machine]) / fair).max(axis=1)
-            least = int(np.argmin(after))
+    largest = weights.max(axis=1)
+    for machine in sorted(range(len(machines)), key=lambda machine: -largest[machine]):
+        name = machines[machine]
+        if name not in host_of:
+            ratios = ((loads + weights[machine]) / fair).max(axis=1)
+            least = int(np.argmin(ratios))
             loads[least] += weights[machine]
-            host_of[machines[machine]] = hosts[least]
+            host_of[name] = hosts[least]
     return [host_of[name] for name in machines]
 
 
+def _machine_weights(
+    problem: Problem, volumes: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return of every machine its share of the payload, and of the processes."""
+    job = problem.job
+    machine_of = problem.placement.machine_of
+    weights = np.zeros((len(problem.cluster.machines), 2))
+    for position, edge in enumerate(job.edges):
+        if problem.hops[position]:
+            volume = volumes[position].sum()
+            for task in (edge.source, edge.destination):
+                weights[machine_of[task], 0] += volume
+    for members in job.processes.values():
+        weights[machine_of[members[0]], 1] += 1
+    weights /= np.maximum(weights.sum(axis=0), 1e-300)  # a job may send nothing
+    return weights
+
+
 def check_ports(
-    ports: Sequence[int] | None, hosts: Collection[str], *, beside: int
+    ports: Sequence[int] | None,
+    hosts: Collection[str],
+    *,
+    extra: int,
 ) -> None:
     """Refuse a range of ports that the processes of a host do not fit into.
 
@@ -186,13 +218,16 @@ def check_ports(
     """
     if ports is None or not hosts:
         return
+    first, last = ports
     host, most = Counter(hosts).most_common(1)[0]
-    needs = most + beside
-    command = " and one for this command" * beside
-    if ports[1] - ports[0] + 1 < needs:
-        problem = f"{ports[0]}-{ports[1]} is too small: {host} needs {needs} ports"
-        each = f"one for each of its processes{command}"
-        raise ScenarioError(f"{problem}, {each}", key="emulation.ports")
+    needs = most + extra
+    if last - first + 1 < needs:
+        command = " and one for this command" if extra else ""
+        raise ScenarioError(
+            f"{first}-{last} is too small: {host} needs {needs} ports, one for each "
+            f"of its processes{command}",
+            key="emulation.ports",
+        )
 
 
 def check_hosts(
@@ -210,8 +245,8 @@ def check_hosts(
     absent = [host for host in names if hosts and host not in hosts]
     problem = ""
     if absent:
-        there = ", ".join(sorted(hosts))
-        problem = f"names {', '.join(absent)}, and the hosts of this run are {there}"
+        present = ", ".join(sorted(hosts))
+        problem = f"names {', '.join(absent)}, and the hosts of this run are {present}"
     elif len(names) > count:
         problem = f"names {len(names)} hosts ({', '.join(names)}), this run has {count}"
     elif count > len(machines):

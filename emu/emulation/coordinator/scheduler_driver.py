@@ -16,7 +16,7 @@ import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -26,9 +26,11 @@ from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
 from emu.errors import NodeMisbehaved, SchedulingError
 from emu.prediction.scheduling import Decisions, End, RateSegments, Scheduler, newest
 
+Ended: TypeAlias = TaskEnded | FlowEnded
+
 
 class Outlet(Protocol):
-    """Where decisions go."""
+    """Receiver of decisions, and of ends that were settled."""
 
     def run_task(self, message: RunTask) -> None:
         """Order the process of the task to start it."""
@@ -46,7 +48,7 @@ class Outlet(Protocol):
         """Take the end of a flow."""
 
 
-def event_time(event: TaskEnded | FlowEnded) -> float:
+def event_time(event: Ended) -> float:
     """Return the run time at which a task ended, or will, or a flow arrived."""
     return event.end if isinstance(event, TaskEnded) else event.time
 
@@ -70,10 +72,11 @@ class SchedulerDriver:
         self._recorder = recorder
         self._deadlines = deadlines
         self._outlet = outlet
-        self._passed = -math.inf  # the last end that had passed when it was reported
-        self._reported: list[TaskEnded | FlowEnded] = []  # and not taken in yet
-        self._arrived: dict[int, FlowEnded] = {}  # by edge, before the fluid's end
-        self._fluid_ends: dict[int, float] = {}  # by edge, when the fluid ended, before
+        self._last_past_end = -math.inf  # of those that had passed when reported
+        self._reported: list[Ended] = []  # and not taken in yet
+        # By edge, what waits for the other of the two.
+        self._arrived: dict[int, FlowEnded] = {}
+        self._fluid_ends: dict[int, float] = {}
         self.published = np.zeros(len(scheduler.volumes), np.int64)
         """Rate segments of each edge so far, which number them on the boards."""
 
@@ -84,15 +87,18 @@ class SchedulerDriver:
 
     @property
     def next_end(self) -> float:
-        """When a fluid or gate ends next, or an end that was reported; or never."""
-        first = event_time(self._reported[0]) if self._reported else math.inf
-        return min(self._scheduler.next_end, first)
+        """Next end of a fluid or gate, or one that was reported; infinite for never."""
+        next_end = self._scheduler.next_end
+        if not self._reported:
+            return next_end
+        return min(next_end, event_time(self._reported[0]))
 
     def begin(self) -> None:
         """Start at run time 0."""
-        self._apply([self._scheduler.begin()])
+        decisions = self._scheduler.begin()
+        self._apply([decisions])
 
-    def report(self, events: Sequence[TaskEnded | FlowEnded], now: float) -> None:
+    def report(self, events: Sequence[Ended], now: float) -> None:
         """Take ends that processes have reported by ``now``, run time, in any order.
 
         Raises NodeMisbehaved when one does not fit the job.
@@ -102,7 +108,7 @@ class SchedulerDriver:
             if not math.isfinite(time):
                 raise NodeMisbehaved(f"a process reported the impossible: {event}")
             if time <= now:
-                self._passed = max(self._passed, time)
+                self._last_past_end = max(self._last_past_end, time)
             if isinstance(event, TaskEnded):
                 with _misbehaviour():
                     volumes = dict(zip(event.edges, event.volumes, strict=True))
@@ -136,41 +142,40 @@ class SchedulerDriver:
         # before it: to wait would only add to its lateness. Beyond that, `ahead`, an
         # event may be taken before its time only while no process could still report an
         # earlier one: a decision that was published cannot be taken back.
-        until = max(until, self._passed)
+        until = max(until, self._last_past_end)
         ahead = min(ahead, self._deadlines.lookahead_bound)
-        count = bisect.bisect_right(self._reported, max(until, ahead), key=event_time)
+        latest = max(until, ahead)
+        count = bisect.bisect_right(self._reported, latest, key=event_time)
         due = self._reported[:count]
+        ends = [_end_of(event) for event in due]
         with _misbehaviour():
-            ends = [
-                End(event.end, event.task, -1, event.iteration)
-                if isinstance(event, TaskEnded)
-                else End(event.time, -1, event.edge, event.iteration)
-                for event in due
-            ]
             moments, taken = self._scheduler.settle(ends, until, ahead)
             del self._reported[:taken]
             for event in due[:taken]:
                 self._note(event)
             for decisions in moments:  # flows that were served end if they have arrived
-                for edge in decisions.lines.edge[: decisions.served].tolist():
+                served = decisions.lines.edge[: decisions.served]
+                for edge in served.tolist():
                     if edge in self._arrived:
                         self._end_flow(self._arrived.pop(edge), decisions.time)
                     else:
                         self._fluid_ends[edge] = decisions.time
         self._apply(moments)
 
-    def _note(self, event: TaskEnded | FlowEnded) -> None:
+    def _note(self, event: Ended) -> None:
         """Note what the scheduler has taken in; what is late counts from now."""
         if isinstance(event, TaskEnded):
             self._recorder.task_ended(event)
             self._deadlines.task_ended(event)
             self._outlet.task_ended(event)
             return
+
         volume = float(self._scheduler.volumes[event.edge, event.iteration])
         if not math.isclose(event.volume, volume, rel_tol=1e-9):
-            flow = f"edge {event.edge}, iteration {event.iteration}"
-            problem = f"{event.volume:g} of {volume:g} bytes of {flow} arrived"
-            raise SchedulingError(problem)
+            raise SchedulingError(
+                f"{event.volume:g} of {volume:g} bytes of edge {event.edge}, "
+                f"iteration {event.iteration} arrived"
+            )
         self._recorder.flow_arrived(event)
         # A flow has ended when both its fluid and its last byte have: which of the two
         # is noted first depends on the host, so each waits for the other.
@@ -185,29 +190,56 @@ class SchedulerDriver:
         self._deadlines.flow_ended(end)
         self._outlet.flow_ended(end)
 
-    def _apply(self, decided: Sequence[Decisions]) -> None:
-        """Have everything noted, and send what follows to processes."""
+    def _apply(self, moments: Sequence[Decisions]) -> None:
+        """Have all decisions noted, and send what follows to processes."""
         news = []
-        for decisions in decided:
+        for decisions in moments:
             self._recorder.on_decisions(decisions)
             self._deadlines.on_decisions(decisions)
             if len(decisions.lines):
                 self._outlet.on_decisions(decisions)
             if len(decisions.news):
                 news.append(decisions.news)
-            for gate, n, start in decisions.gates:  # no process reports its end
-                time = decisions.time
-                end = TaskEnded(gate, n, start, time, [], [], start, 0.0, 0.0, {})
-                self._deadlines.task_ended(end)
-                self._outlet.task_ended(end)
+            for gate, iteration, start in decisions.gates:
+                self._end_gate(gate, iteration, start, decisions.time)
+
         if news:
             segments = newest(news)
             self.published[segments.edge] += 1
             self._outlet.publish(segments)
-        for decisions in decided:
-            for task, n in decisions.tasks:
-                reads = self._scheduler.reads_of(task, n)
-                self._outlet.run_task(RunTask(task, n, decisions.time, reads))
+        for decisions in moments:
+            for task, iteration in decisions.tasks:
+                order = RunTask(
+                    task=task,
+                    iteration=iteration,
+                    start=decisions.time,
+                    reads=self._scheduler.reads_of(task, iteration),
+                )
+                self._outlet.run_task(order)
+
+    def _end_gate(self, gate: int, iteration: int, start: float, end: float) -> None:
+        """Note the end of a gate, which no process reports."""
+        event = TaskEnded(
+            task=gate,
+            iteration=iteration,
+            start=start,
+            end=end,
+            edges=[],
+            volumes=[],
+            began=start,
+            cpu=0.0,
+            late=0.0,
+            report={},
+        )
+        self._deadlines.task_ended(event)
+        self._outlet.task_ended(event)
+
+
+def _end_of(event: Ended) -> End:
+    """Return an end as the scheduler takes it: of a task, or of an edge, else -1."""
+    if isinstance(event, TaskEnded):
+        return End(event.end, event.task, -1, event.iteration)
+    return End(event.time, -1, event.edge, event.iteration)
 
 
 @contextlib.contextmanager

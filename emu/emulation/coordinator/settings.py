@@ -72,12 +72,16 @@ class RunSettings(EmulationSettings):
     @property
     def first(self) -> int:
         """Number in the whole job of what is iteration 0 in this attempt."""
-        return 0 if self.cuts is None else self.cuts.start.iteration
+        if self.cuts is None:
+            return 0
+        return self.cuts.start.iteration
 
     @property
     def of_processes(self) -> EmulationSettings:
         """Settings that every process gets: nothing of hosts, no secret."""
-        values = {f.name: getattr(self, f.name) for f in fields(EmulationSettings)}
+        values = {}
+        for setting in fields(EmulationSettings):
+            values[setting.name] = getattr(self, setting.name)
         if self.kills and self.processes == "auto":  # a task is killed alone
             values["processes"] = "task"
         return EmulationSettings(**values)

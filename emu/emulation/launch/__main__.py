@@ -37,6 +37,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--patience", type=float, default=10.0)
     parser.add_argument("--allow", action="append", default=[], type=program_path)
     options = parser.parse_args(arguments)
+
+    def say(line: str) -> None:
+        print(f"emu agent {options.name}: {line}", file=sys.stderr)  # noqa: T201 -- its terminal
+
     agent = Agent(
         options.coordinator,
         os.environ.pop("EMU_TOKEN", ""),  # not for those it starts
@@ -44,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
         allow=options.allow,
         bind=options.bind,
         patience=options.patience,
-        say=lambda line: print(f"emu agent {options.name}: {line}", file=sys.stderr),  # noqa: T201 -- its terminal
+        say=say,
     )
     try:
         run_until_signalled(agent.run(), lambda: "serving a run")

@@ -115,7 +115,10 @@ class Agent:
             if code:
                 self._say(f"process {printable(process)} {describe_end(code)}")
 
-        self._forks = forks(on_end, lambda how: self._fail("ForkServerLost", how))
+        def on_lost(end: str) -> None:
+            self._fail("ForkServerLost", end)
+
+        self._forks = forks(on_end, on_lost)
         self._describe = describe
         self._connection: ControlConnection | None = None
         self._clock: ClockComparison | None = None
@@ -136,7 +139,8 @@ class Agent:
         except OSError as error:
             self._say(f"cannot start its fork server: {error}")
         try:
-            connection = self._connection = await self._join()
+            connection = await self._join()
+            self._connection = connection
             self._say(f"joined the run at {format_address(*self._coordinator)}")
             self._watch.on_message(this_host.monotonic())
 
@@ -144,9 +148,10 @@ class Agent:
                 line = [] if self._clock is None else self._clock.reading()
                 connection.send(pack(Beat(self._watch.stood_still(), line)))
 
-            def give_up(how: str) -> None:
-                where = format_address(*self._coordinator)
-                connection.give_up(NodeLost(f"the coordinator at {where} {how}"))
+            def give_up(silence: str) -> None:
+                address = format_address(*self._coordinator)
+                loss = NodeLost(f"the coordinator at {address} {silence}")
+                connection.give_up(loss)
 
             async with self._watch.heartbeats(beat, give_up):
                 order = await self._next(connection)
@@ -180,7 +185,10 @@ class Agent:
         connection.send(pack(GraphsKept()))
 
     async def _fetch_graph(
-        self, dataset: dict[str, Any], fingerprint: str, connection: ControlConnection
+        self,
+        dataset: dict[str, Any],
+        fingerprint: str,
+        connection: ControlConnection,
     ) -> None:
         copy = GraphCopy(dataset, fingerprint)
         try:
@@ -192,44 +200,59 @@ class Agent:
                 is_whole = piece.last
             await asyncio.to_thread(copy.keep)
         finally:
-            copy.discard()
+            copy.discard()  # what was not kept
 
     async def _serve(self, launch: Launch, connection: ControlConnection) -> None:
         """Launch, and follow the coordinator from the first moment: it may give up."""
         self._watch.limit = launch.heartbeat_timeout
         with contextlib.closing(RateBoard.create(max(launch.edges, 1))) as board:
-            clock = self._clock = ClockComparison(connection, board, launch.clock)
+            clock = ClockComparison(connection, board, launch.clock)
+            self._clock = clock
             await clock.compare()
             connection.send(pack(BoardReady(board.path)))
+
             launching = asyncio.create_task(self._launch(launch, board, connection))
             following = asyncio.create_task(self._follow(connection, board))
-            under_way = launching, following, asyncio.create_task(clock.keep())
+            comparing = asyncio.create_task(clock.keep())
             try:
-                both = launching, following
-                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+                # Either may end first: a launch that fails, or a run that is given up.
+                await asyncio.wait(
+                    [launching, following], return_when=asyncio.FIRST_COMPLETED
+                )
                 if not following.done():
                     await launching
                 await following
             finally:
-                for each in under_way:
-                    each.cancel()
-                await asyncio.gather(*under_way, return_exceptions=True)
+                launching.cancel()
+                following.cancel()
+                comparing.cancel()
+                await asyncio.gather(
+                    launching,
+                    following,
+                    comparing,
+                    return_exceptions=True,
+                )
 
     async def _join(self) -> ControlConnection:
         deadline = this_host.monotonic() + self._patience
-        who = Identity.of(self._token, "agent", self._name)
-        where = self._coordinator
+        identity = Identity.of(self._token, "agent", self._name)
         while True:
             try:
-                connection = await connect_control(where, identity=who, limits=_LIMITS)
+                connection = await connect_control(
+                    self._coordinator,
+                    identity=identity,
+                    limits=_LIMITS,
+                )
             except (NodeLost, DeadlineExceeded) as error:
                 if this_host.monotonic() > deadline:
-                    problem = f"no coordinator answers at {format_address(*where)}"
-                    raise NodeLost(f"{problem}: {error}") from error
-                await asyncio.sleep(0.1)
+                    address = format_address(*self._coordinator)
+                    raise NodeLost(
+                        f"no coordinator answers at {address}: {error}"
+                    ) from error
+                await asyncio.sleep(0.1)  # an engine may start hosts in any order
             else:
-                has = await self._describe(connection.local_address)
-                connection.send(pack(AgentHello(has)))
+                host = await self._describe(connection.local_address)
+                connection.send(pack(AgentHello(host)))
                 return connection
 
     async def _next(self, connection: ControlConnection) -> Message:
@@ -247,10 +270,13 @@ class Agent:
         self._say(f"the run ended: {printable(order.reason)}")
 
     async def _launch(
-        self, launch: Launch, board: RateBoard, connection: ControlConnection
+        self,
+        launch: Launch,
+        board: RateBoard,
+        connection: ControlConnection,
     ) -> None:
-        # One key for a host: its processes are of one user, and each proves its edges.
         orders = [ProcessSpec.from_map(fields) for fields in launch.processes]
+        # One key for a host: its processes are of one user, and each proves its edges.
         with_tls = any(spec.settings.tls == "all" for spec in orders)
         host = HostSide(
             certificate=draw_certificate() if with_tls else b"",
@@ -259,6 +285,7 @@ class Agent:
             board=board.path,
         )
         specs = [with_keys(spec, self._token, host) for spec in orders]
+
         programs = {task.program for spec in specs for task in spec.tasks}
         names = ", ".join(spec.process for spec in specs)
         compute = specs[0].settings.compute if specs else "timed"
@@ -267,9 +294,11 @@ class Agent:
             self._say(f"starts {len(specs)} processes: {printable(names)}")
             preload = modules_to_preload(programs, compute=compute)
             await self._forks.fork(specs, preload)
+        except NodeMisbehaved as error:
+            self._fail("ProgramRefused", str(error))
+            raise
         except RunError as error:
-            is_refusal = isinstance(error, NodeMisbehaved)
-            self._fail("ProgramRefused" if is_refusal else "ForkServerLost", str(error))
+            self._fail("ForkServerLost", str(error))
             raise
         except OSError as error:
             loss = NodeLost(f"cannot fork node processes: {error}; see the log")
@@ -302,5 +331,11 @@ class Agent:
 
 def publish_segments(board: RateBoard, segments: RateUpdate) -> None:
     """Put segments that came by message on the board of this host."""
-    types = ("<i8", "<i8", "<f8", "<f8", "<f8", "<i8")  # fields are those of `publish`
-    board.publish(*map(np.frombuffer, vars(segments).values(), types))
+    board.publish(
+        edges=np.frombuffer(segments.edges, "<i8"),
+        iterations=np.frombuffer(segments.iterations, "<i8"),
+        served=np.frombuffer(segments.served, "<f8"),
+        rates=np.frombuffer(segments.rates, "<f8"),
+        since=np.frombuffer(segments.since, "<f8"),
+        numbers=np.frombuffer(segments.numbers, "<i8"),
+    )

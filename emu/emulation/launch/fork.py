@@ -33,7 +33,9 @@ class ForkServer:
     """
 
     def __init__(
-        self, on_end: Callable[[str, int], None], on_lost: Callable[[str], None]
+        self,
+        on_end: Callable[[str, int], None],
+        on_lost: Callable[[str], None],
     ) -> None:
         self._on_end = on_end
         self._on_lost = on_lost
@@ -50,17 +52,17 @@ class ForkServer:
 
         Raises OSError when it cannot be started.
         """
-        ours, theirs = socket.socketpair()
-        with theirs:
+        agent_end, server_end = socket.socketpair()
+        with server_end:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-P",
                 "-c",  # with -m its module was there twice, and runpy warned of it
                 "from emu.emulation.launch.fork_server import main; main()",
-                stdin=theirs.fileno(),
+                stdin=server_end.fileno(),
                 env={"DGLBACKEND": "pytorch", **os.environ, **_ENVIRONMENT},
             )
-        reader, self._writer = await asyncio.open_unix_connection(sock=ours)
+        reader, self._writer = await asyncio.open_unix_connection(sock=agent_end)
         self._following = asyncio.create_task(self._follow(reader))
 
     async def fork(self, specs: Sequence[ProcessSpec], preload: list[str]) -> None:
@@ -72,6 +74,7 @@ class ForkServer:
         """
         if self._writer is None or self._lost:
             raise BrokenPipeError(self._lost or "the fork server was not started")
+
         self._ordered = True
         self._alive = {spec.process for spec in specs}
         try:
@@ -101,13 +104,14 @@ class ForkServer:
                 self._changed.set()
                 self._on_end(note["ended"], note["code"])
         if self._process is not None:
-            self._lose(f"the fork server {describe_end(await self._process.wait())}")
+            code = await self._process.wait()
+            self._lose(f"the fork server {describe_end(code)}")
 
-    def _lose(self, how: str) -> None:
+    def _lose(self, end: str) -> None:
         self._alive.clear()  # never forked, or they die with the server
         self._changed.set()
-        self._lost = how
-        self._on_lost(how)
+        self._lost = end
+        self._on_lost(end)
 
     async def aclose(self, grace: float) -> None:
         """End everybody: processes have ``grace`` wall seconds to do so by themselves.
@@ -124,6 +128,7 @@ class ForkServer:
                 while self._alive:
                     self._changed.clear()
                     await self._changed.wait()
+
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait([self._following])

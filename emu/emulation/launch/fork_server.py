@@ -59,6 +59,7 @@ class _ForkServer:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
         self._obey({"preload": [RUNTIME.partition(":")[0]]})
+
         with selectors.DefaultSelector() as selector:
             selector.register(self._agent, selectors.EVENT_READ)
             selector.register(self._woken, selectors.EVENT_READ)
@@ -71,6 +72,7 @@ class _ForkServer:
                     if self._agent in ready:
                         (length,) = LENGTH.unpack(self._exactly(LENGTH.size))
                         self._obey(msgpack.unpackb(self._exactly(length)))
+
         for pid in self._names:
             os.kill(pid, signal.SIGKILL)
 
@@ -95,19 +97,23 @@ class _ForkServer:
                 self._broken = True
                 return
         if "fork" in order and not self._broken:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            if pid := os.fork():
-                self._names[pid] = [spec["process"] for spec in order["fork"]]
-            else:
-                signal.set_wakeup_fd(-1)
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                for ours in (self._agent, self._woken, self._wakes):
-                    ours.close()
-                _enter(order["fork"])
+            self._fork(order["fork"])
         for pid, names in self._names.items():
             if order.get("kill") in names:
                 os.kill(pid, signal.SIGKILL)
+
+    def _fork(self, specs: list[Fields]) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid:
+            self._names[pid] = [spec["process"] for spec in specs]
+            return
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for descriptor in (self._agent, self._woken, self._wakes):
+            descriptor.close()
+        _enter(specs)
 
     def _reap(self) -> None:
         while self._names:
@@ -130,8 +136,10 @@ def _enter(specs: list[Fields]) -> None:
         with contextlib.suppress(OSError, AttributeError):  # for ps and top: 15 bytes
             name = f"emu:{specs[0]['process']}".encode()[:15]
             ctypes.CDLL(None).prctl(_PR_SET_NAME, name, 0, 0, 0)
+
         module, function = RUNTIME.split(":")
-        code = getattr(importlib.import_module(module), function)(specs)
+        runtime = getattr(importlib.import_module(module), function)
+        code = runtime(specs)
     except Exception:  # noqa: BLE001 -- whatever it is, its trace goes to the log
         traceback.print_exc()
     finally:

@@ -40,21 +40,25 @@ class ClockComparison:
     """Compares this host's clock with the coordinator's, if another, once a beat."""
 
     def __init__(
-        self, connection: ControlConnection, board: RateBoard, theirs: str
+        self,
+        connection: ControlConnection,
+        board: RateBoard,
+        clock_name: str,
     ) -> None:
         self._connection = connection
         self._board = board
         self._clock = PeerClock()
-        self.same = this_host.name_of_clock() == theirs != ""
+        self.same = clock_name != "" and this_host.name_of_clock() == clock_name
         self.line: ClockLine | None = None
 
     async def compare(self, pings: int = _FIRST) -> None:
         """Put the coordinator's clock on the board; raises EmulatorError without it."""
         if self.same:
             return
+
         pongs = self._connection.pongs
         pongs.clear()
-        while pings > 0 or not pongs:
+        while pings > 0 or not pongs:  # at least one must be answered
             self._connection.ping()
             pings -= 1
             await asyncio.sleep(_APART)
@@ -72,7 +76,9 @@ class ClockComparison:
     def reading(self) -> list[float]:
         """Return the line as offset, drift, uncertainty; empty where there is none."""
         line = self.line
-        return [] if line is None else [line.offset, line.drift, line.uncertainty]
+        if line is None:
+            return []
+        return [line.offset, line.drift, line.uncertainty]
 
 
 def usable_cores() -> int:
@@ -102,7 +108,7 @@ def nic_of(address: str) -> dict[str, Any]:
     Without a speed where the kernel states none, as of loopback and many virtual ones.
     """
     for name, addresses in psutil.net_if_addrs().items():
-        if any(each.address == address for each in addresses):
+        if any(candidate.address == address for candidate in addresses):
             with contextlib.suppress(OSError):  # /proc is not there
                 stats = psutil.net_if_stats().get(name)
                 if stats and stats.speed:
@@ -116,8 +122,8 @@ def loopback_rate() -> float | None:
 
     None where there is no loopback.
     """
-    own = loopback_address()
-    family = socket.AF_INET6 if ":" in own else socket.AF_INET
+    address = loopback_address()
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
 
     def send(sender: socket.socket) -> None:
         with contextlib.suppress(OSError):  # its end is seen by the receiver
@@ -125,7 +131,7 @@ def loopback_rate() -> float | None:
 
     try:
         with (
-            socket.create_server((own, 0), family=family) as server,
+            socket.create_server((address, 0), family=family) as server,
             socket.create_connection(server.getsockname()[:2], _PATIENCE) as sender,
             _accept(server, sender) as receiver,
         ):

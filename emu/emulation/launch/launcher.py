@@ -46,7 +46,11 @@ class Launcher:
         return len(self.hosts) + self.unnamed
 
     async def start(
-        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
+        self,
+        address: tuple[str, int],
+        token: str,
+        log: Path,
+        allow: Collection[str],
     ) -> None:
         """Start an agent per host; it is to join at ``address``.
 
@@ -70,12 +74,17 @@ class Launcher:
 
 
 def agent_arguments(
-    address: tuple[str, int], patience: float, allow: Collection[str], name: str = ""
+    address: tuple[str, int],
+    patience: float,
+    allow: Collection[str],
+    name: str = "",
 ) -> list[str]:
     """Return the arguments of an agent that is to join at an address."""
     arguments = [format_address(*address), "--patience", f"{patience:g}"]
     arguments += [f"--allow={program}" for program in allow]
-    return [*arguments, "--name", name] if name else arguments
+    if name:
+        arguments += ["--name", name]
+    return arguments
 
 
 class ExternalLauncher(Launcher):
@@ -113,35 +122,38 @@ class ChildAgents(Launcher):
         """
         # Written before the child is there: a pipe of the loop is closed where it has
         # ended at once, and its writes raise what only uvloop knows.
-        there, writes = os.pipe()
+        read_end, write_end = os.pipe()
         try:
-            with os.fdopen(writes, "wb", buffering=0) as pipe:
-                os.set_blocking(writes, False)
+            with os.fdopen(write_end, "wb", buffering=0) as pipe:
+                os.set_blocking(write_end, False)
                 if (pipe.write(said) or 0) < len(said):
                     raise OSError(errno.EMSGSIZE, os.strerror(errno.EMSGSIZE))
             with log.open("ab") as output:
                 self._children[name] = await asyncio.create_subprocess_exec(
                     *command,
-                    stdin=there,
+                    stdin=read_end,
                     stdout=output,
                     stderr=output,
                     env=environment,
                     start_new_session=True,
                 )
         finally:
-            os.close(there)
+            os.close(read_end)
 
     @override
     async def wait_for_end(self) -> str:
         """Wait until one has ended and return which and how, in words."""
         loop = asyncio.get_running_loop()
-        children = self._children
-        waits = {loop.create_task(one.wait()): name for name, one in children.items()}
+        waits: dict[asyncio.Task[int], str] = {}
+        for name, child in self._children.items():
+            waits[loop.create_task(child.wait())] = name
         try:
             ends, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:
                 wait.cancel()
+
+        # Of several that have ended at once, the one that was started first.
         first = next(wait for wait in waits if wait in ends)
         return f"{waits[first]} {describe_end(first.result())}"
 
@@ -169,7 +181,11 @@ class LocalLauncher(ChildAgents):
 
     @override
     async def start(
-        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
+        self,
+        address: tuple[str, int],
+        token: str,
+        log: Path,
+        allow: Collection[str],
     ) -> None:
         """Start the agent; the token is in its environment, which others cannot read.
 

@@ -35,23 +35,35 @@ def program_path(text: str) -> str:
     Raises ValueError when it is not one.
     """
     module, _, name = text.rpartition(":")
-    model = module.endswith(".py") and module.isprintable() and "/" not in module
-    path = all(map(str.isidentifier, module.split(".")))
-    if not ((model or path) and name.isidentifier()):
+    # A model's own file, or an import path.
+    is_file = module.endswith(".py") and module.isprintable() and "/" not in module
+    is_module = all(map(str.isidentifier, module.split(".")))
+    if not (is_file or is_module) or not name.isidentifier():
         raise ValueError(f"{printable(text)} is neither module:Class nor net.py:Net")
     return text
 
 
 def _program_names(*, torch: bool) -> frozenset[str]:
     """Return the programs of the installed systems that need torch, or do not."""
-    systems_here = [one for one in systems().values() if one.needs_torch == torch]
-    return frozenset(path for one in systems_here for path in one.programs.values())
+    paths: set[str] = set()
+    for system in systems().values():
+        if system.needs_torch == torch:
+            paths.update(system.programs.values())
+    return frozenset(paths)
+
+
+def _needs_torch(programs: Iterable[str]) -> bool:
+    return not _program_names(torch=True).isdisjoint(programs)
 
 
 def model_programs(specs: Iterable[ProcessSpec]) -> set[str]:
     """Return the programs of models that these processes run, whose text came along."""
-    models = [spec.job_settings.get("model", {}) for spec in specs]
-    return {model["program"] for model in models if "program" in model}
+    programs: set[str] = set()
+    for spec in specs:
+        model = spec.job_settings.get("model", {})
+        if "program" in model:
+            programs.add(model["program"])
+    return programs
 
 
 def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:
@@ -60,16 +72,17 @@ def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:
     Raises NodeMisbehaved when there is another one; nothing of it was imported. When
     one needs torch, and this host has none.
     """
-    programs_here = _program_names(torch=False) | _program_names(torch=True) | {COPY}
-    for program in sorted(set(programs) - programs_here - set(allowed)):
+    installed = _program_names(torch=False) | _program_names(torch=True)
+    strange = {*programs} - installed - {COPY} - {*allowed}
+    for program in sorted(strange):
         raise NodeMisbehaved(
             f"program {printable(program)} is not allowed on this host: start the "
             f"agent (or emu run) with --allow {printable(program)} if it shall be"
         )
-    trains = not _program_names(torch=True).isdisjoint(programs)
-    if trains and find_spec("torch") is None:
-        absent = "this job trains, and torch is not installed on this host"
-        raise NodeMisbehaved(f"{absent}: {INSTALL_TORCH}")
+    if _needs_torch(programs) and find_spec("torch") is None:
+        raise NodeMisbehaved(
+            f"this job trains, and torch is not installed on this host: {INSTALL_TORCH}"
+        )
 
 
 def modules_to_preload(programs: Collection[str], *, compute: str) -> list[str]:
@@ -78,11 +91,15 @@ def modules_to_preload(programs: Collection[str], *, compute: str) -> list[str]:
     Tasks that only hold their times (``timed``) need no torch: 1.6 s of CPU. 24
     processes that do are ready in 0.3 s this way, at 18 MB each, against 24 s and 185.
     """
-    light = compute == "timed" or _program_names(torch=True).isdisjoint(programs)
-    # An operation of torch would start threads that do not survive the fork.
-    heavy = [] if light else ["torch", "emu.graph_data"]
-    modules = [name.partition(":")[0] for name in sorted(programs)]
-    return [*heavy, *dict.fromkeys(modules)]
+    modules: list[str] = []
+    if compute != "timed" and _needs_torch(programs):
+        # An operation of torch would start threads that do not survive the fork.
+        modules += ["torch", "emu.graph_data"]
+
+    for path in sorted(programs):
+        module, _, _ = path.partition(":")
+        modules.append(module)
+    return list(dict.fromkeys(modules))
 
 
 def share_processes(
@@ -93,24 +110,33 @@ def share_processes(
     Raises RunError when one would need more descriptors than a process of this host may
     have.
     """
+    are_many = len(specs) > _MANY * cores
     groups: dict[str, list[ProcessSpec]] = {}
     for spec in specs:
-        how = spec.settings.processes
-        compute = spec.settings.compute
-        many = compute == "timed" and len(specs) > _MANY * cores
-        shares = how == "machine" or (how == "auto" and many)
-        name = f"machine {spec.machine}" if shares else spec.process
+        settings = spec.settings
+        is_automatic = settings.processes == "auto" and settings.compute == "timed"
+        if settings.processes == "machine" or (is_automatic and are_many):
+            name = f"machine {spec.machine}"
+        else:
+            name = spec.process
         groups.setdefault(name, []).append(spec)
+
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     for name, members in groups.items():
-        ends = (e for m in members for t in m.tasks for e in (*t.inputs, *t.outputs))
-        needs = _FILES * len(members) + sum(1 for _ in ends)
+        needs = sum(map(_count_files, members))
         if len(members) > 1 and needs > most >= 0:
             raise RunError(
                 f"{name} has {len(members)} processes in one, which needs {needs} open "
                 f"files, and this host allows {most}: write emulation.processes: task"
             )
     return [*groups.values()]
+
+
+def _count_files(spec: ProcessSpec) -> int:
+    files = _FILES
+    for task in spec.tasks:
+        files += len(task.inputs) + len(task.outputs)
+    return files
 
 
 def with_keys(spec: ProcessSpec, token: str, host: HostSide) -> ProcessSpec:
@@ -120,11 +146,17 @@ def with_keys(spec: ProcessSpec, token: str, host: HostSide) -> ProcessSpec:
     """
 
     def with_key(end: EdgeEnd) -> EdgeEnd:
-        return replace(end, key=derive_key(token, "edge", end.edge))
+        key = derive_key(token, "edge", end.edge)
+        return replace(end, key=key)
 
     tasks = []
     for task in spec.tasks:
-        into, out_of = (map(with_key, ends) for ends in (task.inputs, task.outputs))
-        tasks.append(replace(task, inputs=tuple(into), outputs=tuple(out_of)))
-    own = replace(host, key=derive_key(token, "process", spec.process))
-    return replace(spec, tasks=tuple(tasks), host=own)
+        task_with_keys = replace(
+            task,
+            inputs=tuple(map(with_key, task.inputs)),
+            outputs=tuple(map(with_key, task.outputs)),
+        )
+        tasks.append(task_with_keys)
+    key = derive_key(token, "process", spec.process)
+    host_with_key = replace(host, key=key)
+    return replace(spec, tasks=tuple(tasks), host=host_with_key)

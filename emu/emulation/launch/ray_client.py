@@ -31,7 +31,11 @@ _LEAVE = 2.0  # wall seconds that the other agents have to end after the first
 
 
 def _padding() -> padding.OAEP:
-    return padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), None)
+    return padding.OAEP(
+        mgf=padding.MGF1(hashes.SHA256()),
+        algorithm=hashes.SHA256(),
+        label=None,
+    )
 
 
 class Host:
@@ -42,19 +46,21 @@ class Host:
 
     def public_key(self) -> bytes:
         """Return the key that the token is to be encrypted with."""
-        return self._key.public_key().public_bytes(
-            serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+        public = self._key.public_key()
+        return public.public_bytes(
+            encoding=serialization.Encoding.DER,
+            format=serialization.PublicFormat.SubjectPublicKeyInfo,
         )
 
     def run(self, sealed: bytes, arguments: list[str]) -> tuple[int, str]:
         """Run the agent to its end; return its exit status and what was printed."""
-        token = self._key.decrypt(sealed, _padding()).decode()
+        token = self._key.decrypt(sealed, _padding())
         agent = subprocess.Popen(
             module_command("emu.emulation.launch", *arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "EMU_TOKEN": token},
+            env={**os.environ, "EMU_TOKEN": token.decode()},
             text=True,
             errors="replace",
         )
@@ -76,40 +82,60 @@ def reserve(ray: Any, bundles: list[dict[str, float]]) -> dict[str, Any]:
     deadline = time.monotonic() + ROOM
     while True:
         table = ray.util.placement_group_table(group)
-        hosts = {n["NodeID"]: n["NodeManagerAddress"] for n in ray.nodes()}
+        nodes = ray.nodes()
+        addresses = {node["NodeID"]: node["NodeManagerAddress"] for node in nodes}
         if table["state"] == "CREATED":
-            at = table["bundles_to_node_id"]
-            return {"group": group, "hosts": [hosts[at[n]] for n in range(len(at))]}
-        never = table["stats"]["scheduling_state"] == "INFEASIBLE"
-        if never or time.monotonic() > deadline:
-            has = [
-                (n["NodeManagerAddress"], {"CPU": n["Resources"].get("CPU", 0.0)})
-                for n in ray.nodes()
-                if n["Alive"]
-            ]
-            full = "can never hold" if never else f"had no room for {ROOM:g} s for"
-            free = ray.available_resources().get("CPU", 0.0)
-            return {"full": f"{full} these machines", "has": has, "free": free}
+            node_of_bundle = table["bundles_to_node_id"]
+            bundle_numbers = range(len(node_of_bundle))
+            hosts = [addresses[node_of_bundle[number]] for number in bundle_numbers]
+            return {"group": group, "hosts": hosts}
+
+        never_fits = table["stats"]["scheduling_state"] == "INFEASIBLE"
+        if never_fits or time.monotonic() > deadline:
+            return _explain_lack(ray, never_fits=never_fits)
         time.sleep(0.05)
+
+
+def _explain_lack(ray: Any, *, never_fits: bool) -> dict[str, Any]:
+    """Return why no hosts hold the bundles, what all hosts have, and what is free."""
+    lack = "can never hold" if never_fits else f"had no room for {ROOM:g} s for"
+    cores = []
+    for node in ray.nodes():
+        if node["Alive"]:
+            count = node["Resources"].get("CPU", 0.0)
+            cores.append((node["NodeManagerAddress"], {"CPU": count}))
+    return {
+        "full": f"{lack} these machines",
+        "has": cores,
+        "free": ray.available_resources().get("CPU", 0.0),
+    }
 
 
 def serve(ray: Any, placed: dict[str, Any], order: dict[str, Any]) -> int:
     """Run an agent on each host until the first has ended; return its exit status."""
-    strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
+    hosts = placed["hosts"]
+    make_strategy = ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy
     actors = {}
-    for host in sorted(set(placed["hosts"])):
-        where = strategy(placed["group"], placed["hosts"].index(host))
-        kind = ray.remote(Host).options(num_cpus=0, scheduling_strategy=where)
-        actors[host] = kind.remote()
+    for host in sorted(set(hosts)):
+        strategy = make_strategy(placed["group"], hosts.index(host))
+        # The bundles have the cores: an actor takes none beside them.
+        actor = ray.remote(Host).options(num_cpus=0, scheduling_strategy=strategy)
+        actors[host] = actor.remote()
+
     runs = {}
     for host, actor in actors.items():
-        token = seal(order["token"], ray.get(actor.public_key.remote()))
-        run = actor.run.remote(token, [*order["arguments"], "--name", host])
+        key = ray.get(actor.public_key.remote())
+        token = seal(order["token"], key)
+        arguments = [*order["arguments"], "--name", host]
+        run = actor.run.remote(token, arguments)
         runs[run] = host
+
     ray.wait(list(runs), num_returns=1)
-    ready, _ = ray.wait(list(runs), num_returns=len(runs), timeout=_LEAVE)
+    # The end of one ends the run: the others get a moment to say how it was for them.
+    ended, _ = ray.wait(list(runs), num_returns=len(runs), timeout=_LEAVE)
+
     status = 0
-    for run in ready:
+    for run in ended:
         try:
             code, lines = ray.get(run)
         except ray.exceptions.RayError as error:
@@ -133,22 +159,25 @@ def main() -> int:
     die_with_parent()
     request = json.loads(sys.stdin.readline())
     ray: Any = None
-    here = Path.cwd()
+    directory = Path.cwd()
     os.chdir("/")  # workers of Ray import from where their driver is
     try:
         ray = connect(request["address"])
-        hosts = reserve(ray, request["bundles"])
+        placed = reserve(ray, request["bundles"])
     except Exception as error:  # noqa: BLE001 -- whatever Ray raises is one line
-        hosts = {"error": " ".join(str(error).split())}
-    _say(json.dumps({key: hosts[key] for key in hosts.keys() - {"group"}}))
+        placed = {"error": " ".join(str(error).split())}
+    answer = {key: placed[key] for key in placed.keys() - {"group"}}
+    _say(json.dumps(answer))
+
     order = sys.stdin.readline()
     if not order:
         return 0
     options = json.loads(order)
-    with (here / options["log"]).open("ab") as log:
+    log_path = directory / options["log"]
+    with log_path.open("ab") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
-    return serve(ray, hosts, options)
+    return serve(ray, placed, options)
 
 
 def _say(line: str) -> None:

@@ -37,7 +37,9 @@ _ON_IT = 0.001  # of the resource that Ray gives every host under its address
 
 
 def bundles_of(
-    problem: Problem, cpus: float, stated: Mapping[str, str]
+    problem: Problem,
+    cpus: float,
+    stated: Mapping[str, str],
 ) -> dict[str, dict[str, float]]:
     """Return the share of a host that every emulated machine takes, as Ray counts."""
     job = problem.job
@@ -61,18 +63,21 @@ class RayLauncher(Launcher):
     """
 
     def __init__(
-        self, address: str, bundles: Mapping[str, Mapping[str, float]]
+        self,
+        address: str,
+        bundles: Mapping[str, Mapping[str, float]],
     ) -> None:
         if find_spec("ray") is None:
             problem = "--ray needs ray, which is not installed here"
             raise RunError(f"{problem}: pip install 'dgtp-emulator[ray]'")
         # The token of another run is not for workers of Ray.
-        ours = {key: text for key, text in os.environ.items() if key != "EMU_TOKEN"}
+        environment = dict(os.environ)
+        environment.pop("EMU_TOKEN", None)
         self._client = subprocess.Popen(
             module_command("emu.emulation.launch.ray_client"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=ours,
+            env=environment,
             start_new_session=True,
         )
         try:
@@ -84,38 +89,51 @@ class RayLauncher(Launcher):
             raise
         self.hosts = tuple(sorted(set(self.host_of.values())))
 
-    def _say(self, what: Mapping[str, Any]) -> None:
-        if self._client.stdin is not None:
-            self._client.stdin.write(json.dumps(what).encode() + b"\n")
-            self._client.stdin.flush()
+    def _say(self, order: Mapping[str, Any]) -> None:
+        pipe = self._client.stdin
+        if pipe is not None:
+            line = json.dumps(order) + "\n"
+            pipe.write(line.encode())
+            pipe.flush()
 
     def _place_machines(
-        self, address: str, bundles: Mapping[str, Mapping[str, float]]
+        self,
+        address: str,
+        bundles: Mapping[str, Mapping[str, float]],
     ) -> dict[str, str]:
         """Return on which host Ray has put every machine."""
-        where = f"the Ray cluster at {printable(address)}"
+        cluster = f"the Ray cluster at {printable(address)}"
         answers = self._client.stdout
         if answers is None or not select.select([answers], [], [], _ANSWER)[0]:
-            raise RunError(f"{where} does not answer within {_ANSWER:g} s")
-        if not (line := answers.readline()):
-            how = describe_end(self._client.wait())
-            raise RunError(f"{where}: its client here {how}")
+            raise RunError(f"{cluster} does not answer within {_ANSWER:g} s")
+        line = answers.readline()
+        if not line:
+            end = describe_end(self._client.wait())
+            raise RunError(f"{cluster}: its client here {end}")
+
         answer = json.loads(line)
         if "error" in answer:
-            raise RunError(f"{where}: {printable(answer['error'])}")
+            raise RunError(f"{cluster}: {printable(answer['error'])}")
         if "full" in answer:
-            asks = [f"{printable(m)} asks {_join(b)}" for m, b in bundles.items()]
-            has = [f"{host} has {_join(amounts)}" for host, amounts in answer["has"]]
+            demands = [
+                f"{printable(machine)} asks {_join(bundle)}"
+                for machine, bundle in bundles.items()
+            ]
+            supplies = [f"{host} has {_join(cores)}" for host, cores in answer["has"]]
             raise RunError(
-                f"{where} {answer['full']}: {'; '.join(asks)}. Of its hosts "
-                f"{'; '.join(has)}; {answer['free']:g} CPU are free in all. Ask less "
-                "with EMU_RAY_CPUS"
+                f"{cluster} {answer['full']}: {'; '.join(demands)}. Of its hosts "
+                f"{'; '.join(supplies)}; {answer['free']:g} CPU are free in all. Ask "
+                "less with EMU_RAY_CPUS"
             )
         return dict(zip(bundles, answer["hosts"], strict=True))
 
     @override
     async def start(
-        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
+        self,
+        address: tuple[str, int],
+        token: str,
+        log: Path,
+        allow: Collection[str],
     ) -> None:
         """Start the agents; Ray carries the token sealed to each host's actor.
 

@@ -31,6 +31,21 @@ def die_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _signal_handlers() -> dict[signal.Signals, Any]:
+    """Return the handlers of signals that end a run, of those that are not ignored.
+
+    None outside of the main thread: signals reach that only, and a notebook's run is in
+    another one.
+    """
+    handlers: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in _ENDING:
+            handler = signal.getsignal(number)
+            if handler is not signal.SIG_IGN:
+                handlers[number] = handler
+    return handlers
+
+
 def run_until_signalled(work: Coroutine[Any, Any, T], story: Callable[[], str]) -> T:
     """Run a coroutine in a loop of its own; a signal cancels it and is waited out.
 
@@ -51,10 +66,7 @@ def run_until_signalled(work: Coroutine[Any, Any, T], story: Callable[[], str]) 
     async def listening() -> T:
         loop = asyncio.get_running_loop()
         task = loop.create_task(work)
-        # Signals reach the main thread only; a notebook's run is in another one.
-        ours = threading.current_thread() is threading.main_thread()
-        handlers = {n: signal.getsignal(n) for n in _ENDING if ours}
-        handlers = {n: h for n, h in handlers.items() if h is not signal.SIG_IGN}
+        handlers = _signal_handlers()
         try:
             for number in handlers:
                 loop.add_signal_handler(number, end, number, task)

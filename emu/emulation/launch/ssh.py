@@ -41,28 +41,37 @@ def read_hosts_file(path: Path) -> tuple[str, ...]:
         except OSError as error:
             said = f"cannot be read: {error.strerror}"
             raise ScenarioError(said, file=str(path)) from error
+
     hosts: list[str] = []
     for number, line in enumerate(lines, start=1):
         words = line.partition("#")[0].split()
         if not words:
             continue
-        user, at, name = words[0].rpartition("@")
-        if name[:1] + name[-1:] == "[]" and _is_ipv6(name[1:-1]):
-            name = name[1:-1]
-        host = f"{user}{at}{name}"
-        problem = ""
-        if not _HOST.fullmatch(f"{user}{at}h" if _is_ipv6(name) else host):
-            problem = f"{printable(host)!r} is no host: write an address or a name"
-        elif words[2:] or not all(port.isdecimal() for port in words[1:]):
-            problem = "a line is a host, or a host and a port"
-        elif host in hosts:
-            problem = f"{host} is there already: a host has one agent"
-        if problem:
-            raise ScenarioError(problem, file=str(path), line=number)
-        hosts.append(host)
+        try:
+            hosts.append(_read_host(words, hosts))
+        except ValueError as error:
+            raise ScenarioError(str(error), file=str(path), line=number) from None
     if not hosts:
         raise ScenarioError("names no host: write one per line", file=str(path))
     return tuple(hosts)
+
+
+def _read_host(words: list[str], present: Collection[str]) -> str:
+    """Return the host of a line; raises ValueError where that cannot be one more."""
+    address, *ports = words
+    user, separator, name = address.rpartition("@")
+    if name.startswith("[") and name.endswith("]") and _is_ipv6(name[1:-1]):
+        name = name[1:-1]
+    host = f"{user}{separator}{name}"
+    # An address of IPv6 has colons, which no name may have.
+    shape = f"{user}{separator}h" if _is_ipv6(name) else host
+    if not _HOST.fullmatch(shape):
+        raise ValueError(f"{printable(host)!r} is no host: write an address or a name")
+    if len(ports) > 1 or not all(port.isdecimal() for port in ports):
+        raise ValueError("a line is a host, or a host and a port")
+    if host in present:
+        raise ValueError(f"{host} is there already: a host has one agent")
+    return host
 
 
 def _is_ipv6(name: str) -> bool:
@@ -80,10 +89,11 @@ def address_towards(host: str) -> str:
     """
     name = host.rpartition("@")[2]
     try:
-        family, _, _, _, there = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, socket.SOCK_DGRAM) as way:
-            way.connect(there)  # sends nothing
-            return str(way.getsockname()[0])
+        addresses = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)
+        family, *_, address = addresses[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(address)  # sends nothing
+            return str(probe.getsockname()[0])
     except (OSError, UnicodeError) as error:  # the second of names with empty labels
         raise RunError(
             f"no way to host {host}: {error}; state --listen with the address of this "
@@ -95,9 +105,10 @@ def is_here(host: str) -> bool:
     """Return whether a host is this computer; False where only ssh knows its name."""
     name = host.rpartition("@")[2]
     with contextlib.suppress(OSError):
-        for family, *_, there in socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM):
+        addresses = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)
+        for family, *_, address in addresses:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.bind((there[0], 0))  # others' addresses cannot be bound
+                probe.bind((address[0], 0))  # others' addresses cannot be bound
                 return True
     return False
 
@@ -106,7 +117,11 @@ class SshLauncher(ChildAgents):
     """Starts an agent on each of these hosts by one ssh each."""
 
     def __init__(
-        self, hosts: Collection[str], *, ssh: str = "ssh", agent: str = ""
+        self,
+        hosts: Collection[str],
+        *,
+        ssh: str = "ssh",
+        agent: str = "",
     ) -> None:
         super().__init__()
         self.hosts = tuple(hosts)
@@ -115,24 +130,33 @@ class SshLauncher(ChildAgents):
 
     @override
     async def start(
-        self, address: tuple[str, int], token: str, log: Path, allow: Collection[str]
+        self,
+        address: tuple[str, int],
+        token: str,
+        log: Path,
+        allow: Collection[str],
     ) -> None:
         """Start the agents; the token goes to their standard input.
 
         Raises OSError when ssh cannot be started, RunError when there is no way to a
         host.
         """
-        ours = {key: text for key, text in os.environ.items() if key != "EMU_TOKEN"}
+        environment = dict(os.environ)
+        environment.pop("EMU_TOKEN", None)  # of another run, maybe
+        line = f"{token}\n".encode(errors="surrogateescape")
+        listening, port = address
         for host in self.hosts:
-            here = address_towards(host) if address[0] in _ANYWHERE else address[0]
-            arguments = agent_arguments((here, address[1]), _PATIENCE, allow, host)
+            reached = address_towards(host) if listening in _ANYWHERE else listening
+            arguments = agent_arguments((reached, port), _PATIENCE, allow, host)
             script = (
                 "IFS= read -r EMU_TOKEN && export EMU_TOKEN && "
                 f"{self._agent} {shlex.join(arguments)}"
             )
             order = f"sh -c {shlex.quote(script)}"  # whatever shell the user has there
-            command = [*self._ssh, host, order]
-            said = f"{token}\n"
-            line = said.encode(errors="surrogateescape")
-            name = f"ssh to {host}"
-            await self.start_child(name, command, log, environment=ours, said=line)
+            await self.start_child(
+                f"ssh to {host}",
+                [*self._ssh, host, order],
+                log,
+                environment=environment,
+                said=line,
+            )

@@ -15,7 +15,6 @@ derived from the run's token, so that who holds one cannot pose as another.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import hmac
 import re
@@ -53,25 +52,34 @@ def parse_address(text: str, *, port: int | None = None) -> tuple[str, int]:
     Raises ValueError when it is no address; says what would be right.
     """
     match = _ADDRESS.fullmatch(text)
-    six, host = (match["six"], match["host"]) if match else (None, None)
-    port_text = match["port"] if match else None
-    name = six or host or ""
-    form = _HOST if six is None else _IPV6
-    fits = False
+    name, port_text = _split(match) if match else (None, None)
+    optional = "[:PORT]" if port is not None else ":PORT"
     quote = repr(printable(text))
-    if form.fullmatch(name):
-        with contextlib.suppress(UnicodeError):  # an empty label, or beyond 63 bytes
-            name.encode("idna")
-            fits = True
-    if not fits or (port_text is None and port is None):
-        optional = "[:PORT]" if port is not None else ":PORT"
+    if name is None or (port_text is None and port is None):
         raise ValueError(f"{quote} is not HOST{optional} or [IPV6]{optional}")
+
     if port_text is None:
         return name, port or 0
+    # Nine digits are enough: Python refuses to read thousands of them.
     if not re.fullmatch("[0-9]+", port_text) or int(port_text[:9]) >= _PORTS:
         problem = f"{quote}: the port is {printable(port_text)!r}"
         raise ValueError(f"{problem}; a port is a number from 0 to {_PORTS - 1}")
     return name, int(port_text)
+
+
+def _split(match: re.Match[str]) -> tuple[str | None, str | None]:
+    """Return host, None where it cannot be one, and the text of the port, if any."""
+    six = match["six"]
+    name = six or match["host"] or ""
+    form = _HOST if six is None else _IPV6
+    port_text = match["port"]
+    if not form.fullmatch(name):
+        return None, port_text
+    try:
+        name.encode("idna")
+    except UnicodeError:  # an empty label, or beyond 63 bytes
+        return None, port_text
+    return name, port_text
 
 
 def format_address(host: str, port: int) -> str:
@@ -138,10 +146,17 @@ class Challenge:
             if not isinstance(nonce, bytes) or len(nonce) != _NONCE:
                 raise NodeMisbehaved("the handshake carries no challenge of 32 bytes")
 
-    def proof(self, side: Side, what: str = "proof") -> bytes:
+    def proof(self, side: Side, purpose: str = "proof") -> bytes:
         """Return the proof that ``side`` gives."""
-        context = (*self.subject, self.client, self.server, self.binding)
-        return _mac(self.key, what, side, *context)
+        return _mac(
+            self.key,
+            purpose,
+            side,
+            *self.subject,
+            self.client,
+            self.server,
+            self.binding,
+        )
 
     def seal_key(self, side: Side) -> bytes:
         """Return the key with which ``side`` seals its messages afterwards."""
@@ -196,28 +211,33 @@ class Strangers:
 
     def __init__(self, most: int | None = None) -> None:
         self.most = most or self.most
-        self._here: dict[Stranger, None] = {}
+        self._present: dict[Stranger, None] = {}  # the one that came first, first
 
     def enter(self, stranger: Stranger) -> None:
         """Take one in; the one that has been here longest makes room."""
-        if len(self._here) >= self.most:
-            oldest = next(iter(self._here))
+        if len(self._present) >= self.most:
+            oldest = next(iter(self._present))
             self.leave(oldest)
             oldest.turn_away(AGAIN)
-        self._here[stranger] = None
+        self._present[stranger] = None
 
     def leave(self, stranger: Stranger) -> None:
         """Forget one that has proved itself, or left."""
-        self._here.pop(stranger, None)
+        self._present.pop(stranger, None)
 
 
 def name_of(address: Sequence[Any] | None) -> str:
     """Return host:port of a peer's address."""
-    return format_address(str(address[0]), address[1]) if address else "unknown"
+    if not address:
+        return "unknown"
+    host, port, *_ = address
+    return format_address(str(host), port)
 
 
 async def listen_within(
-    port: int, ports: Sequence[int] | None, listen: Callable[[int], Awaitable[T]]
+    port: int,
+    ports: Sequence[int] | None,
+    listen: Callable[[int], Awaitable[T]],
 ) -> T:
     """Return what listens at ``port``, or where that is 0 at the first free of a range.
 
@@ -227,6 +247,7 @@ async def listen_within(
     """
     if port or ports is None:
         return await listen(port)
+
     first, last = ports
     for candidate in range(first, last + 1):
         try:

@@ -66,10 +66,14 @@ class ClockLine:
         return self.offset + self.drift * (wall - self.at)
 
 
-def line_of_ping(sent: float, theirs: float, came: float) -> ClockLine:
+def line_of_ping(sent: float, reading: float, came: float) -> ClockLine:
     """Return the line of one ping: the peer's reading between two of ours, seconds."""
     middle = (sent + came) / 2
-    return ClockLine(middle, theirs - middle, 0.0, (came - sent) / 2)
+    return ClockLine(
+        at=middle,
+        offset=reading - middle,
+        uncertainty=(came - sent) / 2,
+    )
 
 
 class PeerClock:
@@ -81,7 +85,8 @@ class PeerClock:
     def note(self, readings: Collection[ClockLine]) -> None:
         """Keep the surest of some readings."""
         if readings:
-            self._kept.append(min(readings, key=lambda each: each.uncertainty))
+            surest = min(readings, key=lambda line: line.uncertainty)
+            self._kept.append(surest)
 
     def line(self, now: float) -> ClockLine | None:
         """Return the peer's clock as it is now, None where no reading came of it.
@@ -91,19 +96,27 @@ class PeerClock:
         """
         if not self._kept:
             return None
-        newest = min(
-            self._kept, key=lambda each: each.uncertainty + MOST_DRIFT * (now - each.at)
-        )
+
+        def uncertainty_now(line: ClockLine) -> float:
+            return line.uncertainty + MOST_DRIFT * (now - line.at)
+
+        surest = min(self._kept, key=uncertainty_now)
         drift = 0.0
-        unsure = MOST_DRIFT
-        for older in self._kept:
-            between = newest.at - older.at
-            if between * unsure > newest.uncertainty + older.uncertainty:
-                drift = (newest.offset - older.offset) / between
-                unsure = (newest.uncertainty + older.uncertainty) / between
-        age = now - newest.at
-        off = newest.uncertainty + unsure * (age + 1.0)
-        return ClockLine(now, newest.offset + drift * age, drift, off)
+        drift_error = MOST_DRIFT
+        for line in self._kept:
+            distance = surest.at - line.at
+            error = surest.uncertainty + line.uncertainty
+            if distance * drift_error > error:
+                drift = (surest.offset - line.offset) / distance
+                drift_error = error / distance
+
+        age = now - surest.at
+        return ClockLine(
+            at=now,
+            offset=surest.offset + drift * age,
+            drift=drift,
+            uncertainty=surest.uncertainty + drift_error * (age + 1.0),
+        )
 
 
 class PauseAwareClock:
@@ -144,20 +157,21 @@ async def awake_timeout(within: float) -> AsyncIterator[None]:
     every = min(_LOOK, within / 4)
     clock = PauseAwareClock(every, start)
     async with asyncio.timeout(None) as limit:
-        looks: list[asyncio.TimerHandle] = []
+        next_look: asyncio.TimerHandle | None = None
 
         def look() -> None:
+            nonlocal next_look
             if clock.read(this_host.monotonic()) - start >= within:
                 limit.reschedule(loop.time())
             else:
-                looks[:] = [loop.call_later(every, look)]
+                next_look = loop.call_later(every, look)
 
         look()
         try:
             yield
         finally:
-            for coming in looks:
-                coming.cancel()
+            if next_look is not None:
+                next_look.cancel()
 
 
 class SilenceWatch:
@@ -167,7 +181,10 @@ class SilenceWatch:
         self.limit = limit
         self._clock = PauseAwareClock(_TICK, now)
         self._last = now
-        self._told = self._lost = 0.0  # of the pauses: said, and before the last word
+        # Of the pauses, in wall seconds: what was told, and what was before its last
+        # word.
+        self._told = 0.0
+        self._lost = 0.0
 
     def on_message(self, now: float) -> None:
         """Note that the peer has said something."""
@@ -188,13 +205,17 @@ class SilenceWatch:
         """Return when the peer has been silent for too long: how long, in words."""
         while not self.look(this_host.monotonic()):  # noqa: ASYNC110 -- time passes, no event
             await asyncio.sleep(_TICK)
-        own = self._clock.lost - self._lost
-        beside = f", {own:.1f} s in which this process stood still apart" if own else ""
-        return f"has been silent for {self.limit:g} s of wall time{beside}"
+        silence = f"has been silent for {self.limit:g} s of wall time"
+        pause = self._clock.lost - self._lost
+        if not pause:
+            return silence
+        return f"{silence}, {pause:.1f} s in which this process stood still apart"
 
     @contextlib.asynccontextmanager
     async def heartbeats(
-        self, beat: Callable[[], None], on_silence: Callable[[str], None]
+        self,
+        beat: Callable[[], None],
+        on_silence: Callable[[str], None],
     ) -> AsyncIterator[None]:
         """Send signs of life in a block, and listen for the peer's."""
 
@@ -207,12 +228,13 @@ class SilenceWatch:
         async def listen() -> None:
             on_silence(await self.silence())
 
-        under_way = asyncio.create_task(send()), asyncio.create_task(listen())
+        sending = asyncio.create_task(send())
+        listening = asyncio.create_task(listen())
         try:
             yield
         finally:
-            for each in under_way:
-                each.cancel()
+            sending.cancel()
+            listening.cancel()
 
 
 class RunClock:
@@ -224,7 +246,10 @@ class RunClock:
     """
 
     def __init__(
-        self, start_wall: float, time_scale: float, offset: float = 0.0
+        self,
+        start_wall: float,
+        time_scale: float,
+        offset: float = 0.0,
     ) -> None:
         if not time_scale > 0:
             raise ValueError(f"time_scale must be positive, not {time_scale}")
@@ -239,9 +264,13 @@ class RunClock:
         Time never jumps: it goes faster or slower until then.
         """
         # From where we are to where it will be: a new offset at once would be a jump.
-        here = self._line.ahead(now)
-        there = line.ahead(now + within)
-        self._line = ClockLine(now, here, (there - here) / within)
+        present = self._line.ahead(now)
+        target = line.ahead(now + within)
+        self._line = ClockLine(
+            at=now,
+            offset=present,
+            drift=(target - present) / within,
+        )
         self._lines.append(self._line)
 
     def show(self, pacing: Any) -> None:
@@ -269,11 +298,12 @@ class RunClock:
     def run_times(self, walls: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the emulated times of readings, each as it was counted then."""
         starts = np.array([line.at for line in self._lines])
-        lines = np.maximum(np.searchsorted(starts, walls, side="right") - 1, 0)
-        offset = np.array([line.offset for line in self._lines])[lines]
-        drift = np.array([line.drift for line in self._lines])[lines]
+        offsets = np.array([line.offset for line in self._lines])
+        drifts = np.array([line.drift for line in self._lines])
+        lines = np.searchsorted(starts, walls, side="right") - 1
+        lines = np.maximum(lines, 0)
         since = np.where(np.isfinite(walls), walls - starts[lines], 0.0)
-        ahead = offset + drift * since
+        ahead = offsets[lines] + drifts[lines] * since
         times: NDArray[np.float64] = (walls + ahead - self._start) / self.time_scale
         return times
 
@@ -282,7 +312,9 @@ class Alarm:
     """Calls back once when a wall time has come, by a timerfd where there is one."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, ring: Callable[[], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        ring: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._ring = ring

@@ -51,8 +51,9 @@ async def open_edge(
     listens there or the connection ended without an answer, and NodeMisbehaved if the
     receiver refused, with its reason, or cannot prove that it knows the key.
     """
-    open_way = partial(_open, address, edge, key, source_port, encrypted=encrypted)
-    return OutEdge(await enter_port(open_way, within), edge, pacer, capacity)
+    enter = partial(_open, address, edge, key, source_port, encrypted=encrypted)
+    sock = await enter_port(enter, within)
+    return OutEdge(sock, edge, pacer, capacity)
 
 
 async def _open(
@@ -65,64 +66,84 @@ async def _open(
     encrypted: bool,
 ) -> socket.socket | TlsSocket:
     loop = asyncio.get_running_loop()
-    where = format_address(*address)
+    receiver = format_address(*address)
     sock: socket.socket | None = None
     try:
         async with asyncio.timeout(within):
             addresses = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
-            sock = this_host.open_socket(addresses[0][0], socket.SOCK_STREAM)
+            family, *_, target = addresses[0]
+            sock = this_host.open_socket(family, socket.SOCK_STREAM)
             sock.setblocking(False)
             tune_socket(sock)
             if source_port:
+                # A run just before may have left the port in TIME_WAIT.
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 sock.bind(("", source_port))
-            await loop.sock_connect(sock, addresses[0][4])
-            way = TlsSocket(sock, client_context(), server=False) if encrypted else sock
-            await _prove(way, edge, key, where)
-            return way
+            await loop.sock_connect(sock, target)
+
+            channel: socket.socket | TlsSocket = sock
+            if encrypted:
+                channel = TlsSocket(sock, client_context(), server=False)
+            await _prove(channel, edge, key, receiver)
+            return channel
     except (OSError, EmulatorError, asyncio.CancelledError) as error:
         if sock is not None:
             sock.close()
         if isinstance(error, TimeoutError):
-            problem = f"the sender of edge {edge} waited {within:g} s"
-            raise DeadlineExceeded(f"{problem} for {where} to accept it") from None
+            raise DeadlineExceeded(
+                f"the sender of edge {edge} waited {within:g} s for {receiver} to "
+                "accept it"
+            ) from None
         if isinstance(error, OSError):
-            raise NodeLost(f"edge {edge} cannot reach {where}: {error}") from error
+            raise NodeLost(f"edge {edge} cannot reach {receiver}: {error}") from error
         raise
 
 
 async def _prove(
-    sock: socket.socket | TlsSocket, edge: int, key: bytes, where: str
+    sock: socket.socket | TlsSocket,
+    edge: int,
+    key: bytes,
+    receiver: str,
 ) -> None:
     """Be accepted by the receiver, once it has proved that it knows our key."""
     nonce = fresh_nonce()
-    binding = b""
+    binding = b""  # without TLS there is no certificate that proofs could cover
     if isinstance(sock, TlsSocket):
         await _when_readable(sock, sock.meet)
         binding = peer_fingerprint(sock.tls)
+
     reader = FrameReader(kinds={Kind.HELLO})
     answer = await _ask(sock, {"edge": edge, "nonce": nonce}, reader)
     if "refused" not in answer:
         try:
-            theirs = answer.get("nonce", b"")
-            challenge = Challenge(key, (edge,), nonce, theirs, binding)
+            challenge = Challenge(
+                key=key,
+                subject=(edge,),
+                client=nonce,
+                server=answer.get("nonce", b""),
+                binding=binding,
+            )
             challenge.check(answer, "server")
         except NodeMisbehaved as error:
-            trust = f"edge {edge} does not trust {where}"
-            raise NodeMisbehaved(f"{trust}: {error}") from None
+            raise NodeMisbehaved(
+                f"edge {edge} does not trust {receiver}: {error}"
+            ) from None
         try:
             answer = await _ask(sock, {"proof": challenge.proof("client")}, reader)
         except OSError as error:  # amid the handshake: it has made room for another
             raise NodeMisbehaved(f"edge {edge}: {error}; {AGAIN}") from None
+
     if answer.get("accepted") != edge:
         reason = printable(str(answer.get("refused", "no reason")))
-        raise NodeMisbehaved(f"{where} refused edge {edge}: {reason}")
+        raise NodeMisbehaved(f"{receiver} refused edge {edge}: {reason}")
     if reader.inside:  # nothing but frames of ours to it passes from here on
         raise NodeMisbehaved("the receiver said more than its answer")
 
 
 async def _ask(
-    sock: socket.socket | TlsSocket, fields: Fields, reader: FrameReader
+    sock: socket.socket | TlsSocket,
+    fields: Fields,
+    reader: FrameReader,
 ) -> Fields:
     """Send a message and return the receiver's next one.
 
@@ -141,13 +162,16 @@ async def _ask(
 
 
 async def _when_readable(
-    sock: socket.socket | TlsSocket, call: Callable[P, T], *args: P.args, **kw: P.kwargs
+    sock: socket.socket | TlsSocket,
+    call: Callable[P, T],
+    *args: P.args,
+    **options: P.kwargs,
 ) -> T:
     """Return the result of the call, as soon as there is enough to read for it."""
     loop = asyncio.get_running_loop()
     while True:
         try:
-            return call(*args, **kw)
+            return call(*args, **options)
         except BlockingIOError:
             readable = asyncio.Event()
             loop.add_reader(sock.fileno(), readable.set)

@@ -48,6 +48,8 @@ from emu.names import printable
 
 #: Takes a message; returns whether it wants more.
 Follower: TypeAlias = Callable[[Fields], bool]
+#: Takes a message of a connection that is followed; the end of following.
+_Following: TypeAlias = tuple[Callable[[Fields], None], asyncio.Future[None]]
 
 #: Messages that may wait before the peer is not read any more.
 QUEUE = 4096
@@ -76,19 +78,20 @@ class ControlConnection(asyncio.BufferedProtocol):
     ) -> None:
         self.owner = owner
         self.peer = peer
+        self._on_made = on_made
         self._reader = FrameReader(kinds={Kind.CONTROL}, limits=limits)
+        self._seal: Seal | None = None
+        self._error: EmulatorError | None = None
+        self._gone = asyncio.Event()
+
         self._queue: deque[Fields] = deque()
         self._arrived = asyncio.Event()
-        self._gone = asyncio.Event()
-        self._follower: tuple[Callable[[Fields], None], asyncio.Future[None]] | None
-        self._follower = None
-        self._error: EmulatorError | None = None
-        self._together: list[bytes] = []
+        self._following: _Following | None = None
+        self._paused = False
         #: What the newest pings said, until it is taken.
         self.pongs: deque[ClockLine] = deque(maxlen=_PONGS)
-        self._on_made = on_made
-        self._seal: Seal | None = None
-        self._paused = False
+
+        self._frames: list[bytes] = []  # that leave together
         self.sent = 0  # messages
 
     @property
@@ -111,7 +114,10 @@ class ControlConnection(asyncio.BufferedProtocol):
         return str(address[0]) if address else ""
 
     def seal(
-        self, challenge: Challenge, side: Side, limits: WireLimits | None = None
+        self,
+        challenge: Challenge,
+        side: Side,
+        limits: WireLimits | None = None,
     ) -> None:
         """Exchange nothing but sealed messages from now on.
 
@@ -129,7 +135,10 @@ class ControlConnection(asyncio.BufferedProtocol):
         loop = asyncio.get_running_loop()
         try:
             transport = await loop.start_tls(
-                self._transport, self, context, server_side=server
+                self._transport,
+                self,
+                context,
+                server_side=server,
             )
         except OSError as error:
             self._gone.set()
@@ -150,26 +159,31 @@ class ControlConnection(asyncio.BufferedProtocol):
         """
         if self._error is not None:
             raise NodeLost(f"{self.peer} has gone: {self._error}")
+
         frame = encode_message(Kind.CONTROL, message, self._seal)
         if self._transport.get_write_buffer_size() > UNREAD:
-            stuck = NodeMisbehaved(f"{self.peer} does not read its messages")
-            self.give_up(stuck)
-            raise stuck
+            error = NodeMisbehaved(f"{self.peer} does not read its messages")
+            self.give_up(error)
+            raise error
+
         self.sent += 1
-        self._together.append(frame)
+        self._frames.append(frame)
         if not together:
             self._leave()
-        elif len(self._together) == 1:
+        elif len(self._frames) == 1:
             asyncio.get_running_loop().call_soon(self._leave)
 
     def _leave(self) -> None:
-        frames = self._together
-        self._together = []
+        frames = self._frames
+        self._frames = []
         if frames and not self._transport.is_closing():
             self._transport.write(b"".join(frames))
 
     async def receive(
-        self, within: float | None = None, *, waiting_for: str = "a message"
+        self,
+        within: float | None = None,
+        *,
+        waiting_for: str = "a message",
     ) -> Fields:
         """Return the peer's next message.
 
@@ -178,17 +192,19 @@ class ControlConnection(asyncio.BufferedProtocol):
         sent was received, and WireError if it sent what is no message.
         """
         # Without a deadline no timer is made and none cancelled: 20 us per message.
-        none = contextlib.nullcontext()
+        limit = contextlib.nullcontext() if within is None else awake_timeout(within)
         try:
-            async with none if within is None else awake_timeout(within):
+            async with limit:
                 while not self._queue:
                     if self._error is not None:
                         raise self._error
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError:
-            problem = f"{self.owner} waited {within:g} s for {waiting_for}"
-            raise DeadlineExceeded(f"{problem} from {self.peer}") from None
+            raise DeadlineExceeded(
+                f"{self.owner} waited {within:g} s for {waiting_for} from {self.peer}"
+            ) from None
+
         message = self._queue.popleft()
         self._read_on()
         return message
@@ -207,6 +223,7 @@ class ControlConnection(asyncio.BufferedProtocol):
                 return
         if self._error is not None:
             raise self._error
+
         enough: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def hand_over(message: Fields) -> None:
@@ -218,15 +235,16 @@ class ControlConnection(asyncio.BufferedProtocol):
                     enough.set_exception(error)
             if not enough.done():
                 enough.set_result(None)
-            self._follower = None
+            self._following = None
 
-        self._follower = hand_over, enough
+        self._following = (hand_over, enough)
         try:
             await enough
         finally:
-            self._follower = None
+            self._following = None
 
     def _read_on(self) -> None:
+        # At half: at the limit itself every message would stop the reading anew.
         if self._paused and len(self._queue) < QUEUE // 2:
             self._paused = False
             self._transport.resume_reading()
@@ -246,8 +264,10 @@ class ControlConnection(asyncio.BufferedProtocol):
         if self._error is None:
             self._error = error
             self._arrived.set()
-            if self._follower is not None and not self._follower[1].done():
-                self._follower[1].set_exception(error)
+            if self._following is not None:
+                _, enough = self._following
+                if not enough.done():
+                    enough.set_exception(error)
         if not self._transport.is_closing():
             if clean:
                 self._transport.close()
@@ -295,7 +315,7 @@ class ControlConnection(asyncio.BufferedProtocol):
 
     @override
     def eof_received(self) -> bool:
-        return False
+        return False  # the transport closes then
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
@@ -308,20 +328,22 @@ class ControlConnection(asyncio.BufferedProtocol):
         self._gone.set()
 
     def _message(self, fields: Fields, wall: float) -> None:
-        with_seal = self._seal is not None  # who asks: strangers get no answers
-        if with_seal and "_ping" in fields:
+        is_known = self._seal is not None  # strangers get no answers
+        if is_known and "_ping" in fields:
             if not self.closed:
                 self.send({"_pong": wall, "to": fields["_ping"]})
-        elif with_seal and "_pong" in fields:
+        elif is_known and "_pong" in fields:
             ping = fields.get("to")
-            theirs = fields["_pong"]
-            if isinstance(ping, float) and isinstance(theirs, float):
-                self.pongs.append(line_of_ping(ping, theirs, wall))
-        elif self._follower is not None:
-            self._follower[0](fields)
+            reading = fields["_pong"]
+            if isinstance(ping, float) and isinstance(reading, float):
+                self.pongs.append(line_of_ping(ping, reading, wall))
+        elif self._following is not None:
+            hand_over, _ = self._following
+            hand_over(fields)
         else:
             self._queue.append(fields)
             self._arrived.set()
+
         if len(self._queue) >= QUEUE and not self._paused:
             self._paused = True
             self._transport.pause_reading()
@@ -354,27 +376,32 @@ async def _connect(
 ) -> ControlConnection:
     loop = asyncio.get_running_loop()
     name = identity.name
-    what = where = f"{_PEER} at {format_address(*address)}"
+    server = f"{_PEER} at {format_address(*address)}"
     make = partial(ControlConnection, limits=limits, owner=name, peer=_PEER)
     connection: ControlConnection | None = None
     try:
         async with asyncio.timeout(within):
             _, connection = await loop.create_connection(make, *address)
-            what = f"the handshake from {_PEER}"
-            await _prove(connection, identity, where)
+            await _prove(connection, identity, server)
             return connection
     except (OSError, EmulatorError, asyncio.CancelledError) as error:
         if connection is not None:
             await connection.aclose()
         if isinstance(error, TimeoutError):
-            problem = f"{name} waited {within:g} s for {what}"
-            raise DeadlineExceeded(problem) from None
+            awaited = server if connection is None else f"the handshake from {_PEER}"
+            raise DeadlineExceeded(
+                f"{name} waited {within:g} s for {awaited}"
+            ) from None
         if isinstance(error, OSError):
-            raise NodeLost(f"{name} cannot reach {where}: {error}") from error
+            raise NodeLost(f"{name} cannot reach {server}: {error}") from error
         raise
 
 
-async def _prove(connection: ControlConnection, identity: Identity, where: str) -> None:
+async def _prove(
+    connection: ControlConnection,
+    identity: Identity,
+    server: str,
+) -> None:
     """Be accepted by the other side, once it has proved that it knows our key."""
     name = identity.name
     nonce = fresh_nonce()
@@ -384,7 +411,8 @@ async def _prove(connection: ControlConnection, identity: Identity, where: str) 
     answer = await connection.receive()
     if "refused" in answer:
         reason = printable(str(answer["refused"]))
-        raise NodeMisbehaved(f"{where} refused {name}: {reason}")
+        raise NodeMisbehaved(f"{server} refused {name}: {reason}")
+
     try:
         if answer.get("tls") is True:
             # Who strips this away gets no proof: a port that wants TLS gives none
@@ -393,17 +421,23 @@ async def _prove(connection: ControlConnection, identity: Identity, where: str) 
             binding = peer_fingerprint(tls)
             connection.send(hello)
             answer = await connection.receive()
-        subject = (identity.role, name)
-        theirs = answer.get("nonce", b"")
         try:
-            challenge = Challenge(identity.key, subject, nonce, theirs, binding)
+            challenge = Challenge(
+                key=identity.key,
+                subject=(identity.role, name),
+                client=nonce,
+                server=answer.get("nonce", b""),
+                binding=binding,
+            )
             challenge.check(answer, "server")
         except NodeMisbehaved as error:
-            raise NodeMisbehaved(f"{name} does not trust {where}: {error}") from None
+            raise NodeMisbehaved(f"{name} does not trust {server}: {error}") from None
+
         connection.send({"proof": challenge.proof("client")})
         connection.seal(challenge, "client")
-        if (await connection.receive()).get("accepted") is not True:
-            raise NodeMisbehaved(f"{where} did not accept {name}")
+        verdict = await connection.receive()
+        if verdict.get("accepted") is not True:
+            raise NodeMisbehaved(f"{server} did not accept {name}")
     except NodeLost as error:  # amid the handshake: it has made room for another
         raise NodeLost(f"{error}; {AGAIN}") from None
 
@@ -459,14 +493,18 @@ class ControlServer:
         Raises OSError if the port is in use or the address is not of this host.
         """
         make = partial(
-            ControlConnection, limits=_LIMITS, owner=_PEER, on_made=self._on_made
+            ControlConnection,
+            limits=_LIMITS,
+            owner=_PEER,
+            on_made=self._on_made,
         )
         serve = partial(asyncio.get_running_loop().create_server, make, backlog=1024)
         if listening is not None:
             self._server = await serve(sock=listening)
         else:
             self._server = await listen_within(port, ports, partial(serve, host))
-        return cast("tuple[str, int]", self._server.sockets[0].getsockname()[:2])
+        address = self._server.sockets[0].getsockname()
+        return cast("tuple[str, int]", address[:2])
 
     async def aclose(self) -> None:
         """Stop listening, cancel whoever serves a connection and wait for them."""
@@ -493,22 +531,23 @@ class ControlServer:
         handle.add_done_callback(forget)
 
     async def _serve(self, connection: ControlConnection) -> None:
+        patience = self._strangers.patience
+        identity: Identity | None = None
+        refusal = ""
         try:
             self._strangers.enter(connection)
-            within = self._strangers.patience
-            refusal = ""
-            who = None
             try:
-                async with asyncio.timeout(within):
-                    who = await self._challenge(connection)
+                async with asyncio.timeout(patience):
+                    identity = await self._challenge(connection)
             except TimeoutError:
-                refusal = f"{_PEER} waited {within:g} s for a handshake"
+                refusal = f"{_PEER} waited {patience:g} s for a handshake"
             except EmulatorError as error:
                 refusal = str(error)
             finally:
                 self._strangers.leave(connection)
-            if who is not None:
-                await self._on_connection(connection, who)
+
+            if identity is not None:
+                await self._on_connection(connection, identity)
                 return
             self.rejections.note(connection.peer, refusal)
             if not connection.closed:
@@ -525,24 +564,33 @@ class ControlServer:
             await connection.encrypt(self._tls.context, server=True)
             hello = await connection.receive()
             binding = self._tls.fingerprint
+
         role = hello.get("role")
         name = hello.get("name")
         if not (isinstance(role, str) and isinstance(name, str)):
             raise NodeMisbehaved("the handshake does not say who it is")
         if role not in ("agent", "process"):
             raise NodeMisbehaved(f"role {role!r:.80} has no place here")
-        who = Identity.of(self._token, role, name)
-        ours = fresh_nonce()
-        theirs = hello.get("nonce", b"")
-        challenge = Challenge(who.key, (role, name), theirs, ours, binding)
-        connection.send({"nonce": ours, "proof": challenge.proof("server")})
+
+        identity = Identity.of(self._token, role, name)
+        nonce = fresh_nonce()
+        challenge = Challenge(
+            key=identity.key,
+            subject=(role, name),
+            client=hello.get("nonce", b""),
+            server=nonce,
+            binding=binding,
+        )
+        connection.send({"nonce": nonce, "proof": challenge.proof("server")})
         try:
             proof = await connection.receive()
         except NodeLost:
-            problem = f"{role} {name!r:.80} left at our proof"
-            raise NodeMisbehaved(f"{problem}: its token is another run's") from None
+            raise NodeMisbehaved(
+                f"{role} {name!r:.80} left at our proof: its token is another run's"
+            ) from None
+
         challenge.check(proof, "client")
         connection.seal(challenge, "server", WireLimits())
         connection.peer = name
         connection.send({"accepted": True})
-        return who
+        return identity

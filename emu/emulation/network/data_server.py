@@ -110,7 +110,8 @@ class ArrivalBursts:
             fluid = rate * (wall - self._last[edge])
             level = max(self._level[edge], 0.0) + count - fluid
             self.most[edge] = max(self.most.get(edge, 0.0), level)
-        self._last[edge], self._level[edge] = wall, level
+        self._last[edge] = wall
+        self._level[edge] = level
 
 
 def _ignore(*_: object) -> None:
@@ -164,7 +165,8 @@ class DataServer:
         self.connections: dict[DataConnection, None] = {}  # a set has no order
         self.rejections = Rejections(notify)
         self.strangers = Strangers()
-        self.frames = self.header_bytes = 0
+        self.frames = 0
+        self.header_bytes = 0
         self.payloads: Counter[tuple[int, str]] = Counter()
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Future[None] | None = None
@@ -172,7 +174,10 @@ class DataServer:
         """Set where an edge gets its connection."""
 
     async def start(
-        self, host: str, port: int = 0, ports: Sequence[int] | None = None
+        self,
+        host: str,
+        port: int = 0,
+        ports: Sequence[int] | None = None,
     ) -> tuple[str, int]:
         """Listen; return the address, with the port that port 0 became: one of a range.
 
@@ -182,8 +187,9 @@ class DataServer:
         addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         family, *_, address = addresses[0]
 
-        async def listen(at: int) -> socket.socket:
-            return this_host.listen((address[0], at), family=family, backlog=1024)
+        async def listen(candidate: int) -> socket.socket:
+            host = address[0]
+            return this_host.listen((host, candidate), family=family, backlog=1024)
 
         listener = await listen_within(port, ports, listen)
         listener.setblocking(False)
@@ -212,29 +218,32 @@ class DataServer:
 
     def statistics(self) -> DataServerStatistics:
         """Return the counts of what arrived so far."""
+        payloads = [PayloadCount(*key, count) for key, count in self.payloads.items()]
+        bursts = [BurstSize(edge, most) for edge, most in self.bursts.most.items()]
         return DataServerStatistics(
-            len(self.connected),
-            self.frames,
-            self.payloads.total(),
-            self.header_bytes,
-            self.rejections.total,
-            [PayloadCount(*key, count) for key, count in self.payloads.items()],
-            [BurstSize(*one) for one in self.bursts.most.items()],
+            connections=len(self.connected),
+            frames=self.frames,
+            payload_bytes=self.payloads.total(),
+            header_bytes=self.header_bytes,
+            rejections=self.rejections.total,
+            payloads=payloads,
+            bursts=bursts,
         )
 
     def take(self, event: Arrived) -> None:
         """Count, log and deliver what has come on a connection."""
         header = event.frame.header
         delivery = event.delivery
-        flow = (header.edge, header.iteration)
+        edge = header.edge
+        iteration = header.iteration
         volume = header.body_bytes
         self.frames += 1
         self.header_bytes += event.frame.overhead
-        self.log.note(*flow, event.first, delivery.arrived, volume)
+        self.log.note(edge, iteration, event.first, delivery.arrived, volume)
         for tensor in header.tensors:
-            self.payloads[header.edge, payload_kind(tensor.name)] += tensor.nbytes
+            self.payloads[edge, payload_kind(tensor.name)] += tensor.nbytes
         self.inbox.deliver(delivery)
-        self.on_arrival(*flow, delivery.arrived, volume, header.shaped)
+        self.on_arrival(edge, iteration, delivery.arrived, volume, header.shaped)
 
     async def aclose(self) -> None:
         """Stop listening and drop every connection, silently."""
@@ -268,9 +277,9 @@ class DataConnection:
         self._end = ReceivingEnd(server.keys, server.connected, server.pool, seen)
         self._least = 1  # bytes for which the kernel wakes this process
         self._open = True
-        within = server.strangers.patience
-        late = NodeMisbehaved(f"no hello in {within:g} s")
-        self._deadline = self._loop.call_later(within, self._fail, late)
+        patience = server.strangers.patience
+        error = NodeMisbehaved(f"no hello in {patience:g} s")
+        self._deadline = self._loop.call_later(patience, self._fail, error)
         self._loop.add_reader(sock.fileno(), self._receive)
 
     def close(self) -> None:

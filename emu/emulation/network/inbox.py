@@ -87,18 +87,24 @@ class BufferPool:
                 "bytes of receive memory are in use: a smaller credit window or a "
                 "higher limit is needed"
             )
+
         if self._ready[length]:
             block = self._ready[length].pop()
         else:
-            # What is held stays under the cap too: drop the largest that lie ready.
-            for _, blocks in sorted(self._ready.items(), reverse=True):
-                while blocks and counts.held + length > counts.limit:
-                    counts.held -= blocks.pop().nbytes
+            self._drop_blocks(length)
             block = np.empty(length, dtype=np.uint8)
             counts.held += length
         counts.in_use += length
         counts.high_water = max(counts.high_water, counts.in_use)
         return PooledBuffer(self, block, size)
+
+    def _drop_blocks(self, length: int) -> None:
+        """Keep what is held under the cap, too: drop the largest that lie ready."""
+        counts = self.statistics
+        for _, blocks in sorted(self._ready.items(), reverse=True):
+            while blocks and counts.held + length > counts.limit:
+                block = blocks.pop()
+                counts.held -= block.nbytes
 
     def take_back(self, block: NDArray[np.uint8]) -> None:
         """Accept a released block (called by `PooledBuffer.release`)."""
@@ -110,8 +116,9 @@ def size_class(size: int) -> int:
     """Return the length of the buffer that serves ``size`` bytes."""
     if size <= _LEAST:
         return _LEAST
+    # A quarter of the power of two below.
     step = 1 << max(0, (size - 1).bit_length() - 3)
-    return -(-size // step) * step
+    return -(-size // step) * step  # rounded up
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +131,10 @@ class Handoff:
     arrivals: FrameLog
 
     def send(
-        self, iteration: int, payload: Mapping[str, NDArray[Any]], **_how: bool
+        self,
+        iteration: int,
+        payload: Mapping[str, NDArray[Any]],
+        **_options: bool,
     ) -> asyncio.Future[None]:
         """Deliver a payload; the future is done.
 
@@ -136,11 +146,13 @@ class Handoff:
         views = {name: array.view() for name, array in payload.items()}
         for view in views.values():
             view.flags.writeable = False
+
         now = this_host.monotonic()
         delivery = Delivery(self.edge, iteration, views, now)
         for log in (self.departures, self.arrivals):
             log.note(self.edge, iteration, now, now, delivery.nbytes)
         self.inbox.deliver(delivery)
+
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         future.set_result(None)
         return future
@@ -203,14 +215,20 @@ class Inbox:
         if waiter is not None and not waiter.done():
             waiter.set_result(delivery)
             return
-        self._ready[key], counts = delivery, self.statistics
+
+        self._ready[key] = delivery
+        counts = self.statistics
         counts.waiting += 1
         counts.waiting_bytes += delivery.nbytes
         counts.high_water = max(counts.high_water, counts.waiting)
         counts.high_water_bytes = max(counts.high_water_bytes, counts.waiting_bytes)
 
     async def get(
-        self, edge: int, iteration: int, *, within: float | None = None
+        self,
+        edge: int,
+        iteration: int,
+        *,
+        within: float | None = None,
     ) -> Delivery:
         """Return the payload of one iteration of one edge, waiting until it is here.
 
@@ -231,11 +249,12 @@ class Inbox:
             raise self._failed[edge]
         if key in self._awaited:
             raise ValueError(f"edge {edge}, iteration {iteration} is awaited already")
+
         future: asyncio.Future[Delivery] = asyncio.get_running_loop().create_future()
         self._awaited[key] = future
-        none = contextlib.nullcontext()
+        limit = contextlib.nullcontext() if within is None else awake_timeout(within)
         try:
-            async with none if within is None else awake_timeout(within):
+            async with limit:
                 return await future
         except (TimeoutError, asyncio.CancelledError) as error:
             # What came in the very turn its waiter gave up is for the next one.
@@ -243,16 +262,18 @@ class Inbox:
                 self.deliver(future.result())
             if isinstance(error, asyncio.CancelledError):
                 raise
-            what = f"iteration {iteration} of edge {edge}"
-            problem = f"{self.owner} waited {within:g} s for {what}"
-            raise DeadlineExceeded(problem) from None
+            raise DeadlineExceeded(
+                f"{self.owner} waited {within:g} s for iteration {iteration} of "
+                f"edge {edge}"
+            ) from None
         finally:
             self._awaited.pop(key, None)
 
     def fail(self, edge: int, error: EmulatorError) -> None:
         """Let everybody who waits for this edge, now or later, have the error."""
-        self._failed.setdefault(edge, error)
+        self._failed.setdefault(edge, error)  # the first says most
         for key, future in list(self._awaited.items()):
-            if key[0] == edge and not future.done():
+            awaited_edge, _ = key
+            if awaited_edge == edge and not future.done():
                 future.set_exception(error)
                 del self._awaited[key]

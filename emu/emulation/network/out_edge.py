@@ -58,13 +58,17 @@ class _Frame:
     """A frame that waits, or is on its way; its buffers are viewed by the core."""
 
     def __init__(
-        self, iteration: int, views: Sequence[memoryview], *, shaped: bool
+        self,
+        iteration: int,
+        views: Sequence[memoryview],
+        *,
+        shaped: bool,
     ) -> None:
         self.iteration = iteration
-        kept = [ffi.from_buffer(view) for view in views]
-        self._kept = kept
-        self.buffers = ffi.new("Buffer[]", [(one, len(one)) for one in kept])
-        self.shaped = shaped and len(kept) > 1  # its head alone has no rate
+        self._memory = [ffi.from_buffer(view) for view in views]
+        buffers = [(memory, len(memory)) for memory in self._memory]
+        self.buffers = ffi.new("Buffer[]", buffers)
+        self.shaped = shaped and len(views) > 1  # its head alone has no rate
         self.queued = this_host.monotonic()
         #: Wall time from which a segment holds that there is.
         self.notified = -math.inf
@@ -100,7 +104,11 @@ class OutEdge:
         self._loop.add_reader(sock.fileno(), self._peer_spoke)
 
     def send(
-        self, iteration: int, payload: Mapping[str, NDArray[Any]], *, shaped: bool
+        self,
+        iteration: int,
+        payload: Mapping[str, NDArray[Any]],
+        *,
+        shaped: bool,
     ) -> asyncio.Future[float]:
         """Queue one frame; the future is done when its last byte has left.
 
@@ -132,12 +140,15 @@ class OutEdge:
 
     def notify(self, since: float) -> None:
         """Look at the board: there is, or soon will be, a segment from a run time."""
-        if self._queue and self._queue[0].shaped:
-            at = self._pacer.to_wall(since)
-            self._queue[0].notified = self.sender.notified = at
-            self.sender.due = min(self.sender.due, at)
-            if not self._writing:
-                self._pacer.look(self)
+        if not self._queue or not self._queue[0].shaped:
+            return
+        wall = self._pacer.to_wall(since)
+        sender = self.sender
+        self._queue[0].notified = wall
+        sender.notified = wall
+        sender.due = min(sender.due, wall)
+        if not self._writing:
+            self._pacer.look(self)
 
     @property
     def statistics(self) -> OutEdgeStatistics:
@@ -157,12 +168,14 @@ class OutEdge:
             now = this_host.monotonic()
             lib.plan_look(self._pacer.core, sender, now)
             sender.next = max(sender.due, now) if outcome == lib.PACED else math.inf
+
         if outcome == lib.SENT:
             self._finish(self._queue[0])
         elif outcome == lib.BLOCKED:
             self._wait_writable()
         elif outcome == lib.BROKEN:
-            self._fail(self._loss(OSError(sender.error, os.strerror(sender.error))))
+            error = OSError(sender.error, os.strerror(sender.error))
+            self._fail(self._loss(error))
 
     async def aclose(self) -> None:
         """Close the connection; frames still queued fail with `NodeLost`."""
@@ -172,8 +185,14 @@ class OutEdge:
         """Start with the frame that has come to the front, if it is there still."""
         if not self._queue or self._queue[0] is not frame:
             return
-        of_frame = frame.iteration, frame.buffers, len(frame.buffers)
-        lib.load_frame(self.sender, *of_frame, frame.queued, frame.notified)
+        lib.load_frame(
+            self.sender,
+            frame.iteration,
+            frame.buffers,
+            len(frame.buffers),
+            frame.queued,
+            frame.notified,
+        )
         # What is paced goes by its rates; all else as fast as the socket takes it.
         if frame.shaped:
             self._pacer.activate(self)
@@ -182,7 +201,8 @@ class OutEdge:
 
     def _pump(self) -> None:
         """Send one burst without pacing; the writer callback asks for the next."""
-        shares = self._pacer.busy or self.sender.fd < 0  # encryption holds the loop
+        is_encrypted = self.sender.fd < 0  # which holds the loop
+        shares = self._pacer.busy or is_encrypted
         outcome = self._write(BURST_BESIDE_PACING if shares else lib.BURST)
         self.attend(lib.BLOCKED if outcome == lib.PACED else outcome)
 
@@ -209,13 +229,15 @@ class OutEdge:
         sender = self.sender
         if sender.fd >= 0:
             return int(lib.send_bytes(sender, body_bytes))
+
         rest = body_bytes + max(0, sender.overhead - sender.sent)
         views = ffi.new("Buffer[]", lib.BUFFERS)
         while rest > 0 and sender.left:
-            some = views[0 : lib.gather(sender, min(rest, lib.BURST), views)]
+            number = lib.gather(sender, min(rest, lib.BURST), views)
+            buffers = [ffi.buffer(view.start, view.size) for view in views[0:number]]
             sender.last = this_host.monotonic()
             try:
-                count = self._sock.sendmsg([ffi.buffer(v.start, v.size) for v in some])
+                count = self._sock.sendmsg(buffers)
             except (BlockingIOError, InterruptedError):
                 sender.blocked += 1
                 return int(lib.BLOCKED)
@@ -231,26 +253,35 @@ class OutEdge:
         sender = self.sender
         counts = self._counts
         pacer = self._pacer
-        flow = (self.edge, frame.iteration)
+        iteration = frame.iteration
         end = sender.end
         volume = sender.volume
         # Frames without rates have no fluid that they could be late for.
-        fluid = sender.fluid_end
-        behind = end - fluid if math.isfinite(fluid) else 0.0
+        fluid_end = sender.fluid_end
+        lateness = end - fluid_end if math.isfinite(fluid_end) else 0.0
+
         counts.frames += 1
         counts.payload_bytes += volume
         counts.header_bytes += sender.overhead
-        pacer.departures.note(*flow, sender.first, sender.last, volume)
+        pacer.departures.note(self.edge, iteration, sender.first, sender.last, volume)
         if frame.shaped:
-            counts.late_sends += behind > LATE
+            counts.late_sends += lateness > LATE
             counts.lost_bytes += sender.bucket.lost
             counts.missed = pacer.board.count_missed(self.edge)
-            counts.max_behind = max(counts.max_behind, behind)
-            pacer.log.note(*flow, end, frame.queued, sender.informed, pacer.lag)
+            counts.max_behind = max(counts.max_behind, lateness)
+            pacer.log.note(
+                self.edge,
+                iteration,
+                end,
+                frame.queued,
+                sender.informed,
+                pacer.lag,
+            )
+
         self._stop_writing()
         self._queue.popleft()
         if not frame.left.done():
-            frame.left.set_result(behind)
+            frame.left.set_result(lateness)
         if frame.shaped:
             pacer.deactivate(self)
         if self._queue:
@@ -260,14 +291,17 @@ class OutEdge:
     def _peer_spoke(self) -> None:
         """Take note of the receiver's end: after its answer it sends nothing else."""
         try:
-            spoke = self._sock.recv(1)
+            data = self._sock.recv(1)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
             self._fail(self._loss(error))
             return
-        kind, did = (NodeMisbehaved, "spoke") if spoke else (NodeLost, "has gone")
-        self._fail(kind(f"the receiver of edge {self.edge} {did}"))
+        receiver = f"the receiver of edge {self.edge}"
+        if data:
+            self._fail(NodeMisbehaved(f"{receiver} spoke"))
+        else:
+            self._fail(NodeLost(f"{receiver} has gone"))
 
     def _loss(self, error: OSError) -> NodeLost:
         return NodeLost(f"the receiver of edge {self.edge} left: {error}")

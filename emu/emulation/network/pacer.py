@@ -55,17 +55,20 @@ class Pacer:
         quantum: float = QUANTUM,
     ) -> None:
         self.board = board
-        self._settings = (settings, quantum)
+        self._settings = settings
+        self._quantum = quantum
         self._clock: RunClock | None = None
         #: Of the core, what all senders go by.
         self.core = ffi.new("Pacing *", {"time_scale": 1.0, "board": board.address})
         self.core.byte_scale = settings.byte_scale
+
         self._edges: dict[int, Paced] = {}
         self._active = ffi.new("Sender *[]", board.edges)
         self._attention = ffi.new("int64_t[]", board.edges)
         self.core.active = self._active
         self.core.attention = self._attention
         self._keep_to(1.0)
+
         self._alarm = Alarm(asyncio.get_running_loop(), self._ring)
         self.device = self._alarm.device
         self._due = math.inf
@@ -85,7 +88,7 @@ class Pacer:
             self.look(edge)
 
     def _keep_to(self, time_scale: float) -> None:
-        self.pace = pace_at(time_scale, *self._settings)
+        self.pace = pace_at(time_scale, self._settings, self._quantum)
         self.core.time_scale = time_scale
         self.core.pace = dataclasses.asdict(self.pace)
 
@@ -96,7 +99,9 @@ class Pacer:
 
     def to_wall(self, time: float) -> float:
         """Return the wall time of a run time, -infinity before the run begins."""
-        return self._clock.to_wall(time) if self._clock is not None else -math.inf
+        if self._clock is None:
+            return -math.inf
+        return self._clock.to_wall(time)
 
     def activate(self, edge: Paced) -> None:
         """Take an edge with a shaped frame under the pacer's eye."""
@@ -124,8 +129,11 @@ class Pacer:
 
     def statistics(self) -> PacerStatistics:
         """Return the number of wakes of the pacer, and their delays."""
-        mean = self._lag / self._wakes if self._wakes else 0.0
-        return PacerStatistics(self._wakes, self._max_lag, mean)
+        return PacerStatistics(
+            wakes=self._wakes,
+            max_lag=self._max_lag,
+            mean_lag=self._lag / self._wakes if self._wakes else 0.0,
+        )
 
     def close(self) -> None:
         """Give the alarm back; shaped frames stay where they are."""
@@ -135,17 +143,19 @@ class Pacer:
 
     def _ring(self) -> None:
         now = this_host.monotonic()
-        lag = self.lag = now - self._due
+        lag = now - self._due
+        self.lag = lag
         # The alarm is spent: `_arm` has to set it even for the time it was set to.
-        self._wakes = self._wakes + 1
+        self._wakes += 1
         self._due = math.inf
         self._lag += lag
         self._max_lag = max(self._max_lag, lag)
         if self._clock is not None:
             self._clock.show(self.core)
-        some = lib.ring(self.core, now)  # one wake-up for those that are due soon
-        for number in self._attention[0:some]:
-            if (edge := self._edges.get(number)) is not None:  # another may close it
+        count = lib.ring(self.core, now)  # one wake-up for those that are due soon
+        for number in self._attention[0:count]:
+            edge = self._edges.get(number)
+            if edge is not None:  # another may have closed it
                 edge.attend(edge.sender.outcome)
         self.lag = 0.0
         self._arm()

@@ -83,7 +83,8 @@ class RateBoard:
 
         Raises OSError if it is not there (its creator has ended) or not ours to open.
         """
-        fd = this_host.open_memory(path, os.O_RDWR if writable else os.O_RDONLY)
+        mode = os.O_RDWR if writable else os.O_RDONLY
+        fd = this_host.open_memory(path, mode)
         return cls(fd, path, writable=writable)
 
     def publish(
@@ -102,12 +103,12 @@ class RateBoard:
         seconds; and how many segments of its edge were to come with each, by default as
         many as came.
         """
-        where = np.atleast_1d(np.asarray(edges, dtype=np.int64))
-        if not where.size:
+        places = np.atleast_1d(np.asarray(edges, dtype=np.int64))
+        if not places.size:
             return
         entries = self._entries
-        order = order_of_publication(entries[where], iterations, rates)
-        where = where[order]
+        order = order_of_publication(entries[places], iterations, rates)
+        places = places[order]
 
         def in_order(values: ArrayLike) -> NDArray[Any]:
             array = np.asarray(values)
@@ -117,20 +118,21 @@ class RateBoard:
         # and counted up last; readers load upwards. So a reader that overtakes the
         # writer anywhere in between sees two counts, without a lock that a stopped
         # writer keeps.
-        count = entries["ended"][where] + np.uint64(1)
-        entries["begun"][where] = count
-        entries["iteration"][where] = in_order(iterations)
-        entries["served"][where] = in_order(served)
-        entries["rate"][where] = in_order(rates)
-        entries["since"][where] = in_order(since)
-        entries["number"][where] = count if numbers is None else in_order(numbers)
-        entries["ended"][where] = count
+        count = entries["ended"][places] + np.uint64(1)
+        entries["begun"][places] = count
+        entries["iteration"][places] = in_order(iterations)
+        entries["served"][places] = in_order(served)
+        entries["rate"][places] = in_order(rates)
+        entries["since"][places] = in_order(since)
+        entries["number"][places] = count if numbers is None else in_order(numbers)
+        entries["ended"][places] = count
 
     def read(self, edge: int) -> RateSegment | None:
         """Return the newest segment of an edge, None if it has none (about 1 us)."""
         _, iteration, carried_bytes, rate, since, _ = self._read(edge)
-        there = RateSegment(iteration, carried_bytes, rate, since)
-        return there if iteration >= 0 else None
+        if iteration < 0:
+            return None
+        return RateSegment(iteration, carried_bytes, rate, since)
 
     def count_missed(self, edge: int) -> int:
         """Return how many segments of an edge never came, before its newest one."""
@@ -151,12 +153,20 @@ class RateBoard:
 
     def publish_clock(self, line: ClockLine) -> None:
         """Say how the coordinator's clock goes by that of this host."""
-        self.publish(self.edges, 0, line.offset, line.drift, line.at)
+        self.publish(
+            self.edges,
+            iterations=0,
+            served=line.offset,
+            rates=line.drift,
+            since=line.at,
+        )
 
     def clock(self) -> ClockLine | None:
-        """Return that; None where both read one clock."""
-        line = self.read(self.edges)
-        return None if line is None else ClockLine(line.since, line.served, line.rate)
+        """Return what `publish_clock` said; None where both read one clock."""
+        entry = self.read(self.edges)
+        if entry is None:
+            return None
+        return ClockLine(at=entry.since, offset=entry.served, drift=entry.rate)
 
     def close(self) -> None:
         """Let go of the memory; the last holder's close frees it."""
@@ -170,12 +180,15 @@ class RateBoard:
 
 
 def order_of_publication(
-    before: NDArray[Any], iterations: ArrayLike, rates: ArrayLike
+    present: NDArray[Any],
+    iterations: ArrayLike,
+    rates: ArrayLike,
 ) -> NDArray[np.int64]:
     """Return the order of publication: flows whose rate falls, then the others.
 
     Whoever sees a raised rate then sees it beside lowered ones, so that a port is not
-    over-used in between. ``before`` are the present entries.
+    over-used in between. ``present`` are the entries that are replaced.
     """
-    falls = (before["iteration"] == iterations) & (before["rate"] > rates)
+    is_same_flow = present["iteration"] == iterations
+    falls = is_same_flow & (present["rate"] > rates)
     return np.argsort(~falls, kind="stable")

@@ -132,20 +132,24 @@ class ReceivingEnd:
             self._reader.end()
         except EmulatorError as error:
             return error
-        what = "the connection ended without a hello"
+        loss = "the connection ended without a hello"
         if self.edge is not None:
-            what = f"the sender of edge {self.edge} has gone"
-        return NodeLost(f"{what}{cause}")
+            loss = f"the sender of edge {self.edge} has gone"
+        return NodeLost(f"{loss}{cause}")
 
     def _ask_for_proof(self, fields: Fields) -> Answer:
         edge = fields.get("edge")
         if type(edge) is not int or edge not in self._keys:
             raise NodeMisbehaved(f"edge {edge!r:.50} does not end here")
-        nonces = fields.get("nonce", b""), fresh_nonce()
+        nonce = fresh_nonce()
         self._challenge = Challenge(
-            self._keys[edge], (edge,), *nonces, self._certificate
+            key=self._keys[edge],
+            subject=(edge,),
+            client=fields.get("nonce", b""),
+            server=nonce,
+            binding=self._certificate,
         )
-        return answer(nonce=nonces[1], proof=self._challenge.proof("server"))
+        return answer(nonce=nonce, proof=self._challenge.proof("server"))
 
     def _accept(self, challenge: Challenge, fields: Fields) -> Iterator[Event]:
         challenge.check(fields, "client")
@@ -171,5 +175,11 @@ class ReceivingEnd:
         self._buffer = None
         # Without a body nothing was allocated.
         first = self._first if header.body_bytes else self._wall
-        flow = header.edge, header.iteration
-        return Arrived(frame, Delivery(*flow, frame.arrays, self._wall, buffer), first)
+        delivery = Delivery(
+            edge=header.edge,
+            iteration=header.iteration,
+            payload=frame.arrays,
+            arrived=self._wall,
+            buffer=buffer,
+        )
+        return Arrived(frame, delivery, first)

@@ -40,10 +40,10 @@ def both_clocks() -> tuple[float, int]:
     now = 0.0
     real = 0
     for _ in range(_TRIES):
-        before = this_host.monotonic()
+        start = this_host.monotonic()
         real = time.time_ns()
         now = this_host.monotonic()
-        if now - before < _TIGHT:
+        if now - start < _TIGHT:
             break
     return now, real
 
@@ -95,14 +95,19 @@ class ArrivalReader:
             count, notes, _, _ = self._sock.recvmsg_into([view], _ROOM)
         else:
             count = self._sock.recv_into(view)
+
         now, real = both_clocks()
         age = 0.0
         for _, kind, note in notes:
             if kind == _STAMP and len(note) == _TIMESPEC.size:
                 seconds, nanoseconds = _TIMESPEC.unpack(note)
                 age = (real - seconds * 10**9 - nanoseconds) * 1e-9
-        overtaken = now - age < self._emptied - _OVERTAKEN
-        self._last = now if overtaken else min(max(now - age, self._last), now)
+
+        arrived = now - age
+        if arrived < self._emptied - _OVERTAKEN:
+            self._last = now
+        else:
+            self._last = min(max(arrived, self._last), now)
         if count < len(view):
             self._emptied = start
         return count, self._last

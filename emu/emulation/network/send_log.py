@@ -27,18 +27,26 @@ class FrameLog:
         self._rows = bytearray()
 
     def note(
-        self, edge: int, iteration: int, first: float, last: float, nbytes: int
+        self,
+        edge: int,
+        iteration: int,
+        first: float,
+        last: float,
+        nbytes: int,
     ) -> None:
         """Add a frame: wall seconds of its first and last byte, payload bytes."""
         self._rows += _ROW.pack(edge, iteration, first, last, nbytes)
 
     def pieces(self, clock: RunClock) -> Iterator[bytes]:
         """Yield the rows so far, in run seconds; at least one piece, maybe empty."""
-        rows = np.frombuffer(bytes(self._rows), FRAME_ROWS).copy()
+        data = bytes(self._rows)
+        rows = np.frombuffer(data, FRAME_ROWS).copy()
         for name in ("first", "last"):
             rows[name] = clock.run_times(rows[name])
-        for begin in range(0, max(len(rows), 1), _PIECE):
-            yield rows[begin : begin + _PIECE].tobytes()
+        count = max(len(rows), 1)
+        for begin in range(0, count, _PIECE):
+            piece = rows[begin : begin + _PIECE]
+            yield piece.tobytes()
 
 
 class SendLog:
@@ -58,7 +66,10 @@ class SendLog:
 
     def pack(self, clock: RunClock) -> bytes:
         """Return the rows in emulated seconds, as little-endian float64."""
-        rows = np.array(self._rows, dtype="<f8").reshape(-1, 6)
-        rows[:, 2:5] = clock.run_times(rows[:, 2:5])
-        rows[:, 5] /= clock.time_scale
+        rows = np.array(self._rows, dtype="<f8")
+        rows = rows.reshape(-1, 6)  # also where there is none
+        walls = rows[:, 2:5]
+        rows[:, 2:5] = clock.run_times(walls)
+        lateness = rows[:, 5]
+        lateness /= clock.time_scale
         return rows.tobytes()

@@ -46,10 +46,12 @@ def draw_certificate() -> bytes:
         .not_valid_after(now + _VALID)
         .sign(key, None)
     )
-    pem = serialization.Encoding.PEM
-    form = serialization.PrivateFormat.PKCS8
-    private = key.private_bytes(pem, form, serialization.NoEncryption())
-    return private + certificate.public_bytes(pem)
+    private = key.private_bytes(
+        encoding=serialization.Encoding.PEM,
+        format=serialization.PrivateFormat.PKCS8,
+        encryption_algorithm=serialization.NoEncryption(),
+    )
+    return private + certificate.public_bytes(serialization.Encoding.PEM)
 
 
 class ServerTls:
@@ -59,6 +61,7 @@ class ServerTls:
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = ssl.TLSVersion.TLSv1_3
         self.context.num_tickets = 0  # a run connects once: nothing resumes
+
         descriptor = os.memfd_create("certificate")  # `ssl` takes it from files only
         try:
             os.write(descriptor, pem)
@@ -67,6 +70,7 @@ class ServerTls:
             raise RunError("cannot encrypt: /proc is not there, or hidden") from None
         finally:
             os.close(descriptor)
+
         certificate = pem[pem.index(b"-----BEGIN CERTIFICATE") :].decode()
         der = ssl.PEM_cert_to_DER_cert(certificate)
         self.fingerprint = hashlib.sha256(der).digest()
@@ -108,7 +112,11 @@ class TlsSocket:
     """
 
     def __init__(
-        self, sock: socket.socket, context: ssl.SSLContext, *, server: bool
+        self,
+        sock: socket.socket,
+        context: ssl.SSLContext,
+        *,
+        server: bool,
     ) -> None:
         self._sock = sock
         self._arrivals = ArrivalReader(sock)
@@ -148,11 +156,12 @@ class TlsSocket:
         self.meet()
         try:
             # Typeshed lacks that it is a count where a buffer is given.
-            return cast("int", self.tls.read(len(view), view)), self._wall
+            count = cast("int", self.tls.read(len(view), view))
         except ssl.SSLZeroReturnError:
             return 0, self._wall
         except ssl.SSLWantReadError:
             raise BlockingIOError from None
+        return count, self._wall
 
     def recv_into(self, view: memoryview) -> int:
         """Receive; 0 bytes are the end of the stream."""
@@ -161,7 +170,8 @@ class TlsSocket:
     def recv(self, count: int) -> bytes:
         """Receive up to so many bytes."""
         view = memoryview(bytearray(count))
-        return bytes(view[: self.recv_into(view)])
+        received = self.recv_into(view)
+        return bytes(view[:received])
 
     def send(self, view: memoryview | bytes) -> int:
         """Send some of it; return how much, once the kernel has taken all of that.
@@ -197,4 +207,5 @@ class TlsSocket:
         if not self._left:
             self._left = memoryview(self._outgoing.read())
         while self._left:
-            self._left = self._left[self._sock.send(self._left) :]
+            count = self._sock.send(self._left)
+            self._left = self._left[count:]

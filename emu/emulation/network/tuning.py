@@ -42,21 +42,44 @@ def tune_process() -> dict[str, str]:
     # percentile), with 100 us 0.5 to 0.6 ms. A lower priority for compute threads keeps
     # the interpreter lock from their loop: a run beside two busy loops did not end.
     sys.setswitchinterval(SWITCH_INTERVAL)
-    applied = {"scheduler_slice": "unavailable", "timer_slack": "unavailable"}
+    applied = {
+        "scheduler_slice": "unavailable",
+        "timer_slack": "unavailable",
+        "switch_interval": f"{SWITCH_INTERVAL:g} s",
+    }
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
+        number = _SCHED_SETATTR.get(platform.machine())
+        if number is not None:
+            attributes = ctypes.c_char_p(_scheduling_attributes())
+            status = libc.syscall(number, 0, attributes, 0)
+            applied["scheduler_slice"] = _outcome(status, f"{SLICE_NS} ns")
 
-        def outcome(status: int, value: str) -> str:
-            why = os.strerror(ctypes.get_errno())
-            return f"refused ({why})" if status != 0 else value
-
-        if (number := _SCHED_SETATTR.get(platform.machine())) is not None:
-            # struct sched_attr: size, policy, flags, nice, priority, runtime, deadline,
-            # period
-            nice = os.getpriority(os.PRIO_PROCESS, 0)
-            content = struct.pack("=IIQiIQQQ", 48, 0, 0, nice, 0, SLICE_NS, 0, 0)
-            status = libc.syscall(number, 0, ctypes.c_char_p(content), 0)
-            applied["scheduler_slice"] = outcome(status, f"{SLICE_NS} ns")
         status = libc.prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(1), 0, 0, 0)
-        applied["timer_slack"] = outcome(status, "1 ns")
-    return {**applied, "switch_interval": f"{SWITCH_INTERVAL:g} s"}
+        applied["timer_slack"] = _outcome(status, "1 ns")
+    return applied
+
+
+def _scheduling_attributes() -> bytes:
+    """Return a struct sched_attr with the slice as its runtime."""
+    size = 48
+    policy = flags = priority = deadline = period = 0
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    return struct.pack(
+        "=IIQiIQQQ",
+        size,
+        policy,
+        flags,
+        nice,
+        priority,
+        SLICE_NS,
+        deadline,
+        period,
+    )
+
+
+def _outcome(status: int, value: str) -> str:
+    if status == 0:
+        return value
+    reason = os.strerror(ctypes.get_errno())
+    return f"refused ({reason})"

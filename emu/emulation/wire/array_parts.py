@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from emu.emulation.wire.frame_layout import Fields
 from emu.emulation.wire.messages import ResultPart, StatePart
 
+Part: TypeAlias = ResultPart | StatePart
 Arrays: TypeAlias = dict[str, NDArray[Any]]
 PART = 256 * 1024  # bytes of an array per message
 
@@ -19,24 +20,33 @@ def parts_of(arrays: Mapping[str, NDArray[Any]]) -> Iterator[Fields]:
     """Yield the fields of the messages that carry some arrays, in order."""
     for name, array in arrays.items():
         data = array.tobytes()
-        for start in range(0, max(len(data), 1), PART):
+        total = len(data)
+        for start in range(0, max(total, 1), PART):  # one of an empty array, too
             yield {
                 "name": name,
                 "dtype": array.dtype.str,
                 "shape": list(array.shape),
-                "total": len(data),
+                "total": total,
                 "data": data[start : start + PART],
             }
 
 
 def state_parts(
-    task: str, iteration: int, arrays: Mapping[str, NDArray[Any]]
+    task: str,
+    iteration: int,
+    arrays: Mapping[str, NDArray[Any]],
 ) -> list[StatePart]:
     """Return the messages that carry the state of a task before an iteration."""
-    fields = list(parts_of(arrays))
+    pieces = list(parts_of(arrays))
+    final = pieces[-1] if pieces else None
     return [
-        StatePart(task=task, iteration=iteration, last=piece is fields[-1], **piece)
-        for piece in fields
+        StatePart(
+            task=task,
+            iteration=iteration,
+            last=piece is final,
+            **piece,
+        )
+        for piece in pieces
     ]
 
 
@@ -44,9 +54,9 @@ class ArrayParts:
     """Named arrays, put together from their pieces."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, tuple[ResultPart | StatePart, bytearray]] = {}
+        self._parts: dict[str, tuple[Part, bytearray]] = {}
 
-    def add(self, part: ResultPart | StatePart) -> None:
+    def add(self, part: Part) -> None:
         """Take in an array's next piece; raises ValueError when they are too long."""
         first, data = self._parts.setdefault(part.name, (part, bytearray()))
         data.extend(part.data)
@@ -63,7 +73,8 @@ class ArrayParts:
             if len(data) != first.total:
                 raise ValueError(f"{name} is cut short")
             try:
-                flat = np.frombuffer(data, np.dtype(first.dtype))
+                dtype = np.dtype(first.dtype)
+                flat = np.frombuffer(data, dtype)
                 arrays[name] = flat.reshape(first.shape)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{name} is no array: {error}") from error

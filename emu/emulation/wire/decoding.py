@@ -73,13 +73,19 @@ class FrameReader:
         self._seal: Seal | None = None
         self._error: WireError | None = None
         self._ahead = memoryview(bytearray(AHEAD))
-        self._begin = self._end = 0  # of what came and was not taken yet, in _ahead
-        self._kind: Kind | None = None  # of the frame whose prefix was taken
-        self._lengths = (0, 0)
+        # What came and was not taken yet, in _ahead.
+        self._begin = 0
+        self._end = 0
+
+        # The frame whose prefix was taken.
+        self._kind: Kind | None = None
+        self._header_bytes = 0
+        self._length = 0  # of its body
         self._header: DataHeader | None = None
         self._body = memoryview(b"")
         self._filled = 0
-        self._stated = self._checksum = 0  # as sent, and of what has come
+        self._stated = 0  # its checksum as sent
+        self._checksum = 0  # of what has come
         self.body_bytes = 0  # that have come, of all frames
 
     def trust(
@@ -115,12 +121,14 @@ class FrameReader:
             raise self._error
         if self._header is not None:
             return self._body[self._filled : self._filled + WINDOW]
+
         # Let what is due next fit behind what came of it.
         rest = self._ahead[self._begin : self._end]
-        need = self._part()[1]
-        if need > len(self._ahead) or (not rest and len(self._ahead) > AHEAD):
-            self._ahead = memoryview(bytearray(max(need, AHEAD)))
-        elif rest and self._begin + need <= len(self._ahead):
+        room = len(self._ahead)
+        _, needed = self._part()
+        if needed > room or (not rest and room > AHEAD):
+            self._ahead = memoryview(bytearray(max(needed, AHEAD)))
+        elif rest and self._begin + needed <= room:
             return self._ahead[self._end :]
         self._ahead[: len(rest)] = rest
         self._begin = 0
@@ -150,22 +158,26 @@ class FrameReader:
         if self._error is not None:
             raise self._error
         try:
-            if self._kind is None:
-                prefix = self._due(PREFIX_BYTES)
-                if prefix is None:
-                    return None
-                self._take_prefix(prefix)
-            if self._kind in MESSAGE_KINDS:
-                return self._message()
-            if self._header is None:
-                header = self._due(self._lengths[0])
-                if header is None:
-                    return None
-                self._take_header(header)
-            return self._frame() if self._filled == len(self._body) else None
+            return self._take()
         except WireError as error:
             self._error = error
             raise
+
+    def _take(self) -> Frame | Message | None:
+        if self._kind is None:
+            prefix = self._due(PREFIX_BYTES)
+            if prefix is None:
+                return None
+            self._take_prefix(prefix)
+        if self._kind in MESSAGE_KINDS:
+            return self._message()
+
+        if self._header is None:
+            header = self._due(self._header_bytes)
+            if header is None:
+                return None
+            self._take_header(header)
+        return self._frame() if self._filled == len(self._body) else None
 
     def end(self) -> None:
         """Note the end of the stream; raises TruncatedFrame if that is in a frame."""
@@ -183,8 +195,8 @@ class FrameReader:
         if self._header is not None:
             return "body", len(self._body)
         if self._kind in MESSAGE_KINDS:
-            return "message", sum(self._lengths)
-        return "header", self._lengths[0]
+            return "message", self._header_bytes + self._length
+        return "header", self._header_bytes
 
     def _due(self, length: int) -> memoryview | None:
         """Return the next bytes, None if there are not so many."""
@@ -200,34 +212,41 @@ class FrameReader:
             raise MalformedFrame(f"the frame starts with {magic!r}, not {MAGIC!r}")
         if version != VERSION:
             raise MalformedFrame(f"the frame has version {version}, ours is {VERSION}")
+        # Before any length is believed: an altered one would have us wait for ever.
         (checksum,) = CHECKSUM.unpack_from(prefix, PREFIX.size)
         if checksum != isal_zlib.crc32(prefix[: PREFIX.size]):
             raise MalformedFrame("the lengths of a frame were altered on their way")
+
         if kind not in self._kinds:
             raise MalformedFrame(f"a frame of kind {kind} has no place here")
         if kind in MESSAGE_KINDS:
-            due = SEAL_BYTES if self._seal is not None else 0
-            if header != due:
-                raise MalformedFrame(f"a seal of {header} bytes where {due} are due")
+            expected = SEAL_BYTES if self._seal is not None else 0
+            if header != expected:
+                raise MalformedFrame(
+                    f"a seal of {header} bytes where {expected} are due"
+                )
             _within(body, self._limits.message, "message")
         else:
             _within(header, self._limits.header, "header")
             _within(body, self._limits.body, "body")
+
         self._kind = Kind(kind)
-        self._lengths = (header, body)
+        self._header_bytes = header
+        self._length = body
         part, length = self._part()
         if not length or (kind in MESSAGE_KINDS and not body):
             raise MalformedFrame(f"the {part} is empty")
 
     def _message(self) -> Message | None:
-        content = self._due(sum(self._lengths))
+        content = self._due(self._header_bytes + self._length)
         kind = self._kind
         if content is None or kind is None:
             return None
         self._kind = None
-        mark = content[: self._lengths[0]]
-        body = content[self._lengths[0] :]
-        if self._seal is not None and not self._seal.fits(mark, body):
+
+        seal = content[: self._header_bytes]
+        body = content[self._header_bytes :]
+        if self._seal is not None and not self._seal.fits(seal, body):
             raise MalformedFrame("a message was altered, repeated or lost on its way")
         return Message(kind, _unpack(body))
 
@@ -237,18 +256,23 @@ class FrameReader:
         (self._stated,) = CHECKSUM.unpack_from(packed)
         packed = packed[CHECKSUM.size :]
         self._checksum = isal_zlib.crc32(packed)
+
         header = decode_header(_unpack(packed), limit=self._limits.body)
-        length = self._lengths[1]
-        if (size := header.body_bytes) != length:
+        size = header.body_bytes
+        length = self._length
+        if size != length:
             raise MalformedFrame(
                 f"the tensors take {size} bytes, the body has {length}"
             )
         body = self._allocate(length) if length else memoryview(bytearray(0))
+        # No fault of the peer's, so no WireError.
         if body.nbytes != length or body.readonly:
             raise ValueError(f"the allocator returned no writable {length} bytes")
+
         self._header = header
         self._body = body
         self._filled = 0
+        # The beginning of the body may have come with its header.
         count = min(length, self._end - self._begin)
         body[:count] = self._ahead[self._begin : self._begin + count]
         self._begin += count
@@ -267,16 +291,23 @@ class FrameReader:
             raise RuntimeError("a body without its header")
         if self._checksum != self._stated:
             raise MalformedFrame("a frame was altered on its way")
+
         arrays = {}
         offset = 0
         for spec in header.tensors:
+            dtype = DTYPES[spec.dtype]
             arrays[spec.name] = np.ndarray(
-                spec.shape, DTYPES[spec.dtype], buffer=body, offset=offset
+                spec.shape,
+                dtype,
+                buffer=body,
+                offset=offset,
             )
             offset += spec.nbytes
-        self._kind = self._header = None
+
+        self._kind = None
+        self._header = None
         self._body = memoryview(b"")
-        return Frame(header, arrays, PREFIX_BYTES + self._lengths[0])
+        return Frame(header, arrays, overhead=PREFIX_BYTES + self._header_bytes)
 
 
 def decode_header(fields: Fields, *, limit: int) -> DataHeader:
@@ -290,14 +321,16 @@ def decode_header(fields: Fields, *, limit: int) -> DataHeader:
     tensors = fields["tensors"]
     if not isinstance(shaped, bool):
         raise MalformedFrame(f"shaped is {shaped!r}")
+
     if not isinstance(tensors, list) or len(tensors) > MAX_TENSORS:
         raise MalformedFrame(f"tensors is no list of at most {MAX_TENSORS}")
-    specs = tuple(_decode_spec(one, limit) for one in tensors)
+    specs = tuple(_decode_spec(description, limit) for description in tensors)
     if len({spec.name for spec in specs}) != len(specs):
         raise MalformedFrame("two tensors have one name")
     sizes = [DTYPES[spec.dtype].itemsize for spec in specs]
     if sizes != sorted(sizes, reverse=True):
         raise MalformedFrame("the tensors are not in the order of falling item size")
+
     return DataHeader(
         edge=_integer(fields, "edge"),
         iteration=_integer(fields, "iteration"),
@@ -318,8 +351,10 @@ def _decode_spec(described: Any, limit: int) -> TensorSpec:
         or not all(type(extent) is int and extent >= 0 for extent in shape)
     ):
         raise MalformedFrame(f"tensor {name!r} has shape {shape!r}"[:200])
+
     # Zeros count as ones: numpy refuses (0, 2**62) although it holds nothing.
-    largest = math.prod(max(extent, 1) for extent in shape) * DTYPES[dtype].itemsize
+    most_items = math.prod(max(extent, 1) for extent in shape)
+    largest = most_items * DTYPES[dtype].itemsize
     if largest > limit:
         raise FrameTooLarge(f"tensor {name!r}: {largest} bytes, at most {limit}"[:200])
     return TensorSpec(name, dtype, tuple(shape))

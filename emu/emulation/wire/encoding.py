@@ -14,7 +14,9 @@ from emu.emulation.wire.frame_layout import CHECKSUM, DTYPES, Kind, Seal, prefix
 
 
 def encode_message(
-    kind: Kind, fields: Mapping[str, Any], seal: Seal | None = None
+    kind: Kind,
+    fields: Mapping[str, Any],
+    seal: Seal | None = None,
 ) -> bytes:
     """Return the frame of one message, sealed once the two ends know each other.
 
@@ -42,8 +44,10 @@ def encode_data(
     Raises ValueError if an array is not C-contiguous, or of a type that the wire does
     not carry, and struct.error if the tensors take 4 GiB or more.
     """
+    # Those of the widest items first: so each lies at a multiple of its item's bytes.
     tensors = sorted(payload.items(), key=lambda item: -item[1].dtype.itemsize)
     specs = []
+    bodies = []
     for name, array in tensors:
         dtype = f"{array.dtype.kind}{array.dtype.itemsize}"
         if DTYPES.get(dtype) != array.dtype:
@@ -51,12 +55,22 @@ def encode_data(
         if not array.flags.c_contiguous:
             raise ValueError(f"tensor {name!r} is not C-contiguous")
         specs.append((name, dtype, array.shape))
-    bodies = [a.reshape(-1).view(np.uint8).data for _, a in tensors if a.nbytes]
-    flow = {"edge": edge, "iteration": iteration}
-    head = msgpack.packb({**flow, "shaped": shaped, "tensors": specs})
+        if array.nbytes:
+            flat = array.reshape(-1).view(np.uint8)
+            bodies.append(flat.data)
+
+    header = {
+        "edge": edge,
+        "iteration": iteration,
+        "shaped": shaped,
+        "tensors": specs,
+    }
+    head = msgpack.packb(header)
     checksum = isal_zlib.crc32(head)
     for body in bodies:  # 24 us per MB
         checksum = isal_zlib.crc32(body, checksum)
+
     length = sum(body.nbytes for body in bodies)
     prefix = prefix_of(Kind.DATA, CHECKSUM.size + len(head), length)
-    return (memoryview(prefix + CHECKSUM.pack(checksum) + head), *bodies)
+    front = prefix + CHECKSUM.pack(checksum) + head
+    return (memoryview(front), *bodies)

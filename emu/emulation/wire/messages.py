@@ -135,7 +135,7 @@ class ProcessHello(Message):
 
 @dataclass(frozen=True)
 class Listening(Message):
-    """Where a process accepts its in-edges."""
+    """Address at which a process accepts its in-edges."""
 
     host: str
     port: int
@@ -293,11 +293,16 @@ class Stop(Message):
 
 
 _KINDS = {kind.__name__: kind for kind in Message.__subclasses__()}
-_FIELD_TYPES: dict[str, dict[str, type]] = {
-    name: {key: typing.get_origin(hint) or hint for key, hint in hints.items()}
-    for name, hints in ((n, typing.get_type_hints(k)) for n, k in _KINDS.items())
-}
 T = TypeVar("T")
+
+
+def _types_of_fields(kind: type[Message]) -> dict[str, type]:
+    """Return the class of every field, of a list or dict without that of its items."""
+    hints = typing.get_type_hints(kind)
+    return {key: typing.get_origin(hint) or hint for key, hint in hints.items()}
+
+
+_FIELD_TYPES = {name: _types_of_fields(kind) for name, kind in _KINDS.items()}
 
 
 def pack(message: Message) -> Fields:
@@ -315,16 +320,20 @@ def unpack(fields: Fields) -> Message:
     name = values.pop("kind", None)
     if not isinstance(name, str) or name not in _KINDS:
         raise MalformedFrame(f"a message of unknown kind {name!r:.80}")
-    kinds = _FIELD_TYPES[name]
+
+    types = _FIELD_TYPES[name]
     for key, value in values.items():
-        if key not in kinds:
+        if key not in types:
             raise MalformedFrame(f"{name} has no field {key!r:.80}")
-        kind = kinds[key]
-        if kind is float and type(value) is int:
+        expected = types[key]
+        if expected is float and type(value) is int:
             values[key] = float(value)
-        elif not isinstance(value, kind):
-            other = type(value).__name__
-            raise MalformedFrame(f"{name}.{key} is a {other}, not a {kind.__name__}")
+        elif not isinstance(value, expected):
+            found = type(value).__name__
+            raise MalformedFrame(
+                f"{name}.{key} is a {found}, not a {expected.__name__}"
+            )
+
     try:
         return _KINDS[name](**values)
     except TypeError as error:

@@ -109,20 +109,29 @@ class ProcessSpec:
         """Return what a map stands for; raises MalformedFrame if a field cannot be."""
         try:
             host = fields.get("host")
-            tasks = []
-            for task in fields["tasks"]:
-                ways = ("inputs", "outputs")
-                ends = {way: tuple(EdgeEnd(**end) for end in task[way]) for way in ways}
-                restores = {"restores": tuple(task["restores"])}
-                tasks.append(ProcessTask(**{**task, **ends, **restores}))
-            parts = {
+            values = {
+                **fields,
                 "settings": EmulationSettings(**fields["settings"]),
-                "tasks": tuple(tasks),
-                "host": host
-                and HostSide(**{**host, "coordinator": tuple(host["coordinator"])}),
+                "tasks": tuple(_task_from_map(task) for task in fields["tasks"]),
+                "host": _host_from_map(host) if host else None,
             }
-            return cls(**{**fields, **parts})
+            return cls(**values)
         except (TypeError, KeyError, ValueError, AttributeError) as error:
             raise MalformedFrame(
                 f"no specification of a process: {type(error).__name__} {error}"
             ) from error
+
+
+def _task_from_map(fields: Mapping[str, Any]) -> ProcessTask:
+    values = {
+        **fields,
+        "inputs": tuple(EdgeEnd(**end) for end in fields["inputs"]),
+        "outputs": tuple(EdgeEnd(**end) for end in fields["outputs"]),
+        "restores": tuple(fields["restores"]),
+    }
+    return ProcessTask(**values)
+
+
+def _host_from_map(fields: Mapping[str, Any]) -> HostSide:
+    values = {**fields, "coordinator": tuple(fields["coordinator"])}
+    return HostSide(**values)

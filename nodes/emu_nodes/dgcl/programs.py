@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +16,13 @@ from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
 from emu.graph_data import Adjacency, Part, open_layers
+from emu.graph_data.sampling import Ids
+from emu.systems.dgcl.planner import Plan
 from emu.systems.dgcl.plans import gradient_plan, open_plans
 from emu.training import PartModel, initial_parameters, make_optimizer
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.program import (
+    Array,
     EdgeSpec,
     Inputs,
     Payload,
@@ -30,9 +33,23 @@ from emu_nodes.program import (
 )
 
 #: Stage, sender, receiver, vertices in ascending order.
-Transfer = tuple[int, int, int, NDArray[np.int64]]
-#: (layer, backward, iteration): a pass along the plan, back with gradients.
-Pass = tuple[int, bool, int]
+Transfer = tuple[int, int, int, Ids]
+Rows: TypeAlias = NDArray[np.intp]
+#: Layer, and whether a plan is that of gradients.
+PlanKey: TypeAlias = tuple[int, bool]
+
+
+class Pass(NamedTuple):
+    """A pass along the plan of a layer, back with gradients."""
+
+    layer: int
+    backward: bool
+    iteration: int
+
+    @property
+    def plan(self) -> PlanKey:
+        """Key of the plan that it goes along."""
+        return (self.layer, self.backward)
 
 
 class Tables:
@@ -42,37 +59,46 @@ class Tables:
     """
 
     def __init__(self, rank: int, part: Part, transfers: Iterable[Transfer]) -> None:
-        mine = [one for one in transfers if rank in one[1:3]]
-        mine.sort(key=lambda one: one[:3])
-        passing = [vertices for *_, vertices in mine]
-        every = np.unique(np.concatenate([part.local[:0], *passing]))
-        # Rows that pass through go last, so that those of the part keep their places.
-        relays = np.setdiff1d(every, part.vertices)
-        vertices = np.concatenate([part.vertices, relays])
-        order = np.argsort(vertices)
-        self._count = len(vertices)
-        self.sent: dict[tuple[int, int], NDArray[np.intp]] = {}
-        """Rows that go to a receiver in a stage, ascending by vertex."""
-        self.received: dict[int, list[tuple[int, NDArray[np.intp]]]] = {}
-        """(sender, rows) of a stage, senders in ascending order."""
-        for stage, sender, receiver, rows in mine:
-            at = order[np.searchsorted(vertices[order], rows)]
-            if sender == rank:
-                self.sent[stage, receiver] = at
-            else:
-                self.received.setdefault(stage, []).append((sender, at))
+        passing = [transfer for transfer in transfers if rank in transfer[1:3]]
+        # Plans need not be in order; senders are taken in as these tables list them.
+        passing.sort(key=lambda transfer: transfer[:3])
 
-    def begin(self, first: NDArray[Any]) -> NDArray[Any]:
+        # Rows that pass through go last, so that those of the part keep their places.
+        parts = [part.local[:0]]
+        parts += [vertices for *_, vertices in passing]
+        crossing = np.concatenate(parts)
+        relays = np.setdiff1d(crossing, part.vertices)
+        all_vertices = np.concatenate([part.vertices, relays])
+        order = np.argsort(all_vertices)
+        ascending = all_vertices[order]
+
+        self._count = len(all_vertices)
+        self.sent: dict[tuple[int, int], Rows] = {}
+        """Rows that go to a receiver in a stage, ascending by vertex."""
+        self.received: dict[int, list[tuple[int, Rows]]] = {}
+        """(sender, rows) of a stage, senders in ascending order."""
+        for stage, sender, receiver, vertices in passing:
+            places = np.searchsorted(ascending, vertices)
+            rows = order[places]
+            if sender == rank:
+                self.sent[stage, receiver] = rows
+            else:
+                arrivals = self.received.setdefault(stage, [])
+                arrivals.append((sender, rows))
+
+    def begin(self, first: Array) -> Array:
         """Return values of all rows for one pass of a layer: the first, then 0."""
-        values = np.zeros((self._count, first.shape[1]), first.dtype)
-        values[: len(first)] = first
+        count, width = first.shape
+        shape = (self._count, width)
+        values = np.zeros(shape, first.dtype)
+        values[:count] = first
         return values
 
     def take_in(
         self,
-        values: NDArray[Any],
+        values: Array,
         stage: int,
-        parts: Mapping[int, NDArray[Any]],
+        parts: Mapping[int, Array],
         *,
         add: bool,
     ) -> None:
@@ -83,18 +109,36 @@ class Tables:
 
         Raises NodeMisbehaved when a sender's rows are missing, or of another shape.
         """
-        for sender, at in self.received.get(stage, ()):
-            expected = len(at), values.shape[1]
-            rows = parts.get(sender)
-            if rows is None or rows.shape != expected:
-                shape = "nothing" if rows is None else f"rows of shape {rows.shape}"
+        for sender, rows in self.received.get(stage, ()):
+            part = parts.get(sender)
+            expected = (len(rows), values.shape[1])
+            if part is None or part.shape != expected:
+                found = "nothing" if part is None else f"rows of shape {part.shape}"
                 raise NodeMisbehaved(
-                    f"device {sender} sent {shape} in stage {stage}, not {expected}"
+                    f"device {sender} sent {found} in stage {stage}, not {expected}"
                 )
             if add:
-                values[at] += rows
+                values[rows] += part
             else:
-                values[at] = rows
+                values[rows] = part
+
+
+def _empty_part() -> Part:
+    """Return the part of a machine that has no vertices."""
+    vertices = np.empty(0, np.int64)
+    owners = np.empty(0, np.int32)
+    edges = Adjacency(
+        indptr=np.zeros(1, np.int64),
+        columns=owners,
+        weights=np.empty(0),
+    )
+    return Part(
+        local=vertices,
+        remote=vertices,
+        owners=owners,
+        forward=edges,
+        backward=edges,
+    )
 
 
 class Carrier:
@@ -107,63 +151,78 @@ class Carrier:
         settings = brief.job_settings
         self.rank: int = brief.settings["rank"]
         self.ranks: int = settings["parts"]
-        self._dataset, graphs = open_layers(settings)
-        holds = self.rank < self.ranks
-        none = np.empty(0, np.int64)
-        few = np.empty(0, np.int32)
-        empty = Adjacency(np.zeros(1, np.int64), few, np.empty(0))
-        nothing = Part(none, none, few, empty, empty)
-        self.parts = [g.part(self.rank) if holds else nothing for g in graphs]
-        self.layers = len(graphs)
         self._hidden: int = settings["model"]["hidden"]
         self._precision = np.dtype(settings["precision"])
+
+        self._dataset, graphs = open_layers(settings)
+        self.layers = len(graphs)
+        if self.rank < self.ranks:
+            self.parts = [graph.part(self.rank) for graph in graphs]
+        else:
+            self.parts = [_empty_part()] * self.layers
+
         atomic = settings["backward"] == "atomic"
-        self._plans = {
-            (layer, backward): gradient_plan(p, atomic=atomic) if backward else p
-            for layer, p in enumerate(open_plans(settings))
-            for backward in (False, True)
-        }
-        self._tables = {
-            key: Tables(self.rank, self.parts[key[0]], plan)
-            for key, plan in self._plans.items()
-        }
-        self._rows: dict[Pass, NDArray[Any]] = {}
-        self._arrived: dict[tuple[Pass, int], dict[int, NDArray[Any]]] = {}
+        self._plans: dict[PlanKey, Plan] = {}
+        for layer, plan in enumerate(open_plans(settings)):
+            self._plans[layer, False] = plan
+            # Gradients go the way of the rows back.
+            self._plans[layer, True] = gradient_plan(plan, atomic=atomic)
+
+        self._tables: dict[PlanKey, Tables] = {}
+        for key, plan in self._plans.items():
+            layer, _ = key
+            part = self.parts[layer]
+            self._tables[key] = Tables(self.rank, part, plan)
+
+        self._rows: dict[Pass, Array] = {}
+        self._arrived: dict[tuple[Pass, int], dict[int, Array]] = {}
 
     def _width(self, layer: int) -> int:
         """Return the length of a layer's input rows."""
         return self._hidden if layer else self._dataset.feature_length
 
-    def send(self, of: Pass, stage: int, receiver: int) -> NDArray[Any]:
+    def _zeros(self, rows: int, width: int) -> Array:
+        return np.zeros((rows, width), self._precision)
+
+    def send(self, key: Pass, stage: int, receiver: int) -> Array:
         """Return the rows that go to a receiver in a stage of a pass."""
-        return self._rows[of][self._tables[of[:2]].sent[stage, receiver]]
+        tables = self._tables[key.plan]
+        rows = tables.sent[stage, receiver]
+        return self._rows[key][rows]
 
-    def receive(self, of: Pass, stage: int, sender: int, rows: NDArray[Any]) -> None:
+    def receive(self, key: Pass, stage: int, sender: int, rows: Array) -> None:
         """Keep what a sender's stage brought: this machine may be behind it."""
-        self._arrived.setdefault((of, stage), {})[sender] = rows.copy()
+        arrivals = self._arrived.setdefault((key, stage), {})
+        arrivals[sender] = rows.copy()  # out of pooled memory
 
-    def enter(self, of: Pass, stage: int) -> None:
+    def enter(self, key: Pass, stage: int) -> None:
         """Take in what the stage before has brought."""
-        if stage > 0:
-            arrivals = self._arrived.pop((of, stage - 1), {})
-            tables = self._tables[of[:2]]
-            tables.take_in(self._rows[of], stage - 1, arrivals, add=of[1])
+        if stage == 0:
+            return
+        brought = stage - 1
+        arrivals = self._arrived.pop((key, brought), {})
+        tables = self._tables[key.plan]
+        # Rows are copied forward; backward, gradients of all readers add up.
+        tables.take_in(self._rows[key], brought, arrivals, add=key.backward)
 
-    def _begin(self, of: Pass, values: NDArray[Any]) -> None:
-        self._rows[of] = self._tables[of[:2]].begin(values)
+    def _begin(self, key: Pass, values: Array) -> None:
+        tables = self._tables[key.plan]
+        self._rows[key] = tables.begin(values)
 
 
 class Host(Carrier):
     """A machine that has no vertices and keeps rows for others."""
 
     @override
-    def enter(self, of: Pass, stage: int) -> None:
+    def enter(self, key: Pass, stage: int) -> None:
         """Begin with nothing, and forget the rows after the last stage."""
-        if of not in self._rows:
-            self._begin(of, np.zeros((0, self._width(of[0])), self._precision))
-        super().enter(of, stage)
-        if stage == self._plans[of[:2]].stages:
-            del self._rows[of]
+        if key not in self._rows:
+            width = self._width(key.layer)
+            self._begin(key, self._zeros(0, width))
+        super().enter(key, stage)
+        plan = self._plans[key.plan]
+        if stage == plan.stages:  # nobody takes them in here
+            del self._rows[key]
 
 
 class Device(Carrier):
@@ -179,67 +238,86 @@ class Device(Carrier):
         dataset = self._dataset
         self._process = process
         self._classes = dataset.classes
+
         self._cached: bool = settings["cache_features"]
         part = self.parts[0]
-        own = np.concatenate([part.local, part.held])
-        vertices = part.vertices if self._cached else own
-        self._features = dataset.gather(vertices).astype(self._precision)
+        if self._cached:
+            vertices = part.vertices  # all that layer 1 reads: nothing is gathered
+        else:
+            vertices = np.concatenate([part.local, part.held])
+        features = dataset.gather(vertices)
+        self._features = features.astype(self._precision)
+
         self.parameters = initial_parameters(settings, dataset)
         self.optimizer = make_optimizer(settings, self.parameters)
         self._gradient = np.zeros_like(self.parameters)
         self._steps = brief.first
         self._model: PartModel | None = None
         if settings["compute"] != "timed":
-            model = self._model = PartModel(settings, dataset, *self.parts)
-            model.load(self.parameters)
-            # All layers once, before the start barrier.
-            out = np.zeros((0, self._classes), self._precision)
-            for layer in range(self.layers):
-                shape = len(self.parts[layer].vertices), self._width(layer)
-                out = model.forward(layer, np.zeros(shape, self._precision))
-            gradient = model.score(out).gradient
-            for layer in reversed(range(self.layers)):
-                gradients = model.backward(layer, gradient)
-                if gradients is not None:
-                    gradient = gradients[: len(self.parts[layer - 1].local)]
+            self._model = PartModel(settings, dataset, *self.parts)
+            self._rehearse(self._model)
+
+    def _rehearse(self, model: PartModel) -> None:
+        """Go through all layers once, before the start barrier."""
+        model.load(self.parameters)
+        scores = self._zeros(0, self._classes)
+        for layer, part in enumerate(self.parts):
+            count = len(part.vertices)
+            rows = self._zeros(count, self._width(layer))
+            scores = model.forward(layer, rows)
+
+        gradient = model.score(scores).gradient
+        for layer in reversed(range(self.layers)):
+            gradients = model.backward(layer, gradient)
+            if gradients is not None:
+                count = len(self.parts[layer - 1].local)
+                gradient = gradients[:count]
 
     @override
-    def enter(self, of: Pass, stage: int) -> None:
+    def enter(self, key: Pass, stage: int) -> None:
         """Take in what the stage before has brought, or begin to gather features."""
-        if stage == 0 and of[0] == 0:  # of other layers, their pass is begun
-            self._begin(of, self._features)
-        super().enter(of, stage)
+        if stage == 0 and key.layer == 0:  # of other layers, their pass is begun
+            self._begin(key, self._features)
+        super().enter(key, stage)
 
-    def gather(self, layer: int, iteration: int) -> NDArray[Any]:
+    def gather(self, layer: int, iteration: int) -> Array:
         """Return the input rows of a layer: of local, then of remote vertices."""
         rows = None
         if layer or not self._cached:
-            rows = self._rows.pop((layer, False, iteration), None)
+            key = Pass(layer, backward=False, iteration=iteration)
+            rows = self._rows.pop(key, None)
         if rows is None:  # cached, or of one device, which gathers no features
             return self._features
-        return rows[: len(self.parts[layer].vertices)]
+        count = len(self.parts[layer].vertices)
+        return rows[:count]
 
     def forward(self, layer: int, iteration: int) -> dict[str, float]:
         """Compute a layer; after the last one its gradient, and return figures."""
         if layer == 0:
             self.step(iteration)
         rows = self.gather(layer, iteration)
-        last = layer == self.layers - 1
-        width = self._classes if last else self._hidden
+        is_last = layer == self.layers - 1
         if self._model is None:
-            out = np.zeros((len(self.parts[layer].local), width), self._precision)
+            count = len(self.parts[layer].local)
+            width = self._classes if is_last else self._hidden
+            outputs = self._zeros(count, width)
         else:
-            out = self._model.forward(layer, rows)
-        if not last:
-            self._begin((layer + 1, False, iteration), out)
+            outputs = self._model.forward(layer, rows)
+
+        if not is_last:
+            key = Pass(layer + 1, backward=False, iteration=iteration)
+            self._begin(key, outputs)
             return {}
         if self._model is None:
-            self._backward(layer, iteration, out)
+            self._backward(layer, iteration, outputs)
             return {}
-        score = self._model.score(out)
+        score = self._model.score(outputs)
         self._backward(layer, iteration, score.gradient)
-        own = {"loss": score.loss, "accuracy": score.accuracy}
-        return {name: figure * self.ranks for name, figure in own.items()}
+        # Shares of the graph's: their mean over devices is to be that of the graph.
+        return {
+            "loss": score.loss * self.ranks,
+            "accuracy": score.accuracy * self.ranks,
+        }
 
     def step(self, epochs: int) -> None:
         """Step with the sum of all devices' gradients of the epochs before."""
@@ -254,23 +332,28 @@ class Device(Carrier):
 
     def backward(self, layer: int, iteration: int) -> None:
         """Go back through a layer, whose gradient all consumers have sent."""
-        rows = self._rows.pop((layer + 1, True, iteration))
-        self._backward(layer, iteration, rows[: len(self.parts[layer].local)])
+        key = Pass(layer + 1, backward=True, iteration=iteration)
+        rows = self._rows.pop(key)
+        count = len(self.parts[layer].local)  # what follows are relays
+        self._backward(layer, iteration, rows[:count])
 
-    def _backward(self, layer: int, iteration: int, gradient: NDArray[Any]) -> None:
-        if self._model is not None:
-            shares = self._model.backward(layer, gradient)
+    def _backward(self, layer: int, iteration: int, gradient: Array) -> None:
+        model = self._model
+        if model is not None:
+            shares = model.backward(layer, gradient)
         else:
-            shape = len(self.parts[layer].vertices), self._width(layer)
-            shares = np.zeros(shape, self._precision)
-        if layer > 0 and shares is not None:
-            self._begin((layer, True, iteration), shares)
+            count = len(self.parts[layer].vertices)
+            shares = self._zeros(count, self._width(layer))
+        if layer > 0 and shares is not None:  # to those who own the rows
+            key = Pass(layer, backward=True, iteration=iteration)
+            self._begin(key, shares)
             return
-        if self._model is not None:
-            self._gradient = self._model.gradient.copy()
+
+        if model is not None:
+            self._gradient = model.gradient.copy()
         if self.ranks > 1:
-            name = f"w{self.rank}"
-            share_vector(self._process, name, self._gradient, iteration)
+            task = f"w{self.rank}"
+            share_vector(self._process, task, self._gradient, iteration)
 
 
 class _CarrierTask(TaskProgram):
@@ -281,8 +364,9 @@ class _CarrierTask(TaskProgram):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         if "dgcl" not in process:
-            host = brief.settings["rank"] == brief.job_settings["parts"]
-            process["dgcl"] = Host(brief) if host else Device(brief, process)
+            devices = brief.job_settings["parts"]
+            is_host = brief.settings["rank"] == devices  # it has the rank after theirs
+            process["dgcl"] = Host(brief) if is_host else Device(brief, process)
         super().__init__(brief, process)
         self._carrier: Carrier = process["dgcl"]
         self._layer: int = brief.settings["layer"] - 1  # the job counts from 1
@@ -313,8 +397,8 @@ class Layer(_CarrierTask):
 
     def restore(self, state: Mapping[str, Payload]) -> None:
         """Have the device go on from the state of one, which all hold alike."""
-        (one,) = state.values()
-        self._carrier.optimizer.restore(one)
+        (arrays,) = state.values()
+        self._carrier.optimizer.restore(arrays)
 
     @override
     def result(self) -> Payload:
@@ -341,19 +425,22 @@ class Stage(_CarrierTask):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Pass:
-        of = self._layer, self._brief.kind == "scatter", iteration
-        self._carrier.enter(of, self._brief.settings["stage"])
-        return of
+        backward = self._brief.kind == "scatter"
+        key = Pass(self._layer, backward, iteration)
+        self._carrier.enter(key, self._brief.settings["stage"])
+        return key
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Pass) -> Payload:
         """Return the rows of a receiver, whose task is called ``...FROMtoRANK``."""
         # ``f0.2to1`` or ``f0.2to1@3`` to rank 1, others are of this device.
-        to = re.fullmatch(r"[fb]\d+\.\d+to(\d+)(@\d+)?", output.peer)
-        if to is None:
+        match = re.fullmatch(r"[fb]\d+\.\d+to(\d+)(@\d+)?", output.peer)
+        if match is None:
             return {}
         stage: int = self._brief.settings["stage"]
-        return {"rows": self._carrier.send(made, stage, int(to[1]))}
+        receiver = int(match[1])
+        rows = self._carrier.send(made, stage, receiver)
+        return {"rows": rows}
 
 
 class Received(_CarrierTask):
@@ -364,6 +451,7 @@ class Received(_CarrierTask):
         place = self._brief.settings
         (source,) = self._brief.inputs
         rows = tensor(inputs[source.edge], "rows", source)
-        of = self._layer, self._brief.kind == "scattered", iteration
-        self._carrier.receive(of, place["stage"], place["sender"], rows)
+        backward = self._brief.kind == "scattered"
+        key = Pass(self._layer, backward, iteration)
+        self._carrier.receive(key, place["stage"], place["sender"], rows)
         return {}

@@ -13,7 +13,6 @@ their process.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +20,11 @@ from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
 from emu.graph_data import (
-    BatchPlan,
-    CachePlan,
-    Dataset,
     GrowingBatch,
-    SampledBatch,
     SamplerCache,
-    open_for,
     sample_neighbours,
 )
+from emu.graph_data.sampling import Ids
 from emu.problem.workloads import shard_bounds
 from emu.training import (
     GraphModel,
@@ -42,10 +37,13 @@ from emu.training import (
     mean_gradient,
 )
 from emu_nodes.all_reduce import share_vector
+from emu_nodes.dgtp.job_data import JobData, add_replies, edges_to, version_name
 from emu_nodes.program import (
+    Array,
     EdgeSpec,
     Inputs,
     Payload,
+    Payloads,
     Shared,
     TaskProgram,
     TaskSpec,
@@ -57,39 +55,6 @@ from emu_nodes.program import (
 #: rows is found in n messages with probability 1 - (1 - q)^(8 n), q = 1/2 in the first
 #: with 0.996. Rows at fixed places let a fault in every other row pass.
 _LOOKED_AT = 8
-
-
-class JobData:
-    """Data set and batch plan, opened once per process."""
-
-    def __init__(self, brief: TaskSpec, process: Shared) -> None:
-        if "dataset" not in process:
-            process["dataset"] = open_for(brief.job_settings)
-        self.dataset: Dataset = process["dataset"]
-        self.plan = BatchPlan.from_settings(brief.job_settings)
-        self.precision: str = brief.job_settings["precision"]
-        length = self.dataset.feature_length
-        self._cache = CachePlan.from_settings(brief.job_settings, length)
-
-    def batch(self, sampler: int, iteration: int) -> SampledBatch:
-        """Sample the mini-batch of one (sampler, iteration).
-
-        The first call checks and maps the structure and loads compiled code, up to
-        0.5 s: programs make it before the start barrier.
-        """
-        structure = self.dataset.structure
-        train = self.plan.walk(self.dataset)
-        return self.plan.batch(structure, train, sampler, iteration)
-
-    def cache(self, sampler: int, first: int) -> SamplerCache | None:
-        """Return what a sampler has of other stores before an iteration, if any."""
-        if (cache := self._cache) is None:
-            return None
-        return SamplerCache(self.dataset, self.plan, cache, sampler, first)
-
-    def seeds(self, sampler: int, iteration: int) -> NDArray[np.int64]:
-        """Return the seeds of that mini-batch alone."""
-        return self.plan.seeds(self.plan.walk(self.dataset), sampler, iteration)
 
 
 class GraphStore(TaskProgram):
@@ -106,44 +71,65 @@ class GraphStore(TaskProgram):
         self._dataset = self._data.dataset
         self._index: int = brief.settings["store"]
         self._features = self._dataset.features(self._index)
+
+        # A rehearsal: it opens arrays and compiles before the start barrier.
+        vertices = self._data.batch(0, 0).vertices
+        self._collect_features(self._select_owned(vertices))
+
         self._oneshot = brief.job_settings["sampling"] == "oneshot"
-        owned = self._select_own(self._data.batch(0, 0).vertices)
-        self._collect_features(owned)  # a rehearsal
-        samplers = range(len(brief.outputs) if self._oneshot else 0)
-        self._caches = [self._data.cache(s, brief.first) for s in samplers]
+        self._caches: list[SamplerCache | None] = []
+        if self._oneshot:
+            for sampler in range(len(brief.outputs)):
+                cache = self._data.cache(sampler, brief.first)
+                self._caches.append(cache)
 
     @override
-    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> Payloads:
         """Return ``features`` for every sampler, rows in the order of its S_0."""
-        payloads: dict[int, Payload] = {}
+        payloads: Payloads = {}
+        count = 0
         for sampler, output in enumerate(self._brief.outputs):
-            if self._oneshot:  # what the sampler needs of this store and does not have
-                vertices = self._data.batch(sampler, iteration).vertices
-                if (cache := self._caches[sampler]) is not None:
-                    vertices = vertices[~cache.look(vertices)]
-                ids = self._select_own(vertices)
+            if self._oneshot:
+                ids = self._derive_ids(sampler, iteration)
             else:
                 sender = self._brief.inputs[sampler]
-                ids = tensor(inputs[sender.edge], "vertices", sender)
-                owner = self._dataset.owner
-                count = self._dataset.vertices
-                inside = bool(np.all((ids >= 0) & (ids < count)))
-                if not inside or np.any(owner[ids] != self._index):
-                    raise NodeMisbehaved(
-                        f"{sender.peer} asked {self._brief.name} for vertices of "
-                        "other stores"
-                    )
-            payloads[output.edge] = {"features": self._collect_features(ids)}
-        counts = (len(payload["features"]) for payload in payloads.values())
-        self._figures = {"rows": float(sum(counts))}
+                ids = self._read_ids(sender, inputs)
+            features = self._collect_features(ids)
+            payloads[output.edge] = {"features": features}
+            count += len(ids)
+        self._figures = {"rows": float(count)}
         return payloads
 
-    def _select_own(self, vertices: NDArray[np.int64]) -> NDArray[np.int64]:
-        rows: NDArray[np.int64] = vertices[self._dataset.owner[vertices] == self._index]
-        return rows
+    def _derive_ids(self, sampler: int, iteration: int) -> Ids:
+        """Return the vertices that a sampler needs of this store and does not have."""
+        batch = self._data.batch(sampler, iteration)
+        vertices = batch.vertices
+        cache = self._caches[sampler]
+        if cache is not None:
+            hits = cache.look(vertices)
+            vertices = vertices[~hits]
+        return self._select_owned(vertices)
 
-    def _collect_features(self, owned: NDArray[np.int64]) -> NDArray[Any]:
-        rows = self._features[self._dataset.local[owned]]
+    def _read_ids(self, sender: EdgeSpec, inputs: Inputs) -> Ids:
+        ids = tensor(inputs[sender.edge], "vertices", sender)
+        owner = self._dataset.owner
+        count = self._dataset.vertices
+        # Beyond the vertices an index of owners raises; below 0 it counts from the end.
+        is_vertex = (ids >= 0) & (ids < count)
+        if not is_vertex.all() or np.any(owner[ids] != self._index):
+            raise NodeMisbehaved(
+                f"{sender.peer} asked {self._brief.name} for vertices of other stores"
+            )
+        return ids
+
+    def _select_owned(self, vertices: Ids) -> Ids:
+        owners = self._dataset.owner[vertices]
+        owned: Ids = vertices[owners == self._index]
+        return owned
+
+    def _collect_features(self, owned: Ids) -> Array:
+        places = self._dataset.local[owned]
+        rows = self._features[places]
         return rows.astype(self._data.precision, copy=False)
 
 
@@ -162,10 +148,12 @@ class GraphStoreHop(TaskProgram):
         self._hop: int = brief.settings["hop"]
 
     @override
-    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> Payloads:
         """Return ``source`` and ``destination`` ids of the sampled edges, int64."""
-        payloads: dict[int, Payload] = {}
-        ends = zip(self._brief.inputs, self._brief.outputs, strict=True)
+        payloads: Payloads = {}
+        count = 0
+        brief = self._brief
+        ends = zip(brief.inputs, brief.outputs, strict=True)
         for sampler, (sender, output) in enumerate(ends):
             frontier = tensor(inputs[sender.edge], "frontier", sender)
             try:
@@ -178,25 +166,11 @@ class GraphStoreHop(TaskProgram):
                 )
             except ValueError as error:
                 raise NodeMisbehaved(f"{sender.peer}: {error}") from error
+
             payloads[output.edge] = {"source": source, "destination": destination}
-        counts = (len(payload["source"]) for payload in payloads.values())
-        self._figures = {"edges": float(sum(counts))}
+            count += len(source)
+        self._figures = {"edges": float(count)}
         return payloads
-
-
-def add_replies(batch: GrowingBatch, brief: TaskSpec, inputs: Inputs) -> None:
-    """Add what the stores sent a task to a batch.
-
-    Raises NodeMisbehaved when an edge leads to a vertex that was not asked for.
-    """
-    sources, destinations = (
-        np.concatenate([tensor(inputs[one.edge], name, one) for one in brief.inputs])
-        for name in ("source", "destination")
-    )
-    try:
-        batch.grow(sources, destinations)
-    except ValueError as error:
-        raise NodeMisbehaved(f"reply to {brief.name}: {error}") from error
 
 
 class _SamplerTask(TaskProgram):
@@ -208,7 +182,8 @@ class _SamplerTask(TaskProgram):
         self._dataset = self._data.dataset
         self._index: int = brief.settings["sampler"]
         self._growing: dict[int, GrowingBatch] = process.setdefault("growing", {})
-        self._own = np.random.default_rng()
+        self._entropy = np.random.default_rng()
+
         # Before the start barrier every array is opened and every library loaded.
         batch = self._data.batch(self._index, 0)
         self._by_owner(batch.vertices, "vertices")
@@ -216,13 +191,14 @@ class _SamplerTask(TaskProgram):
         self._dataset.look_at(batch.vertices[:1])
         _ = self._dataset.labels
 
-    def _by_owner(self, vertices: NDArray[np.int64], name: str) -> dict[int, Payload]:
+    def _by_owner(self, vertices: Ids, name: str) -> Payloads:
         """Ask every store for the vertices that it owns."""
         owners = self._dataset.owner[vertices]
-        return {
-            output.edge: {name: vertices[owners == store]}
-            for store, output in enumerate(self._brief.outputs)
-        }
+        payloads: Payloads = {}
+        for store, output in enumerate(self._brief.outputs):
+            owned = vertices[owners == store]
+            payloads[output.edge] = {name: owned}
+        return payloads
 
 
 class SamplerHop(_SamplerTask):
@@ -232,14 +208,15 @@ class SamplerHop(_SamplerTask):
     """
 
     @override
-    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> Payloads:
         """Return ``frontier`` for every store: the ids that it owns, int64."""
         if self._brief.settings["hop"] == 1:
             seeds = self._data.seeds(self._index, iteration)
             self._growing[iteration] = GrowingBatch(seeds)
         else:  # the stores' replies to the last hop
             add_replies(self._growing[iteration], self._brief, inputs)
-        return self._by_owner(self._growing[iteration].frontier, "frontier")
+        frontier = self._growing[iteration].frontier
+        return self._by_owner(frontier, "frontier")
 
 
 class SamplerFetch(_SamplerTask):
@@ -253,13 +230,14 @@ class SamplerFetch(_SamplerTask):
         self._cache = self._data.cache(self._index, brief.first)
 
     @override
-    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
+    def run(self, iteration: int, inputs: Inputs) -> Payloads:
         """Return ``vertices`` for every store: the ids that it owns, int64."""
         batch = self._growing[iteration]
         add_replies(batch, self._brief, inputs)
         vertices = batch.frontier
         if self._cache is not None:
-            vertices = vertices[~self._cache.look(vertices)]
+            hits = self._cache.look(vertices)
+            vertices = vertices[~hits]
         return self._by_owner(vertices, "vertices")
 
 
@@ -274,8 +252,11 @@ class Sampler(_SamplerTask):
         super().__init__(brief, process)
         self._oneshot = brief.job_settings["sampling"] == "oneshot"
         self._cache = self._data.cache(self._index, brief.first)
-        held = np.empty(0, np.int64) if self._cache is None else self._cache.held
-        rows = self._dataset.gather(held)
+        self._held = np.empty(0, np.int64)
+        """Vertices whose rows it has, ascending."""
+        if self._cache is not None:
+            self._held = self._cache.held
+        rows = self._dataset.gather(self._held)
         self._rows = rows.astype(self._data.precision, copy=False)
 
     @override
@@ -286,63 +267,91 @@ class Sampler(_SamplerTask):
         else:
             batch = self._growing.pop(iteration).finish()
         make_blocks(batch.sizes, batch.edges)  # refuses edges that leave the sets
+
         vertices = batch.vertices
         length = self._dataset.feature_length
         features = np.empty((len(vertices), length), self._data.precision)
-        owners = self._dataset.owner[vertices]
-        old = np.empty(0, np.int64)
-        hits = np.zeros(len(vertices), np.bool_)
+        # A row comes from the cache or its store; only then is the cache renewed.
+        hits = self._take_cached(vertices, features)
+        self._take_sent(vertices, features, ~hits, inputs)
+        self._renew_cache(vertices, features)
+
+        edges = sum(len(source) for source, _ in batch.edges)
+        self._figures = {
+            "input_vertices": float(batch.sizes[0]),
+            "edges": float(edges),
+        }
         if self._cache is not None:
-            old = self._cache.held
-            hits = self._cache.look(vertices)
-            features[hits] = self._rows[np.searchsorted(old, vertices[hits])]
+            self._figures["hits"] = float(hits.sum())
+        labels = self._dataset.labels[batch.seeds]
+        return MiniBatch.of(batch, features, labels).tensors()
+
+    def _take_cached(self, vertices: Ids, features: Array) -> NDArray[np.bool_]:
+        """Fill in the rows that the cache has; return which they are."""
+        if self._cache is None:
+            return np.zeros(len(vertices), np.bool_)
+        hits = self._cache.look(vertices)
+        places = np.searchsorted(self._held, vertices[hits])
+        features[hits] = self._rows[places]
+        return hits
+
+    def _take_sent(
+        self,
+        vertices: Ids,
+        features: Array,
+        missing: NDArray[np.bool_],
+        inputs: Inputs,
+    ) -> None:
+        """Fill in the missing rows, of which every store has sent its own."""
+        owners = self._dataset.owner[vertices]
         for store, sender in enumerate(self._brief.inputs):
-            mine = (owners == store) & ~hits
+            is_sent = (owners == store) & missing
             rows = tensor(inputs[sender.edge], "features", sender)
-            shape = int(mine.sum()), length
+            count = int(is_sent.sum())
+            shape = (count, features.shape[1])
             if rows.shape != shape or rows.dtype != features.dtype:
                 raise NodeMisbehaved(
                     f"{sender.peer} sent {self._brief.name} features of {rows.shape} "
                     f"{rows.dtype}, not {shape} {features.dtype}"
                 )
-            self._compare(sender, vertices[mine], rows)
-            features[mine] = rows
-        if self._cache is not None and (now := self._cache.held) is not old:
-            # Hold the rows of what it has now, from before this batch or of it.
-            is_kept = np.isin(now, old, assume_unique=True)
-            order = np.argsort(vertices)
-            rows = np.empty((len(now), length), features.dtype)
-            rows[is_kept] = self._rows[np.searchsorted(old, now[is_kept])]
-            at = np.searchsorted(vertices, now[~is_kept], sorter=order)
-            rows[~is_kept] = features[order[at]]
-            self._rows = rows
-        mini_batch = MiniBatch.of(batch, features, self._dataset.labels[batch.seeds])
-        self._figures = {
-            "input_vertices": float(batch.sizes[0]),
-            "edges": float(sum(len(source) for source, _ in batch.edges)),
-        }
-        if self._cache is not None:
-            self._figures["hits"] = float(hits.sum())
-        return mini_batch.tensors()
+            self._compare(sender, vertices[is_sent], rows)
+            features[is_sent] = rows
 
-    def _compare(
-        self, sender: EdgeSpec, vertices: NDArray[np.int64], rows: NDArray[Any]
-    ) -> None:
+    def _compare(self, sender: EdgeSpec, vertices: Ids, rows: Array) -> None:
         """Hold some rows of a store against the data set, read past that store."""
-        if not len(rows):
+        count = len(rows)
+        if count == 0:
             return
-        some = self._own.integers(len(rows), size=_LOOKED_AT)
-        features = self._dataset.look_at(vertices[some]).astype(rows.dtype, copy=False)
-        if not np.array_equal(rows[some], features):
+        sample = self._entropy.integers(count, size=_LOOKED_AT)
+        features = self._dataset.look_at(vertices[sample])
+        features = features.astype(rows.dtype, copy=False)
+        if not np.array_equal(rows[sample], features):
             raise NodeMisbehaved(
                 f"{sender.peer} sent {self._brief.name} other features than the data "
                 "set has of its vertices"
             )
 
+    def _renew_cache(self, vertices: Ids, features: Array) -> None:
+        """Hold the rows of what the cache has now, from before this batch or of it."""
+        if self._cache is None:
+            return
+        held = self._cache.held
+        if held is self._held:  # it makes a new array where it changes
+            return
+        shape = (len(held), features.shape[1])
+        rows = np.empty(shape, features.dtype)
 
-def version_name(version: int) -> str:
-    """Return the tensor name of parameters after a step: a flow has no other bytes."""
-    return f"parameters.{version}"
+        is_kept = np.isin(held, self._held, assume_unique=True)
+        old_places = np.searchsorted(self._held, held[is_kept])
+        rows[is_kept] = self._rows[old_places]
+
+        # The batch's vertices stand in the order of its first edges.
+        is_new = ~is_kept
+        order = np.argsort(vertices)
+        places = np.searchsorted(vertices, held[is_new], sorter=order)
+        rows[is_new] = features[order[places]]
+        self._held = held
+        self._rows = rows
 
 
 class _Trainer(TaskProgram):
@@ -357,16 +366,17 @@ class _Trainer(TaskProgram):
         settings = brief.job_settings
         self._data = JobData(brief, process)
         dataset = self._data.dataset
-        self._samplers = [i for i in brief.inputs if i.peer_kind == "sampler"]
+        self._samplers = edges_to("sampler", brief.inputs)
         self._layers: int = settings["model"]["layers"]
         self._parameters = initial_parameters(settings, dataset)
         self._worker: int = brief.settings["worker"]
         self._first_sampler = self._worker * settings["samplers_per_worker"]
-        self._own = np.random.default_rng()
+        self._entropy = np.random.default_rng()
         self._model: GraphModel | OwnModel | None = None
         if settings["compute"] == "timed":
             # Opens every array that a look needs before the start barrier.
-            self._draw_neighbours(dataset.train[0], 1, np.uint64(0))
+            seed = dataset.train[0]
+            self._draw_neighbours(seed, hop=1, stream=np.uint64(0))
             dataset.look_at(dataset.train[:1])
             _ = dataset.labels
         else:
@@ -374,23 +384,27 @@ class _Trainer(TaskProgram):
             if isinstance(self._model, GraphModel):  # a user's was tried out before
                 self._model.warm_up_scheduler()
 
-    def _gradient(self, iteration: int, inputs: Inputs) -> NDArray[Any]:
+    def _gradient(self, iteration: int, inputs: Inputs) -> Array:
         """Return the gradient of the mean loss over all mini-batches."""
         batches = []
         for sampler in self._samplers:
+            tensors = inputs[sampler.edge]
             try:
-                batch = MiniBatch.from_tensors(inputs[sampler.edge], self._layers)
+                batch = MiniBatch.from_tensors(tensors, self._layers)
             except ValueError as error:
                 raise NodeMisbehaved(f"{sampler.peer}: {error}") from error
             batches.append(batch)
+
         if self._model is None:
             for number, batch in enumerate(batches):
                 self._compare(number, iteration, batch)
             return np.zeros_like(self._parameters)
-        self._model.load(self._parameters)
-        outcome = self._model.gradient(batches, self._worker, iteration)
-        self._figures = dict(zip(("loss", "accuracy"), outcome[1:], strict=True))
-        return outcome[0]
+
+        model = self._model
+        model.load(self._parameters)
+        gradient, loss, accuracy = model.gradient(batches, self._worker, iteration)
+        self._figures = {"loss": loss, "accuracy": accuracy}
+        return gradient
 
     def _compare(self, number: int, iteration: int, batch: MiniBatch) -> None:
         """Hold some seeds of a batch, with edges below them, against the data set.
@@ -401,42 +415,59 @@ class _Trainer(TaskProgram):
         sender = self._samplers[number]
         sampler = self._first_sampler + number
         # By entropy of its own: no sender knows which seeds are looked at.
-        for at in self._own.integers(len(batch.labels), size=_LOOKED_AT).tolist():
-            if not self._follow(sampler, iteration - sender.lag, at, batch):
+        count = len(batch.labels)
+        seeds = self._entropy.integers(count, size=_LOOKED_AT)
+        drawn_in = iteration - sender.lag
+        for seed in seeds.tolist():
+            if not self._follow(sampler, drawn_in, seed, batch):
                 raise NodeMisbehaved(
                     f"{sender.peer} sent {self._brief.name} other labels, edges or "
-                    f"features below seed {at} than it draws in iteration {iteration}"
+                    f"features below seed {seed} than it draws in iteration {iteration}"
                 )
 
-    def _follow(self, sampler: int, iteration: int, at: int, batch: MiniBatch) -> bool:
-        """Return whether a batch has a seed's label, and a path from it to features."""
+    def _follow(
+        self,
+        sampler: int,
+        iteration: int,
+        seed: int,
+        batch: MiniBatch,
+    ) -> bool:
+        """Return whether a batch has a seed's label, and a path from it to features.
+
+        ``seed`` is the seed's position among those of the batch.
+        """
         dataset = self._data.dataset
-        stream = self._data.plan.stream(sampler, iteration)
-        vertex = self._data.seeds(sampler, iteration)[at]
-        if batch.labels[at] != dataset.labels[vertex]:
+        vertex = self._data.seeds(sampler, iteration)[seed]
+        if batch.labels[seed] != dataset.labels[vertex]:
             return False
-        for hop, (source, destination) in enumerate(reversed(batch.edges), 1):
+
+        stream = self._data.plan.stream(sampler, iteration)
+        position = seed
+        blocks = reversed(batch.edges)  # from the seeds on
+        for hop, (source, destination) in enumerate(blocks, start=1):
             neighbours = self._draw_neighbours(vertex, hop, stream)
-            first, last = np.searchsorted(destination, [at, at + 1])
+            bounds = [position, position + 1]
+            first, last = np.searchsorted(destination, bounds)
             if last - first != len(neighbours):
                 return False
-            if len(neighbours):
-                one = int(self._own.integers(len(neighbours)))
-                at = int(source[first + one])
-                vertex = neighbours[one]
-        features = dataset.look_at(np.array([vertex]))[0].astype(self._data.precision)
-        return np.array_equal(batch.features[at], features)
+            if len(neighbours):  # else it stays: a block's sources begin with its ends
+                step = int(self._entropy.integers(len(neighbours)))
+                vertex = neighbours[step]
+                position = int(source[first + step])
 
-    def _draw_neighbours(
-        self, vertex: np.int64, hop: int, stream: np.uint64
-    ) -> NDArray[np.int64]:
-        return sample_neighbours(
+        (features,) = dataset.look_at(np.array([vertex]))
+        features = features.astype(self._data.precision)
+        return np.array_equal(batch.features[position], features)
+
+    def _draw_neighbours(self, vertex: np.int64, hop: int, stream: np.uint64) -> Ids:
+        sources, _ = sample_neighbours(
             self._data.dataset.structure,
             np.array([vertex], np.int64),
             fanout=self._data.plan.hop_fanout(hop),
             stream=stream,
             hop=hop,
-        )[0]
+        )
+        return sources
 
 
 class Worker(_Trainer):
@@ -444,30 +475,35 @@ class Worker(_Trainer):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
-        self._servers = [o for o in brief.outputs if o.peer_kind == "parameter_server"]
-        self._sources = [i for i in brief.inputs if i.peer_kind == "parameter_server"]
-        self._bounds = shard_bounds(len(self._parameters), len(self._servers))
-        edges = (server.edge for server in self._servers)
-        self._shards = dict(zip(edges, self._bounds, strict=True))
+        self._servers = edges_to("parameter_server", brief.outputs)
+        self._sources = edges_to("parameter_server", brief.inputs)
+        count = len(self._servers)
+        self._bounds = shard_bounds(len(self._parameters), count)
+        self._shards: dict[int, tuple[int, int]] = {}
+        for server, bounds in zip(self._servers, self._bounds, strict=True):
+            self._shards[server.edge] = bounds
 
     @override
-    def work(self, iteration: int, inputs: Inputs) -> NDArray[Any]:
+    def work(self, iteration: int, inputs: Inputs) -> Array:
         # The first parameters follow from the seed, or from a cut.
         if iteration > self._brief.first:
             name = version_name(iteration - 1)
-            for source, (first, last) in zip(self._sources, self._bounds, strict=True):
-                shard = tensor(inputs[source.edge], name, source, (last - first,))
+            shards = zip(self._sources, self._bounds, strict=True)
+            for source, (first, last) in shards:
+                shape = (last - first,)
+                shard = tensor(inputs[source.edge], name, source, shape)
                 self._parameters[first:last] = shard
         return self._gradient(iteration, inputs)
 
     @override
-    def payload(self, output: EdgeSpec, iteration: int, made: NDArray[Any]) -> Payload:
+    def payload(self, output: EdgeSpec, iteration: int, made: Array) -> Payload:
         first, last = self._shards[output.edge]
         return {"gradient": made[first:last]}
 
     def restore(self, state: Mapping[str, Payload]) -> None:
         """Begin with the parameters that the servers had."""
-        for server, (first, last) in zip(self._servers, self._bounds, strict=True):
+        shards = zip(self._servers, self._bounds, strict=True)
+        for server, (first, last) in shards:
             self._parameters[first:last] = state[server.peer]["parameters"]
 
 
@@ -487,7 +523,8 @@ class Replica(_Trainer):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        self._step()
+        self._step()  # the sum of the iteration before is there by now
+        # In place: the steps of the all-reduce sum up in this very array.
         self._sum[:] = self._gradient(iteration, inputs)
         if self._workers > 1:
             share_vector(self._process, self._brief.name, self._sum, iteration)
@@ -506,8 +543,8 @@ class Replica(_Trainer):
 
     def restore(self, state: Mapping[str, Payload]) -> None:
         """Go on from the state of a replica, which all hold alike."""
-        (one,) = state.values()
-        self._optimizer.restore(one)
+        (arrays,) = state.values()
+        self._optimizer.restore(arrays)
 
     @override
     def result(self) -> Payload:
@@ -536,11 +573,11 @@ class ParameterServer(TaskProgram):
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the stepped ``parameters.<iteration>`` for every worker."""
         shape = self._parameters.shape
-        gradients = [
-            tensor(inputs[worker.edge], "gradient", worker, shape)
-            for worker in self._brief.inputs
-        ]
-        self._optimizer.step(mean_gradient(gradients))
+        gradients = []
+        for worker in self._brief.inputs:
+            gradient = tensor(inputs[worker.edge], "gradient", worker, shape)
+            gradients.append(gradient)
+        self._optimizer.step(mean_gradient(gradients))  # in place, of this shard
         # One copy for all workers: the next step changes the shard in place while
         # slow connections may still be sending this version.
         return {version_name(iteration): self._parameters.copy()}

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.training.interval_layers import Ends, activate, activation_slope, cross_entropy
 from emu_nodes.dorylus import programs
 from emu_nodes.dorylus.graph_server import ATTENTION, OUT, READ, AttentionServer, Z
-from emu_nodes.program import EdgeSpec, Inputs, Payload
+from emu_nodes.dorylus.task import Computed, Nothing
+from emu_nodes.program import (
+    Array,
+    EdgeSpec,
+    Inputs,
+    Payload,
+)
 
 
-class _Reader(programs.Nothing):
+class _Reader(Nothing):
     def take_rows(self, iteration: int, inputs: Inputs) -> None:
         """Keep the rows that a layer's edges read, where they come to this task."""
         server: AttentionServer = self._process["server"]
-        if rows := [payload for payload in self.rows(inputs) if payload]:
-            read = {f"{READ}{self.layer}": server.assemble(rows)}
-            server.keep(self.interval, iteration, **read)
+        payloads = [payload for payload in self.rows(inputs) if payload]
+        if payloads:
+            values = server.values(self.interval, iteration)
+            values[f"{READ}{self.layer}"] = server.assemble(payloads)
 
 
 class _OnServer(programs.OnServer):
@@ -44,12 +48,13 @@ class Gather(_OnServer):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        read, attention = (
-            self.server.recall(self.interval, iteration, f"{name}{self.layer}")
-            for name in (READ, ATTENTION)
-        )
-        out = self.server.edges(self.interval).sum_weighted(attention, read)
-        self.server.keep(self.interval, iteration, **{f"{OUT}{self.layer}": out})
+        layer = self.layer
+        values = self.values(iteration)
+        attention = values[f"{ATTENTION}{layer}"]
+        rows = values[f"{READ}{layer}"]
+
+        edges = self.server.edges(self.interval)
+        values[f"{OUT}{layer}"] = edges.sum_weighted(attention, rows)
         return {}
 
 
@@ -58,8 +63,9 @@ class GatherBack(_OnServer):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        sums = self.server.sum_gradients(self.interval, self.rows(inputs))
-        self.server.keep(self.interval, iteration, gathered=sums)
+        payloads = self.rows(inputs)
+        sums = self.server.sum_gradients(self.interval, payloads)
+        self.values(iteration)["gathered"] = sums
         return {}
 
 
@@ -73,7 +79,7 @@ class ScatterBack(_OnServer, programs.Scatter):
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        server = self.servers.get(output.edge, self._own)
+        server = self.server_of(output)
         return self.server.push_gradients(self.interval, iteration, server)
 
 
@@ -83,12 +89,13 @@ class Apply(programs.Apply):
     compares = False  # the loss follows from a gather after it
 
     @override
-    def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
+    def compute(self, pulled: Payload, weights: Array) -> Computed:
         rows = pulled["rows"]
-        width = pulled["rows"].shape[1]
-        if self.layer:
+        width = rows.shape[1]  # the attention's vectors stand below the weights
+        if self.layer:  # what was summed has not been activated yet
             rows = activate(self.activation, rows)
-        return {Z: rows @ weights[:width]}, None, 0.0
+        answer = {Z: rows @ weights[:width]}
+        return Computed(answer)
 
 
 class ApplyBack(programs.ApplyBack):
@@ -97,15 +104,17 @@ class ApplyBack(programs.ApplyBack):
     compares = False  # the last layer's edges do
 
     @override
-    def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
+    def compute(self, pulled: Payload, weights: Array) -> Computed:
         """Return the gradient of what was summed, but of features; of the weights."""
         rows = pulled["rows"]
         of_z = pulled["gradient"]
-        if not self.layer:
-            return {}, rows.T @ of_z, 0.0
+        if not self.layer:  # features have no gradient
+            return Computed({}, gradient=rows.T @ of_z)
+
         slope = activation_slope(self.activation, rows)
-        gradient = activate(self.activation, rows).T @ of_z
-        return {"gradient": of_z @ weights.T * slope}, gradient, 0.0
+        activations = activate(self.activation, rows)
+        answer = {"gradient": of_z @ weights.T * slope}
+        return Computed(answer, gradient=activations.T @ of_z)
 
 
 class EdgeApply(_Reader, programs.ApplyBack):
@@ -123,26 +132,34 @@ class EdgeApply(_Reader, programs.ApplyBack):
         return super().work(iteration, inputs)
 
     @override
-    def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
-        return {ATTENTION: _ends(pulled, weights).attention()}, None, 0.0
+    def compute(self, pulled: Payload, weights: Array) -> Computed:
+        answer = {ATTENTION: _ends(pulled, weights).attention()}
+        return Computed(answer)
 
 
 class EdgeApplyBack(programs.ApplyBack):
     """Compute the gradients of the ends of an interval's edges."""
 
     @override
-    def compute(self, pulled: Payload, weights: NDArray[Any]) -> programs.Computed:
+    def compute(self, pulled: Payload, weights: Array) -> Computed:
         """Return them, that of the attention's vectors, and the last layer's loss."""
         gradient = pulled.get("gradient")
-        value = 0.0
-        if gradient is None:
-            loss = cross_entropy(pulled["scores"], pulled["targets"])
-            gradient = loss.gradient
-            value = loss.value
-        sources, destinations, vectors = _ends(pulled, weights).backward(gradient)
-        answer = {"of_sources": sources, "of_own": destinations}
-        return answer, vectors, value
+        loss = 0.0
+        if gradient is None:  # of the last layer
+            comparison = cross_entropy(pulled["scores"], pulled["targets"])
+            gradient = comparison.gradient
+            loss = comparison.value
+
+        ends = _ends(pulled, weights)
+        of_sources, of_destinations, of_vectors = ends.backward(gradient)
+        answer = {"of_sources": of_sources, "of_own": of_destinations}
+        return Computed(answer, gradient=of_vectors, loss=loss)
 
 
-def _ends(pulled: Payload, vectors: NDArray[Any]) -> Ends:
-    return Ends(pulled["sources"], pulled["destinations"], pulled["ends"], vectors)
+def _ends(pulled: Payload, vectors: Array) -> Ends:
+    return Ends(
+        sources=pulled["sources"],
+        destinations=pulled["destinations"],
+        ends=pulled["ends"],
+        vectors=vectors,
+    )

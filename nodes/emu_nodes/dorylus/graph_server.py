@@ -7,25 +7,31 @@ GA has summed (``out0``, ..), and the gradient of that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache, cached_property
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
 from emu.graph_data import open_parts
 from emu.graph_data.intervals import cut_intervals
+from emu.graph_data.sampling import Ids
 from emu.training.interval_layers import InEdges, RowSums, training_targets
-from emu_nodes.program import Payload
+from emu_nodes.program import (
+    Array,
+    Payload,
+    Settings,
+)
 
 #: Name of the rows of interval i, and of their vertices where these are not all.
 ROWS = "rows"
 IDS = "ids"
 #: Interval, epoch, and number of a tensor task within an interval.
 Chunk = tuple[int, int, int]
+#: Kind of a tensor task, and its layer.
+Step: TypeAlias = tuple[str, int]
 #: What every interval's tasks keep on their server, of a layer.
 Z = "z"
 READ = "read"
@@ -39,208 +45,258 @@ class GraphServer:
     Epochs of an interval may overlap: values stay until the last task of their epoch.
     """
 
-    def __init__(self, settings: Mapping[str, Any], server: int) -> None:
+    def __init__(self, settings: Settings, server: int) -> None:
         self._settings = settings
         self._server = server
         self._dtype = np.dtype(settings["precision"])
+        self._last: int = settings["model"]["layers"] - 1
         self._dataset, self._graph = open_parts(settings)
         self._part = self._graph.part(server)
-        dataset = self._dataset
-        parts = dataset.structure, dataset.owner, dataset.parts
-        how = settings["intervals"], settings["interval_cut"]
-        self._interval = cut_intervals(*parts, *how)
+        self._interval = cut_intervals(
+            structure=self._dataset.structure,
+            owner=self._dataset.owner,
+            parts=self._dataset.parts,
+            each=settings["intervals"],
+            how=settings["interval_cut"],
+        )
+
         # Made once: all of these follow from the graph.
         self.sums = cache(self._make_sums)
         self.ghost_rows = cache(self._find_ghosts)
-        self.targets = cache(
-            lambda interval: training_targets(
-                dataset, self._part.local[self.rows_of(interval)], self._dtype
-            )
-        )
+        self.targets = cache(self._find_targets)
         self.asked: dict[Chunk, int] = {}
         """Number of the lambda that was launched last for a chunk, if not the first."""
-        self._values: dict[tuple[int, int], dict[str, NDArray[Any]]] = {}
+        self._values: dict[tuple[int, int], Payload] = {}
 
     @cached_property
-    def features(self) -> NDArray[Any]:
+    def features(self) -> Array:
         """Features of local and remote vertices, which never change."""
-        rows = self._dataset.gather(self._part.vertices)
+        rows = self._dataset.gather(self._part.vertices)  # (local + remote, width)
         return rows.astype(self._dtype, copy=False)
 
-    def rows_of(self, interval: int) -> NDArray[np.int64]:
+    def rows_of(self, interval: int) -> Ids:
         """Return the positions of an interval's vertices in this part."""
-        return np.flatnonzero(self._interval[self._part.local] == interval)
+        intervals = self._interval[self._part.local]
+        return np.flatnonzero(intervals == interval)
+
+    def _vertices_of(self, interval: int) -> Ids:
+        rows = self.rows_of(interval)
+        return self._part.local[rows]
 
     def _make_sums(self, interval: int, *, backward: bool) -> RowSums:
         """Return the rows of A, or of A transposed, of an interval."""
-        adjacency = self._part.backward if backward else self._part.forward
-        return RowSums(adjacency, self.rows_of(interval), self._dtype)
+        part = self._part
+        adjacency = part.backward if backward else part.forward
+        rows = self.rows_of(interval)
+        return RowSums(adjacency, rows, self._dtype)
 
-    def _find_ghosts(
-        self, interval: int, server: int
-    ) -> tuple[NDArray[np.int32], NDArray[np.intp]]:
+    def _find_targets(self, interval: int) -> Array:
+        vertices = self._vertices_of(interval)
+        return training_targets(self._dataset, vertices, self._dtype)
+
+    def _find_ghosts(self, interval: int, server: int) -> tuple[Array, Array]:
         """Return the vertices of an interval that a server needs, and their rows."""
         ghosts = self._graph.ghosts_of(self._server, server)
-        ghosts = ghosts[self._interval[ghosts] == interval]
-        mine = self._part.local[self.rows_of(interval)]
-        return ghosts.astype(np.int32), np.searchsorted(mine, ghosts)  # both ascend
+        is_inside = self._interval[ghosts] == interval
+        ghosts = ghosts[is_inside]
+        vertices = self._vertices_of(interval)
+        rows = np.searchsorted(vertices, ghosts)  # both ascend
+        ids = ghosts.astype(np.int32)
+        return ids, rows
 
-    def ghosts(self, interval: int, server: int, rows: NDArray[Any]) -> Payload:
+    def ghosts(self, interval: int, server: int, rows: Array) -> Payload:
         """Return what a server needs of the rows of an interval."""
         ids, places = self.ghost_rows(interval, server)
-        return {f"{IDS}{interval}": ids, f"{ROWS}{interval}": rows[places]}
+        needed = rows[places]
+        return _rows_payload(interval, ids, needed)
 
-    def assemble(self, payloads: Iterable[Payload]) -> NDArray[Any]:
+    def assemble(self, payloads: Iterable[Payload]) -> Array:
         """Return the vectors of local and remote vertices from what came of them.
 
         Zeros where nothing has come yet.
 
         Raises NodeMisbehaved when vertices came that are not of this part.
         """
-        pieces = [
-            (int(name.removeprefix(ROWS)), rows, payload)
-            for payload in payloads
-            for name, rows in payload.items()
-            if name.startswith(ROWS)
-        ]
-        width = pieces[0][1].shape[1]
-        vectors = np.zeros((len(self._part.vertices), width), self._dtype)
-        for interval, rows, payload in pieces:
-            ids = payload.get(f"{IDS}{interval}")
-            if ids is None:  # from this server: all rows of the interval, in order
-                places = self.rows_of(interval)
-            else:
-                try:
-                    places = self._part.positions(ids.astype(np.int64))
-                except ValueError as error:
-                    raise NodeMisbehaved(f"ghosts of {interval}: {error}") from error
+        pieces: list[tuple[Ids, Array]] = []
+        width = 0
+        for payload in payloads:
+            for name, rows in payload.items():
+                if name.startswith(ROWS):
+                    interval = int(name.removeprefix(ROWS))
+                    ids = payload.get(f"{IDS}{interval}")
+                    places = self._places(interval, ids)
+                    pieces.append((places, rows))
+                    width = rows.shape[1]
+
+        count = len(self._part.vertices)
+        vectors = np.zeros((count, width), self._dtype)
+        for places, rows in pieces:  # later ones replace those of earlier epochs
             vectors[places] = rows
         return vectors
 
-    def keep(self, interval: int, epoch: int, **values: NDArray[Any]) -> None:
-        """Hold values of an interval until its epoch ends."""
-        self._values.setdefault((interval, epoch), {}).update(values)
+    def _places(self, interval: int, ids: Array | None) -> Ids:
+        if ids is None:  # from this server: all rows of the interval, in order
+            return self.rows_of(interval)
+        vertices = ids.astype(np.int64)
+        try:
+            return self._part.positions(vertices)
+        except ValueError as error:
+            raise NodeMisbehaved(f"ghosts of {interval}: {error}") from error
 
-    def recall(self, interval: int, epoch: int, name: str) -> NDArray[Any]:
-        """Return a value that `keep` holds."""
-        return self._values[interval, epoch][name]
+    def values(self, interval: int, epoch: int) -> Payload:
+        """Return what an interval's tasks keep for each other until its epoch ends."""
+        return self._values.setdefault((interval, epoch), {})
 
-    def pull(self, step: tuple[str, int], interval: int, epoch: int) -> Payload:
+    def pull(self, step: Step, interval: int, epoch: int) -> Payload:
         """Return what a tensor task, of a kind and layer, needs of the server."""
         kind, layer = step
-        last = layer == self._settings["model"]["layers"] - 1
-        arrays = {"ah": self.recall(interval, epoch, f"ah{layer}")}
+        is_last = layer == self._last
+        values = self.values(interval, epoch)
+        arrays = {"ah": values[f"ah{layer}"]}
+
         if kind == "apply":
-            if last and self._settings["fuse"]:
+            if is_last and self._settings["fuse"]:
                 arrays["targets"] = self.targets(interval)
             return arrays
-        if not self._settings["rematerialize"]:
-            arrays["z"] = self.recall(interval, epoch, f"z{layer}")
-        if last:
+
+        if not self._settings["rematerialize"]:  # else the lambda computes it anew
+            arrays["z"] = values[f"{Z}{layer}"]
+        if is_last:
             arrays["targets"] = self.targets(interval)
         else:
-            arrays["gradient"] = self.recall(interval, epoch, "gathered")
+            arrays["gradient"] = values["gathered"]
         return arrays
 
-    def take(
-        self, chunk: Chunk, number: int, step: tuple[str, int], answer: Payload
-    ) -> bool:
+    def take(self, chunk: Chunk, number: int, step: Step, answer: Payload) -> bool:
         """Take what a lambda has returned; return False where it was dropped.
 
         Of the lambdas of a chunk the last counts; this one is the ``number``-th.
         """
         if number < self.asked.get(chunk, 1):
             return False
-        self.take_back(step, *chunk[:2], answer)
+        interval, epoch, _ = chunk
+        self.take_back(step, interval, epoch, answer)
         return True
 
-    def take_back(
-        self, step: tuple[str, int], interval: int, epoch: int, answer: Payload
-    ) -> None:
+    def take_back(self, step: Step, interval: int, epoch: int, answer: Payload) -> None:
         """Take what a tensor task has returned."""
         kind, layer = step
-        names = {"z": f"z{layer}"} if kind == "apply" else {}
-        self.keep(interval, epoch, **{names.get(k, k): a for k, a in answer.items()})
-        if kind == "apply_back" and layer == 0:  # the epoch of the interval ends
+        # z is needed again on the way back; h is scattered before the next layer's.
+        arrays = _name_by_layer(answer, Z, layer) if kind == "apply" else answer
+        self.values(interval, epoch).update(arrays)
+        # The last task of an interval in an epoch.
+        if kind == "apply_back" and layer == 0:
             self._values.pop((interval, epoch), None)
+
+
+def _rows_payload(interval: int, ids: Array, rows: Array) -> Payload:
+    return {f"{IDS}{interval}": ids, f"{ROWS}{interval}": rows}
+
+
+def _name_by_layer(arrays: Payload, name: str, layer: int) -> Payload:
+    """Return arrays, one of them under the name that it has for its layer."""
+    named = dict(arrays)
+    if name in named:
+        named[f"{name}{layer}"] = named.pop(name)
+    return named
 
 
 class AttentionServer(GraphServer):
     """A graph server of a GAT."""
 
-    def __init__(self, settings: Mapping[str, Any], server: int) -> None:
+    def __init__(self, settings: Settings, server: int) -> None:
         super().__init__(settings, server)
-        into = self._part.forward
         self._sources = cache(self._find_sources)
-        self.edges = cache(lambda interval: InEdges(into, self.rows_of(interval)))
+        self.edges = cache(self._find_edges)
 
-    def _find_sources(self, interval: int, server: int) -> NDArray[np.int64]:
+    def _find_edges(self, interval: int) -> InEdges:
+        rows = self.rows_of(interval)
+        return InEdges(self._part.forward, rows)
+
+    def _find_sources(self, interval: int, server: int) -> Ids:
         """Return the places of a server's vertices with edges into an interval."""
-        places = np.unique(self.edges(interval).columns).astype(np.int64)
-        count = len(self._part.local)
-        sources: NDArray[np.int64] = places[places < count]
-        if server != self._server:
-            remote = places[places >= count]
-            sources = remote[self._part.owners[remote - count] == server]
+        columns = self.edges(interval).columns
+        places: Ids = np.unique(columns).astype(np.int64)
+        count = len(self._part.local)  # these stand before the remote ones
+        if server == self._server:
+            return places[places < count]
+        remote = places[places >= count]
+        owners = self._part.owners[remote - count]
+        sources: Ids = remote[owners == server]
         return sources
 
     def push(self, interval: int, epoch: int) -> None:
         """Sum what the edges of an interval give each vertex here or elsewhere."""
-        of_sources, of_own = (
-            self.recall(interval, epoch, f"of_{end}") for end in ("sources", "own")
+        values = self.values(interval, epoch)
+        edges = self.edges(interval)
+        values["pushed"] = edges.push_back(
+            values["of_sources"],
+            values["of_own"],
+            count=len(self._part.vertices),
         )
-        count = len(self._part.vertices)
-        sums = self.edges(interval).push_back(of_sources, of_own, count)
-        self.keep(interval, epoch, pushed=sums)
 
     def push_gradients(self, interval: int, epoch: int, server: int) -> Payload:
         """Return the gradients that a server's vertices get of an interval."""
         places = self._sources(interval, server)
-        rows = self.recall(interval, epoch, "pushed")[places]
-        ids = self._part.vertices[places].astype(np.int32)
-        return {f"{IDS}{interval}": ids, f"{ROWS}{interval}": rows}
+        sums = self.values(interval, epoch)["pushed"]
+        vertices = self._part.vertices[places]
+        ids = vertices.astype(np.int32)  # as they travel: 4 bytes each
+        return _rows_payload(interval, ids, sums[places])
 
-    def sum_gradients(self, interval: int, payloads: Iterable[Payload]) -> NDArray[Any]:
+    def sum_gradients(self, interval: int, payloads: Iterable[Payload]) -> Array:
         """Return the sum of an interval's gradients of all edges that came."""
-        pieces = {
-            name: array for payload in payloads for name, array in payload.items()
-        }
+        # Newer ones replace older ones of the same interval.
+        pieces: Payload = {}
+        for payload in payloads:
+            pieces.update(payload)
+
         total = np.zeros(0)
         for name, rows in pieces.items():
             if name.startswith(ROWS):
                 ids = pieces[name.replace(ROWS, IDS)]
-                one = self.assemble([{f"{IDS}0": ids, f"{ROWS}0": rows}])
-                total = total + one if len(total) else one
-        found: NDArray[Any] = total[self.rows_of(interval)]
-        return found
+                piece = _rows_payload(0, ids, rows)  # of whichever interval it came
+                share = self.assemble([piece])
+                total = total + share if len(total) else share
+        gradients: Array = total[self.rows_of(interval)]
+        return gradients
 
     @override
-    def pull(self, step: tuple[str, int], interval: int, epoch: int) -> Payload:
+    def pull(self, step: Step, interval: int, epoch: int) -> Payload:
         kind, layer = step
         if kind in {"apply", "apply_back"}:
-            if layer:
-                arrays = {"rows": self.recall(interval, epoch, f"{OUT}{layer - 1}")}
-            else:
-                arrays = {"rows": self.features[self.rows_of(interval)]}
-            if kind == "apply_back":
-                arrays["gradient"] = self.recall(interval, epoch, "gathered")
-            return arrays
-        read = self.recall(interval, epoch, f"{READ}{layer}")
-        arrays = dict(self.edges(interval).both(read))
+            return self._pull_rows(step, interval, epoch)
+
+        values = self.values(interval, epoch)
+        rows = values[f"{READ}{layer}"]
+        arrays = dict(self.edges(interval).both(rows))
         if kind == "edge_apply":
             return arrays
-        if layer == self._settings["model"]["layers"] - 1:
-            arrays["scores"] = self.recall(interval, epoch, f"{OUT}{layer}")
+
+        if layer == self._last:
+            arrays["scores"] = values[f"{OUT}{layer}"]
             arrays["targets"] = self.targets(interval)
         else:
-            arrays["gradient"] = self.recall(interval, epoch, "gradient")
+            arrays["gradient"] = values["gradient"]
+        return arrays
+
+    def _pull_rows(self, step: Step, interval: int, epoch: int) -> Payload:
+        """Return what a task on vertices needs: features, or what was summed."""
+        kind, layer = step
+        values = self.values(interval, epoch)
+        if layer:
+            rows = values[f"{OUT}{layer - 1}"]
+        else:
+            places = self.rows_of(interval)
+            rows = self.features[places]
+        arrays = {"rows": rows}
+        if kind == "apply_back":
+            arrays["gradient"] = values["gathered"]
         return arrays
 
     @override
-    def take_back(
-        self, step: tuple[str, int], interval: int, epoch: int, answer: Payload
-    ) -> None:
+    def take_back(self, step: Step, interval: int, epoch: int, answer: Payload) -> None:
         """Take what a tensor task has returned, z and attention by their layer."""
-        of_layer = {name: f"{name}{step[1]}" for name in (Z, ATTENTION)}
-        arrays = {of_layer.get(name, name): array for name, array in answer.items()}
+        _, layer = step
+        arrays = _name_by_layer(answer, Z, layer)
+        arrays = _name_by_layer(arrays, ATTENTION, layer)
         super().take_back(step, interval, epoch, arrays)

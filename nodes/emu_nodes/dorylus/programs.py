@@ -6,17 +6,15 @@ processes is a payload of the volumes in `emu.systems.dorylus.volumes`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
 from emu.graph_data import open_for
-from emu.problem.workloads import PARTS
-from emu.systems.dorylus.deaths import ANSWERS, DIES, IDLE, LATE
+from emu.systems.dorylus.deaths import DIES, IDLE, LATE
 from emu.systems.dorylus.steps import CALLS, EDGE_TENSORS, TENSORS
 from emu.training.interval_layers import (
     activate,
@@ -26,76 +24,32 @@ from emu.training.interval_layers import (
 )
 from emu.training.optimizers import make_optimizer
 from emu_nodes.dorylus.graph_server import ROWS, AttentionServer, GraphServer, Z
+from emu_nodes.dorylus.task import (
+    Computed,
+    Nothing,
+    Weights,
+    attention_rows,
+    copy_all,
+)
 from emu_nodes.program import (
+    Array,
     EdgeSpec,
     Inputs,
     Payload,
     Shared,
-    TaskProgram,
     TaskSpec,
     pick,
-    sends,
     tensor,
 )
 
-#: The answer, the gradient of the weights and the loss.
-Computed: TypeAlias = tuple[Payload, NDArray[Any] | None, float]
-#: Weights and their version, -1 for the first ones.
-Weights: TypeAlias = tuple[NDArray[Any], int]
 
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """Sums over the first parts of a chunk, and the weights that all parts use."""
 
-class Nothing(TaskProgram):
-    """A task that takes its time and hands nothing on."""
-
-    def __init__(self, brief: TaskSpec, process: Shared) -> None:
-        super().__init__(brief, process)
-        self.interval: int = brief.settings.get("interval", -1)
-        self.layer: int = brief.settings.get("layer", -1)
-
-    @override
-    def run(self, iteration: int, inputs: Inputs) -> dict[int, Payload]:
-        content = self.work(iteration, inputs)
-        is_apply = self._brief.kind == "apply"
-        # A stash is asked, by nothing; its version comes from who used the weights.
-        return {
-            one.edge: self.payload(one, iteration, content)
-            if one.peer_kind != "stash" or is_apply
-            else {}
-            for one in self._brief.outputs
-            if sends(one, iteration)
-        }
-
-    def end_of(self, epoch: int) -> str:
-        """Return what becomes of this task's lambda in an epoch."""
-        ends: list[str] | None = self._brief.settings.get("ends")
-        return ANSWERS if ends is None else ends[epoch]
-
-    def input_of(
-        self, kinds: tuple[str, ...], inputs: Inputs
-    ) -> Iterator[tuple[EdgeSpec, Payload]]:
-        """Yield the inputs that came from some kinds of task, in their order."""
-        for edge in self._brief.inputs:
-            if edge.peer_kind in kinds and edge.edge in inputs:
-                yield edge, inputs[edge.edge]
-
-    def rows(self, inputs: Inputs) -> list[Payload]:
-        """Return what came for a gather, its own interval's rows of this epoch last.
-
-        A server's one receiver shows older ones of all intervals.
-        """
-        both = ("ghosts",), ("scatter", "scatter_back", "begin")
-        return [one for kinds in both for _, one in self.input_of(kinds, inputs)]
-
-
-def copy_all(inputs: Inputs) -> Payload:
-    """Return copies of the arrays that came: their memory is overwritten."""
-    return {k: a.copy() for payload in inputs.values() for k, a in payload.items()}
-
-
-def attention_rows(brief: TaskSpec) -> int:
-    """Return how many rows of attention stand below the weights of a layer."""
-    kind: str = brief.job_settings["model"]["kind"]
-    return len(PARTS[kind]) - 1
+    weights: Weights
+    gradient: Array | None
+    loss: float
 
 
 class OnServer(Nothing):
@@ -105,8 +59,13 @@ class OnServer(Nothing):
         super().__init__(brief, process)
         if "server" not in process:
             kind = AttentionServer if attention_rows(brief) else GraphServer
-            process["server"] = kind(brief.job_settings, brief.settings["server"])
+            number = brief.settings["server"]
+            process["server"] = kind(brief.job_settings, number)
         self.server: GraphServer = process["server"]
+
+    def values(self, epoch: int) -> Payload:
+        """Return what the tasks of its interval keep for each other in an epoch."""
+        return self.server.values(self.interval, epoch)
 
 
 class Begin(OnServer):
@@ -114,7 +73,10 @@ class Begin(OnServer):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        return {k: a for payload in self.rows(inputs) for k, a in payload.items()}
+        arrays: Payload = {}
+        for payload in self.rows(inputs):
+            arrays.update(payload)
+        return arrays
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
@@ -129,7 +91,7 @@ class Gather(OnServer):
         backward = brief.kind == "gather_back"
         self._name = "gathered" if backward else f"ah{self.layer}"
         self._sums = self.server.sums(self.interval, backward=backward)
-        self._constant: NDArray[Any] | None = None
+        self._constant: Array | None = None
         if self.layer == 0:  # of features, which never change
             self._constant = self._sums(self.server.features)
 
@@ -138,8 +100,9 @@ class Gather(OnServer):
         """Keep the sums for the lambda; return nothing."""
         sums = self._constant
         if sums is None:
-            sums = self._sums(self.server.assemble(self.rows(inputs)))
-        self.server.keep(self.interval, iteration, **{self._name: sums})
+            vectors = self.server.assemble(self.rows(inputs))
+            sums = self._sums(vectors)
+        self.values(iteration)[self._name] = sums
         return {}
 
 
@@ -148,24 +111,35 @@ class Scatter(OnServer):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
-        self._own: int = brief.settings["server"]
-        rows = f"{Z}{self.layer}" if attention_rows(brief) else "h"
-        self._value = "gradient" if brief.kind == "scatter_back" else rows
+        self._server: int = brief.settings["server"]
+        if brief.kind == "scatter_back":
+            self._value = "gradient"
+        elif attention_rows(brief):
+            self._value = f"{Z}{self.layer}"
+        else:
+            self._value = "h"
+
         #: Server that an edge leads to, where that is another task's.
-        self.servers = {
-            one.edge: int(one.peer.rpartition("_")[2])
-            for one in brief.outputs
-            if one.peer_kind == "ghosts"
-        }
-        for server in {*self.servers.values()} - {self._own}:
-            self.server.ghost_rows(self.interval, server)
+        self.servers: dict[int, int] = {}
+        for output in brief.outputs:
+            if output.peer_kind == "ghosts":
+                _, _, number = output.peer.rpartition("_")
+                self.servers[output.edge] = int(number)
+        # A rehearsal: they are searched once.
+        for server in set(self.servers.values()):
+            if server != self._server:
+                self.server.ghost_rows(self.interval, server)
+
+    def server_of(self, output: EdgeSpec) -> int:
+        """Return the server that an edge leads to, its own among them."""
+        return self.servers.get(output.edge, self._server)
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return all rows within the server, elsewhere those that are needed."""
-        rows = self.server.recall(self.interval, iteration, self._value)
-        server = self.servers.get(output.edge, self._own)
-        if server != self._own:
+        rows = self.values(iteration)[self._value]
+        server = self.server_of(output)
+        if server != self._server:
             return self.server.ghosts(self.interval, server, rows)
         return {f"{ROWS}{self.interval}": rows}
 
@@ -185,13 +159,16 @@ class Call(OnServer):
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         if output.peer_kind not in TENSORS:
             return {}
-        step = output.peer_kind, self.layer
+        step = (output.peer_kind, self.layer)
         arrays = self.server.pull(step, self.interval, iteration)
         if self._brief.job_settings["stream"] == 1:
             return arrays
-        half = (len(arrays["ah"]) + 1) // 2
-        first = output.peer.endswith(".first")
-        return {k: a[:half] if first else a[half:] for k, a in arrays.items()}
+
+        count = len(arrays["ah"])
+        half = (count + 1) // 2
+        is_first = output.peer.endswith(".first")
+        rows = slice(0, half) if is_first else slice(half, count)
+        return {name: array[rows] for name, array in arrays.items()}
 
 
 class Recall(Call):
@@ -201,14 +178,16 @@ class Recall(Call):
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Expect the answer of this one from now on."""
         if self.end_of(iteration) != IDLE:
-            chunk = self.interval, iteration, self._brief.settings["tensor"]
-            self.server.asked[chunk] = self._brief.settings["attempt"]
+            settings = self._brief.settings
+            chunk = (self.interval, iteration, settings["tensor"])
+            self.server.asked[chunk] = settings["attempt"]
         return {}
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        is_idle = self.end_of(iteration) == IDLE  # not launched at all
-        return {} if is_idle else super().payload(output, iteration, made)
+        if self.end_of(iteration) == IDLE:  # not launched at all
+            return {}
+        return super().payload(output, iteration, made)
 
 
 class Answer(OnServer):
@@ -218,13 +197,16 @@ class Answer(OnServer):
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         parts = [*self.input_of(TENSORS, inputs)]
         # Of several lambdas one has answered; of the last step it answers with nothing.
-        parts = [part for part in parts if part[1]] or parts[:1]
-        whole = {
-            name: np.concatenate([tensor(part, name, sender) for sender, part in parts])
-            for name in parts[0][1]
-        }
-        step = parts[0][0].peer_kind, self.layer
-        self.server.take_back(step, self.interval, iteration, whole)
+        answers = [(sender, payload) for sender, payload in parts if payload]
+        answers = answers or parts[:1]
+
+        first_sender, first_payload = answers[0]
+        arrays: Payload = {}
+        for name in first_payload:
+            pieces = [tensor(payload, name, sender) for sender, payload in answers]
+            arrays[name] = np.concatenate(pieces)
+        step = (first_sender.peer_kind, self.layer)
+        self.server.take_back(step, self.interval, iteration, arrays)
         return {}
 
 
@@ -245,12 +227,15 @@ class Late(OnServer):
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
-        own = self._brief.settings
         if self.end_of(iteration) == LATE:
-            chunk = self.interval, iteration, own["tensor"]
-            answer = copy_all(inputs)
-            step = (own["of"], self.layer)
-            self._dropped += not self.server.take(chunk, own["attempt"], step, answer)
+            settings = self._brief.settings
+            is_taken = self.server.take(
+                chunk=(self.interval, iteration, settings["tensor"]),
+                number=settings["attempt"],
+                step=(settings["of"], self.layer),
+                answer=copy_all(inputs),
+            )
+            self._dropped += not is_taken
         return {}
 
     @override
@@ -268,12 +253,17 @@ class _Tensor(Nothing):
         super().__init__(brief, process)
         settings = brief.job_settings
         self.activation: str = settings["model"]["activation"]
-        self.last: bool = self.layer == settings["model"]["layers"] - 1
+        layers = settings["model"]["layers"]
+        self.last: bool = self.layer == layers - 1
         self.count = settings["parts"] * settings["intervals"]
         if "initial" not in process:
-            process["initial"] = initial_weights(settings, open_for(settings))
+            dataset = open_for(settings)
+            process["initial"] = initial_weights(settings, dataset)
+        # Of a chunk that is streamed, each part has a task of its own.
         self.part = brief.settings.get("part", 0)
-        self.parts = settings["stream"] if "part" in brief.settings else 1
+        self.parts = 1
+        if "part" in brief.settings:
+            self.parts = settings["stream"]
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
@@ -285,71 +275,122 @@ class _Tensor(Nothing):
         self._figures = {}
         if end == IDLE:
             return {}
-        if end == DIES:
-            version = self.weights(iteration, inputs)[1]
-            return {"version": np.array([version], np.int64)}
-        step = self._brief.kind, self.layer
-        arrays = dict(next(self.input_of(CALLS, inputs), (None, {}))[1])
+        if end == DIES:  # the stash must hold what it has read all the same
+            weights = self.weights(iteration, inputs)
+            return _version_payload(weights)
+
+        step = (self._brief.kind, self.layer)
+        _, pulled = next(self.input_of(CALLS, inputs), (None, {}))
         server: GraphServer | None = None
-        if not arrays:
+        if not pulled:  # it runs on the server itself
             server = self._process["server"]
-            arrays = server.pull(step, self.interval, iteration)
-        # A chunk may come in parts, each with a task of its own: what the first ones
-        # have made waits for the last, and all use one version of the weights.
-        versions_here = self._process.setdefault("held", {})
-        key = self._brief.kind, self.layer, iteration
-        before = versions_here.pop(key, None)
-        weights, version = before[0] if before else self.weights(iteration, inputs)
-        answer, gradient, loss = self.compute(arrays, weights)
-        if before:
-            gradient = before[1] if gradient is None else before[1] + gradient
-            loss += before[2]
-        if self.part + 1 < self.parts:
-            versions_here[key] = (weights, version), gradient, loss
-        elif self.computes_loss and end != LATE:
+            pulled = server.pull(step, self.interval, iteration)
+
+        weights, computed = self._compute_part(iteration, inputs, pulled)
+        is_whole = self.part + 1 == self.parts
+        if is_whole and self.computes_loss and end != LATE:
             # So that the mean over intervals is that of the graph.
-            self._figures = {"loss": self.count * loss}
+            self._figures = {"loss": self.count * computed.loss}
         if server is not None:
-            server.take_back(step, self.interval, iteration, answer)
-        payload = {"version": np.array([version], np.int64)}
-        if gradient is not None:
-            payload["gradient"] = gradient
-        return payload | {f"answer.{name}": array for name, array in answer.items()}
+            server.take_back(step, self.interval, iteration, computed.answer)
+
+        made = _version_payload(weights)
+        if computed.gradient is not None:
+            made["gradient"] = computed.gradient
+        for name, array in computed.answer.items():
+            made[f"answer.{name}"] = array
+        return made
+
+    def _compute_part(
+        self,
+        iteration: int,
+        inputs: Inputs,
+        pulled: Payload,
+    ) -> tuple[Weights, Computed]:
+        """Return the weights used and a part's outcome, with sums of those before.
+
+        A chunk may come in parts, each with a task of its own: what the first ones have
+        made waits for the last, and all use one version of the weights.
+        """
+        by_key: dict[object, _Held] = self._process.setdefault("held", {})
+        key = (self._brief.kind, self.layer, iteration)
+        held = by_key.pop(key, None)
+        if held is None:
+            weights = self.weights(iteration, inputs)
+            computed = self.compute(pulled, weights.array)
+        else:
+            weights = held.weights
+            part = self.compute(pulled, weights.array)
+            # Gradients and losses add up over the rows; the answer is of its own rows.
+            gradient = held.gradient
+            if part.gradient is not None:
+                gradient = held.gradient + part.gradient
+            loss = part.loss + held.loss
+            computed = Computed(part.answer, gradient=gradient, loss=loss)
+
+        if self.part + 1 < self.parts:
+            by_key[key] = _Held(
+                weights=weights,
+                gradient=computed.gradient,
+                loss=computed.loss,
+            )
+        return weights, computed
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
         """Return to each the piece that it waits for, if it is sent at all."""
-        late = self.end_of(iteration) == LATE
-        if output.peer_kind == ("held" if late else "answer"):
+        kind = output.peer_kind
+        # A late answer is held back; its weights' gradient and version go all the same.
+        is_late = self.end_of(iteration) == LATE
+        if kind == ("held" if is_late else "answer"):
             return pick(made, "answer.")
-        if output.peer_kind == "stash":
+        if kind == "stash":
             return {"version": made["version"]}
-        if output.peer_kind in {"gradient_sum", "weight_update"} and "gradient" in made:
+        if kind in {"gradient_sum", "weight_update"} and "gradient" in made:
             return {"gradient": made["gradient"]}
         return {}
 
     @property
     def computes_loss(self) -> bool:
         """True where the scores are compared with the labels here."""
-        if self._brief.kind == "apply" and not self._brief.job_settings["fuse"]:
+        is_fused = self._brief.job_settings["fuse"]
+        if self._brief.kind == "apply" and not is_fused:
             return False  # its backward pass does
         return self.last and self.compares
 
+    def stashed(self, inputs: Inputs) -> Weights | None:
+        """Return the weights that a stash has sent, if there is one."""
+        for sender, payload in self.input_of(("stash",), inputs):
+            # Pooled memory, which the next part of a stream cannot use.
+            array = tensor(payload, "weights", sender).copy()
+            return Weights(array, version=0)
+        return None
+
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
-        """Return the weights that came, and their version, -1 for the first ones."""
+        """Return the weights that came."""
         raise NotImplementedError
 
-    def compute(self, pulled: Payload, weights: NDArray[Any]) -> Computed:
-        """Return the answer, the gradient of the weights and the loss."""
+    def compute(self, pulled: Payload, weights: Array) -> Computed:
+        """Return the outcome for what was pulled of the server."""
         raise NotImplementedError
 
+    def backward(self, pulled: Payload, of_z: Array, weights: Array) -> Computed:
+        """Return the gradients of the gathered rows, but of features, and weights."""
+        answer: Payload = {}
+        if self.layer:
+            answer["gradient"] = of_z @ weights.T  # (rows, inputs)
+        gradient = pulled["ah"].T @ of_z  # (inputs, outputs), as the weights
+        return Computed(answer, gradient=gradient)
 
-def backward(
-    pulled: Payload, of_z: NDArray[Any], weights: NDArray[Any] | None
-) -> tuple[Payload, NDArray[Any]]:
-    """Return the gradient of the gathered rows, if asked for, and of the weights."""
-    gradient = pulled["ah"].T @ of_z
-    return ({} if weights is None else {"gradient": of_z @ weights.T}), gradient
+    def backward_from_loss(self, pulled: Payload, z: Array, weights: Array) -> Computed:
+        """Return the gradients of the last layer, whose z is the scores; the loss."""
+        loss = cross_entropy(z, pulled["targets"])
+        computed = self.backward(pulled, loss.gradient, weights)
+        return replace(computed, loss=loss.value)
+
+
+def _version_payload(weights: Weights) -> Payload:
+    return {"version": np.array([weights.version], np.int64)}
 
 
 class Apply(_Tensor):
@@ -360,35 +401,36 @@ class Apply(_Tensor):
 
     @override
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
-        # The newest that had come, or those of a lambda before.
-        for sender, payload in self.input_of(("stash",), inputs):
-            # Pooled memory, which the next part of a stream cannot use.
-            return tensor(payload, "weights", sender).copy(), 0
+        # Those that a lambda before it has used, or the newest that had come.
+        stashed = self.stashed(inputs)
+        if stashed is not None:
+            return stashed
         for sender, payload in self.input_of(("weight_update",), inputs):
             version = self._reads.get(sender.edge, iteration - sender.lag)
-            return tensor(payload, "weights", sender).copy(), version
-        return self._process["initial"][self.layer], self._brief.first - 1
+            array = tensor(payload, "weights", sender).copy()
+            return Weights(array, version)
+        first = self._process["initial"][self.layer]
+        return Weights(first, version=self._brief.first - 1)
 
     def restore(self, state: Mapping[str, Payload]) -> None:
         """Begin with the weights that its layer's update had."""
         (weights,) = state.values()
         initial = self._process["initial"]
-        initial[self.layer] = weights["parameters"].reshape(initial[self.layer].shape)
+        shape = initial[self.layer].shape
+        initial[self.layer] = weights["parameters"].reshape(shape)
 
     @override
-    def compute(self, pulled: Payload, weights: NDArray[Any]) -> Computed:
-        z = pulled["ah"] @ weights
+    def compute(self, pulled: Payload, weights: Array) -> Computed:
+        z = pulled["ah"] @ weights  # (rows, outputs)
         if self.computes_loss:
-            loss = cross_entropy(z, pulled["targets"])
-            needs = weights if self.layer else None
-            answer, gradient = backward(pulled, loss.gradient, needs)
-            return answer, gradient, loss.value
+            return self.backward_from_loss(pulled, z, weights)
         if self.last:
-            return {"z": z}, None, 0.0
+            return Computed({"z": z})
+
         answer = {"h": activate(self.activation, z)}
         if not self._brief.job_settings["rematerialize"]:
             answer["z"] = z
-        return answer, None, 0.0
+        return Computed(answer)
 
 
 class ApplyBack(_Tensor):
@@ -399,19 +441,20 @@ class ApplyBack(_Tensor):
 
     @override
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
-        for sender, payload in self.input_of(("stash",), inputs):
-            return tensor(payload, "weights", sender).copy(), 0
-        return self._process["initial"][self.layer][:0], -1
+        stashed = self.stashed(inputs)
+        if stashed is not None:
+            return stashed
+        first = self._process["initial"][self.layer]
+        return Weights(first[:0], version=-1)
 
     @override
-    def compute(self, pulled: Payload, weights: NDArray[Any]) -> Computed:
+    def compute(self, pulled: Payload, weights: Array) -> Computed:
         z = pulled["z"] if "z" in pulled else pulled["ah"] @ weights
-        needs = weights if self.layer else None
         if self.last:
-            loss = cross_entropy(z, pulled["targets"])
-            return (*backward(pulled, loss.gradient, needs), loss.value)
-        of_z = pulled["gradient"] * activation_slope(self.activation, z)
-        return (*backward(pulled, of_z, needs), 0.0)
+            return self.backward_from_loss(pulled, z, weights)
+        slope = activation_slope(self.activation, z)
+        of_z = pulled["gradient"] * slope
+        return self.backward(pulled, of_z, weights)
 
 
 class Stash(Nothing):
@@ -425,6 +468,7 @@ class Stash(Nothing):
         """
         if self.end_of(iteration) == IDLE:
             return {}
+
         sender, payload = next(self.input_of(("apply",), inputs))
         version = int(tensor(payload, "version", sender)[0])
         by_version = versions(self._process, self._brief)[self.layer]
@@ -433,10 +477,11 @@ class Stash(Nothing):
                 f"{sender.peer} used version {version} of the weights, held are "
                 f"{sorted(by_version)}"
             )
+
         weights = by_version[version]
         rows = len(weights) - attention_rows(self._brief)
-        of_edges = self._brief.settings["for"] in EDGE_TENSORS
-        return {"weights": weights[rows:] if of_edges else weights[:rows]}
+        is_of_edges = self._brief.settings["for"] in EDGE_TENSORS
+        return {"weights": weights[rows:] if is_of_edges else weights[:rows]}
 
 
 class GradientSum(Nothing):
@@ -454,6 +499,7 @@ class WeightUpdate(Nothing):
         super().__init__(brief, process)
         self._held = versions(process, brief)[self.layer]
         self._weights = self._held[-1].copy()
+        # A view: the optimiser steps the matrix.
         flat = self._weights.reshape(-1)
         self._optimizer = make_optimizer(brief.job_settings, flat)
         self._most = brief.job_settings["staleness"] + 2
@@ -461,12 +507,16 @@ class WeightUpdate(Nothing):
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the new weights; older versions than are in use are dropped."""
-        self._optimizer.step(sum_gradients(self._brief, inputs).reshape(-1))
-        self._held[iteration] = self._weights.copy()
-        for version in sorted(self._held)[: -self._most]:
+        gradient = sum_gradients(self._brief, inputs)
+        self._optimizer.step(gradient.reshape(-1))
+        weights = self._weights.copy()
+        self._held[iteration] = weights
+        outdated = sorted(self._held)[: -self._most]
+        for version in outdated:
             del self._held[version]
-        rows = len(self._weights) - attention_rows(self._brief)
-        return {"weights": self._held[iteration][:rows]}
+
+        rows = len(weights) - attention_rows(self._brief)
+        return {"weights": weights[:rows]}
 
     def state(self, _iteration: int) -> Payload:
         """Return the weights, and what the optimiser has of the past.
@@ -478,44 +528,53 @@ class WeightUpdate(Nothing):
 
     def restore(self, state: Mapping[str, Payload]) -> None:
         """Go on from it, which the parameter servers hold alike."""
-        (one,) = state.values()
-        self._optimizer.restore(one)
+        (arrays,) = state.values()
+        self._optimizer.restore(arrays)
         self._held.clear()
-        self._held[self._brief.first - 1] = self._weights.copy()
+        newest = self._brief.first - 1
+        self._held[newest] = self._weights.copy()
 
     @override
     def result(self) -> Payload:
         return {"weights": self._weights}
 
 
-def versions(process: Shared, brief: TaskSpec) -> list[dict[int, NDArray[Any]]]:
+def versions(process: Shared, brief: TaskSpec) -> list[dict[int, Array]]:
     """Return the versions of every layer's weights that a parameter server holds."""
     if "versions" not in process:
         settings = brief.job_settings
-        first = initial_weights(settings, open_for(settings))
-        process["versions"] = [{-1: one} for one in first]
-    by_layer: list[dict[int, NDArray[Any]]] = process["versions"]
+        dataset = open_for(settings)
+        weights = initial_weights(settings, dataset)
+        process["versions"] = [{-1: of_layer} for of_layer in weights]
+    by_layer: list[dict[int, Array]] = process["versions"]
     return by_layer
 
 
-def sum_gradients(brief: TaskSpec, inputs: Inputs) -> NDArray[Any]:
+def sum_gradients(brief: TaskSpec, inputs: Inputs) -> Array:
     """Return the sum of the gradients that came, in the order of the in-edges.
 
     Those of attention stand below those of the weights. Of several lambdas of one task
     the first that came counts, the others are dropped.
+
+    Raises NodeMisbehaved when none came.
     """
-    totals: dict[bool, NDArray[Any]] = {}
-    senders = set()
+    totals: dict[bool, Array] = {}
+    chunks = set()
     for sender in brief.inputs:
-        chunk = sender.peer.partition(".")[0]
+        chunk, _, _ = sender.peer.partition(".")
         payload = inputs.get(sender.edge, {})
-        if chunk not in senders and "gradient" in payload:
-            senders.add(chunk)
-            gradient = payload["gradient"]
-            of_edges = sender.peer_kind in EDGE_TENSORS
-            total = totals.get(of_edges)
-            total = gradient.copy() if total is None else total + gradient
-            totals[of_edges] = total
+        if chunk in chunks or "gradient" not in payload:
+            continue
+        chunks.add(chunk)
+
+        gradient = payload["gradient"]
+        is_of_edges = sender.peer_kind in EDGE_TENSORS  # of attention
+        total = totals.get(is_of_edges)
+        total = gradient.copy() if total is None else total + gradient
+        totals[is_of_edges] = total
+
     if not totals:
         raise NodeMisbehaved(f"{brief.name} has no gradient to sum")
-    return np.concatenate([totals[key] for key in sorted(totals)])
+    # False before True: the weights, then attention.
+    in_order = [totals[is_of_edges] for is_of_edges in sorted(totals)]
+    return np.concatenate(in_order)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import NodeMisbehaved
 from emu.graph_data import SampledBatch
+from emu.graph_data.sampling import Ids
 from emu.systems.p3.job import column_blocks
 from emu.training.layers import Block
-from emu_nodes.program import EdgeSpec, Payload, tensor
+from emu_nodes.program import (
+    Array,
+    EdgeSpec,
+    Payload,
+    Settings,
+    tensor,
+)
 
 
 class Group:
@@ -23,20 +27,20 @@ class Group:
     ``settings``: ``Job.settings``; ``rank``: of this machine.
     """
 
-    def __init__(
-        self, settings: Mapping[str, Any], feature_length: int, rank: int
-    ) -> None:
+    def __init__(self, settings: Settings, feature_length: int, rank: int) -> None:
         self.rank = rank
         self.ranks: int = settings["workers"]
         self.groups: int = settings["groups"]
         self._samplers: int = settings["samplers_per_worker"]
         self._members: int = self.ranks // self.groups
 
-        first = rank - rank % self._members
+        first = rank - rank % self._members  # groups are of ranks in a row
         self.machines = range(first, first + self._members)
-        self.peers = [one for one in self.machines if one != rank]
+        self.peers = [*self.machines]
+        self.peers.remove(rank)
 
-        self.blocks = column_blocks(settings["columns"], feature_length, self._members)
+        shares = settings["columns"]
+        self.blocks = column_blocks(shares, feature_length, self._members)
         self.derives: bool = settings["push"] == "derived"
 
     @property
@@ -50,19 +54,24 @@ class Group:
 
     def samplers_of(self, rank: int) -> range:
         """Return the numbers of a machine's samplers."""
-        return range(rank * self._samplers, (rank + 1) * self._samplers)
+        first = rank * self._samplers
+        return range(first, first + self._samplers)
 
     @property
     def pushing(self) -> list[int]:
         """Samplers of peers that push what they draw to this machine."""
         if self.derives or not self.holds(self.rank):
             return []
-        return [sampler for peer in self.peers for sampler in self.samplers_of(peer)]
+        samplers: list[int] = []
+        for peer in self.peers:
+            samplers += self.samplers_of(peer)
+        return samplers
 
     def derived_by(self, sampler: int) -> list[int]:
         """Return the samplers of peers whose batches a sampler draws as well."""
-        if not (self.derives and self.holds(self.rank)):
+        if not self.derives or not self.holds(self.rank):
             return []
+        # Each sampler derives the batches of those with its number on other machines.
         number = sampler % self._samplers
         return [peer * self._samplers + number for peer in self.peers]
 
@@ -71,13 +80,15 @@ class Group:
 class FirstLayer:
     """Structure of the first layer of one sampler's batch: S_0 and the edges E_1."""
 
-    vertices: NDArray[np.int64]
+    vertices: Ids
     block: Block
 
     @classmethod
     def of_batch(cls, batch: SampledBatch) -> FirstLayer:
         """Return the first layer of a sampled batch."""
-        block = Block(*batch.edges[0], outer=batch.sizes[0], inner=batch.sizes[1])
+        outer, inner, *_ = batch.sizes
+        source, destination = batch.edges[0]
+        block = Block(source, destination, outer=outer, inner=inner)
         return cls(batch.vertices, block)
 
     def tensors(self, suffix: str = "") -> Payload:
@@ -96,13 +107,18 @@ class FirstLayer:
 
         Raises NodeMisbehaved when tensors are missing or contradict each other.
         """
-        outputs = tensor(payload, f"outputs{suffix}", sender)
-        others = tensor(payload, f"inputs{suffix}", sender)
-        source = tensor(payload, f"source{suffix}", sender).copy()
-        destination = tensor(payload, f"destination{suffix}", sender).copy()
-        vertices: NDArray[np.int64] = np.concatenate([outputs, others])
+
+        def read(name: str) -> Array:
+            return tensor(payload, f"{name}{suffix}", sender)
+
+        outputs = read("outputs")
+        further_inputs = read("inputs")  # the outputs are inputs, too
+        source = read("source").copy()
+        destination = read("destination").copy()
+        vertices: Ids = np.concatenate([outputs, further_inputs])
+        inner = len(outputs)
         try:
-            block = Block(source, destination, len(vertices), len(outputs))
+            block = Block(source, destination, outer=len(vertices), inner=inner)
         except ValueError as error:
             raise NodeMisbehaved(f"{sender.peer}: {error}") from error
         return cls(vertices, block)
@@ -114,11 +130,11 @@ def batch_tensors(batch: SampledBatch) -> Payload:
     ``vertices.0`` are the seeds, ``vertices.1`` what their block adds, and so on:
     their lengths give all sizes.
     """
-    sizes = [0, *reversed(batch.sizes)]
-    payload: Payload = {
-        f"vertices.{hop}": batch.vertices[first:last]
-        for hop, (first, last) in enumerate(pairwise(sizes))
-    }
+    payload: Payload = {}
+    bounds = pairwise([0, *reversed(batch.sizes)])
+    for hop, (first, last) in enumerate(bounds):
+        payload[f"vertices.{hop}"] = batch.vertices[first:last]
+
     for number, (source, destination) in enumerate(batch.edges):
         payload[f"source.{number}"] = source
         payload[f"destination.{number}"] = destination
@@ -130,11 +146,22 @@ def read_batch(payload: Payload, sender: EdgeSpec, layers: int) -> SampledBatch:
 
     Raises NodeMisbehaved when tensors are missing.
     """
-    parts = [tensor(payload, f"vertices.{hop}", sender) for hop in range(layers + 1)]
-    sizes = tuple(accumulate(len(part) for part in parts))
+
+    def read(name: str, number: int) -> Array:
+        return tensor(payload, f"{name}.{number}", sender)
+
+    parts = [read("vertices", hop) for hop in range(layers + 1)]  # seeds first
+    sizes = tuple(accumulate(map(len, parts)))
+    vertices: Ids = np.concatenate(parts)
+
     edges = []
     for number in range(layers):
-        source = tensor(payload, f"source.{number}", sender).copy()
-        destination = tensor(payload, f"destination.{number}", sender).copy()
+        source = read("source", number).copy()
+        destination = read("destination", number).copy()
         edges.append((source, destination))
-    return SampledBatch(np.concatenate(parts), sizes[::-1], tuple(edges))
+
+    return SampledBatch(
+        vertices=vertices,
+        sizes=sizes[::-1],
+        edges=tuple(edges),
+    )

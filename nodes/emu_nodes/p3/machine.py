@@ -6,18 +6,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.graph_data import SampledBatch, open_columns
 from emu.problem.workloads import SPLIT_WEIGHTS, layer_shapes
 from emu.systems.p3.column_split import ColumnSplit, ForwardPass
 from emu.systems.p3.job import PIPELINES
 from emu.training import initial_parameters
-from emu_nodes.dgtp.programs import JobData
+from emu_nodes.dgtp.job_data import JobData
 from emu_nodes.p3.batches import FirstLayer, Group
-from emu_nodes.program import Shared, TaskSpec
+from emu_nodes.program import (
+    Array,
+    Settings,
+    Shared,
+    TaskSpec,
+)
 
-Array: TypeAlias = NDArray[Any]
+#: Arrays by mini-batch.
+Arrays: TypeAlias = dict[int, Array]
+#: Forward passes of a machine's samplers, in their order.
+Passes: TypeAlias = list[ForwardPass]
 #: Sampler and mini-batch.
 Key: TypeAlias = tuple[int, int]
 
@@ -49,44 +56,50 @@ class P3Machine:
         self._data = JobData(brief, process)
         self._dataset = self._data.dataset
         self._first = brief.first
-        self.rank: int = brief.settings["rank"]
-        self.group = Group(settings, self._dataset.feature_length, self.rank)
-        self.samplers = self.group.samplers_of(self.rank)
-        self.pipeline = PIPELINES[settings["pipeline"]]
         self.batches: int = settings["batches"]
         self.layers: int = settings["model"]["layers"]
+        self.pipeline = PIPELINES[settings["pipeline"]]
+
+        self.rank: int = brief.settings["rank"]
+        length = self._dataset.feature_length
+        self.group = Group(settings, length, self.rank)
+        self.samplers = self.group.samplers_of(self.rank)
         self.learns: bool = settings["compute"] != "timed"
-        self._computes = self.learns and self.group.holds(self.rank)
+        holds_columns = self.group.holds(self.rank)
+        self._computes = self.learns and holds_columns
         """True where it computes a part of layer 1, which takes columns."""
 
+        # What lies between two phases; `_forget` empties it.
         self.structures: dict[Key, FirstLayer] = {}
         self._sampled: dict[Key, SampledBatch] = {}
         self._columns: dict[Key, Array] = {}
-        self.parts: dict[int, Array] = {}
-        self.of_sums: dict[int, Array] = {}
-        self.gradients: tuple[dict[int, Array], ...] = ({}, {})
-        self.begun_with: dict[int, Array] = {}
-        self._passes: dict[int, list[ForwardPass]] = {}
+        self._passes: dict[int, Passes] = {}
+        self.parts = Arrays()
+        self.of_sums = Arrays()
+        self.gradients = (Arrays(), Arrays())
+        self.begun_with = Arrays()
 
         self._load(settings)
         self._rehearse()
 
-    def _load(self, settings: Mapping[str, Any]) -> None:
+    def _load(self, settings: Settings) -> None:
+        dataset = self._dataset
         blocks = self.group.blocks
         block = self.group.block
-        columns = open_columns(self._dataset, blocks)
+        columns = open_columns(dataset, blocks)
         self._all_columns = columns.array(f"columns_{block}")
 
-        self._split = ColumnSplit(settings, self._dataset, blocks, block)
-        flat = initial_parameters(settings, self._dataset)
+        # All machines begin with the parameters of one seed, and keep their part.
+        self._split = ColumnSplit(settings, dataset, blocks, block)
+        flat = initial_parameters(settings, dataset)
         self.own = self._split.own(flat)
         self.upper = self._split.upper(flat)
 
         model = settings["model"]
         kind = model.get("kind", "sage")
-        length = self._dataset.feature_length
-        shapes, *_ = layer_shapes(model, length, self._dataset.classes)
-        matrices = shapes[: SPLIT_WEIGHTS[kind]]
+        length = dataset.feature_length
+        shapes, *_ = layer_shapes(model, length, dataset.classes)
+        matrices = shapes[: SPLIT_WEIGHTS[kind]]  # those whose inputs are columns
         self._width: int = matrices[0][0]
         self._pulls_inputs = kind == "gat"
         self._precision = np.dtype(settings["precision"])
@@ -94,9 +107,11 @@ class P3Machine:
     def _rehearse(self) -> None:
         """Open every array and load every library before the start barrier."""
         for sampler in self.samplers:
-            self.keep(sampler, 0, self._data.batch(sampler, 0))
+            batch = self._data.batch(sampler, 0)
+            self.keep(sampler, 0, batch)
         self.collect(0)
-        _ = self._dataset.labels
+        _ = self._dataset.labels  # mapped on first use
+
         if self.learns:
             import torch
 
@@ -104,7 +119,7 @@ class P3Machine:
         if self._computes:
             part = self.partial(self.rank, 0)
             self.begun_with[0] = self.upper.copy()
-            self.forward(0, [part])
+            self.forward(0, [part])  # as if no other machine held columns
             _, of_sum = self.backward(0)
             self.own_gradient(0, {self.rank: of_sum})
         self._forget(0)
@@ -115,84 +130,108 @@ class P3Machine:
 
     def keep(self, sampler: int, batch: int, sampled: SampledBatch) -> None:
         """Keep what one of this machine's samplers has drawn."""
-        self._sampled[sampler, batch] = sampled
-        self.structures[sampler, batch] = FirstLayer.of_batch(sampled)
+        key = (sampler, batch)
+        self._sampled[key] = sampled
+        self.structures[key] = FirstLayer.of_batch(sampled)
 
     def collect(self, batch: int) -> None:
         """Collect this machine's columns of a mini-batch of the whole group."""
         if not self._computes:
             return
-        for (sampler, number), layer in self.structures.items():
-            if number == batch:
-                rows = self._all_columns[layer.vertices]
-                self._columns[sampler, batch] = rows
+        for key, layer in self.structures.items():
+            _, number = key
+            if number == batch:  # earlier ones are still under way
+                vertices = layer.vertices
+                self._columns[key] = self._all_columns[vertices]
 
     def partial(self, rank: int, batch: int) -> Array:
         """Return the part of layer 1 of a mini-batch from this machine's columns."""
-        samplers = self.group.samplers_of(rank)
-        parts = [self._partial(sampler, batch) for sampler in samplers]
-        return np.concatenate(parts)
-
-    def _partial(self, sampler: int, batch: int) -> Array:
-        layer = self.structures[sampler, batch]
-        if not self.learns:
-            return self._zeros(self._rows_of(layer))
-        columns = self._columns[sampler, batch]
-        return self._split.partial(self.own, layer.block, columns)
+        parts = []
+        for sampler in self.group.samplers_of(rank):
+            key = (sampler, batch)
+            layer = self.structures[key]
+            if self.learns:
+                block = layer.block
+                columns = self._columns[key]
+                part = self._split.partial(self.own, block, columns)
+            else:
+                rows = self._rows_of(layer)
+                part = self._zeros(rows)
+            parts.append(part)
+        return np.concatenate(parts)  # (rows of all its samplers, width)
 
     def _zeros(self, rows: int) -> Array:
         """Return what stands for so many rows of a part of layer 1."""
-        return np.zeros((rows, self._width), self._precision)
+        shape = (rows, self._width)
+        return np.zeros(shape, self._precision)
 
     def _rows_of(self, layer: FirstLayer) -> int:
         """Return the rows of a part of layer 1, or of its gradient."""
-        return layer.block.outer if self._pulls_inputs else layer.block.inner
+        # A GAT weighs its inputs before it sums them; others are summed here.
+        block = layer.block
+        return block.outer if self._pulls_inputs else block.inner
+
+    def _structures_of(self, rank: int, batch: int) -> list[FirstLayer]:
+        samplers = self.group.samplers_of(rank)
+        return [self.structures[sampler, batch] for sampler in samplers]
 
     def _shares(self, rank: int, batch: int, rows: Array) -> list[Array]:
         """Return the rows of each of a machine's samplers, of those of all."""
-        samplers = self.group.samplers_of(rank)
-        layers = [self.structures[sampler, batch] for sampler in samplers]
-        ends = np.cumsum([self._rows_of(layer) for layer in layers])
+        # Rows of a machine's samplers stand one below the other, in their order.
+        layers = self._structures_of(rank, batch)
+        counts = [*map(self._rows_of, layers)]
+        ends = np.cumsum(counts)
         return np.split(rows, ends[:-1])
 
     def forward(self, batch: int, parts: Sequence[Array]) -> dict[str, float]:
         """Sum the parts of layer 1 and finish the forward pass; return its figures."""
-        begun_with = self.begun_with.pop(batch)
+        parameters = self.begun_with.pop(batch)
         if not self.learns:
             return {}
+
+        # In the order of the ranks: sums of floats depend on it.
         total = parts[0].copy()
         for part in parts[1:]:
             total += part
 
-        passes = []
-        own = [self._sampled[sampler, batch] for sampler in self.samplers]
-        seeds = sum(len(sampled.seeds) for sampled in own)
-        shares = self._shares(self.rank, batch, total)
-        for sampled, rows in zip(own, shares, strict=True):
-            forward_pass = self._split.forward(
-                begun_with,
-                sampled.sizes,
-                sampled.edges,
-                rows,
-                self._dataset.labels[sampled.seeds],
-                share=len(sampled.seeds) / seeds,
-            )
-            passes.append(forward_pass)
+        passes = self._finish(batch, parameters, total)
         self._passes[batch] = passes
         loss = sum(forward_pass.loss for forward_pass in passes)
         accuracy = sum(forward_pass.accuracy for forward_pass in passes)
         return {"loss": loss, "accuracy": accuracy}
 
+    def _finish(self, batch: int, parameters: Array, sums: Array) -> Passes:
+        """Return the forward passes of this machine's samplers, from layer 1 on."""
+        batches = [self._sampled[sampler, batch] for sampler in self.samplers]
+        all_seeds = sum(len(sampled.seeds) for sampled in batches)
+        shares = self._shares(self.rank, batch, sums)
+
+        passes: Passes = []
+        for sampled, rows in zip(batches, shares, strict=True):
+            seeds = sampled.seeds
+            forward_pass = self._split.forward(
+                upper=parameters,
+                sizes=sampled.sizes,
+                edges=sampled.edges,
+                summed=rows,
+                labels=self._dataset.labels[seeds],
+                share=len(seeds) / all_seeds,  # so that the loss is that of all seeds
+            )
+            passes.append(forward_pass)
+        return passes
+
     def backward(self, batch: int) -> tuple[Array, Array]:
         """Return the gradients of the upper parameters and of layer 1's sum."""
-        if not self.learns:
-            layers = [self.structures[sampler, batch] for sampler in self.samplers]
-            rows = sum(self._rows_of(layer) for layer in layers)
-            return np.zeros_like(self.upper), self._zeros(rows)
-
         of_upper = np.zeros_like(self.upper)
+        if not self.learns:
+            layers = self._structures_of(self.rank, batch)
+            rows = sum(map(self._rows_of, layers))
+            of_sum = self._zeros(rows)
+            return of_upper, of_sum
+
         of_sums = []
-        for forward_pass in self._passes.pop(batch):
+        passes = self._passes.pop(batch)
+        for forward_pass in passes:
             upper, of_rows = forward_pass.backward()
             of_upper += upper
             of_sums.append(of_rows)
@@ -201,9 +240,11 @@ class P3Machine:
     def own_gradient(self, batch: int, of_sums: Mapping[int, Array]) -> Array:
         """Return the sum over the group of the gradients of this machine's weights."""
         total = np.zeros_like(self.own)
-        for rank in self.group.machines:
-            if rank in of_sums and self._computes:
-                total += self._gradient_of(rank, batch, of_sums[rank])
+        if self._computes:
+            for rank in self.group.machines:  # in one order, whoever came first
+                if rank in of_sums:
+                    of_sum = of_sums[rank]
+                    total += self._gradient_of(rank, batch, of_sum)
         self._forget(batch)
         return total
 
@@ -213,14 +254,21 @@ class P3Machine:
         samplers = self.group.samplers_of(rank)
         shares = self._shares(rank, batch, of_sum)
         for sampler, of_rows in zip(samplers, shares, strict=True):
-            layer = self.structures[sampler, batch]
-            columns = self._columns[sampler, batch]
-            total += self._split.own_gradient(layer.block, columns, of_rows)
+            key = (sampler, batch)
+            block = self.structures[key].block
+            columns = self._columns[key]
+            total += self._split.own_gradient(block, columns, of_rows)
         return total
 
     def _forget(self, batch: int) -> None:
         """Let go of what was kept of a mini-batch."""
-        for kept in (self._sampled, self.structures, self._columns):
-            keys = [(sampler, number) for sampler, number in kept if number == batch]
-            for key in keys:
-                del kept[key]
+        kept: list[dict[Key, Any]] = [
+            self._sampled,
+            self.structures,
+            self._columns,
+        ]
+        for by_key in kept:
+            for key in [*by_key]:
+                _, number = key
+                if number == batch:
+                    del by_key[key]

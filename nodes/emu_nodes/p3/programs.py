@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.graph_data import GrowingBatch, SampledBatch
 from emu.systems.p3.job import ENTRIES
 from emu.training import make_optimizer
 from emu_nodes.all_reduce import share_vector
-from emu_nodes.dgtp.programs import JobData, add_replies
+from emu_nodes.dgtp.job_data import JobData, add_replies
 from emu_nodes.p3.batches import FirstLayer, Group, batch_tensors, read_batch
 from emu_nodes.p3.machine import P3Machine
 from emu_nodes.program import (
+    Array,
     EdgeSpec,
     Inputs,
     Payload,
@@ -59,16 +58,18 @@ class P3Sampler(TaskProgram):
         if iteration not in self._batches:
             return {}
 
+        group = self._group
         batch = self._draw(iteration, inputs)
-        whole = batch_tensors(batch)
-        for sampler in self._group.derived_by(self._sampler):
+        tensors = batch_tensors(batch)
+        # Drawing the batches of peers anew costs CPU time and saves their pushes.
+        for sampler in group.derived_by(self._sampler):
             derived = self._data.batch(sampler, iteration)
-            whole |= FirstLayer.of_batch(derived).tensors(f"_{sampler}")
-        payloads = {f"{self._entry}{self._group.rank}": whole}
+            tensors |= FirstLayer.of_batch(derived).tensors(f"_{sampler}")
+        payloads = {f"{self._entry}{group.rank}": tensors}
 
         first_layer = FirstLayer.of_batch(batch)
-        for peer in self._group.peers:
-            if self._group.holds(peer):
+        for peer in group.peers:
+            if group.holds(peer):
                 payloads[f"{self._entry}{peer}"] = first_layer.tensors()
         self._figures = {
             "input_vertices": float(len(batch.vertices)),
@@ -79,13 +80,17 @@ class P3Sampler(TaskProgram):
     def _draw(self, iteration: int, inputs: Inputs) -> SampledBatch:
         if not self._asks:
             return self._data.batch(self._sampler, iteration)
+
         growing: GrowingBatch = self._process["growing"].pop(iteration)
         add_replies(growing, self._brief, inputs)
         return growing.finish()
 
     @override
     def payload(
-        self, output: EdgeSpec, iteration: int, made: dict[str, Payload]
+        self,
+        output: EdgeSpec,
+        iteration: int,
+        made: dict[str, Payload],
     ) -> Payload:
         return made.get(output.peer, {})
 
@@ -110,8 +115,11 @@ class _P3Task(TaskProgram):
         """Return the phase's payloads for its mini-batch, by task at the other end."""
         self._arrived = inputs
         self._figures = {}
-        batch = iteration - self._machine.pipeline.behind[self.phase]
-        payloads = self.learn(batch) if self._machine.has(batch) else {}
+        machine = self._machine
+
+        # Negative until the pipeline has filled.
+        batch = iteration - machine.pipeline.behind[self.phase]
+        payloads = self.learn(batch) if machine.has(batch) else {}
         if self.shares is not None:
             self._share(iteration, self.shares, batch)
         self._arrived = {}
@@ -119,7 +127,10 @@ class _P3Task(TaskProgram):
 
     @override
     def payload(
-        self, output: EdgeSpec, iteration: int, made: dict[str, Payload]
+        self,
+        output: EdgeSpec,
+        iteration: int,
+        made: dict[str, Payload],
     ) -> Payload:
         return made.get(output.peer, {})
 
@@ -130,16 +141,21 @@ class _P3Task(TaskProgram):
     def _share(self, iteration: int, part: int, batch: int) -> None:
         """Share a part's gradient with other groups, or all machines, if any."""
         machine = self._machine
-        if (machine.group.groups, machine.group.ranks)[part] > 1:
-            # Its all-reduce runs in every cycle, and waits for all ranks.
-            mine = machine.gradients[part].get(batch) if machine.has(batch) else None
-            gradient = np.zeros(0, machine.upper.dtype) if mine is None else mine
-            task = f"{'vw'[part]}{machine.rank}"
-            share_vector(self._process, task, gradient, iteration)
+        group = machine.group
+        sharers, prefix = ((group.groups, "v"), (group.ranks, "w"))[part]
+        if sharers == 1:
+            return
+
+        # Its all-reduce runs in every cycle, and waits for all ranks.
+        gradient = np.zeros(0, machine.upper.dtype)
+        if machine.has(batch):
+            gradient = machine.gradients[part].get(batch, gradient)
+        task = f"{prefix}{machine.rank}"
+        share_vector(self._process, task, gradient, iteration)
 
     def _from(self, task: str) -> tuple[Payload, EdgeSpec]:
         """Return the payload from a task of another machine, and its edge."""
-        edge = next(one for one in self._brief.inputs if one.peer == task)
+        edge = next(edge for edge in self._brief.inputs if edge.peer == task)
         return self._arrived[edge.edge], edge
 
 
@@ -151,7 +167,9 @@ class _Entry(_P3Task):
         machine = self._machine
         for sampler in machine.samplers:
             payload, sender = self._from(f"s{sampler}")
-            machine.keep(sampler, batch, read_batch(payload, sender, machine.layers))
+            sampled = read_batch(payload, sender, machine.layers)
+            machine.keep(sampler, batch, sampled)
+            # What it has drawn of peers came with its own.
             for derived in machine.group.derived_by(sampler):
                 layer = FirstLayer.of(payload, sender, f"_{derived}")
                 machine.structures[derived, batch] = layer
@@ -179,15 +197,18 @@ class ModelForward(_Entry):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
-        machine = self._machine
         settings = brief.job_settings
         self._collects = ENTRIES[settings["features"]] == "Mf"
+
+        machine = self._machine
+        self._optimizers = [
+            make_optimizer(settings, machine.own),
+            make_optimizer(settings, machine.upper),
+        ]
         self.missed = machine.pipeline.missed
         """Cycles until the updates have come that are under way at a cut."""
-        weights = machine.own, machine.upper
-        self._optimizers = [make_optimizer(settings, part) for part in weights]
         self._updates = max(brief.first - self.missed, 0)
-        self._taken: deque[tuple[NDArray[Any], ...]] = deque(maxlen=self.missed)
+        self._taken: deque[tuple[Array, ...]] = deque(maxlen=self.missed)
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> dict[str, Payload]:
@@ -197,15 +218,20 @@ class ModelForward(_Entry):
     @override
     def learn(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
-        group = self._machine.group
+        group = machine.group
         if self._collects:
             self._collect(batch)
         machine.begun_with[batch] = machine.upper.copy()
+
         payloads: dict[str, Payload] = {}
-        for rank in group.machines if group.holds(machine.rank) else ():
-            payloads[f"Df{rank}"] = {"partial": machine.partial(rank, batch)}
-        if own := payloads.pop(f"Df{machine.rank}", None):
-            machine.parts[batch] = own["partial"]
+        if group.holds(machine.rank):
+            for rank in group.machines:
+                partial = machine.partial(rank, batch)
+                if rank == machine.rank:
+                    machine.parts[batch] = partial
+                else:
+                    payloads[f"Df{rank}"] = {"partial": partial}
+
         # Versions of the upper parameters that are kept, the newest among them.
         self._figures = {"versions": float(len(machine.begun_with) + 1)}
         return payloads
@@ -218,9 +244,13 @@ class ModelForward(_Entry):
         None, with all that is left: a trial ends before the last mini-batch.
         """
         machine = self._machine
-        done = self._brief.iterations - machine.pipeline.depth
-        due = max(done if cycle is None else cycle - self.missed, self._updates)
-        due = min(due, machine.batches)
+        if cycle is None:
+            due = self._brief.iterations - machine.pipeline.depth
+        else:
+            due = cycle - self.missed
+        due = max(due, self._updates)
+        due = min(due, machine.batches)  # cycles go on until the pipeline is empty
+
         for batch in range(self._updates, due):
             gradients = tuple(by_batch.pop(batch) for by_batch in machine.gradients)
             self._taken.append(gradients)
@@ -242,21 +272,21 @@ class ModelForward(_Entry):
     def state(self, iteration: int) -> Payload:
         """Return both parts of the parameters before a mini-batch, and moments."""
         self._take_updates(iteration)
-        return {
-            f"{part}.{name}": array
-            for part, optimizer in zip(_PARTS, self._optimizers, strict=True)
-            for name, array in optimizer.state().items()
-        }
+        state: Payload = {}
+        for part, optimizer in zip(_PARTS, self._optimizers, strict=True):
+            for name, array in optimizer.state().items():
+                state[f"{part}.{name}"] = array
+        return state
 
     def late_updates(self, iteration: int) -> Payload:
         """Return the gradients that the version of tau cycles before has lacked."""
         self._take_updates(iteration)
-        last = range(self._updates - len(self._taken), self._updates)
-        return {
-            f"{part}.gradient{batch}": total
-            for batch, gradients in zip(last, self._taken, strict=True)
-            for part, total in zip(_PARTS, gradients, strict=True)
-        }
+        first = self._updates - len(self._taken)
+        late: Payload = {}
+        for batch, gradients in enumerate(self._taken, first):
+            for part, total in zip(_PARTS, gradients, strict=True):
+                late[f"{part}.gradient{batch}"] = total
+        return late
 
     def restore(self, state: Mapping[str, Payload]) -> None:
         """Go on from its own state.
@@ -266,12 +296,13 @@ class ModelForward(_Entry):
         """
         parts = zip(_PARTS, self._optimizers, self._machine.gradients, strict=True)
         for part, optimizer, gradients in parts:
-            own = pick(state[self._brief.name], f"{part}.")
+            arrays = pick(state[self._brief.name], f"{part}.")
             for batch in range(self._updates, self._brief.first):
-                if (gradient := own.pop(f"gradient{batch}", None)) is None:
+                gradient = arrays.pop(f"gradient{batch}", None)
+                if gradient is None:
                     raise ValueError(f"state without gradient {batch} of {part}")
                 gradients[batch] = gradient.copy()
-            optimizer.restore(own)
+            optimizer.restore(arrays)
 
     @override
     def result(self) -> Payload:
@@ -287,8 +318,11 @@ class DataForward(_P3Task):
     @override
     def learn(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
+        group = machine.group
         parts = []
-        for rank in filter(machine.group.holds, machine.group.machines):
+        for rank in group.machines:
+            if not group.holds(rank):  # it has no columns, so no part
+                continue
             if rank == machine.rank:
                 parts.append(machine.parts.pop(batch))
             else:
@@ -307,12 +341,13 @@ class DataBackward(_P3Task):
     @override
     def learn(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
-        machine.gradients[1][batch], of_sum = machine.backward(batch)
+        group = machine.group
+        of_upper, of_sum = machine.backward(batch)
+        # Layer 1 is linear: the gradient of the sum is that of every part.
+        machine.gradients[1][batch] = of_upper
         machine.of_sums[batch] = of_sum
         return {
-            f"Mb{peer}": {"of_sum": of_sum}
-            for peer in machine.group.peers
-            if machine.group.holds(peer)
+            f"Mb{peer}": {"of_sum": of_sum} for peer in group.peers if group.holds(peer)
         }
 
 
@@ -325,10 +360,12 @@ class ModelBackward(_P3Task):
     @override
     def learn(self, batch: int) -> dict[str, Payload]:
         machine = self._machine
-        group = self._machine.group
+        group = machine.group
         of_sums = {machine.rank: machine.of_sums.pop(batch)}
-        for peer in group.peers if group.holds(machine.rank) else ():
-            payload, sender = self._from(f"Db{peer}")
-            of_sums[peer] = tensor(payload, "of_sum", sender)
+        if group.holds(machine.rank):
+            for peer in group.peers:
+                payload, sender = self._from(f"Db{peer}")
+                of_sums[peer] = tensor(payload, "of_sum", sender)
+
         machine.gradients[0][batch] = machine.own_gradient(batch, of_sums)
         return {}

@@ -168,3 +168,13 @@ def test_first_of_equals() -> None:
 )
 def test_what_a_process_says_of_itself(error: str, severity: Severity) -> None:
     assert Severity.of(error) is severity
+
+
+def test_an_error_was_seen_with_the_first_of_its_consequences() -> None:
+    failure = Report(Severity.FAILED, RunError("s1 raised"), seen=5.0)
+    consequence = Report(Severity.CONSEQUENCE, NodeLost("w0 misses s1"), seen=3.0)
+    late = Report(Severity.GONE, NodeLost("s1 has gone"), seen=8.0)
+
+    error = cause([late, failure, consequence])
+    assert isinstance(error, RunError)
+    assert error.seen == 3.0

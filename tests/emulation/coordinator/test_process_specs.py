@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgpack
 import pytest
 
 from emu.emulation.coordinator import RunSettings
 from emu.emulation.coordinator.process_specs import (
+    edge_end,
     process_specs,
     receive_sizes,
 )
@@ -50,6 +53,23 @@ def test_a_process_reserves_what_its_first_two_iterations_bring() -> None:
     assert sizes == expected
     assert tight == expected[: len(tight)]
     assert sum(tight) < 2.5e7
+
+
+@pytest.mark.parametrize(("inward", "outward"), [(3.0, 20.0), (20.0, 3.0)])
+def test_an_edge_has_the_capacity_of_its_narrowest_link(
+    inward: float, outward: float
+) -> None:
+    problem, _ = two_machine_example(1)
+    machines = [
+        replace(machine, bandwidth_in=inward, bandwidth_out=outward)
+        for machine in problem.cluster.machines
+    ]
+    cluster = replace(problem.cluster, machines=tuple(machines))
+    problem = replace(problem, cluster=cluster)
+    edges = [edge for edge, hops in enumerate(problem.hops) if hops]
+    ends = [edge_end(problem, edge, incoming=True) for edge in edges]
+
+    assert {end.capacity for end in ends} == {3.0}
 
 
 def test_real_computation_has_no_times() -> None:

@@ -7,8 +7,9 @@ import tracemalloc
 
 import numpy as np
 
-from emu.emulation.coordinator.outcome import Recorder
-from emu.emulation.wire.messages import TaskEnded
+from emu.emulation.coordinator.outcome import Answers, Recorder
+from emu.emulation.wire.frame_layout import FRAME_ROWS
+from emu.emulation.wire.messages import Frames, TaskEnded
 from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
 from emu.testing import two_machine_example
 
@@ -69,3 +70,14 @@ def test_reports_of_a_later_attempt_are_of_iterations_of_the_whole_job() -> None
     task = two_machine_example(3)[0].job.tasks[4].name
     assert run.reports == [(5.0, task, 6, {"loss": 1.5})]
     assert (run.began[4, 1], run.cpu[4, 1], run.late[4, 1]) == (0.5, 0.25, 0.125)
+
+
+def test_frames_are_told_apart_by_who_notes_them() -> None:
+    problem, _ = two_machine_example(3)
+    answers = Answers(problem.job)
+    sent = np.array([(1, 0, 0.5, 1.0, 10)], FRAME_ROWS)
+    received = np.array([(2, 1, 1.5, 2.0, 20)], FRAME_ROWS)
+    answers.take("g0", Frames(sent.tobytes(), received.tobytes()), [0.0, 1.0])
+
+    noted = answers.frames()
+    assert [rows["edge"].tolist() for rows in noted] == [[1], [2]]

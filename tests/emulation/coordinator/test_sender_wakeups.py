@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.emulation.coordinator.run import SenderWakeups
+from emu.emulation.coordinator.sender_wakeups import SenderWakeups
 from emu.emulation.shaping import Pace
 from emu.emulation.wire.messages import WakeSender
 from emu.prediction.scheduling import RateSegments

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from emu.emulation.network.authentication import Challenge, Strangers, edge_keys
+from emu.emulation.network.clock import RunClock
 from emu.emulation.network.data_server import DataServer
 from emu.emulation.network.inbox import BufferPool, Inbox
 from emu.emulation.network.out_edge import OutEdge
 from emu.emulation.wire.encoding import encode_data, encode_message
-from emu.emulation.wire.frame_layout import PREFIX, PREFIX_BYTES, Kind
+from emu.emulation.wire.frame_layout import FRAME_ROWS, PREFIX, PREFIX_BYTES, Kind
 from emu.errors import (
     DeadlineExceeded,
     EmulatorError,
@@ -135,6 +136,23 @@ async def test_a_payload_arrives_whole() -> None:
         assert statistics.header_bytes == edge.statistics.header_bytes > 20
         assert receiver.server.pool.statistics.in_use >= delivery.nbytes
         delivery.release()
+
+
+async def test_a_frame_is_noted_from_its_first_byte_to_its_last() -> None:
+    head, body = encode_data(1, 0, {"x": np.ones(1000)})
+    async with receiving() as receiver:
+        _, writer = await introduced(receiver.address, 1)
+        writer.write(bytes(head))
+        (connection,) = receiver.server.connections
+        await until(lambda: connection._end.in_body)
+        writer.write(bytes(body))
+        delivery = await receiver.server.inbox.get(1, 0, within=10)
+        delivery.release()
+        writer.close()
+
+        (piece,) = receiver.server.log.pieces(RunClock(0.0, 1.0))
+        (row,) = np.frombuffer(piece, FRAME_ROWS)
+        assert row["first"] < row["last"] == delivery.arrived
 
 
 async def test_frames_keep_their_order_and_their_edge() -> None:

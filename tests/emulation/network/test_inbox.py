@@ -37,6 +37,15 @@ async def test_what_is_here_is_taken_at_once() -> None:
     assert inbox.statistics == InboxStatistics(1, 32, 2, 64)
 
 
+async def test_the_most_that_waited_is_kept_when_it_is_gone() -> None:
+    inbox = Inbox()
+    inbox.deliver(Delivery(1, 0, {"x": np.zeros(100)}, arrived=1.0))
+    await inbox.get(1, 0)
+    inbox.deliver(delivery(1, 1))
+
+    assert inbox.statistics == InboxStatistics(1, 32, 1, 800)
+
+
 async def test_what_is_not_here_is_awaited() -> None:
     inbox = Inbox()
     waiter = asyncio.ensure_future(inbox.get(2, 5))

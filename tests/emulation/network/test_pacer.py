@@ -145,6 +145,9 @@ async def test_a_shaped_flow_is_ahead_of_its_fluid_by_its_lead_at_most(
         end = await arrived(run, 0, 1_000_000)
         behind = await left
 
+        row = np.frombuffer(run.pacer.log.pack(run.clock))
+        queued, sent = row[3], row[2]
+        assert queued <= since < sent
         lead = run.pacer.pace.lead_time
         assert (lead > 0) == (flow_ends == "fluid")
         assert end >= since + 0.1 - lead / 0.5 - 1e-6

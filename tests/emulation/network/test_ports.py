@@ -71,11 +71,11 @@ def test_a_range_that_is_too_small_says_what_is_needed(
 ) -> None:
     most = max(map(hosts.count, hosts)) + beside
     if size >= most:
-        check_ports((100, 99 + size), hosts, beside=beside)
+        check_ports((100, 99 + size), hosts, extra=beside)
     else:
         with pytest.raises(ScenarioError, match=f"ports: .* needs {most} ports"):
-            check_ports((100, 99 + size), hosts, beside=beside)
-    check_ports(None, hosts, beside=beside)
+            check_ports((100, 99 + size), hosts, extra=beside)
+    check_ports(None, hosts, extra=beside)
 
 
 @pytest.mark.parametrize(
