@@ -15,7 +15,7 @@ from emu.prediction.simulation import simulate
 from emu.problem import Problem, Schedule
 from emu.runs.result import read_result, result_of
 from emu.scenario import Scenario, build_job, load, realize
-from emu.scenario.experiment import place
+from emu.scenario.placements import place
 
 GOLDEN = Path(__file__).parents[2] / "scenarios" / "golden.yaml"
 

@@ -8,7 +8,7 @@ import pytest
 
 from emu.errors import ScenarioError
 from emu.scenario import Scenario, build_job, load, realize
-from emu.scenario.experiment import place
+from emu.scenario.placements import place
 
 FILE = """\
 cluster:

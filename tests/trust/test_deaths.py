@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from emu.errors import ScenarioError
-from emu.experiment.attempts import Ended, foreseen, outages_of, with_deaths
+from emu.experiment.attempts import Ended, foreseen, outages_of, with_outages
 from emu.problem import Kill, Outages, Schedule
 from emu.scenario import Experiment, prepare
 from emu.scenario.scenario_file import loads
@@ -51,7 +51,7 @@ def judged(cut: int) -> tuple[float, Schedule, Schedule, Outcome, tuple[str, ...
     assert trial.run is not None
     alone = left.simulate()
     before = foreseen(whole, ended)
-    run, (predicted, replayed) = with_deaths(trial.run, (alone, alone), ended, before)
+    run, (predicted, replayed) = with_outages(trial.run, (alone, alone), ended, before)
     gone = run.schedule.outages.seconds - replayed.outages.seconds
     prediction = judge_prediction(
         run.schedule,

@@ -17,7 +17,7 @@ from typing_extensions import override
 from emu.errors import NodeMisbehaved
 from emu.graph_data import Adjacency, Part, open_layers
 from emu.graph_data.sampling import Ids
-from emu.systems.dgcl.planner import Plan
+from emu.systems.dgcl.planner import GatherPlan
 from emu.systems.dgcl.plans import gradient_plan, open_plans
 from emu.training import PartModel, initial_parameters, make_optimizer
 from emu_nodes.all_reduce import share_vector
@@ -162,7 +162,7 @@ class Carrier:
             self.parts = [_empty_part()] * self.layers
 
         atomic = settings["backward"] == "atomic"
-        self._plans: dict[PlanKey, Plan] = {}
+        self._plans: dict[PlanKey, GatherPlan] = {}
         for layer, plan in enumerate(open_plans(settings)):
             self._plans[layer, False] = plan
             # Gradients go the way of the rows back.

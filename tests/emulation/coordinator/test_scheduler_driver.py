@@ -31,7 +31,7 @@ from emu.problem import (
 from emu.testing import two_machine_example
 from emu.testing.strategies import random_problem
 from emu.trust.audit import audit
-from emu.trust.audit_checks import newest_reads
+from emu.trust.slot_checks import newest_reads
 from tests.emulation.coordinator.virtual import (
     LateProcesses,
     PerfectProcesses,

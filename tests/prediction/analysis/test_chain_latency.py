@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from emu.problem import (
 from emu.testing import two_machine_example
 
 #: Seconds of each direction of both machines: no two ways take as long.
-WAYS = (
+WAYS: Any = (
     {"latency_in": 0.125, "latency_out": 0.25},
     {"latency_in": 0.5, "latency_out": 1.0},
 )

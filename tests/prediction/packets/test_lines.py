@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from emu.problem import (
 
 def test_times_grow_and_rates_shrink_with_the_time_scale() -> None:
     """Packets of twice the bytes, four times as slow: 20 B/s out are 10, 40 in 20."""
-    slow = {"latency_in": 0.5, "latency_out": 0.5}
+    slow: Any = {"latency_in": 0.5, "latency_out": 0.5}
     machines = (Machine("m0", 40.0, 20.0, **slow), Machine("m1", 10.0, 10.0))
     job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1, 1),), 2)
     problem = Problem(Cluster(machines), job, Placement((0, 1)))
