@@ -15,10 +15,10 @@ process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from emu.problem import Task
 from emu.problem.workloads.all_reduce import (
@@ -29,9 +29,6 @@ from emu.problem.workloads.all_reduce import (
     all_reduce_edges,
     all_reduce_tasks,
 )
-
-if TYPE_CHECKING:
-    from emu.systems.dgtp.section import DgtpJobSection
 
 #: What ``nodes`` runs for each kind (workers without servers: ``replica``); ``emu``
 #: never imports it.
@@ -57,7 +54,43 @@ CARRIES = {
 }
 
 
-def dgtp_tasks(section: DgtpJobSection, owners: Sequence[str]) -> Iterator[Task]:
+class DgtpKeys(Protocol):
+    """Keys of a section ``job`` that decide its tasks and edges."""
+
+    @property
+    def workers(self) -> int:
+        """Number of workers."""
+
+    @property
+    def samplers_per_worker(self) -> int:
+        """Number of samplers of each."""
+
+    @property
+    def parameter_servers(self) -> int:
+        """Number of servers, where gradients go over them."""
+
+    @property
+    def sync(self) -> str:
+        """``parameter_server``, or the algorithm of an all-reduce."""
+
+    @property
+    def sampling(self) -> str:
+        """``oneshot`` or ``multiround``."""
+
+    @property
+    def hops(self) -> int:
+        """Number of hops of a mini-batch."""
+
+    @property
+    def demands(self) -> Any:
+        """Pairs of a kind and the resources of one process of it."""
+
+    @property
+    def pools(self) -> Mapping[str, str]:
+        """Kind of task -> pool that it takes a slot of."""
+
+
+def dgtp_tasks(section: DgtpKeys, owners: Sequence[str]) -> Iterator[Task]:
     """Yield the tasks, whose settings tell a program its place.
 
     Settings are ``store``, ``sampler`` and ``worker`` (of a sampler: the worker it
@@ -121,7 +154,7 @@ def _part(main: Task, name: str, kind: str, **settings: int) -> Task:
     )
 
 
-def dgtp_edges(section: DgtpJobSection, count: int) -> Iterator[NamedEdge]:
+def dgtp_edges(section: DgtpKeys, count: int) -> Iterator[NamedEdge]:
     """Yield the edges of a job with so many stores.
 
     Every g -> s (store-major), s -> its w, every w -> ps (worker-major), every ps -> w

@@ -3,7 +3,7 @@
 A lambda ends in one of three ways. It answers; it dies in the middle of its work and
 sends nothing; or it does all of its work, sends its gradient, and answers too late.
 Their server notices at its timeout and launches another, which may end so as well.
-`emu.systems.dorylus.relaunch_tasks` has the tasks that follow.
+`emu.systems.dorylus.job` has the tasks that follow.
 
 The timeout follows from times that are known before the run, so that simulation and
 sockets agree: of what a lambda computes, without what it pulls and returns. A lambda
