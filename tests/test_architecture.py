@@ -147,6 +147,7 @@ def test_docstrings_begin_with_a_noun_or_an_imperative() -> None:
 
 #: Modules that write custom jobs: labs, setups and workload files become these.
 WRITE_CUSTOM = {
+    "emu/scenario/preparation_errors.py",
     "emu/scenario/scenario_file.py",
     "emu/scenario/setup.py",
     "emu/scenario/workload_file.py",

@@ -156,11 +156,7 @@ def simulate_by_rates(
     models = list_model_figures(experiment.scenario)
     for row in words.model_rows(models):
         console.print(*row)
-    gap = bounds.optimality(schedule, experiment.realization, experiment.policy)
-    if line := bounds.optimality_line(gap):
-        console.print(line)
-    for remark in filter(None, remarks_on({"simulated": schedule}, rule)):
-        console.print(remark)
+    gap = _print_gap(experiment, schedule, rule, console)
 
     more: Result = {"pace": speed, "models": models, **recovery.to_json()}
     if failures := count_failures(experiment, recovery.makespan):
@@ -186,6 +182,18 @@ def simulate_by_rates(
         options.emit(json_target, result_of(experiment.scenario, schedule) | gap | more)
     unchecked = expectations.list_unchecked(experiment.scenario.expect)
     options.judge_simulated(unchecked, found.missed)
+
+
+def _print_gap(
+    experiment: Experiment, schedule: Schedule, rule: str, console: Console
+) -> Result:
+    """Print what is left to gain and what stands out; return the former."""
+    gap = bounds.optimality(schedule, experiment.realization, experiment.policy)
+    if line := bounds.optimality_line(gap):
+        console.print(line)
+    for remark in filter(None, remarks_on({"simulated": schedule}, rule)):
+        console.print(remark)
+    return gap
 
 
 def _jobs_json(jobs: list[JobTime]) -> Result:

@@ -359,11 +359,7 @@ def resume_run(
     keys that differ; DataError when it is no run that was cut off, keeps no
     checkpoints, or none of those that were committed can be used.
     """
-    if not run.is_dir():
-        raise DataError("is not a run directory", path=str(run))
-    if (run / "result.json").exists():
-        problem = "holds a result.json: this run has ended, nothing is left to do"
-        raise DataError(problem, path=str(run))
+    _check_unfinished(run)
     path = run / "manifest.json"
     manifest = read_manifest(path)
     with one_error(str(path)):
@@ -400,6 +396,15 @@ def resume_run(
     kills = attempts.later(coming, rest.first, cut_time)
     directory = run_directory.RunDirectory(run)
     return Beginning(replace(rest, kills=kills), choice, directory, start)
+
+
+def _check_unfinished(run: Path) -> None:
+    """Raise DataError where a directory holds no run, or one that has ended."""
+    if not run.is_dir():
+        raise DataError("is not a run directory", path=str(run))
+    if (run / "result.json").exists():
+        problem = "holds a result.json: this run has ended, nothing is left to do"
+        raise DataError(problem, path=str(run))
 
 
 def _as_long(now: Scenario, noted: Scenario, until: Any) -> Scenario:
