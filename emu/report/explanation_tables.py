@@ -19,6 +19,7 @@ from rich.text import Text
 
 from emu.prediction.analysis import explanation as analysis
 from emu.prediction.analysis.critical_path import Drift
+from emu.prediction.analysis.task_moves import NO_MOVES, TaskMoves, write_placement
 from emu.prediction.analysis.throughput import JobTime, pipeline_depth
 from emu.prediction.analysis.what_if import Improvement
 from emu.prediction.placement import resource_loads
@@ -373,7 +374,7 @@ def explanation_tables(
     ``shown`` rows of that; ``window`` and ``pins`` as in `job_line`.
     """
     parts: list[RenderableType] = []
-    if explanation.moves is not analysis.NO_MOVES:
+    if explanation.moves is not NO_MOVES:
         parts += [Text(moves_line(explanation), style="bold"), ""]
     schedule = explanation.schedule
     simulation = explanation.simulated
@@ -417,7 +418,7 @@ def moves_line(explanation: analysis.Explanation) -> str:
     return f"{count}: {shorter} {format_duration(after, 6)}"
 
 
-def moves_table(moves: analysis.TaskMoves) -> Table:
+def moves_table(moves: TaskMoves) -> Table:
     """Return a row per step on the way to the best placement found."""
     why = any(step.why for step in moves.steps)
     columns = ["move", ">makespan then", ">in all", *["why"] * why]
@@ -431,7 +432,7 @@ def moves_table(moves: analysis.TaskMoves) -> Table:
 
 def placement_text(problem: Problem) -> str:
     """Return where ``problem`` stands as the lines of a scenario file."""
-    section = analysis.write_placement(problem)
+    section = write_placement(problem)
     text = ", ".join(f"{name}: {on}" for name, on in section["tasks"].items())
     whole_words = textwrap.TextWrapper(
         WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
