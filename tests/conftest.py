@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from emu.prediction.analysis import explanation
+from emu.prediction.analysis import task_moves
 from emu.prediction.placement import affordable
 from emu.scenario import machine_choice
 from tests import draws
@@ -101,7 +101,7 @@ def short_searches() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(affordable, "__defaults__", (flows // 10, most // 10))
         patch.setattr(machine_choice, "FLOWS", flows // 10)
-        patch.setattr(explanation, "FLOWS", explanation.FLOWS // 10)
+        patch.setattr(task_moves, "FLOWS", task_moves.FLOWS // 10)
         patch.setattr(search, "SKETCH", (low, high, proposals // 10))
         patch.setattr(search, "LISTING_STEPS", search.LISTING_STEPS // 10)
         yield

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from emu.prediction.analysis import explanation as analysis
 from emu.prediction.analysis.critical_path import Drift
+from emu.prediction.analysis.task_moves import NO_MOVES, TaskMoves, write_placement
 from emu.prediction.analysis.throughput import JobTime, pipeline_depth
 from emu.prediction.analysis.what_if import Improvement
 from emu.prediction.placement import resource_loads
@@ -351,7 +352,7 @@ def explanation_tables(
     simulation = explanation.simulated
     moves = explanation.moves
     parts: list[RenderableType] = []
-    if moves is not analysis.NO_MOVES:
+    if moves is not NO_MOVES:
         parts += [Text(moves_line(explanation), style="bold"), ""]
 
     text = Text.assemble(
@@ -397,7 +398,7 @@ def moves_line(explanation: analysis.Explanation) -> str:
     return f"{count}: {shorter} {format_duration(last_makespan, 6)}"
 
 
-def moves_table(moves: analysis.TaskMoves) -> Table:
+def moves_table(moves: TaskMoves) -> Table:
     """Return a row per step on the way to the best placement found."""
     has_reasons = any(step.why for step in moves.steps)
     columns = ["move", ">makespan then", ">in all"]
@@ -419,7 +420,7 @@ def moves_table(moves: analysis.TaskMoves) -> Table:
 
 def placement_text(problem: Problem) -> str:
     """Return where ``problem`` stands as the lines of a scenario file."""
-    section = analysis.write_placement(problem)
+    section = write_placement(problem)
     places = [f"{name}: {machine}" for name, machine in section["tasks"].items()]
     whole_words = textwrap.TextWrapper(
         WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False

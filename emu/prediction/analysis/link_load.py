@@ -52,8 +52,7 @@ def peak_rate(schedule: Schedule) -> float:
     _, time, change = _changes(schedule, schedule.rates)
     # What ends at a moment makes room for what begins then.
     order = np.lexsort((change, time))
-    sums = np.cumsum(change[order])
-    return float(sums.max(initial=0.0))
+    return float(np.cumsum(change[order]).max(initial=0.0))
 
 
 def _changes(schedule: Schedule, history: RateHistory) -> tuple[Ints, Floats, Floats]:
@@ -97,9 +96,7 @@ def _running_sums(
 
     steps = []
     for port, edges in enumerate(crosses):
-        is_here = np.zeros(0, dtype=bool)
-        if len(edge):
-            is_here = edges[edge]
+        is_here = edges[edge] if len(edge) else np.zeros(0, dtype=bool)
         order = np.argsort(time[is_here], kind="stable")
         times = time[is_here][order]
         level = np.cumsum(change[is_here][order])
@@ -140,11 +137,8 @@ class LinkContention:
     @property
     def most(self) -> int:
         """The most flows that were active over one link at a time."""
-        most = 0
-        for port, starts in enumerate(self._begun):
-            degrees = self.degree(port, starts)
-            most = max(most, int(degrees.max(initial=0)))
-        return most
+        degrees = (self.degree(port, starts) for port, starts in enumerate(self._begun))
+        return max((int(degree.max(initial=0)) for degree in degrees), default=0)
 
     def bottleneck(self, edge: int, start: float, end: float) -> int:
         """Return the port that gives the flows of ``edge`` least, -1 within a machine.
@@ -231,8 +225,7 @@ def pieces(schedule: Schedule, rates: RateHistory) -> Pieces:
 
 def _short(values: Ints) -> NDArray[Any]:
     """Return the same in 16 bits where they fit: a fourth of the time to sort."""
-    most = int(values.max(initial=0))
-    return values.astype(np.min_scalar_type(most))
+    return values.astype(np.min_scalar_type(int(values.max(initial=0))))
 
 
 def fluid_ends(schedule: Schedule) -> Floats:
@@ -282,8 +275,8 @@ def fluid_bytes(split: Pieces) -> Floats:
     first = split.first
     if first.size:
         sizes = rates.rate * (split.end - rates.time)
-        sums = np.add.reduceat(sizes, first)
-        fluid[rates.edge[first], rates.iteration[first]] = sums
+        flows = rates.edge[first], rates.iteration[first]
+        fluid[flows] = np.add.reduceat(sizes, first)
     return fluid
 
 
@@ -543,8 +536,7 @@ def full_queues(
     flows_into: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
     for edge, iteration in flows.tolist():
         if schedule.flow_bytes[edge, iteration] > 0:
-            last_port = problem.hops[edge][-1]
-            flows_into[last_port].append((edge, iteration))
+            flows_into[problem.hops[edge][-1]].append((edge, iteration))
 
     risks = Counter[str]()
     waits = 0.0

@@ -173,8 +173,8 @@ class _Run:
         starts = self._simple_starts()
         starts += [self.space.machines(placement) for placement in known]
         # Each is simulated in the end: a quarter of the candidates at most.
-        for number in range(min(self.options.sketches, transfers // 4)):
-            starts.append(self.sketch(starts[number % len(starts)]))
+        count = min(self.options.sketches, transfers // 4)
+        starts += [self.sketch(starts[k % len(starts)]) for k in range(count)]
         if len(starts) > transfers:
             starts.sort(key=self._estimate)
             del starts[transfers:]

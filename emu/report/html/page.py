@@ -21,7 +21,8 @@ from emu.prediction.analysis.critical_path import (
     critical_path,
     divergences,
 )
-from emu.prediction.analysis.explanation import NO_MOVES, Explanation, kind_name
+from emu.prediction.analysis.explanation import Explanation, kind_name
+from emu.prediction.analysis.task_moves import NO_MOVES
 from emu.prediction.placement import resource_loads
 from emu.problem import Problem, Schedule
 from emu.report import explanation_tables as words

@@ -9,8 +9,8 @@ import pytest
 from ruamel.yaml import YAML
 
 import emu
-from emu.prediction.analysis.explanation import (
-    Explanation,
+from emu.prediction.analysis.explanation import Explanation
+from emu.prediction.analysis.task_moves import (
     TaskMoves,
     task_moves,
     write_placement,

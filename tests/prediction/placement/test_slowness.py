@@ -113,7 +113,7 @@ def test_the_faster_device_gets_the_task_that_gains() -> None:
 
 def test_moves_take_the_times_of_where_they_lead() -> None:
     """Up from the worse placement, and nowhere from the better one."""
-    from emu.prediction.analysis.explanation import task_moves
+    from emu.prediction.analysis.task_moves import task_moves
     from emu.prediction.analysis.what_if import Change
 
     for tasks, after in (("{a: old, b: new}", [0.080]), ("{a: new, b: old}", [])):

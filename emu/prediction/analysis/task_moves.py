@@ -1,0 +1,313 @@
+"""Moves of tasks that lead to the best placement found, in a good order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from emu.errors import PlacementError
+from emu.prediction.analysis.what_if import (
+    Change,
+    span,
+)
+from emu.prediction.placement import affordable, best_placement
+from emu.prediction.placement.moves import (
+    Neighbour,
+    find_symmetry,
+    hub_followers,
+    relabel,
+)
+from emu.prediction.placement.packing import sum_edge_bytes
+from emu.prediction.placement.space import Space
+from emu.problem import Placement, Problem
+
+if TYPE_CHECKING:
+    from emu.prediction.analysis.what_if import Stated
+
+    Units = frozenset[int]
+
+#: Placements that are simulated at most to put moves in order, and their flows; the
+#: moves that are left then are one step.
+MOST_TRIED = 1000
+FLOWS = 4_000_000
+
+#: Share of the makespan below which no task is worth a move.
+_WORTH = 1e-5
+#: Share of a link's bytes below which a difference is not worth a word.
+_NOTICED = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class TaskMove:
+    """One step on the way, a move or some together, and what it is worth."""
+
+    near: Neighbour
+    """Moves of this step, and the placement after it."""
+    run: Change
+    """The run after it."""
+    makespan: float
+    """Simulated seconds after it."""
+    gain: float
+    """Seconds less than before it."""
+    why: str
+    """Link that carries less, in words; empty where none does."""
+
+    @property
+    def problem(self) -> Problem:
+        """Job and placement after the step."""
+        return self.run.problem
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the step, its gain, and the placement to paste."""
+        return {
+            "what": str(self.near),
+            "makespan": self.makespan,
+            "gain": self.gain,
+            "why": self.why,
+            "moves": [
+                {"task": move.process, "from": move.source, "to": move.destination}
+                for move in self.near.moves
+            ],
+            "placement": write_placement(self.problem),
+        }
+
+
+@dataclass(frozen=True)
+class TaskMoves:
+    """The way to the best placement found; no steps where the present one is that."""
+
+    before: float
+    """Makespan as it is, seconds."""
+    steps: tuple[TaskMove, ...]
+
+    @property
+    def count(self) -> int:
+        """Processes that move."""
+        return sum(len(step.near.moves) for step in self.steps)
+
+    @property
+    def makespan(self) -> float:
+        """Makespan after all steps, seconds."""
+        return self.steps[-1].makespan if self.steps else self.before
+
+
+NO_MOVES = TaskMoves(0.0, ())
+
+
+def task_moves(base: Change, stated: Stated | None = None) -> TaskMoves:
+    """Return the moves from ``base`` to the best placement found, in a good order.
+
+    Moves that the makespan does not need are left out. Of the others, the next step is
+    the one after which the makespan is least: a process, a worker with its samplers, or
+    a swap; every step leaves a placement that keeps pins and capacities.
+
+    Raises ValueError when the realization does not fit the job.
+    """
+    problem = base.problem
+    reference = problem.reference(base.realization)
+    placement = problem.placement
+    best = placement
+    with suppress(PlacementError):
+        if stated is not None:
+            best = stated.best(problem, reference)
+        else:
+            outcome = best_placement(
+                problem.job,
+                problem.cluster,
+                reference,
+                base.policy,
+                known=[placement],
+            )
+            best = outcome.placement
+
+    before = span(base)
+    sequence = _MoveOrder(base, stated)
+    if best == placement or not sequence.length(best) < before * (1 - _WORTH):
+        return TaskMoves(before, ())
+    return TaskMoves(before, tuple(sequence.steps(best)))
+
+
+class _MoveOrder:
+    """Puts the moves between two placements of a job in order."""
+
+    def __init__(self, base: Change, stated: Stated | None) -> None:
+        self._base = base
+        self._stated = stated
+        problem = base.problem
+        self._reference = problem.reference(base.realization)
+        self._space = Space(problem.job, problem.cluster, apart=True)
+        self._present = self._space.machines(problem.placement)
+        self._left = affordable(problem.job, base.policy, FLOWS, MOST_TRIED)
+        #: Placement -> makespan: groups overlap, and lead to the same ones.
+        self._known: dict[Placement, float] = {}
+        self._teams = [
+            frozenset((hub, *units)) for hub, units in hub_followers(self._space)
+        ]
+
+    def run(self, placement: Placement) -> Change:
+        """Return the run with another placement."""
+        problem = replace(self._base.problem, placement=placement)
+        if self._stated is not None:
+            problem = self._stated.reorder_rings(problem)
+        realization = problem.stretch(self._reference)
+        return replace(self._base, problem=problem, realization=realization)
+
+    def length(self, placement: Placement) -> float:
+        """Return the makespan with a placement, infinite for one that cannot be."""
+        if placement not in self._known:
+            job = self._base.problem.job
+            cluster = self._base.problem.cluster
+            self._known[placement] = np.inf
+            if not placement.violations(job, cluster):
+                self._left -= 1
+                self._known[placement] = span(self.run(placement))
+        return self._known[placement]
+
+    def steps(self, best: Placement) -> Iterator[TaskMove]:
+        """Yield the steps to ``best``; none is longer than the one before it.
+
+        Moves that pay only with later ones are one step with them.
+        """
+        symmetry = find_symmetry(self._space, self._reference)
+        target = self._space.machines(best)
+        relabelled = relabel(symmetry, target, self._present)
+        if self.length(self._space.placement(relabelled)) <= self.length(best):
+            target = relabelled
+
+        def with_moved(units: Units) -> Placement:
+            machines = self._present.copy()
+            machines[list(units)] = target[list(units)]
+            return self._space.placement(machines)
+
+        rest = frozenset(np.flatnonzero(target != self._present).tolist())
+        enough = self.length(with_moved(rest)) * (1 + _WORTH)
+        for group in self._groups(rest):  # what may as well stay, stays
+            fewer = rest - group
+            is_affordable = self._left > 0 and fewer < rest
+            if is_affordable and self.length(with_moved(fewer)) <= enough:
+                rest = fewer
+
+        done: Units = frozenset()
+        shown = with_moved(done)
+        while rest and self.length(with_moved(done)) > enough:
+            step = self._next(done, rest, with_moved)
+            done |= step
+            rest -= step
+            if self.length(with_moved(done)) < self.length(shown):
+                yield self._step(shown, with_moved(done))
+                shown = with_moved(done)
+
+    def _next(
+        self,
+        done: Units,
+        left: Units,
+        placed: Callable[[Units], Placement],
+    ) -> Units:
+        """Return the units that move next: those after which the run is shortest."""
+        if self._left <= 0:
+            return left
+        best = left
+        least = (np.inf, 0)
+        for group in self._groups(left):
+            length = self.length(placed(done | group))
+            if (length, len(group)) < least:
+                best = group
+                least = (length, len(group))
+        return best
+
+    def _groups(self, units: Units) -> list[Units]:
+        """Return groups that may move at once: teams, units, pairs where few are."""
+        groups = [team & units for team in self._teams if team & units]
+        groups += [frozenset([unit]) for unit in sorted(units)]
+        # A swap may pay where neither of its moves does, but pairs are many.
+        pairs = len(units) * (len(units) - 1) // 2
+        if pairs <= self._left // max(len(units), 1):
+            groups += [frozenset(pair) for pair in combinations(sorted(units), 2)]
+        return list(dict.fromkeys(groups))
+
+    def _step(self, before: Placement, after: Placement) -> TaskMove:
+        run_before = self.run(before)
+        run = self.run(after)
+        makespan = self.length(after)
+        return TaskMove(
+            near=Neighbour.of(run_before.problem, after),
+            run=run,
+            makespan=makespan,
+            gain=self.length(before) - makespan,
+            why=self._why(run_before.problem, run.problem),
+        )
+
+    def _why(self, before: Problem, after: Problem) -> str:
+        """Return which link is relieved most, for what it can carry, and of what."""
+        problem = self._base.problem
+        loads = self._loads(before)
+        loads_after = self._loads(after)
+        # What every link can carry in the time of the run; capacities may change.
+        steps = problem.links.steps
+        end = np.array([span(self._base)])
+        reliefs = {}
+        for port, kinds in loads.items():
+            relief = sum(kinds.values()) - sum(loads_after[port].values())
+            if relief > 0:
+                reliefs[port] = relief / float(steps.carry(port, end)[0])
+        if not reliefs:
+            return ""
+
+        port = max(reliefs, key=reliefs.__getitem__)
+        sizes = loads[port]
+        sizes_after = loads_after[port]
+        kind = max(sizes, key=lambda kind: sizes[kind] - sizes_after[kind])
+        content = f"bytes of {kind[0]} -> {kind[1]}"
+        if self._stated is not None:
+            content = self._stated.content_of(kind)
+        link = _name_sender(problem, port)
+        if sizes[kind] and sizes_after[kind] <= _NOTICED * sizes[kind]:
+            return f"{link.name} no longer {link.verb}s the {content}"
+        share = 1.0 - sizes_after[kind] / sizes[kind] if sizes[kind] else 0.0
+        if share < _NOTICED:
+            return ""
+        return f"{link.name} {link.verb}s {100 * share:.0f} % less of the {content}"
+
+    def _loads(self, problem: Problem) -> dict[int, dict[tuple[str, str], float]]:
+        """Return bytes of the run by link and kinds of task at both ends."""
+        job = problem.job
+        loads = defaultdict[int, Any](lambda: defaultdict(float))
+        sizes = sum_edge_bytes(job, self._base.realization).tolist()
+        for edge, hops, volume in zip(job.edges, problem.hops, sizes, strict=True):
+            kinds = job.tasks[edge.source].kind, job.tasks[edge.destination].kind
+            for port in hops:
+                loads[port][kinds] += volume
+        return loads
+
+
+class _Sender(NamedTuple):
+    """A link in a sentence: its name, and the stem of what it does with bytes."""
+
+    name: str
+    verb: str
+
+
+def _name_sender(problem: Problem, port: int) -> _Sender:
+    link = problem.links[port]
+    if link.machine < 0:
+        return _Sender(f"link {link.name}", "carrie")
+    machine = problem.cluster.machines[link.machine].name
+    return _Sender(f"{machine}'s NIC", "send" if link.direction == "out" else "receive")
+
+
+def write_placement(problem: Problem) -> dict[str, Any]:
+    """Return the section ``placement`` that spells out where ``problem`` stands."""
+    machines = problem.cluster.machines
+    return {
+        "policy": "explicit",
+        "tasks": {
+            process: machines[problem.placement.machine_of[first]].name
+            for process, (first, *_) in problem.job.units.items()
+        },
+    }
