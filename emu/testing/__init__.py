@@ -2,7 +2,7 @@
 
 Decides what is drawn and what a trial in virtual time checks. It must not know
 processes and sockets; `emu.testing.strategies` needs Hypothesis.
-Start at ``problems.py``, then ``trials/trial.py``.
+Start at ``problems.py``, ``reference.py``, then ``trials/trial.py``.
 """
 
 from emu.testing.problems import (

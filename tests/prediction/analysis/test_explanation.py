@@ -15,8 +15,8 @@ from emu.problem import Problem, Realization
 from emu.report.explanation_tables import explanation_tables
 from emu.report.terminal import terminal
 from emu.runs.recorded_run import realization_of
+from emu.testing import reference
 from tests.prediction.analysis.chains import cases, distorted
-from tests.prediction.simulation import oracle
 from tests.report.recorded import schedules
 
 
@@ -61,7 +61,7 @@ def test_every_improvement_is_confirmed(explanation: Explanation) -> None:
         again = makespan(change.problem, change.realization, change.policy)
         assert again == one.makespan
         if not change.what.endswith("endless"):
-            out = oracle.run(change.problem, change.realization, change.policy)
+            out = reference.run(change.problem, change.realization, change.policy)
             slow = max(out.task_end.values())
             assert slow == pytest.approx(one.makespan, rel=1e-9), change.what
         assert one.gain == pytest.approx(explanation.replayed_makespan - again)

@@ -18,13 +18,12 @@ from emu.prediction.analysis.what_if import (
 )
 from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Problem, Realization
-from emu.testing import two_machine_example
+from emu.testing import reference, two_machine_example
 from tests.prediction.analysis.chains import cases
-from tests.prediction.simulation import oracle
 
 
 def slow_makespan(problem: Problem, realization: Realization, policy: str) -> float:
-    return max(oracle.run(problem, realization, policy).task_end.values())
+    return max(reference.run(problem, realization, policy).task_end.values())
 
 
 def improvements(

@@ -26,10 +26,11 @@ from emu.problem import (
     Realization,
     Task,
 )
+from emu.testing import reference
 from emu.testing.strategies import problems, random_problem
 from emu.trust.audit import audit
 from emu.trust.rate_rules import remaining_paths
-from tests.prediction.simulation import flat, oracle
+from tests.prediction.simulation import flat
 
 RULES = [name for name in RATE_POLICIES if name != "portfolio"]
 COFLOW_RULES = [
@@ -39,7 +40,7 @@ COFLOW_RULES = [
 
 def assert_equal(problem: Problem, realization: Realization, policy: str) -> None:
     schedule = simulate(problem, realization, policy)
-    expected = oracle.run(problem, realization, policy)
+    expected = reference.run(problem, realization, policy)
 
     def table(events: dict[tuple[int, int], float], rows: int) -> NDArray[np.float64]:
         times = np.full((rows, problem.job.iterations), np.nan)
@@ -271,7 +272,7 @@ def test_the_flat_simulator_agrees_with_the_oracle(
     policy: str,
     drawn: tuple[Problem, Realization],
 ) -> None:
-    expected = oracle.run(*drawn, policy)
+    expected = reference.run(*drawn, policy)
     run = flat.FlatRun(*drawn, policy)
     run.run()
     for event, end in expected.flow_end.items():

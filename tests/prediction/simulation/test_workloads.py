@@ -14,8 +14,8 @@ from emu.prediction.analysis.bounds import bounds
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import Problem, Realization
-from emu.testing import bench_directory, load_workload
-from tests.prediction.simulation import flat, oracle
+from emu.testing import bench_directory, load_workload, reference
+from tests.prediction.simulation import flat
 
 #: What `flat` does not know; of a single job ``..._by_job`` is the rule itself.
 OTHERS = [
@@ -70,7 +70,7 @@ def test_every_flow_end(name: str, iterations: int, flows: int, policy: str) -> 
 @pytest.mark.parametrize("policy", OTHERS)
 def test_every_flow_of_workload_a_against_the_oracle(policy: str) -> None:
     problem, realization, _ = load_workload("workload_a")
-    expected = oracle.run(problem, realization, policy)
+    expected = reference.run(problem, realization, policy)
     schedule = simulate(problem, realization, policy)
     # Queues amplify: a head that ends later is shared with for longer. The 1e-12 s
     # that the oracle may end a flow early have grown to 1e-8 s after 2.5 s.
