@@ -35,14 +35,23 @@ OF_MESSAGES |= {
 }
 
 
-def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Count the lines of a function without its docstring and signature."""
+def code_lines(path: str, function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Count the lines of a function without its docstring, signature and blank lines.
+
+    Blank lines part its steps: they make a function easier to read, not longer.
+    """
     body = function.body
     if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
         body = body[1:]
     if not body:
         return 0
-    return (body[-1].end_lineno or 0) - body[0].lineno + 1
+    lines = source_lines(path)[body[0].lineno - 1 : body[-1].end_lineno]
+    return sum(bool(line.strip()) for line in lines)
+
+
+@cache
+def source_lines(path: str) -> list[str]:
+    return (ROOT / path).read_text(encoding="utf-8").splitlines()
 
 
 @cache
@@ -61,7 +70,7 @@ def test_files_are_short_and_named() -> None:
 
 def test_functions_are_short() -> None:
     lengths = {
-        (path, node.name): code_lines(node)
+        (path, node.name): code_lines(path, node)
         for path in SOURCES
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)

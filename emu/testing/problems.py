@@ -27,6 +27,19 @@ from emu.problem.workloads.all_reduce import phase_of
 _KINDS = {"g": "graph_store", "s": "sampler", "w": "worker", "p": "parameter_server"}
 
 
+#: Flows of the example: source, destination, lag, bytes.
+_FLOWS = [
+    ("g0", "s0", 0, 40.0),
+    ("g0", "s1", 0, 40.0),
+    ("g1", "s0", 0, 40.0),
+    ("g1", "s1", 0, 40.0),
+    ("s0", "w0", 0, 60.0),
+    ("s1", "w0", 0, 60.0),
+    ("w0", "p0", 0, 10.0),
+    ("p0", "w0", 1, 10.0),
+]
+
+
 def two_machine_example(
     iterations: int,
     *,
@@ -54,19 +67,9 @@ def two_machine_example(
         Bytes per second of a link called ``core`` between the NICs, both ways.
     """
     names = ["g0", "g1", "s0", "s1", "w0", "p0"]
-    flows = [
-        ("g0", "s0", 0, 40.0),
-        ("g0", "s1", 0, 40.0),
-        ("g1", "s0", 0, 40.0),
-        ("g1", "s1", 0, 40.0),
-        ("s0", "w0", 0, 60.0),
-        ("s1", "w0", 0, 60.0),
-        ("w0", "p0", 0, 10.0),
-        ("p0", "w0", 1, 10.0),
-    ]
     edges = []
     volumes = []
-    for source, destination, lag, volume in flows:
+    for source, destination, lag, volume in _FLOWS:
         edges.append(Edge(names.index(source), names.index(destination), lag))
         volumes.append(volume)
     if credit is not None:

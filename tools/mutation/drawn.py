@@ -75,45 +75,60 @@ def survivors(found: Sequence[Outcome]) -> list[Outcome]:
     return [outcome for outcome in found if outcome.fate not in {"killed", "hung"}]
 
 
+def choose_lines(options: Namespace) -> dict[str, frozenset[int] | None]:
+    """Return the files to draw from, with the lines that count, None for all."""
+    lines: dict[str, frozenset[int] | None] = {}
+    if options.changed:
+        lines.update(changed(options.changed))
+    else:
+        lines.update(dict.fromkeys(whole_product(), None))
+    if not options.only:
+        return lines
+    return {
+        file: chosen
+        for file, chosen in lines.items()
+        if any(part in file for part in options.only)
+    }
+
+
+def map_tests(
+    options: Namespace, faults: Sequence[DrawnFault], sound: Path, folder: Path
+) -> CoveringTests:
+    """Return which tests reach which line, from the file that keeps it if there is one.
+
+    Without one tests run: all of them where the whole product is drawn from, else those
+    of the rooms of the faults.
+    """
+    data = options.map or folder / "contexts"
+    noted = data.with_suffix(
+        ".tree"
+    )  # contexts name files of the tree that they ran in
+    if not (options.map and options.map.exists()):
+        is_whole = not (options.changed or options.only)
+        files = {fault.file for fault in faults}
+        map_lines(sound, ["tests"] if is_whole else list_rooms(ROOT, files), data)
+        noted.write_text(str(sound), encoding="utf-8")
+    return CoveringTests(data, Path(noted.read_text(encoding="utf-8")), ROOT)
+
+
 def main(options: Namespace) -> int:
     """Draw, plant, print; return 1 where a fault lives that must not."""
-    lines: Mapping[str, frozenset[int] | None] = (
-        changed(options.changed)
-        if options.changed
-        else dict.fromkeys(whole_product(), None)
-    )
-    if options.only:
-        lines = {
-            file: chosen
-            for file, chosen in lines.items()
-            if any(part in file for part in options.only)
-        }
-    faults = draw(lines, options.count, options.seed)
+    faults = draw(choose_lines(options), options.count, options.seed)
     if not faults:
         print("nothing to draw: no line of the product has changed")
         return 0
 
     console = Console(highlight=False)
-    with tempfile.TemporaryDirectory(prefix="emu-drawn-") as folder:
-        sound, copies = prepare(ROOT, Path(folder), options.copies)
-        tree = sound
-        data = options.map or Path(folder, "contexts")
-        if options.map and options.map.exists():
-            tree = Path(options.map.with_suffix(".tree").read_text(encoding="utf-8"))
-        else:
-            files = {fault.file for fault in faults}
-            whole = not (options.changed or options.only)
-            map_lines(sound, ["tests"] if whole else list_rooms(ROOT, files), data)
-            data.with_suffix(".tree").write_text(str(sound), encoding="utf-8")
-        faults = with_tests(faults, CoveringTests(data, tree, ROOT))
+    found: list[Outcome] = []
+    with tempfile.TemporaryDirectory(prefix="emu-drawn-") as name:
+        folder = Path(name)
+        sound, copies = prepare(ROOT, folder, options.copies)
+        faults = with_tests(faults, map_tests(options, faults, sound, folder))
+        ledger = Ledger(options.out or folder / "rows.csv", Outcome)
 
-        ledger = Ledger(options.out or Path(folder, "rows.csv"), Outcome)
         reached = [fault for fault in faults if fault.tests]
-        found = [
-            Outcome(fault.case, "unreached", "", 0.0)
-            for fault in faults
-            if not fault.tests
-        ]
+        unreached = [fault for fault in faults if not fault.tests]
+        found += [Outcome(fault.case, "unreached", "", 0.0) for fault in unreached]
         ledger.add(found)
         for outcome in outcomes(copies, reached):
             found.append(outcome)

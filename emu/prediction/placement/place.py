@@ -107,12 +107,7 @@ def best_placement(
         tasks take slots that others give back.
     """
     rates = "oes" if policy == "portfolio" else policy
-    count = min(iterations, job.iterations)
-    if slot_teams(job):
-        count = job.iterations
-    elif transfers is None:
-        most = affordable(replace(job, iterations=1), rates) // _LEAST
-        count = min(count, max(most, _SHORTEST))
+    count = _count_iterations(job, rates, iterations, fits=transfers is None)
     profile = repeat(job, reference)
     short = replace(job, iterations=count)
     transfers = transfers or affordable(short, rates)
@@ -152,6 +147,20 @@ def best_placement(
     if best is None or best == outcome.placement:
         return outcome
     return replace(outcome, placement=best, makespan=_judge(short_runs, best))
+
+
+def _count_iterations(job: Job, rates: str, wanted: int, *, fits: bool) -> int:
+    """Return how many iterations of the run each candidate is simulated for.
+
+    ``fits``: fewer than wanted where so many leave too few candidates.
+    """
+    if slot_teams(job):
+        return job.iterations
+    count = min(wanted, job.iterations)
+    if fits:
+        most = affordable(replace(job, iterations=1), rates) // _LEAST
+        count = min(count, max(most, _SHORTEST))
+    return count
 
 
 def _other_finalists(
@@ -263,6 +272,15 @@ PLACEMENT_POLICIES: Mapping[str, PlacementPolicy] = {
 SEARCHES = frozenset({"etp", "best"})
 
 
+def _check_policy(name: str, profile: Profile | None) -> None:
+    """Raise ValueError where there is no such policy, or it lacks a profile."""
+    if name not in PLACEMENT_POLICIES:
+        known = ", ".join(PLACEMENT_POLICIES)
+        raise ValueError(f"no placement policy is called {name}; there are {known}")
+    if name in SEARCHES and profile is None:
+        raise ValueError(f"placement policy {name} needs a profile")
+
+
 def place(
     name: str,
     /,
@@ -301,13 +319,7 @@ def place(
     TypeError
         When the policy has no such option.
     """
-    if name not in PLACEMENT_POLICIES:
-        raise ValueError(
-            f"no placement policy is called {name}; "
-            f"there are {', '.join(PLACEMENT_POLICIES)}"
-        )
-    if name in SEARCHES and profile is None:
-        raise ValueError(f"placement policy {name} needs a profile")
+    _check_policy(name, profile)
     if name == "best" and profile is not None:
         run = repeat_profile(job, profile)
         return best_placement(

@@ -125,12 +125,8 @@ def attempts(
         schedule = part(first, began)
         job = schedule.problem.job
         end_of_process = cache(partial(end_of, schedule))
-        ends = schedule.task_end.item
-        due = next_kills(kills, first, began, ends, end_of_process)
-        for kill in due.idle:
-            end = began + max(map(end_of_process, kill.processes))
-            if math.isclose(kill.time, end, rel_tol=TIE):
-                ties.add(kill)
+        due = next_kills(kills, first, began, schedule.task_end.item, end_of_process)
+        ties |= _find_ties(due.idle, end_of_process, began)
         ran = max(due.time, 0.0)
         if not ran < schedule.length:
             return Attempts(
@@ -144,29 +140,55 @@ def attempts(
         error = _describe(kill, schedule, first, began, ran)
         _check_restart(error, kill, job, rules, len(deaths))
         holders = holders or Holders(job)
-        newest, cut_time = _last_cut(schedule, rules, first, ran)
         coming = [kill for kill in kills if kill not in due.idle]
         pause, fallen = time_down(coming, due.now, began + ran, rules.recovery)
-        starts = schedule.task_start[:, min(rules.missed, job.iterations - 1)]
-        arrivals = {*np.flatnonzero(starts < ran).tolist()}
-        cut = holders.left_of(newest, first, fallen, arrivals)
-        if cut < newest:  # and what earlier attempts had kept, too
-            cut_time = 0.0
+        cut, cut_time, is_lost = _find_cut(holders, schedule, rules, first, ran, fallen)
+        if is_lost:  # and what earlier attempts had kept, too
             deaths = [replace(attempt, again=attempt.ran) for attempt in deaths]
-        deaths.append(
-            Killed(
-                first_iteration=first,
-                next_iteration=cut,
-                began=began,
-                ran=ran,
-                again=ran - cut_time,
-                recovery=pause,
-                error=error,
-            )
+        death = Killed(
+            first_iteration=first,
+            next_iteration=cut,
+            began=began,
+            ran=ran,
+            again=ran - cut_time,
+            recovery=pause,
+            error=error,
         )
+        deaths.append(death)
         first = cut
         began = began + ran + pause
         kills = kills_after(coming, fallen, began)
+
+
+def _find_ties(
+    idle: Iterable[Kill], end_of_process: Callable[[str], float], began: float
+) -> set[Kill]:
+    """Return the kills that came at the very time at which what they kill had ended."""
+    ties = set()
+    for kill in idle:
+        end = began + max(map(end_of_process, kill.processes))
+        if math.isclose(kill.time, end, rel_tol=TIE):
+            ties.add(kill)
+    return ties
+
+
+def _find_cut(
+    holders: Holders,
+    schedule: Schedule,
+    rules: Rules,
+    first: int,
+    ran: float,
+    fallen: Iterable[Kill],
+) -> tuple[int, float, bool]:
+    """Return the cut that is left, its time, and whether a newer one is lost."""
+    newest, cut_time = _last_cut(schedule, rules, first, ran)
+    last = schedule.problem.job.iterations - 1
+    starts = schedule.task_start[:, min(rules.missed, last)]
+    arrivals = {*np.flatnonzero(starts < ran).tolist()}
+    cut = holders.left_of(newest, first, fallen, arrivals)
+    if cut < newest:
+        return cut, 0.0, True
+    return cut, cut_time, False
 
 
 def _check_restart(
