@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 NOTED = ROOT / "tools" / "reading.toml"
 #: Lines of a function beyond which blank lines part its steps.
 LONG = 12
+#: Lines of code up to which a file's density is not held.
+SMALL = 40
 LAYOUT = {
     tokenize.COMMENT,
     tokenize.NL,
@@ -93,7 +95,8 @@ def _tokens_per_line(source: str, tree: ast.Module) -> float:
         if token.type not in LAYOUT and token.start[0] not in documented:
             code.update(range(token.start[0], token.end[0] + 1))
             count += 1
-    return count / len(code) if code else 0.0
+    # A file of a few lines has hardly any but signatures, which are dense everywhere.
+    return count / len(code) if len(code) > SMALL else 0.0
 
 
 def _docstring_lines(tree: ast.Module) -> set[int]:

@@ -88,6 +88,7 @@ class _Simulation:
 
     def __init__(self, problem: Problem, realization: Realization, policy: str) -> None:
         job = problem.job
+
         self._problem = problem
         self._job = job
         self._realization = realization
@@ -167,6 +168,7 @@ class _Simulation:
                 # Times that are equal on paper may part by rounding.
                 flow.ready = round(self._now, 10)
                 return True
+
             if iteration > 0 and (position, iteration - 1) not in outcome.flow_end:
                 continue
             if self._channel_of(position) and event not in self._called:
@@ -218,7 +220,7 @@ class _Simulation:
             ready = round(outcome.flow_ready[flow], 10)
             return ready, served, rank_of(self._job, position)
 
-        anyone = False
+        has_changed = False
         for channel in {edge.channel for edge in self._job.edges} - {""}:
             flows = [
                 flow
@@ -227,10 +229,11 @@ class _Simulation:
             ]
             waiting = [flow for flow in flows if flow not in self._called]
             called = [flow for flow in flows if flow in self._called]
+
             if waiting and all(flow in outcome.flow_end for flow in called):
                 self._called.append(min(waiting, key=place))
-                anyone = True
-        return anyone
+                has_changed = True
+        return has_changed
 
     def _slots_are_granted(self) -> bool:
         """Start all whose turn it is: first come, then by iteration and number."""
@@ -238,17 +241,18 @@ class _Simulation:
         waiting = [event for event in self._came if event not in outcome.task_start]
         waiting.sort(key=lambda event: (self._came[event], event[1], event[0]))
         landed = self._landed_flows()
-        anyone = False
+
+        has_changed = False
         for task, iteration in waiting:
             if not self._has_free_slot(task):
                 continue
             outcome.task_start[task, iteration] = self._now
-            anyone = True
+            has_changed = True
             for position, edge in self._inputs[task]:
                 if edge.latest:
-                    there = [n for other, n in landed if other == position]
-                    outcome.reads[position, iteration] = max(there, default=-1)
-        return anyone
+                    arrived = [n for flow, n in landed if flow == position]
+                    outcome.reads[position, iteration] = max(arrived, default=-1)
+        return has_changed
 
     def _quotas_are_looked_at(self) -> bool:
         """Change the quotas that are due by the slopes of their last queues."""
@@ -263,6 +267,7 @@ class _Simulation:
                 if (task, iteration) not in self.outcome.task_start
             )
             self._queues[number].append(queue)
+
             quotas = self.outcome.quotas.setdefault(number, [])
             machine = self._problem.cluster.machines[tuner.machine]
             quota = quotas[-1] if quotas else machine.slots[tuner.pool]
@@ -323,9 +328,11 @@ class _Simulation:
         job = self._job
         flows = {}
         paths = remaining_paths(self._problem, self._realization)
+
         for (position, iteration), path_after in sorted(paths.items()):
             edge = job.edges[position]
             volume = float(self._realization.volumes[position, iteration])
+
             flows[position, iteration] = Flow(
                 edge=position,
                 turn=iteration + edge.lag,
@@ -382,12 +389,12 @@ class _Simulation:
         machine = self._machine_of[task]
         tasks = self._job.tasks
         taken = sum(
-            (tasks[other].takes, self._machine_of[other]) == (pool, machine)
-            for other, _ in self.outcome.task_start
+            (tasks[holder].takes, self._machine_of[holder]) == (pool, machine)
+            for holder, _ in self.outcome.task_start
         )
         freed = sum(
-            (tasks[other].gives_back, self._machine_of[other]) == (pool, machine)
-            for other, _ in self.outcome.task_end
+            (tasks[giver].gives_back, self._machine_of[giver]) == (pool, machine)
+            for giver, _ in self.outcome.task_end
         )
         return taken - freed < slots
 
@@ -433,6 +440,7 @@ def end_of_work(problem: Problem, task: int, start: float, work: float) -> float
     now = start
     left = work
     changes = {change.time for change in problem.cluster.speed_changes}
+
     for later in sorted(time for time in changes if time > start):
         possible = speed_at(problem, task, now) * (later - now)
         if left <= possible * (1 + INSTANT):

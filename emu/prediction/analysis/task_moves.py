@@ -126,11 +126,11 @@ def task_moves(base: Change, stated: Stated | None = None) -> TaskMoves:
             )
             best = outcome.placement
 
-    before = span(base)
+    first_makespan = span(base)
     sequence = _MoveOrder(base, stated)
-    if best == placement or not sequence.length(best) < before * (1 - _WORTH):
-        return TaskMoves(before, ())
-    return TaskMoves(before, tuple(sequence.steps(best)))
+    if best == placement or not sequence.length(best) < first_makespan * (1 - _WORTH):
+        return TaskMoves(first_makespan, ())
+    return TaskMoves(first_makespan, tuple(sequence.steps(best)))
 
 
 class _MoveOrder:
@@ -231,23 +231,23 @@ class _MoveOrder:
             groups += [frozenset(pair) for pair in combinations(sorted(units), 2)]
         return list(dict.fromkeys(groups))
 
-    def _step(self, before: Placement, after: Placement) -> TaskMove:
-        run_before = self.run(before)
-        run = self.run(after)
-        makespan = self.length(after)
+    def _step(self, old: Placement, new: Placement) -> TaskMove:
+        run_before = self.run(old)
+        run = self.run(new)
+        makespan = self.length(new)
         return TaskMove(
-            near=Neighbour.of(run_before.problem, after),
+            near=Neighbour.of(run_before.problem, new),
             run=run,
             makespan=makespan,
-            gain=self.length(before) - makespan,
+            gain=self.length(old) - makespan,
             why=self._why(run_before.problem, run.problem),
         )
 
-    def _why(self, before: Problem, after: Problem) -> str:
+    def _why(self, old: Problem, new: Problem) -> str:
         """Return which link is relieved most, for what it can carry, and of what."""
         problem = self._base.problem
-        loads = self._loads(before)
-        loads_after = self._loads(after)
+        loads = self._loads(old)
+        loads_after = self._loads(new)
         # What every link can carry in the time of the run; capacities may change.
         steps = problem.links.steps
         end = np.array([span(self._base)])
