@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     Part = TypeVar("Part")
 
 
+#: Figures that are shares of a makespan, and no seconds.
 _RATIOS = ("makespan_error", "replay_error")
 
 
@@ -89,6 +90,8 @@ class RecordedRun:
                 path = str(self.path / "manifest.json")
                 raise DataError(f"states nothing of the policy {found}", path=path)
             return register_program(str(stated), schedule.get("source"))
+        # The result first: it has the rule that a
+        # portfolio chose, the manifest the portfolio.
         for name in (found, stated):
             if name and is_policy(str(name)):
                 return str(name)
@@ -158,6 +161,8 @@ class RecordedRun:
         except CodeWithheld as error:
             notes += (f"what would help is left out: {error}",)
             helpful = False
+            # Nothing can be simulated without the rule: the
+            # recorded simulation stands in for it.
             replay_run = self.simulated or self.emulated
         if self.measured is None and helpful:
             notes += (
@@ -314,6 +319,7 @@ def load_run(path: str | Path) -> RecordedRun:
     problem = _read_problem(path)
     missing = []
 
+    # A part that is missing or torn hides no other: it is named where it is wanted.
     def try_read(name: str, read: Callable[[Path], Part]) -> Part | None:
         try:
             with one_error(path / name):
@@ -374,6 +380,7 @@ def with_simulated_rates(run: RecordedRun) -> Schedule:
     schedule = run.simulated
     if schedule is None:
         raise DataError("; ".join(run.missing), path=run.path)
+    # With the quotas that its tuners had then, or they would tune anew.
     problem = run.problem.following(schedule)
     realization = realization_of(schedule)
     try:
@@ -398,6 +405,7 @@ def realization_of(schedule: Schedule) -> Realization:
     remote = np.array([bool(path) for path in schedule.problem.hops], dtype=bool)
     rows_of = defaultdict(list)
     for number, edge in enumerate(schedule.problem.job.edges):
+        # Credits have no bytes, and would lower the mean of what goes the same way.
         kinds = (tasks[edge.source].kind, tasks[edge.destination].kind, edge.credit)
         rows_of[kinds].append(number)
 
@@ -421,6 +429,7 @@ def _object(path: Path) -> Content:
 def read_manifest(path: Path, shape: Any = None) -> Content:
     """Return the content of manifest.json, or of a file of another shape like it."""
     content = _object(path)
+    # The version before the shape: a file of another emu is not damaged.
     version = content.get("version")
     if version != VERSION:
         problem = f"is of version {version!r}, this emu reads {VERSION}"

@@ -29,6 +29,7 @@ Row: TypeAlias = Mapping[str, Any]
 
 def relative_error(found: float, expected: float) -> float:
     """Return found / expected - 1; 0 when both are 0 but for rounding."""
+    # 1 stands for infinity, which no JSON file may hold.
     if not expected:
         return float(found > ROUNDING)
     return found / expected - 1
