@@ -173,7 +173,9 @@ def advise(
     if terms.budget < inf and all(machine.price is None for machine in machines):
         problem = "no machine has a price, write for example price: 0.34 $/h"
         raise scenario.origin.error(("cluster", "machines"), problem)
+    # Its error, where the file's system can be compared with no other.
     variant_named(scenario.job.system)
+    # The target of the terms takes the place of `until`.
     scenario = load(scenario, {"expect": None, "until": None})
     search = Search(scenario, terms, watch)
     stated = search.settle_file()
@@ -186,6 +188,7 @@ def advise(
     finalists = [choice.drawn() for choice in rows[:_FINALISTS]]
     if not finalists:
         raise _contradiction(search, search.best)
+    # By the mean: with the first seed alone a choice may be the best by chance.
     best = min(finalists, key=lambda choice: choice.mean_aim)
     rivals = _best_of_rows(search.choices, finalists)
     rivals = [choice for choice in rivals if choice.row != best.row]
@@ -234,6 +237,8 @@ def find_target(scenario: Scenario, within: int = WITHIN) -> Target:
         problem = "learns nothing in its own length: write --to accuracy=0.8, say"
         raise scenario.origin.error(("job",), problem)
     held = floor(float(level) * _STEPS) / _STEPS
+    # The file takes so many passes itself, and
+    # what it reaches must not be out of reach.
     return Target(held, within=max(within, progress.spaced))
 
 
@@ -271,6 +276,7 @@ class _Levers:
         At as many passes; machines are chosen among few. Raises EmulatorError where it
         can be on none.
         """
+        # A few steps tell the speed; passes stay those that the choice took.
         scenario = load(self.search.short, edit)
         question = replace(
             choice.answer.question, scenario=scenario, target=None, seeds=1
@@ -297,6 +303,7 @@ class _Levers:
             judged, _ = self.judge(choice, edit)
             return judged
 
+        # `min` takes the first of equals, which is the present best.
         return min(self.choices, key=judge)
 
     def find_changes(self) -> list[str]:

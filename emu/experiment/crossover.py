@@ -19,6 +19,7 @@ from emu.experiment.systems import as_variant
 from emu.scenario import Scenario
 from emu.units import DURATION, RATE, SIZE
 
+#: A number and the unit behind it: `10 Gbit/s`.
 _QUANTITY = re.compile(r"\s*([0-9.]+(?:[eE][-+]?\d+)?)\s*(\D*)")
 
 
@@ -80,6 +81,7 @@ class Values:
                 number = float(match[1])
                 return cls(number / WIDE, number * WIDE, match[2].strip())
 
+        # Python takes True for 1.
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{value!r} is no number")  # noqa: TRY004 - of input
         if isinstance(value, int):
@@ -146,6 +148,7 @@ class _Search:
 
     def at(self, value: float) -> Side:
         """Return both systems at a value, asked once."""
+        # The search for the estimate bisects the same range, and shares its values.
         if value not in self.seen:
             text = self.values.write(value)
             self.watch(f"{self.key} {text}, value {len(self.seen) + 1}")
@@ -211,6 +214,7 @@ def find_crossover(
     if first == second:
         raise ScenarioError("write two systems", file=f"--between {','.join(between)}")
     search = _Search(scenario, key, between, values, watch)
+    # Before anything is simulated, which may take minutes.
     search.check_key()
     ends = search.ends
 

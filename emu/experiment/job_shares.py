@@ -113,6 +113,7 @@ def list_kinds(cluster: ClusterSection) -> list[list[str]]:
     kinds: dict[tuple[float, str, str], list[str]] = {}
     for name, position in cluster.names_and_positions():
         machine = cluster.machines[position]
+        # Equal but for what they are called, and how many the file writes at once.
         alike = machine.model_copy(update={"name": None, "count": 1})
         kind = (-machine.nic.outward, str(alike), rack_of.get(name, ""))
         kinds.setdefault(kind, []).append(name)
@@ -167,6 +168,7 @@ def combine_counts(
             return
 
         options = seconds[len(chosen)]
+        # The fastest first: a good combination early cuts off most of the others.
         for counts in sorted(options, key=options.__getitem__):
             rest = tuple(map(sub, left, counts))
             if min(rest, default=0) >= 0:
@@ -181,6 +183,7 @@ def count_epochs(found: Answer) -> float:
     if found.question.target:
         return 1.0
     job = found.simulated.problem.job
+    # Cycles that fill a pipeline or drain it bring no mini-batch to an end.
     steps = job.iterations - throughput.pipeline_depth(job)
     epoch = epoch_of(job.settings)
     if epoch is None:
@@ -231,6 +234,7 @@ class _Divider:
         for counts in list_counts(kinds):
             names: list[str] = []
             for kind, count in zip(kinds, counts, strict=True):
+                # Machines of a kind are equal: any of them take as long.
                 names += kind[:count]
             alone = self.place_alone(position, names)
             if alone.refused is not None:
@@ -286,6 +290,7 @@ class _Divider:
 
         free = tuple(map(len, kinds))
         for combination in combine_counts(seconds, free, self.aim, _TOGETHER):
+            # Every job takes the next ones of a kind, so that no two have the same.
             left = [iter(kind) for kind in kinds]
             answers = []
             for position, counts in enumerate(combination):

@@ -47,6 +47,7 @@ class Premises:
             "machines": self.machines,
             "choice": self.choice,
             "walk": self.walk,
+            # Records hold numbers and text alone, and no None.
             "seeds_per_step": self.seeds_per_step or 0,
             "length": self.length,
         }

@@ -54,6 +54,7 @@ class Terms:
         That is seconds; dollars where a deadline is all that is asked for and machines
         have prices.
         """
+        # Infinity over an infinite deadline would be NaN, which compares to nothing.
         if seconds == inf:
             return inf, inf
         dollars = cost or 0.0
@@ -64,6 +65,7 @@ class Terms:
     def judge(self, seconds: float, cost: float | None) -> tuple[float, float]:
         """Return what is least of the best: beyond its limits, then the least aim."""
         share, aim = self.measure(seconds, cost)
+        # Whatever keeps to its limits is alike in that, and only the aim decides.
         return max(share, 1.0), aim
 
     @property
@@ -105,6 +107,7 @@ class Choice:
         dollars = self.answer.cost
         if dollars is None:
             return None
+        # Machines cost by the hour: an epoch costs its share of the makespan.
         share = self.seconds / (self.answer.simulated.makespan or 1.0)
         return float(dollars["total"]) * share
 
@@ -118,6 +121,7 @@ class Choice:
         """Aim, seconds or dollars, in the mean over the seeds."""
         _, aim = self.judged
         mean = sum(self.draws.values()) / len(self.draws)
+        # Dollars go with time, so that seconds over the seeds scale either aim.
         return aim * mean / (self.seconds or 1.0)
 
     @property
@@ -224,6 +228,7 @@ class Prospect:
             return _CPU_PER_STEP + _CPU_PER_EDGE / 8 * edges
 
         hops = accumulate(settings["fanouts"], mul)
+        # Fan-outs may ask for more neighbours than a small graph has.
         edges_per_seed = sum(min(hop, edges) for hop in hops)
         of_edges = _CPU_PER_EDGE * edges_per_seed * self.timed.train
         of_steps = _CPU_PER_STEP * count_steps(self.plain)

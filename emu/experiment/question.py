@@ -46,6 +46,7 @@ from emu.training.looks import Look, epoch_of, trains_whole_graph
 
 def reason(error: EmulatorError) -> str:
     """Return why something was refused, in one line."""
+    # Without the file and the key, which `str` puts in front of it.
     problem = getattr(error, "problem", str(error))
     first_line, *_ = problem.split("\n", 1)
     return printable(first_line)
@@ -420,6 +421,7 @@ class Answer:
         """Premises of the answer; raises as `checked`."""
         question = self.question
         ready = self.experiment
+        # Where an accuracy decided it, `scenario` has the length that this took.
         length = (ready.stated or ready.scenario).job.length
         target = question.target or ready.until
         if target:
@@ -522,6 +524,7 @@ def ask(what: Scenario | Experiment) -> Answer:
 def row_of(question: Question, seed: int | None = None) -> Row:
     """Return the row that a question asks for, with another seed if one is given."""
     settings: Edit = {**question.settings}
+    # The file's own seed is no setting: the row is loaded as the file has it.
     if seed not in (None, question.scenario.seed):
         settings["seed"] = seed
     return Row(question.scenario, question.row, settings, question.per_machine)
@@ -540,6 +543,8 @@ def scenario_of(question: Question, seed: int) -> Scenario:
     if question.machines is not None:
         edit["job.machines"] = [*question.machines]
     if not edit:
+        # The very one: what is loaded anew has lost the
+        # lines of its file, which errors name.
         return scenario
     return load(scenario, {**edit, "expect": None})
 
@@ -565,8 +570,11 @@ def _answer_seed(question: Question, seed: int) -> Answer:
     if ready.looks:
         curve = time_looks(ready.looks, ready.scenario, schedule)
     draw = Draw(
+        # What the file expects is not of a row, which
+        # may be written as a file of its own.
         scenario=scenario.model_copy(update={"expect": ExpectSection()}),
         makespan=schedule.makespan,
+        # By the length without deaths: what they add is no speed of the job.
         speed=speed_of(job, schedule.task_end, schedule.length, epoch_of(job.settings)),
         reached=ready.reached,
         curve=curve,

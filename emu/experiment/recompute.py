@@ -113,6 +113,7 @@ def recompute(
         silent.append("results are not computed again: they are of another problem")
         return checks, silent
 
+    # No host has to be reached: nothing is started.
     settings = run_experiment.emulation_settings(scenario, host_of={})
     checks["manifest"] = _manifest(run, scenario, settings)
     if not (run.path / array_files.REPORTS).exists():
@@ -190,6 +191,7 @@ def _results(
     experiment = prepared.experiment
     outcome = read_outcome(run, experiment)
     with_weights = (run.path / array_files.NAME).exists()
+    # Not None: `learnt` would take them from results of processes, which no file holds.
     weights = array_files.read_weights(run.path) if with_weights else {}
     training, _ = learnt(experiment, outcome, prepared.policy, weights)
     training |= run_experiment.setup_figures(experiment, run.path)
@@ -265,6 +267,7 @@ def _counts(run: EmulatedRun) -> Findings:
     expectations = []
     for frames, counted in ((run.sent, sent), (run.received, received)):
         edges = frames["edge"].astype(np.int64)
+        # Sums of floats, which are exact up to 2^53 bytes.
         of_frames = np.bincount(edges, frames["bytes"], minlength=len(edge_names))
         sizes = {}
         expected = {}

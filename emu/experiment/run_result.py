@@ -160,6 +160,7 @@ class RunResult(PreparedRun):
         job = experiment.problem.job
         first = experiment.first
         depth = pipeline_depth(job)
+        # Failures are drawn in the time of the whole job, not of this part.
         end = experiment.began + self.run.schedule.length
         failures = count_failures(experiment, end)
         return {
@@ -267,6 +268,7 @@ def memory_figures(run: EmulatedRun) -> Figures:
 
 def host_rows(run: EmulatedRun, replayed: Schedule) -> Result:
     """Return ``hosts``: what each carried, and what it added; none of a single one."""
+    # With kernel NICs every machine reports as a host: those count their own TCP.
     hosts = [host for host in run.hosts if "host" in host and "tcp" not in host]
     if len(hosts) < 2:
         return {}
@@ -315,12 +317,14 @@ def arrival_figures(run: EmulatedRun, time_scale: float) -> Figures:
     ended later than they may.
     """
     schedule = run.schedule
+    # On kernel NICs nobody assigned when a flow is to end, so that none is late.
     if schedule.rates is None:
         arrived = ~np.isnan(run.arrivals)
         return {"flows": int(arrived.sum())}
 
     early = (fluid_ends(schedule) - run.arrivals) * time_scale
     early = early[~np.isnan(early)]
+    # 1 is what a flow may be late by: 2 ms and 1 % of it.
     excess = flow_completion(schedule, time_scale).excess
     return {
         "flows": int(early.size),
@@ -438,6 +442,7 @@ def _figures(
         figures = curve_until_divergence(curve, ends_well=ends_well)
         if "diverged" not in figures:
             figures["accuracy"] = evaluate(settings, flat)
+    # The model is code of others, which an audit does not run: its losses are all.
     except CodeWithheld:
         return figures, {}
     return figures, split_parts(flat, shapes)

@@ -100,6 +100,7 @@ def _settings_of(scenario: Scenario) -> Settings:
 
 def _steps_of_pass(settings: Settings, seeds: int) -> int:
     """Return the steps of so many seeds that see every training vertex."""
+    # Rounded up, since a last, short batch is a step as well.
     return -(-open_for(settings).train_count // seeds)
 
 
@@ -380,6 +381,7 @@ def _mean_times(scenario: Scenario) -> str:
         by_task = profile.times[rows].mean(axis=1)
         mean = float(by_task.mean())
         share = section.share(kind)
+        # A key states the time of a whole mini-batch, which samplers share (A5).
         means.append(f"{kind}: {DURATION.format(mean / share)}")
     return f"{{{', '.join(means)}}}"
 
@@ -403,6 +405,7 @@ def common_job(scenario: Scenario, target: Translation) -> CommonJob:
         epochs = -(-batches // _steps_of_pass(settings, seeds))
     times = job.times.by_kind()
     machines = scenario.cluster.build().machines
+    # Dorylus has its parameter servers on the fastest of them.
     by_nic = sorted(machines, key=lambda machine: -machine.bandwidth_out)
     names = [name for name, _ in scenario.cluster.names_and_positions()]
     return CommonJob(
@@ -520,6 +523,7 @@ def write_rows(
         folder.mkdir(parents=True, exist_ok=True)
 
     files: list[list[str]] = []
+    # Two rows may have names that are one when they are written as files.
     stems = Counter[str]()
     for row, scenarios in rows:
         stem = f"{file_part(name)}-{file_part(row.replace(', ', '-'))}"

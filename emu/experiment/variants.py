@@ -104,6 +104,7 @@ def compare_variants(
     if [*policies] == ["all"]:
         policies = list_rules(base.policy)
     rules = _rules_named(base.scenario, policies)
+    # What leaves most open: with another seed length and machines may be others.
     source = base.stated or base.unchosen or base.scenario
 
     def of_seed(number: int) -> list[Candidate]:
@@ -125,6 +126,7 @@ def compare_variants(
         return rows if is_first else [_brief(row) for row in rows]
 
     rows: list[Candidate] = []
+    # By seed: rows of the first one have schedules, to which the others add makespans.
     for _, variants in sorted(spread(of_seed, seeds, jobs), key=itemgetter(0)):
         if isinstance(variants, EmulatorError):
             raise variants
@@ -227,6 +229,7 @@ class _Variants:
                     yield Candidate(placement, rule, refusal)
                 return
 
+        # Every task by name on its machine, so that no other rule moves one.
         standing = ScenarioEdits(source).standing(base.problem)
         for policy, rule in rules.items():
             edits = self._rule_edit(policy, rule) | standing
