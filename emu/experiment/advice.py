@@ -178,6 +178,7 @@ def advise(
     # The target of the terms takes the place of `until`.
     scenario = load(scenario, {"expect": None, "until": None})
     search = Search(scenario, terms, watch)
+    # First of all: its time bounds how far everything else is trained.
     stated = search.settle_file()
     search.run()
     if search.best is None:
@@ -292,6 +293,7 @@ class _Levers:
         # The first are its own machines, whose error says why it can be on none.
         if not prospects:
             answers[0].checked()
+        # Other figures may make other machines the best.
         best = min(prospects, key=lambda prospect: prospect.judge(terms, passes))
         words = f"{choice.row} {machines_words(best.timed.placing)}"
         return best.judge(terms, passes), words
@@ -351,6 +353,7 @@ class _Levers:
             if not stated or not isinstance(stated, float | dict):
                 continue
             half = combine(lambda seconds: seconds / 2, stated)
+            # Half of the time, of an operation or of a task: twice as fast.
             edit: Edit = {f"job.{section}.{name}": write_times(half)}
             with suppress(EmulatorError):  # a key that the file's system lacks
                 (_, with_half), _ = self.judge(best, edit)

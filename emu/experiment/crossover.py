@@ -59,6 +59,7 @@ class Values:
         start = float(first[1])
         end = float(last[1])
         if first[2].strip() != unit:
+            # Both in the unit of the upper end, in which values are written.
             start = _in_unit(low, unit)
 
         if not 0 < start < end:
@@ -85,6 +86,7 @@ class Values:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{value!r} is no number")  # noqa: TRY004 - of input
         if isinstance(value, int):
+            # A count of 0 is none of workers or columns.
             low = max(1, value // int(WIDE))
             return cls(low, value * WIDE, whole=True)
         return cls(value / WIDE, value * WIDE)
@@ -163,6 +165,8 @@ class _Search:
         except ScenarioError as error:
             if error.key != self.key:
                 raise
+            # The range may be of this search's making: sixteen
+            # times as much is not always allowed.
             problem = f"{error.problem}; --range LOW,HIGH names the values to try"
             raise ScenarioError(problem, file=f"--key {self.key}") from error
 
@@ -175,6 +179,7 @@ class _Search:
         """Return neighbours between which a condition changes, or None."""
         first, last = self.ends
         holds = condition(first)
+        # Bisection finds one change, and needs ends that differ.
         if condition(last) == holds:
             return None
         below, above = bisect(

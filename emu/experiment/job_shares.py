@@ -127,6 +127,7 @@ def list_counts(kinds: Sequence[Sequence[str]]) -> list[Counts]:
     of the kinds, in halves of all, quarters, and so on.
     """
     ranges = [range(len(kind) + 1) for kind in kinds]
+    # Every count is a simulation of every job alone.
     if prod(map(len, ranges)) <= _MOST_COUNTS:
         return [counts for counts in product(*ranges) if any(counts)]
 
@@ -156,6 +157,7 @@ def combine_counts(
     best: list[tuple[float, tuple[Counts, ...]]] = []
 
     def extend(chosen: tuple[Counts, ...], times: list[float], left: Counts) -> None:
+        # What is not chosen yet counts as nothing, so that this is a lower bound.
         idle = [0.0] * (len(seconds) - len(times))
         least = aim([*times, *idle])
         # The aim never falls: whatever is added, it will not be among the best.
@@ -250,6 +252,7 @@ class _Divider:
         edit = {}
         keys = ["job"]
         if apart:
+            # One after the other, each as it stood alone: placed together they may mix.
             edit = {"place_jobs": "sequential", "joint_cost": None, "placement": None}
             keys += ["placement", "weight"]
         # Each job as it was alone, with the machines that were chosen for it.
@@ -325,6 +328,7 @@ def share_machines(
             divider.place_alone(position) for position in range(len(scenario.jobs))
         ]
         stated = divider.run_together(answers, apart=False)
+        # The file is a choice like the others, so that no advice is worse.
         divisions.append(stated)
     except EmulatorError as error:
         stated = error

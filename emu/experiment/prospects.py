@@ -58,6 +58,7 @@ class Terms:
         if seconds == inf:
             return inf, inf
         dollars = cost or 0.0
+        # 1 or less where both limits are kept; infinite ones add nothing.
         share = max(seconds / self.deadline, dollars / self.budget)
         is_cost = self.saves and cost is not None
         return share, dollars if is_cost else seconds
@@ -132,9 +133,12 @@ class Choice:
     def drawn(self) -> Choice:
         """Return it with all seeds, or with those up to one with which it cannot be."""
         question = replace(self.answer.question, target=self.terms.target)
+        # A later seed may not reach the target: fewer seeds are better than none.
         for seeds in range(self.terms.seeds, 0, -1):
             found = answer(replace(question, seeds=seeds))
             if found.refused is None:
+                # The search chose the machines; the
+                # question holds them for the seeds alone.
                 found = replace(found, chosen=True, held=False)
                 return replace(self, answer=found)
         return self
@@ -268,6 +272,7 @@ class Prospect:
     def question(self) -> Question:
         """Question of it at the learning rate of its learning."""
         settings = {**self.settings}
+        # The file's own rate is no setting.
         if self.learning and self.learning.rate != rate_of(self.plain):
             settings[KEY] = self.learning.rate
         return replace(self.timed.question, settings=settings)

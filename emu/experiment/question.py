@@ -158,6 +158,7 @@ class Answer:
             self,
             draws={**self.draws, **other.draws},
             missed=(*self.missed, *other.missed),
+            # One seed that cannot be takes the mean from all.
             refused=self.refused or other.refused,
         )
 
@@ -195,6 +196,7 @@ class Answer:
     def scenario(self) -> Scenario:
         """Scenario of the first seed, of which ``emu simulate`` finds the same."""
         self.checked()
+        # The first seed's: draws are in the order of seeds.
         return next(iter(self.draws.values())).scenario
 
     @property
@@ -281,6 +283,7 @@ class Answer:
             return None
         if trains_whole_graph(settings):
             return self.train
+        # A batch is that of one worker (A5).
         return int(settings["batch_size"] * settings["workers"])
 
     @property
@@ -304,6 +307,7 @@ class Answer:
     def curves(self) -> dict[int, Curve]:
         """Accuracy over time until the target, by seed; all of it where refused."""
         curve = getattr(self.refused, "curve", ())
+        # A target that was not reached leaves the curve that came short of it.
         if curve:
             return {self.question.scenario.seed: curve}
         return {seed: draw.curve for seed, draw in self.draws.items() if draw.curve}
@@ -378,6 +382,7 @@ class Answer:
         rows = port_rows(self.simulated)
         if not rows:
             return "", 0.0
+        # By use and not by bytes: a slow link is full with fewer.
         busiest = max(rows, key=lambda row: row["used"])
         return busiest["port"], busiest["used"]
 
@@ -457,6 +462,7 @@ def _words_of_grid(key: str, values: Sequence[object]) -> str:
     """Return the values that were tried of a key: the least and the most of numbers."""
     name = key.removeprefix("job.").removeprefix("optimizer.")
     try:
+        # Values that are alternatives of a file may be words or lists.
         numbers = sorted(float(str(value)) for value in values)
     except ValueError:
         return f"{name} tried {' | '.join(map(str, values))}"
@@ -481,12 +487,14 @@ def _answer(question: Question) -> Answer:
     first = _answer_first(question)
     draws = {**first.draws}
     for later in range(seed + 1, seed + question.seeds):
+        # On the machines of the first seed, which its question holds by now.
         draws |= _answer_seed(first.question, later).draws
     return replace(first, draws=draws)
 
 
 def _answer_first(question: Question) -> Answer:
     held = question.machines is not None
+    # The file as it stands is left to `prepare`, as in `emu simulate`.
     if question.row and not held:
         row = row_of(question)
         machines = row.choose([row.try_on(names) for names in row.machine_sets()])
@@ -556,6 +564,7 @@ def _answer_seed(question: Question, seed: int) -> Answer:
         plain = question.scenario
     else:
         plain = scenario_of(question, seed)
+        # With a target it trains first: the accuracy decides how long the job is.
         ready = prepare(question.target.end(plain) if question.target else plain)
     schedule = ready.simulate()
     recovery = ready.attempts(schedule)

@@ -163,6 +163,7 @@ def best_of(answers: Sequence[Answer]) -> Answer:
 
 def _nearest_of(answers: Sequence[Answer]) -> Answer:
     """Return the answer that came nearest to its target, of some that are refused."""
+    # Below any accuracy: what was refused before it trained came nearest to nothing.
     return max(answers, key=lambda row: getattr(row.refused, "nearest", -1.0))
 
 
@@ -217,12 +218,14 @@ def compare_systems(
         questions += list_questions(
             scenario,
             name,
+            # A row of one machine chooses that one, whatever the others stand on.
             machines=None if variant_named(name).alone else machines,
             target=target,
             seeds=seeds,
         )
     planned = choose_machines(questions, workers)
     if target is not None:
+        # Trainings may take minutes, and memory that lacks is known from a simulation.
         planned = _refuse_early(planned, workers)
         _warn_of(questions, planned, warn)
         if not keep_rate:

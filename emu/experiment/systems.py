@@ -123,6 +123,7 @@ def _variants() -> dict[str, Variant]:
     rows: dict[str, Variant] = {}
     for name in list_translatable():
         variants = systems()[name].variants
+        # A system without variants is a row of its own name.
         rows.update(variants or {name: Variant(name)})
     return rows
 
@@ -272,6 +273,7 @@ def _alternatives(
     if not (isinstance(value, list) and value):
         return [value]
     field = _field_of(scenario, system, key)
+    # Sections hold lists as tuples.
     takes_list = field is not None and "tuple" in str(field.annotation)
     are_lists = all(isinstance(item, list) for item in value)
     return [value] if takes_list and not are_lists else value
@@ -319,6 +321,7 @@ def as_system(
     is missing, or the profile is, or is of another job.
     """
     origin = scenario.origin  # with the lines of the file, which changes lose
+    # Both are of the file as it stands: its figures, and keys of its rows.
     changes: Edit = {"expect": None, "systems": None}
     scenario = load(scenario, {**(overrides or {}), **changes})
     if scenario.jobs:

@@ -164,6 +164,7 @@ class RecordedRun:
             # Nothing can be simulated without the rule: the
             # recorded simulation stands in for it.
             replay_run = self.simulated or self.emulated
+        # Only moves of tasks ask for these bytes, and what would help tries such moves.
         if self.measured is None and helpful:
             notes += (
                 "bytes of handoffs within a machine are not known: those of like flows",
@@ -316,6 +317,7 @@ def _flows(schedule: Schedule) -> pd.DataFrame:
 def load_run(path: str | Path) -> RecordedRun:
     """Return the readable content of a run directory, and the parts missing of it."""
     path = Path(path)
+    # The one file that nothing can be read without: its error ends it.
     problem = _read_problem(path)
     missing = []
 
@@ -332,6 +334,7 @@ def load_run(path: str | Path) -> RecordedRun:
         return schedule_from_json(problem, _object(file), str(file))
 
     manifest = try_read("manifest.json", read_manifest)
+    # A run that was cut off has none, and its other files are shown all the same.
     result = try_read("result.json", _read_result) or {}
     emulated = try_read("result.json", read_schedule) if result else None
     if not _is_by_tcp(result) or (path / "rates.npz").exists():
@@ -387,6 +390,7 @@ def with_simulated_rates(run: RecordedRun) -> Schedule:
         replayed = simulate(problem, realization, run.policy, record_rates=True)
     except CodeWithheld:
         return schedule
+    # Times are ends less starts here, so that the last digits may differ.
     alike = np.isclose(replayed.makespan, schedule.length, rtol=1e-9, atol=0.0)
     if replayed.rates is None or not alike:
         return schedule
@@ -401,6 +405,7 @@ def realization_of(schedule: Schedule) -> Realization:
     matters only where a task is moved.
     """
     tasks = schedule.problem.job.tasks
+    # NaN of flows that were never sent.
     volumes = np.maximum(np.nan_to_num(schedule.flow_bytes), 0.0)
     remote = np.array([bool(path) for path in schedule.problem.hops], dtype=bool)
     rows_of = defaultdict(list)
