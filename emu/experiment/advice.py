@@ -173,9 +173,12 @@ def advise(
     if terms.budget < inf and all(machine.price is None for machine in machines):
         problem = "no machine has a price, write for example price: 0.34 $/h"
         raise scenario.origin.error(("cluster", "machines"), problem)
+    # Its error, where the file's system can be compared with no other.
     variant_named(scenario.job.system)
+    # The target of the terms takes the place of `until`.
     scenario = load(scenario, {"expect": None, "until": None})
     search = Search(scenario, terms, watch)
+    # First of all: its time bounds how far everything else is trained.
     stated = search.settle_file()
     search.run()
     if search.best is None:
@@ -186,6 +189,7 @@ def advise(
     finalists = [choice.drawn() for choice in rows[:_FINALISTS]]
     if not finalists:
         raise _contradiction(search, search.best)
+    # By the mean: with the first seed alone a choice may be the best by chance.
     best = min(finalists, key=lambda choice: choice.mean_aim)
     rivals = _best_of_rows(search.choices, finalists)
     rivals = [choice for choice in rivals if choice.row != best.row]
@@ -234,6 +238,8 @@ def find_target(scenario: Scenario, within: int = WITHIN) -> Target:
         problem = "learns nothing in its own length: write --to accuracy=0.8, say"
         raise scenario.origin.error(("job",), problem)
     held = floor(float(level) * _STEPS) / _STEPS
+    # The file takes so many passes itself, and
+    # what it reaches must not be out of reach.
     return Target(held, within=max(within, progress.spaced))
 
 
@@ -271,6 +277,7 @@ class _Levers:
         At as many passes; machines are chosen among few. Raises EmulatorError where it
         can be on none.
         """
+        # A few steps tell the speed; passes stay those that the choice took.
         scenario = load(self.search.short, edit)
         question = replace(
             choice.answer.question, scenario=scenario, target=None, seeds=1
@@ -286,6 +293,7 @@ class _Levers:
         # The first are its own machines, whose error says why it can be on none.
         if not prospects:
             answers[0].checked()
+        # Other figures may make other machines the best.
         best = min(prospects, key=lambda prospect: prospect.judge(terms, passes))
         words = f"{choice.row} {machines_words(best.timed.placing)}"
         return best.judge(terms, passes), words
@@ -297,6 +305,7 @@ class _Levers:
             judged, _ = self.judge(choice, edit)
             return judged
 
+        # `min` takes the first of equals, which is the present best.
         return min(self.choices, key=judge)
 
     def find_changes(self) -> list[str]:
@@ -344,6 +353,7 @@ class _Levers:
             if not stated or not isinstance(stated, float | dict):
                 continue
             half = combine(lambda seconds: seconds / 2, stated)
+            # Half of the time, of an operation or of a task: twice as fast.
             edit: Edit = {f"job.{section}.{name}": write_times(half)}
             with suppress(EmulatorError):  # a key that the file's system lacks
                 (_, with_half), _ = self.judge(best, edit)

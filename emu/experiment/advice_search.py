@@ -141,6 +141,7 @@ class Search:
     def settle_file(self) -> Choice | EmulatorError:
         """Return the file as it stands, or why it cannot be."""
         self.note("the file as it stands")
+        # Not `free`: what is compared with is the file with its own placement.
         question = Question(self.scenario, target=self.terms.target)
         found = answer(question)
         try:
@@ -168,12 +169,14 @@ class Search:
         if self.terms.target is None:
             fastest = [first for first in fastest if self.is_of_class(first)]
         fastest.sort(key=self.judge)
+        # A stable sort keeps the order of speed within both classes.
         fastest.sort(key=lambda first: not first.timed.whole_graph)
         leaders = []
         for number, first in enumerate(fastest):
             self.note(f"rows trained: {number} of {len(fastest)}")
             learning = self.learn(first, slack=_RIVAL)
             leader = self.pick(self.rows[first.row], learning)
+            # At once: the best so far bounds how far the rows that follow are trained.
             self.settle(leader, slack=_RIVAL)
             leaders.append(leader)
         return sorted(leaders, key=self.judge)
@@ -236,6 +239,8 @@ class Search:
                 self.check_staleness(found.checked().scenario)
                 prospect = Prospect(found)
             except EmulatorError as error:
+                # The first reason stays: later ones are
+                # of settings that were only tried.
                 self.refused.setdefault(row, error)
             self.timed[key] = prospect
         return self.timed[key]
@@ -265,6 +270,8 @@ class Search:
 
         seconds = prospect.timed.epoch_seconds
         share, aim = terms.measure(seconds, prospect.epoch_cost)
+        # Nothing keeps to the limits yet, so that what
+        # comes nearer to them is the better one.
         if least_share > 1:
             return slack * least_share / share
         return slack * least_aim / aim if aim else inf
@@ -325,6 +332,8 @@ class Search:
         keep = keep or self.terms.keep_rate
         rates = find_rate(plain, target, useful, keep=keep, watch=count)
         for learning in rates.tried.values():
+            # `hold` returns fewer levels than there
+            # were looks, and each look is a pass.
             passes = len(learning.levels) + HELD - 1
             self.cpu += passes * prospect.cpu_per_pass
 
@@ -352,6 +361,7 @@ class Search:
         trial = self.pick(trials, learning)
         excess, aim = self.judge(prospect)
         bound = (1.0, aim * (1 - WORTHWHILE))
+        # Beyond its limits it is better by coming nearer to them, whatever its aim.
         if excess > 1:
             bound = (excess * (1 - WORTHWHILE), inf)
         excess, aim = self.judge(trial)
@@ -375,6 +385,8 @@ class Search:
         learning = prospect.learning
         for key, values in list_knobs(prospect).items():
             for value in values:
+                # One key after the other: each choice stays for the next, where a grid
+                # of all would multiply their numbers.
                 settings = {**prospect.settings, key: value}
                 trials = self.time_sets(prospect.row, [prospect.machines], settings)
                 prospect = self.prefer(prospect, trials, learning)
@@ -434,6 +446,7 @@ class Search:
             trials = self.time_sets(prospect.row, [prospect.machines], settings)
             if trials:
                 trial = self.pick(trials, prospect.learning)
+                # A tie as well: what changes nothing is no advice.
                 if self.judge(trial) <= self.judge(prospect):
                     prospect = trial
         return prospect
@@ -447,6 +460,7 @@ class Search:
         """
         job: Any = self.free.job
         settings = {**prospect.settings}
+        # What the file has is no setting, so that premises name true changes alone.
         settings.pop("job.batch_size", None)
         settings.pop("job.fanouts", None)
         if batch_size != job.batch_size:
@@ -500,6 +514,7 @@ class Search:
     def settle(self, prospect: Prospect, slack: float = 1.0) -> Choice | None:
         """Return a prospect trained and simulated; None, and why, where it fails."""
         target = self.terms.target
+        # The whole job: what was timed is a few steps of it.
         question = replace(prospect.question, scenario=self.free)
         if target is not None:
             useful = self.useful_passes(prospect, slack)
@@ -511,6 +526,7 @@ class Search:
         found = answer(question)
         if found.refused is not None:
             refusal = found.refused
+            # It was cut off at the bound: how near it came says nothing of the row.
             if isinstance(refusal, NotReached):
                 problem = f"not there in {slack:g} x the time of the best so far"
                 refusal = ScenarioError(problem)
@@ -524,6 +540,8 @@ class Search:
     def settle_best(self) -> None:
         """Settle what seems the best, and what may be as good."""
         settled = set[tuple[object, ...]]()
+        # Sorting is stable: of equal prospects the one
+        # with the fewest settings is settled.
         plain_first = sorted(self.pool, key=lambda prospect: len(prospect.settings))
         for prospect in sorted(plain_first, key=self.judge):
             excess, aim = self.judge(prospect)
@@ -543,6 +561,8 @@ class Search:
                 self.settle(prospect)
                 if self.terms.target:
                     self.cpu += prospect.passes * prospect.cpu_per_pass
+            # As much again as tuning may take, so
+            # that an advice ends in about its time.
             if self.cpu > 2 * _CPU:
                 break
 
@@ -591,6 +611,7 @@ def list_knobs(prospect: Prospect) -> dict[str, Sequence[object]]:
 def list_caches(prospect: Prospect) -> Iterator[Edit]:
     """Yield caches that hold shares of all features."""
     dataset = open_for(prospect.timed.experiment.problem.job.settings)
+    # 4 bytes for a number.
     features = 4 * dataset.vertices * dataset.feature_length
     for share in _CACHES:
         size = SIZE.exact(round(features * share))

@@ -73,6 +73,7 @@ class Ended:
 def sum_losses(ended: Sequence[Ended]) -> dict[str, float]:
     """Return the seconds that attempts have lost, by what they were lost to."""
     return {
+        # Exact sums, as the simulation takes them: both agree to the last digit.
         "recovery": math.fsum(attempt.recovery for attempt in ended),
         "again": math.fsum(attempt.again for attempt in ended),
     }
@@ -116,11 +117,13 @@ def foreseen(
     for attempt in ended:
         if not attempt.killed:
             death = attempt.began + attempt.ran
+            # Of no process: whatever has ended by then, this has ended the attempt.
             kills.append(Kill(death, attempt.error, ()))
 
     whole = replace(experiment, kills=tuple(kills))
     if ended:
         first = ended[0]
+        # A resumed run began with a cut, and so do the attempts that are foreseen.
         whole = whole.beginning_at(first.first_iteration, first.began)
     try:
         return whole.attempts()
@@ -154,6 +157,7 @@ def with_outages(
     schedule = replace(run.schedule, outages=outages)
     return replace(run, schedule=schedule), (
         replace(prediction, outages=predicted),
+        # The replay is of the last attempt alone: what deaths add is the prediction's.
         replace(replayed, outages=predicted),
     )
 
@@ -188,9 +192,11 @@ class Progress(Observer):
         iteration = message.iteration
         if message.task in self._of_cuts:
             latest = self._started.get(iteration, 0.0)
+            # A cut is taken when the last of its keepers begins the iteration.
             self._started[iteration] = max(latest, message.start)
         if message.task in self._copies:
             misses = updates_missed(self._experiment.problem.job)
+            # The state is on its way for as many iterations as weights lack updates.
             if iteration == misses:
                 self.came.add(message.task)
 
@@ -267,8 +273,10 @@ def run_attempts(
         observers = Observers([observer, progress])
         try:
             outcome = once(experiment, start, observers, ends)
+        # A process that stands still is as good as a dead one.
         except (NodeLost, DeadlineExceeded) as error:
             if ends:
+                # An attempt that never began has taken until it was given up.
                 zero = error.noticed if math.isnan(progress.zero) else progress.zero
                 ends[-1] = replace(ends[-1], took=zero - death)
             if len(ends) == limit:
@@ -333,6 +341,8 @@ def read_last_cut(
 
 
 def _digest(experiment: Experiment) -> str:
+    # With measured figures of its models, as the manifest has it: a resumed run reads
+    # its scenario there, and has to find its own cuts.
     return run_directory.digest_of(with_figures(experiment.scenario).to_json())
 
 
@@ -380,6 +390,7 @@ def resume_run(
     whole = with_until(prepare(noted), manifest)
     start = read_last_cut(whole, run, notify)
     place = f"goes on at iteration {start.iteration} of {whole.problem.job.iterations}"
+    # It was cut off between its last cut and its result, of which no record is left.
     if start.iteration >= whole.problem.job.iterations:
         raise DataError(place, path=str(run))
     notify(place)

@@ -187,6 +187,7 @@ def try_out(experiment: Experiment, allow: tuple[str, ...] = ()) -> ScaleTrial:
         cost=cost,
         wall=run.wall,
         cpu_busy=max(busy),
+        # The two by which the verdict of the run will decide, too.
         error=max(effect.error, effect.uncertainty),
         late_flows=int((excess > 1).sum()),
         flows=len(excess),
@@ -220,6 +221,7 @@ def choose_byte_scale(volumes: list[float]) -> float:
     median = sizes[len(sizes) // 2]
     largest = sizes[-1]
     scale = min(1e6 / median, 32e6 / largest)
+    # Two digits do: it is an estimate, and somebody may write it into a file.
     return float(f"{scale:.2g}")
 
 
@@ -262,6 +264,7 @@ class KernelCosts:
         delay = self.hops * HOP / (MARGIN * max_error)
         shortest = max(delay, scale_search.SHORTEST)
         fastest = self._nics[-1]
+        # A scale slows NICs down: one that is too fast for the kernel needs that much.
         return max(shortest / self.makespan, fastest / FASTEST)
 
     @property
@@ -299,6 +302,7 @@ def kernel_time_scale(costs: KernelCosts, max_error: float) -> float:
     """
     scale = round_up(costs.least(max_error))
     while scale <= costs.most and not costs.holds(scale):
+        # To the next number of two digits, whatever its size.
         scale = round_up(scale * (1 + 1e-6))
     if scale > costs.most:
         raise ScenarioError(

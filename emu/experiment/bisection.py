@@ -22,6 +22,7 @@ def middle(low: float, high: float, *, whole: bool) -> float | None:
             return None
         # By ratios, as a figure is tried over two powers of ten.
         root = math.isqrt(int(low) * int(high))
+        # The root of neighbours but one may be `low` itself, and nothing would move.
         return max(root, low + 1)
     if high / low <= 1 + CLOSE:
         return None

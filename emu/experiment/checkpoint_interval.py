@@ -96,7 +96,9 @@ def intervals(experiment: Experiment) -> Intervals | None:
         return None
 
     count = experiment.problem.job.iterations
+    # Rates of independent deaths add up.
     between = failures.mortal / len(_list_machines(experiment))
+    # An interval as long as the job: no checkpoint comes before its end.
     free = _with_interval(experiment, count).simulate().makespan / count
     takes = section.takes or 0.0
     # Copies take no time of their own: what they cost is how they delay the job.
@@ -185,6 +187,7 @@ def _with_interval(experiment: Experiment, interval: int) -> Experiment:
     changes = {
         "checkpoint": section.model_copy(update={"every": interval}),
         "placement": scenario.placement.model_copy(update=stands),
+        # Deaths are drawn here, the same for every interval.
         "failures": None,
     }
     return prepare(scenario.model_copy(update=changes))
@@ -195,6 +198,7 @@ def _mean(experiment: Experiment, interval: int, gaps: NDArray[np.float64]) -> f
     varied = _with_interval(experiment, interval)
     rules = replace(varied.rules, restarts=_RESTARTS)
 
+    # Many draws go on from the same cuts, and a part takes a simulation.
     @cache
     def part(first: int) -> Schedule:
         return varied.beginning_at(first).simulate()

@@ -19,6 +19,7 @@ from emu.experiment.systems import as_variant
 from emu.scenario import Scenario
 from emu.units import DURATION, RATE, SIZE
 
+#: A number and the unit behind it: `10 Gbit/s`.
 _QUANTITY = re.compile(r"\s*([0-9.]+(?:[eE][-+]?\d+)?)\s*(\D*)")
 
 
@@ -58,6 +59,7 @@ class Values:
         start = float(first[1])
         end = float(last[1])
         if first[2].strip() != unit:
+            # Both in the unit of the upper end, in which values are written.
             start = _in_unit(low, unit)
 
         if not 0 < start < end:
@@ -80,9 +82,11 @@ class Values:
                 number = float(match[1])
                 return cls(number / WIDE, number * WIDE, match[2].strip())
 
+        # Python takes True for 1.
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(f"{value!r} is no number")  # noqa: TRY004 - of input
         if isinstance(value, int):
+            # A count of 0 is none of workers or columns.
             low = max(1, value // int(WIDE))
             return cls(low, value * WIDE, whole=True)
         return cls(value / WIDE, value * WIDE)
@@ -146,6 +150,7 @@ class _Search:
 
     def at(self, value: float) -> Side:
         """Return both systems at a value, asked once."""
+        # The search for the estimate bisects the same range, and shares its values.
         if value not in self.seen:
             text = self.values.write(value)
             self.watch(f"{self.key} {text}, value {len(self.seen) + 1}")
@@ -160,6 +165,8 @@ class _Search:
         except ScenarioError as error:
             if error.key != self.key:
                 raise
+            # The range may be of this search's making: sixteen
+            # times as much is not always allowed.
             problem = f"{error.problem}; --range LOW,HIGH names the values to try"
             raise ScenarioError(problem, file=f"--key {self.key}") from error
 
@@ -172,6 +179,7 @@ class _Search:
         """Return neighbours between which a condition changes, or None."""
         first, last = self.ends
         holds = condition(first)
+        # Bisection finds one change, and needs ends that differ.
         if condition(last) == holds:
             return None
         below, above = bisect(
@@ -211,6 +219,7 @@ def find_crossover(
     if first == second:
         raise ScenarioError("write two systems", file=f"--between {','.join(between)}")
     search = _Search(scenario, key, between, values, watch)
+    # Before anything is simulated, which may take minutes.
     search.check_key()
     ends = search.ends
 

@@ -143,6 +143,7 @@ def _full_queues(experiment: Experiment, schedule: Schedule) -> FullQueues | Non
     by_tcp = emulation.network == "kernel" and emulation.sharing == "tcp"
     if emulation.time_scale == AUTO or not by_tcp:
         return None
+    # FIFO stands for what TCP tends to: who fills a queue first keeps it.
     older = simulate(experiment.problem, experiment.realization, "fifo")
     return full_queues(
         schedule,
@@ -208,6 +209,7 @@ def strain(known: DryRun, cores: int, loopback: float | None) -> str:
         warnings.append(f"{peak} at the peak, where {most} are carried")
     if not warnings:
         return ""
+    # Twice as much is advised: both estimates are of the least that is needed.
     enough = scale * max(busy, known.peak_traffic / capacity)
     return (
         f"too fast for this host with {cores} cores: {'; '.join(warnings)}: state "

@@ -71,6 +71,7 @@ def punctual(result: Result) -> Result:
     def beyond(least: float | None) -> float | None:
         if not least:
             return None
+        # Recovery is as stated in both: no error is a share of it.
         return (makespan - recovery) / (least - recovery) - 1
 
     return {
@@ -123,6 +124,7 @@ def list_misses(
         if aim is None or key not in figures:
             continue
         figure = figures[key]
+        # NaN is within no limits: what was not reported is missed.
         value = math.nan if figure is None else figure
         shown = "not reported" if math.isnan(value) else check.write(value)
         text = f"{check.words} is {shown}"
@@ -140,6 +142,7 @@ def list_misses(
 
 def _words_of(low: float, high: float, write: Callable[[float], str]) -> str:
     """Return the words of a range of which an end may be infinite."""
+    # Only an error of either sign has such limits.
     if low == -high:
         return f"at most {_percent(high)} either way"
     words = []

@@ -113,6 +113,7 @@ def list_kinds(cluster: ClusterSection) -> list[list[str]]:
     kinds: dict[tuple[float, str, str], list[str]] = {}
     for name, position in cluster.names_and_positions():
         machine = cluster.machines[position]
+        # Equal but for what they are called, and how many the file writes at once.
         alike = machine.model_copy(update={"name": None, "count": 1})
         kind = (-machine.nic.outward, str(alike), rack_of.get(name, ""))
         kinds.setdefault(kind, []).append(name)
@@ -126,6 +127,7 @@ def list_counts(kinds: Sequence[Sequence[str]]) -> list[Counts]:
     of the kinds, in halves of all, quarters, and so on.
     """
     ranges = [range(len(kind) + 1) for kind in kinds]
+    # Every count is a simulation of every job alone.
     if prod(map(len, ranges)) <= _MOST_COUNTS:
         return [counts for counts in product(*ranges) if any(counts)]
 
@@ -155,6 +157,7 @@ def combine_counts(
     best: list[tuple[float, tuple[Counts, ...]]] = []
 
     def extend(chosen: tuple[Counts, ...], times: list[float], left: Counts) -> None:
+        # What is not chosen yet counts as nothing, so that this is a lower bound.
         idle = [0.0] * (len(seconds) - len(times))
         least = aim([*times, *idle])
         # The aim never falls: whatever is added, it will not be among the best.
@@ -167,6 +170,7 @@ def combine_counts(
             return
 
         options = seconds[len(chosen)]
+        # The fastest first: a good combination early cuts off most of the others.
         for counts in sorted(options, key=options.__getitem__):
             rest = tuple(map(sub, left, counts))
             if min(rest, default=0) >= 0:
@@ -181,6 +185,7 @@ def count_epochs(found: Answer) -> float:
     if found.question.target:
         return 1.0
     job = found.simulated.problem.job
+    # Cycles that fill a pipeline or drain it bring no mini-batch to an end.
     steps = job.iterations - throughput.pipeline_depth(job)
     epoch = epoch_of(job.settings)
     if epoch is None:
@@ -231,6 +236,7 @@ class _Divider:
         for counts in list_counts(kinds):
             names: list[str] = []
             for kind, count in zip(kinds, counts, strict=True):
+                # Machines of a kind are equal: any of them take as long.
                 names += kind[:count]
             alone = self.place_alone(position, names)
             if alone.refused is not None:
@@ -246,6 +252,7 @@ class _Divider:
         edit = {}
         keys = ["job"]
         if apart:
+            # One after the other, each as it stood alone: placed together they may mix.
             edit = {"place_jobs": "sequential", "joint_cost": None, "placement": None}
             keys += ["placement", "weight"]
         # Each job as it was alone, with the machines that were chosen for it.
@@ -286,6 +293,7 @@ class _Divider:
 
         free = tuple(map(len, kinds))
         for combination in combine_counts(seconds, free, self.aim, _TOGETHER):
+            # Every job takes the next ones of a kind, so that no two have the same.
             left = [iter(kind) for kind in kinds]
             answers = []
             for position, counts in enumerate(combination):
@@ -320,6 +328,7 @@ def share_machines(
             divider.place_alone(position) for position in range(len(scenario.jobs))
         ]
         stated = divider.run_together(answers, apart=False)
+        # The file is a choice like the others, so that no advice is worse.
         divisions.append(stated)
     except EmulatorError as error:
         stated = error

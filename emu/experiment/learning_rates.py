@@ -158,6 +158,8 @@ class _Race:
 
             levels = {rate: learning.level for rate, learning in self.tried.items()}
             passes_before = passes
+            # The leader first: the pass in which it is there
+            # bounds the training of the others.
             alive = sorted(grid, key=lambda rate: nearness(self.tried[rate]))
             if not stands_still:
                 leader = self.leader
@@ -174,6 +176,8 @@ class _Race:
         """Train some rates, each no further than it may still be the best."""
         for rate in rates:
             learning = self.train(rate, passes)
+            # With the looks that make it sure; a rate
+            # that is there later is not the best.
             useful = learning.passes + HELD - 1
             passes = max(int(min(passes, useful)), HELD)
 
@@ -189,10 +193,12 @@ def _train(plain: Scenario, target: Target, rate: float, passes: int) -> Learnin
     """Return one rate, trained for so many passes, or until it reaches the target."""
     bounded = replace(target, within=max(passes, HELD))
     scenario = bounded.end(load(plain, {KEY: rate}))
+    # With `until` it would be trained here already, to know how long it is.
     without_end = scenario.model_copy(update={"until": None})
     try:
         looks = accuracy_curve(scenario, lambda: prepare(without_end).simulate())
     except ScenarioError as error:
+        # The key of a training that diverges; whatever else fails, fails at every rate.
         if error.key != "job.optimizer":
             raise
         return Learning(rate, np.zeros(0))  # it diverged
@@ -202,6 +208,7 @@ def _train(plain: Scenario, target: Target, rate: float, passes: int) -> Learnin
     place = reach(accuracy, target.accuracy)
     if place is None:
         return Learning(rate, levels)
+    # Looks are a pass apart, see `Target.end`.
     return Learning(rate, levels, steps=looks[place].step, passes=place + 1)
 
 
@@ -225,6 +232,7 @@ def list_rates(stated: float) -> list[float]:
     place = _place_of(stated)
     grid = [_nth_rate(place + number) for number in range(-1, 3)]
     if stated not in grid:
+        # A rate between two of the series has one below it without that.
         del grid[0]
     return [stated, *(rate for rate in grid if rate != stated)]
 
@@ -244,6 +252,7 @@ def next_rate(best: float, tried: Sequence[float]) -> float | None:
 
 def _place_of(rate: float) -> int:
     """Return the place of the last rate of the series that is not above this one."""
+    # The logarithm of a power of ten may be just below its whole number.
     exponent = floor(log10(rate) + 1e-9)
     place = 2 * exponent
     if rate >= _nth_rate(place + 1):
@@ -255,6 +264,7 @@ def _nth_rate(place: int) -> float:
     """Return a rate of the series ..., 0.01, 0.03, 0.1, 0.3, 1 (place 0), 3, ..."""
     exponent, is_odd = divmod(place, 2)
     digit = 3 if is_odd else 1
+    # From text: 3 times 0.1 is not 0.3, and would be another rate than the file's.
     return float(f"{digit}e{exponent}")
 
 

@@ -42,6 +42,7 @@ class Lever:
         if self.whole:
             low = max(round(low), 1)
             high = int(high)
+        # A whole number may have no room on one side, as a width of 1.
         return [end for end in (low, high) if end != self.now]
 
     def find_value(self, end: float, wins: Callable[[Edit], bool]) -> float:
@@ -52,6 +53,8 @@ class Lever:
         grows = end > self.now
 
         def is_low(value: float) -> bool:
+            # `bisect` wants what holds at the lower end,
+            # which is the present value or `end`.
             return wins(self.edit(value)) != grows
 
         ends = (self.now, end)
@@ -81,6 +84,7 @@ def list_levers(scenario: Scenario, *, priced: bool) -> Iterator[Lever]:
             for name in ("collect", "collect_device"):
                 if name in rates.stated:  # collect_device may follow collect
                     rate = rates.stated[name]
+                    # A rate of the file is the time of an operation.
                     seconds = combine(lambda value: value / factor, rate)
                     edit[f"job.rates.{name}"] = write_times(seconds)
             return edit
@@ -122,6 +126,7 @@ def _list_widths(scenario: Scenario) -> Iterator[Lever]:
 
 
 def _list_network(cluster: ClusterSection) -> Iterator[Lever]:
+    # Machines without a NIC are joined by links alone.
     nics = {
         place: machine.nic
         for place, machine in enumerate(cluster.machines)

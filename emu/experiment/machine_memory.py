@@ -51,6 +51,7 @@ def most_waiting(
         is_asked = edges is None or number in edges
         if job.control[number] or edge.credit or not count or not is_asked:
             continue
+        # What goes over an edge of lag 1 waits for the iteration after.
         reads = np.arange(count) + edge.lag
         end = np.full(count, schedule.makespan)
         if not edge.latest:  # it may be read at any time
@@ -96,6 +97,7 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> Sizes:
             if edge.source in tasks or edge.destination in tasks:
                 flows.add(number)
         waiting = most_waiting(schedule, volumes, flows)
+        # Machines state emulated bytes; the data set on disk has real ones.
         needs[machine] = real[machine] / scale + waiting
     return needs
 
@@ -130,6 +132,7 @@ def _add_features(
         local = counts[home] if home < len(counts) else 0
         remote_bytes = (dataset.vertices - local) * feature_bytes
         machine = experiment.tasks[sampler]
+        # A cache takes in no row that its own machine owns.
         real[machine] += min(cache["size"], remote_bytes)
 
 
@@ -177,6 +180,7 @@ def check_memory(experiment: Experiment, schedule: Schedule) -> None:
     `memory_by_machine`.
     """
     machines = experiment.problem.cluster.machines
+    # A machine that states no memory has enough of it.
     rooms = {m.name: m.resources["memory"] for m in machines if "memory" in m.resources}
     if not (rooms and experiment.scenario.job.trains):
         return

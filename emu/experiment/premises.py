@@ -47,6 +47,7 @@ class Premises:
             "machines": self.machines,
             "choice": self.choice,
             "walk": self.walk,
+            # Records hold numbers and text alone, and no None.
             "seeds_per_step": self.seeds_per_step or 0,
             "length": self.length,
         }
@@ -72,6 +73,7 @@ def premise_line(premises: Sequence[Premises]) -> str:
     parts = [_line_of_machines(premises)]
     if any(premise.per_machine for premise in premises):
         parts.append("a worker per machine")
+    # Systems of whole graphs have no walk: they add none to a line of both kinds.
     walks = [walk for walk in _distinct(premises, "walk") if walk]
     if len(walks) > _WALKS:
         walks = ["each its own"]
@@ -85,10 +87,13 @@ def premise_line(premises: Sequence[Premises]) -> str:
         parts.append(f"{count} seeds per step")
 
     lengths = _distinct(premises, "length")
+    # Of many targets or lengths the rows themselves
+    # are read: a line has no room for all.
     if len(lengths) > _WALKS:
         lengths = ["lengths differ"]
     parts.append(" | ".join(lengths))
     settings = _distinct(premises, "settings")
+    # Two lists of keys in a row would read as one.
     if len(settings) > 1:
         settings = ["settings of each row"]
     parts += settings
@@ -111,6 +116,7 @@ def _line_of_machines(premises: Sequence[Premises]) -> str:
         note = ", some held" if "held" in choices else ""
         return f"each on its own machines{note}"
     words: str = machines[0]
+    # Where some were held and others chosen, neither word is true of all.
     if choices in (["held"], ["chosen"]):
         return f"{choices[0]}: {words}"
     return words

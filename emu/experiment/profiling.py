@@ -52,6 +52,7 @@ Ranges = Mapping[str, Sequence[str]]
 #: Where a range was recorded, the one that counts first: work that a GPU does after its
 #: range on the CPU has ended is part of the time.
 _CATEGORIES = ("gpu_user_annotation", "user_annotation")
+#: Ranges that a refusal names at most: a trace of torch has thousands.
 _TOLD = 12
 #: Sizes of the job that are measured, over the stated one.
 SIZES = (0.25, 0.5, 1.0)
@@ -103,6 +104,7 @@ def profile_from_trace(
         problem = _without(occurrences, error.args[0])
         raise DataError(problem, path=str(trace)) from None
 
+    # A trace may end within an iteration, of which some ranges were recorded then.
     iterations = min(map(len, seconds.values()))
     edit: Edit = {"job.iterations": iterations, "job.epochs": None}
     for kind, row in seconds.items():
@@ -132,6 +134,7 @@ def _seconds_by_kind(
         if kind in ranges or kind in occurrences:
             names = ranges.get(kind, (kind,))
             rows = [occurrences[name] for name in names]
+            # The last iteration of a trace may lack the later of its ranges.
             count = min(map(len, rows))
             whole_rows = [row[:count] for row in rows]
             seconds[kind] = np.sum(whole_rows, axis=0)
@@ -150,6 +153,8 @@ def _occurrences(trace: Path) -> dict[str, Floats]:
         events = content["traceEvents"] if isinstance(content, dict) else content
         spans = defaultdict(list)
         for event in events:
+            # Only complete events of the format of Chrome's
+            # traces have a duration, in microseconds.
             if event.get("ph") != "X":
                 continue
             start = float(event["ts"])
@@ -169,6 +174,7 @@ def _occurrences(trace: Path) -> dict[str, Floats]:
     for name, category in by_category:
         if name in rows:
             continue
+        # By their start: threads write events when they end, and not in order.
         found = sorted(spans[name, category])
         row = np.array([seconds for _, seconds in found])
         rows[name] = row
@@ -238,6 +244,7 @@ def measure_profile(
     directory.write_json("problem.json", problem_to_json(experiment.problem))
     run = emulate(
         experiment.problem,
+        # Any rule does: neither CPU times nor volumes depend on it.
         "none",
         settings,
         experiment.realization,
@@ -333,6 +340,8 @@ def list_sizes(scenario: Scenario) -> list[Scenario]:
     if isinstance(job, TrainingSection):
         key = "job.batch_size"
         size = job.batch_size
+        # The samplers of a worker share its batch evenly:
+        # sizes are multiples of their number.
         step = job.batch_size // job.sampler_batch
     else:
         assert isinstance(job, WholeGraphSection)  # noqa: S101 - for mypy
@@ -377,6 +386,7 @@ def fit_rates(samples: Sequence[Sample]) -> FittedRates:
     """
     if not samples:
         raise ValueError("no task took a time that could be measured")
+    # Over the time, so that errors are relative: a long task would outweigh all others.
     rows = np.array([sample.operations / sample.seconds for sample in samples])
     fitted = _fit_positive(rows)
     errors = rows @ fitted - 1
@@ -396,6 +406,8 @@ def fit_rates(samples: Sequence[Sample]) -> FittedRates:
 
 def _fit_positive(rows: Floats) -> Floats:
     """Return the factors of columns, none negative, whose sums come nearest to 1."""
+    # Operations are counted by thousands or by billions: unscaled, least squares
+    # would lose the rare ones to rounding.
     scale = rows.max(axis=0)
     columns = np.flatnonzero(scale).tolist()
     ones = np.ones(len(rows))
@@ -408,6 +420,7 @@ def _fit_positive(rows: Floats) -> Floats:
             solution, *_ = np.linalg.lstsq(part, ones, rcond=None)
             errors = part @ solution - 1
             error = float((errors**2).sum())
+            # Of equal fits the one with fewer rates, which was tried before.
             if (solution >= 0).all() and error < least - 1e-12:
                 least = error
                 best = np.zeros(len(scale))
@@ -490,6 +503,8 @@ def host_load(length: float = _LENGTH) -> HostLoad:
     thread_start = time.thread_time()
     loops = []
     while time.monotonic() < wall_start + length:
+        # CPU time of this thread: a loop that is interrupted takes no more of it, one
+        # on a core whose clock or caches are shared does.
         loop_start = time.thread_time()
         total = 0
         for number in range(_STEPS):
@@ -503,6 +518,7 @@ def host_load(length: float = _LENGTH) -> HostLoad:
     cpu = time.process_time() - cpu_start
     idle = after.idle - before.idle
     steal = getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)
+    # What this loop took itself is no load of others.
     busy = sum(after) - sum(before) - idle - steal - cpu
     return HostLoad(
         others=min(max(busy, 0.0) / core_seconds, 1.0),

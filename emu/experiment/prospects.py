@@ -54,9 +54,11 @@ class Terms:
         That is seconds; dollars where a deadline is all that is asked for and machines
         have prices.
         """
+        # Infinity over an infinite deadline would be NaN, which compares to nothing.
         if seconds == inf:
             return inf, inf
         dollars = cost or 0.0
+        # 1 or less where both limits are kept; infinite ones add nothing.
         share = max(seconds / self.deadline, dollars / self.budget)
         is_cost = self.saves and cost is not None
         return share, dollars if is_cost else seconds
@@ -64,6 +66,7 @@ class Terms:
     def judge(self, seconds: float, cost: float | None) -> tuple[float, float]:
         """Return what is least of the best: beyond its limits, then the least aim."""
         share, aim = self.measure(seconds, cost)
+        # Whatever keeps to its limits is alike in that, and only the aim decides.
         return max(share, 1.0), aim
 
     @property
@@ -105,6 +108,7 @@ class Choice:
         dollars = self.answer.cost
         if dollars is None:
             return None
+        # Machines cost by the hour: an epoch costs its share of the makespan.
         share = self.seconds / (self.answer.simulated.makespan or 1.0)
         return float(dollars["total"]) * share
 
@@ -118,6 +122,7 @@ class Choice:
         """Aim, seconds or dollars, in the mean over the seeds."""
         _, aim = self.judged
         mean = sum(self.draws.values()) / len(self.draws)
+        # Dollars go with time, so that seconds over the seeds scale either aim.
         return aim * mean / (self.seconds or 1.0)
 
     @property
@@ -128,9 +133,12 @@ class Choice:
     def drawn(self) -> Choice:
         """Return it with all seeds, or with those up to one with which it cannot be."""
         question = replace(self.answer.question, target=self.terms.target)
+        # A later seed may not reach the target: fewer seeds are better than none.
         for seeds in range(self.terms.seeds, 0, -1):
             found = answer(replace(question, seeds=seeds))
             if found.refused is None:
+                # The search chose the machines; the
+                # question holds them for the seeds alone.
                 found = replace(found, chosen=True, held=False)
                 return replace(self, answer=found)
         return self
@@ -224,6 +232,7 @@ class Prospect:
             return _CPU_PER_STEP + _CPU_PER_EDGE / 8 * edges
 
         hops = accumulate(settings["fanouts"], mul)
+        # Fan-outs may ask for more neighbours than a small graph has.
         edges_per_seed = sum(min(hop, edges) for hop in hops)
         of_edges = _CPU_PER_EDGE * edges_per_seed * self.timed.train
         of_steps = _CPU_PER_STEP * count_steps(self.plain)
@@ -263,6 +272,7 @@ class Prospect:
     def question(self) -> Question:
         """Question of it at the learning rate of its learning."""
         settings = {**self.settings}
+        # The file's own rate is no setting.
         if self.learning and self.learning.rate != rate_of(self.plain):
             settings[KEY] = self.learning.rate
         return replace(self.timed.question, settings=settings)

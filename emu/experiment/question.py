@@ -46,6 +46,7 @@ from emu.training.looks import Look, epoch_of, trains_whole_graph
 
 def reason(error: EmulatorError) -> str:
     """Return why something was refused, in one line."""
+    # Without the file and the key, which `str` puts in front of it.
     problem = getattr(error, "problem", str(error))
     first_line, *_ = problem.split("\n", 1)
     return printable(first_line)
@@ -157,6 +158,7 @@ class Answer:
             self,
             draws={**self.draws, **other.draws},
             missed=(*self.missed, *other.missed),
+            # One seed that cannot be takes the mean from all.
             refused=self.refused or other.refused,
         )
 
@@ -194,6 +196,7 @@ class Answer:
     def scenario(self) -> Scenario:
         """Scenario of the first seed, of which ``emu simulate`` finds the same."""
         self.checked()
+        # The first seed's: draws are in the order of seeds.
         return next(iter(self.draws.values())).scenario
 
     @property
@@ -280,6 +283,7 @@ class Answer:
             return None
         if trains_whole_graph(settings):
             return self.train
+        # A batch is that of one worker (A5).
         return int(settings["batch_size"] * settings["workers"])
 
     @property
@@ -303,6 +307,7 @@ class Answer:
     def curves(self) -> dict[int, Curve]:
         """Accuracy over time until the target, by seed; all of it where refused."""
         curve = getattr(self.refused, "curve", ())
+        # A target that was not reached leaves the curve that came short of it.
         if curve:
             return {self.question.scenario.seed: curve}
         return {seed: draw.curve for seed, draw in self.draws.items() if draw.curve}
@@ -377,6 +382,7 @@ class Answer:
         rows = port_rows(self.simulated)
         if not rows:
             return "", 0.0
+        # By use and not by bytes: a slow link is full with fewer.
         busiest = max(rows, key=lambda row: row["used"])
         return busiest["port"], busiest["used"]
 
@@ -420,6 +426,7 @@ class Answer:
         """Premises of the answer; raises as `checked`."""
         question = self.question
         ready = self.experiment
+        # Where an accuracy decided it, `scenario` has the length that this took.
         length = (ready.stated or ready.scenario).job.length
         target = question.target or ready.until
         if target:
@@ -455,6 +462,7 @@ def _words_of_grid(key: str, values: Sequence[object]) -> str:
     """Return the values that were tried of a key: the least and the most of numbers."""
     name = key.removeprefix("job.").removeprefix("optimizer.")
     try:
+        # Values that are alternatives of a file may be words or lists.
         numbers = sorted(float(str(value)) for value in values)
     except ValueError:
         return f"{name} tried {' | '.join(map(str, values))}"
@@ -479,12 +487,14 @@ def _answer(question: Question) -> Answer:
     first = _answer_first(question)
     draws = {**first.draws}
     for later in range(seed + 1, seed + question.seeds):
+        # On the machines of the first seed, which its question holds by now.
         draws |= _answer_seed(first.question, later).draws
     return replace(first, draws=draws)
 
 
 def _answer_first(question: Question) -> Answer:
     held = question.machines is not None
+    # The file as it stands is left to `prepare`, as in `emu simulate`.
     if question.row and not held:
         row = row_of(question)
         machines = row.choose([row.try_on(names) for names in row.machine_sets()])
@@ -522,6 +532,7 @@ def ask(what: Scenario | Experiment) -> Answer:
 def row_of(question: Question, seed: int | None = None) -> Row:
     """Return the row that a question asks for, with another seed if one is given."""
     settings: Edit = {**question.settings}
+    # The file's own seed is no setting: the row is loaded as the file has it.
     if seed not in (None, question.scenario.seed):
         settings["seed"] = seed
     return Row(question.scenario, question.row, settings, question.per_machine)
@@ -540,6 +551,8 @@ def scenario_of(question: Question, seed: int) -> Scenario:
     if question.machines is not None:
         edit["job.machines"] = [*question.machines]
     if not edit:
+        # The very one: what is loaded anew has lost the
+        # lines of its file, which errors name.
         return scenario
     return load(scenario, {**edit, "expect": None})
 
@@ -551,6 +564,7 @@ def _answer_seed(question: Question, seed: int) -> Answer:
         plain = question.scenario
     else:
         plain = scenario_of(question, seed)
+        # With a target it trains first: the accuracy decides how long the job is.
         ready = prepare(question.target.end(plain) if question.target else plain)
     schedule = ready.simulate()
     recovery = ready.attempts(schedule)
@@ -565,8 +579,11 @@ def _answer_seed(question: Question, seed: int) -> Answer:
     if ready.looks:
         curve = time_looks(ready.looks, ready.scenario, schedule)
     draw = Draw(
+        # What the file expects is not of a row, which
+        # may be written as a file of its own.
         scenario=scenario.model_copy(update={"expect": ExpectSection()}),
         makespan=schedule.makespan,
+        # By the length without deaths: what they add is no speed of the job.
         speed=speed_of(job, schedule.task_end, schedule.length, epoch_of(job.settings)),
         reached=ready.reached,
         curve=curve,

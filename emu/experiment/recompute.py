@@ -87,6 +87,8 @@ def recompute(
     """
     checks: dict[str, Findings] = {"records": (0, [])}  # of an earlier emu
     if "source" in run.manifest or "records" in run.result:
+        # Of the files as they lie there: an edit
+        # shows even where nothing else tells it.
         digests = RunDirectory(run.path).digests()
         noted = run.result.get("records")
         checks["records"] = agreement("records", digests, noted, "result.json")
@@ -109,10 +111,13 @@ def recompute(
     problem = _plain(problem_to_json(experiment.problem))
     noted = read_json(run.path / "problem.json")
     checks["problem"] = agreement("problem", noted, problem, "the scenario")
+    # Schedules of another problem have other tasks,
+    # and comparing them says nothing more.
     if checks["problem"][1]:
         silent.append("results are not computed again: they are of another problem")
         return checks, silent
 
+    # No host has to be reached: nothing is started.
     settings = run_experiment.emulation_settings(scenario, host_of={})
     checks["manifest"] = _manifest(run, scenario, settings)
     if not (run.path / array_files.REPORTS).exists():
@@ -159,6 +164,7 @@ def _scenario(
     if differences:
         return scenario, differences
     with one_error(run.path / "manifest.json"):
+        # That of the manifest, which agrees: it has what was measured of models, too.
         return Scenario.model_validate(record), []
 
 
@@ -169,6 +175,7 @@ def _manifest(run: RecordedRun, scenario: Scenario, settings: RunSettings) -> Fi
     path = run.path / "processes.json"
     if scenario.emulation.network != "kernel":  # there every machine is a host
         with one_error(path):
+            # Only their own reports say how many there were: settings name none here.
             hosts = read_json(path)["hosts"]
             fields["emulation"]["hosts"] = len(hosts)
     noted = _without(run.manifest, *_OWN)
@@ -190,6 +197,7 @@ def _results(
     experiment = prepared.experiment
     outcome = read_outcome(run, experiment)
     with_weights = (run.path / array_files.NAME).exists()
+    # Not None: `learnt` would take them from results of processes, which no file holds.
     weights = array_files.read_weights(run.path) if with_weights else {}
     training, _ = learnt(experiment, outcome, prepared.policy, weights)
     training |= run_experiment.setup_figures(experiment, run.path)
@@ -201,6 +209,7 @@ def _results(
         if unseen:
             silent.append(unseen)
 
+    # Digests are compared by themselves.
     result = _without(run.result, "records")
     content = _plain(made.content)
     if with_weights and model_programs(experiment.scenario) and not code_runs():
@@ -265,6 +274,7 @@ def _counts(run: EmulatedRun) -> Findings:
     expectations = []
     for frames, counted in ((run.sent, sent), (run.received, received)):
         edges = frames["edge"].astype(np.int64)
+        # Sums of floats, which are exact up to 2^53 bytes.
         of_frames = np.bincount(edges, frames["bytes"], minlength=len(edge_names))
         sizes = {}
         expected = {}
@@ -329,6 +339,7 @@ def _schedule_of(
 ) -> Schedule:
     """Return the schedule that the processes of a run reported."""
     columns: Any = {name: arrays.get(name) for name in array_files.SCHEDULED}
+    # Volumes are measured of handoffs, too, of which no flow was sent.
     unsent = np.isnan(arrays["flow_ready"])
     reads = arrays["reads"]
     return Schedule(
@@ -351,6 +362,8 @@ def _read_training(
         for row in csv.DictReader(lines):
             task = row["task"]
             time = float(row["time"])
+            # The file counts mini-batches, a schedule
+            # counts cycles: see `by_mini_batch`.
             iteration = int(row["iteration"]) + behind[task]
             figures = {row["figure"]: float(row["value"])}
             yield time, task, iteration, figures

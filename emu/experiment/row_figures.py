@@ -67,6 +67,7 @@ def _covered(starts: Floats, ends: Floats) -> float:
     latest_before = np.zeros_like(latest)
     latest_before[1:] = latest[:-1]
     added = latest - np.maximum(starts, latest_before)
+    # NaN sorts last: a task of a pipeline has no mini-batch in some cycles.
     return float(np.nansum(added))
 
 
@@ -119,6 +120,7 @@ class _Operations:
         self._counts: Floats | None = None
         if self._section.operation_rates is not None:
             context = scenario.build_context()
+            # Operations are counted in real bytes, as they are in memory.
             volumes = experiment.realization.volumes * context.byte_scale
             counted = self._section.count_operations(job, context, volumes)
             self._counts = counted.counts

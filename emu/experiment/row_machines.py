@@ -78,6 +78,7 @@ class Row:
             raise ScenarioError(problem, key="job.stores")
         if getattr(plain.job, "stores", None) is None:
             return plain
+        # On one machine nobody else can own the graph.
         return load(plain, {"job.stores": None})
 
     @cached_property
@@ -139,6 +140,8 @@ class Row:
                 best = trial
         if best.machines:
             return best.machines
+        # A row with all machines open may fit where no set
+        # did; one machine has no such choice.
         refusals = [trial.refused for trial in trials if trial.refused]
         if refusals and variant_named(self.name).alone:
             raise refusals[-1]

@@ -34,6 +34,7 @@ def choose_rates(
     classes: dict[str, Scenario] = {}
     for scenario in scenarios:
         if scenario is not None:
+            # Rows of one class learn alike at every rate: one search serves them all.
             classes.setdefault(class_of(scenario), scenario)
 
     def find(scenario: Scenario) -> Rates | None:
@@ -56,6 +57,8 @@ def choose_rates(
         else:
             rate = rates.best.rate
             is_stated = rate == rate_of(scenario)
+            # The file's own rate is no setting, or the row
+            # would differ from the file in words.
             other = None if is_stated else rate
             chosen.append(_at_rate(question, other, sorted(grid)))
     return chosen
@@ -70,6 +73,7 @@ def _at_rate(question: Question, rate: float | None, grid: Sequence[float]) -> Q
         question,
         settings=settings,
         grid={**question.grid, KEY: grid},
+        # What the file expects is of the rate that it states.
         exact=question.exact and rate is None,
     )
 

@@ -105,6 +105,7 @@ def judgement(
         ),
         findings=examine(evidence(prepared, run), system_guards()),
         by_kernel=prepared.by_kernel,
+        # As with waits for a core: who agrees lost nothing by it.
         own_delay=min(own_delay, off),
         held_up=held_up,
     )
@@ -176,6 +177,7 @@ def evidence(prepared: PreparedRun, run: EmulatedRun) -> Evidence:
     realization = prepared.experiment.realization
     times = realization.times
     if settings.compute == "real":
+        # Measured on this host, for machines that are so many times as fast.
         times = run.cpu / prepared.experiment.problem.speeds[:, None]
     return Evidence(
         schedule=run.schedule,
@@ -193,6 +195,7 @@ def evidence(prepared: PreparedRun, run: EmulatedRun) -> Evidence:
     )
 
 
+#: Libraries whose version may change a number, or how fast a run is.
 _VERSIONS = ("numpy", "torch", "pymetis", "uvloop", "msgpack")
 
 
@@ -329,6 +332,8 @@ def _write_beginning(
     """Write what is known before a run, or before the rest of one."""
     content = manifest(experiment.scenario, settings, choice)
     if again:
+        # The text stands there already, and this
+        # experiment is a part of what it states.
         source = read_manifest(directory.path / "manifest.json").get("source", {})
     else:
         source = write_scenario(directory, experiment.scenario)
@@ -420,6 +425,7 @@ def result_of(
         replayed,
         threshold=emulation.max_difference,
         time_scale=emulation.stated_time_scale,
+        # With times that only the run has measured nothing was predicted.
         timed=prepared.times != "measured",
         budget=budget,
         policy=prepared.policy,
@@ -515,6 +521,7 @@ def reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:
         if column is not None:
             arrays[name] = column
     reads = schedule.reads
+    # An empty array for none: no npz file holds None.
     arrays["reads"] = np.empty((0, 0), np.int64) if reads is None else reads
     arrays["late"] = run.late
     arrays["cpu"] = run.cpu

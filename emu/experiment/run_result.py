@@ -150,6 +150,7 @@ class RunResult(PreparedRun):
             **({"cost": cost.to_json()} if cost else {}),
             **figures_on(schedule),
             **self._reads(),
+            # The long tables come behind the figures that a reader opens the file for.
             **schedule.to_json(),
             **self.training,
         }
@@ -160,6 +161,7 @@ class RunResult(PreparedRun):
         job = experiment.problem.job
         first = experiment.first
         depth = pipeline_depth(job)
+        # Failures are drawn in the time of the whole job, not of this part.
         end = experiment.began + self.run.schedule.length
         failures = count_failures(experiment, end)
         return {
@@ -190,6 +192,7 @@ class RunResult(PreparedRun):
             return {}
 
         job = self.experiment.problem.job
+        # Only these read what is there: all other edges wait for their own iteration.
         newest = [number for number, edge in enumerate(job.edges) if edge.latest]
         count = 0
         for number in newest:
@@ -201,6 +204,8 @@ class RunResult(PreparedRun):
         until = self.experiment.until
         look = self.experiment.reached
         accuracy = self.training.get("accuracy", {})
+        # Reads decide what an asynchronous training learns:
+        # so far is it from the simulated one.
         if until is not None and look is not None and until.split in accuracy:
             content["accuracy"] = accuracy[until.split] - look.accuracy
         return {"reads_apart": content}
@@ -235,11 +240,13 @@ class RunResult(PreparedRun):
     def _scales(self) -> Result:
         if self.choice is None:
             return {}
+        # Without deaths, as trials had none.
         expected = self.predicted.length * self.settings.time_scale
         actual = {
             "wall_seconds": self.run.wall,
             "cpu_busy": self.verdict.figures.cpu_busy,
         }
+        # By trials: the run is held against what they promised.
         if self.choice.kernel is None:
             transport = self._transport
             late = transport["late_flows"]
@@ -261,13 +268,16 @@ def memory_figures(run: EmulatedRun) -> Figures:
     return {
         "high_water": float(max(marks)),
         "total_high_water": float(sum(marks)),
+        # The least one: the first process that reaches its own ends the run.
         "limit": float(min(limits)),
     }
 
 
 def host_rows(run: EmulatedRun, replayed: Schedule) -> Result:
     """Return ``hosts``: what each carried, and what it added; none of a single one."""
+    # With kernel NICs every machine reports as a host: those count their own TCP.
     hosts = [host for host in run.hosts if "host" in host and "tcp" not in host]
+    # A single host carries everything, and there is nothing to tell apart.
     if len(hosts) < 2:
         return {}
 
@@ -315,12 +325,15 @@ def arrival_figures(run: EmulatedRun, time_scale: float) -> Figures:
     ended later than they may.
     """
     schedule = run.schedule
+    # On kernel NICs nobody assigned when a flow is to end, so that none is late.
     if schedule.rates is None:
         arrived = ~np.isnan(run.arrivals)
         return {"flows": int(arrived.sum())}
 
+    # In wall seconds, as it is this host that was early or late.
     early = (fluid_ends(schedule) - run.arrivals) * time_scale
     early = early[~np.isnan(early)]
+    # 1 is what a flow may be late by: the more of 2 ms and 1 % of its length.
     excess = flow_completion(schedule, time_scale).excess
     return {
         "flows": int(early.size),
@@ -353,6 +366,7 @@ def learnt(
         figures, parts = _figures(job, run, time.job, weights)
         jobs.append(time.to_json() | figures)
         for name, part in parts.items():
+            # Jobs may have parts of the same name.
             arrays[f"{time.job}/{name}"] = part
     return models | {"training": [], "jobs": jobs}, arrays
 
@@ -375,6 +389,7 @@ def evaluate_run(path: Path) -> dict[str, Figures]:
     for prefix, settings in jobs:
         shapes = parameter_shapes(settings, open_for(settings))
         found = [parts[prefix + name] for name in shapes if prefix + name in parts]
+        # The manifest states the model, and weights.npz may be of another run.
         if [part.shape for part in found] != [*shapes.values()]:
             problem = "holds the parts of another model than the run's"
             raise DataError(problem, path=str(path / WEIGHTS))
@@ -412,6 +427,7 @@ def _figures(
             plain = task.name.removeprefix(prefix)
             plain_names[task.name] = plain
             tasks.append(replace(task, name=plain, process=""))
+    # Without edges: what was learnt is in reports and results, not in what was sent.
     alone = Job(tuple(tasks), (), job.iterations, settings=job.settings_of(name))
 
     reports = by_mini_batch(job, run.reports)
@@ -438,6 +454,7 @@ def _figures(
         figures = curve_until_divergence(curve, ends_well=ends_well)
         if "diverged" not in figures:
             figures["accuracy"] = evaluate(settings, flat)
+    # The model is code of others, which an audit does not run: its losses are all.
     except CodeWithheld:
         return figures, {}
     return figures, split_parts(flat, shapes)

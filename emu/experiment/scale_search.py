@@ -83,6 +83,7 @@ class ScaleSearch:
     def miss_factor(self, trial: ScaleTrial) -> float:
         """Return the factor by which the worse of the aims is missed, 1 if just met."""
         late = 0.0
+        # A limit of 1 lets all be late, and none are counted then.
         if self.max_late_flows < 1 and trial.late_flows:
             late = trial.late_share / max(self.max_late_flows, 1e-9)
         error = trial.error / (_MARGIN * self.max_error)
@@ -101,6 +102,7 @@ class ScaleSearch:
         if worst is None:
             scale = best.time_scale / 2
         elif best.time_scale > _NEAR * worst.time_scale:
+            # Scales are factors: the middle of two is their geometric mean.
             scale = math.sqrt(worst.time_scale * best.time_scale)
         else:
             return None
@@ -125,6 +127,7 @@ class ScaleSearch:
     def _fastest(self, trials: Sequence[ScaleTrial]) -> ScaleTrial | None:
         """Return the fastest trial above all that missed an aim."""
         worst = self._slowest_miss(trials)
+        # A faster scale that met the aims below one that missed them was lucky.
         least = worst.time_scale if worst else 0.0
         above = [trial for trial in trials if trial.time_scale > least]
         return min(above, key=lambda trial: trial.time_scale, default=None)

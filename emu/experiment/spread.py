@@ -46,6 +46,8 @@ def spread(
         for _ in range(jobs):
             pipe, pipe_of_child = fork.Pipe()
             arguments = (work, pipe_of_child)
+            # Daemons, so that they end as well where this
+            # process leaves without its generator.
             child = fork.Process(target=_serve, args=arguments, daemon=True)
             child.start()
             pipe_of_child.close()  # or its end would not be seen when it dies
@@ -66,6 +68,7 @@ def spread(
                     raise RuntimeError(result)
                 coming = next(rest, None)
                 if coming is not None:
+                    # The next piece is under way while the reader looks at this one.
                     pipe.send(coming)
                     busy[pipe] = coming
                 yield number, result
@@ -118,4 +121,5 @@ def _serve(work: Callable[[int], T], orders: Connection) -> None:
         pass
     except Exception:  # noqa: BLE001 -- its trace is for who ordered it
         orders.send((False, traceback.format_exc()))
+    # Past exit handlers and unwritten output, which the fork has copied of its parent.
     os._exit(0)

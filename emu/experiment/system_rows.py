@@ -79,6 +79,7 @@ def list_questions(
     if twice := tried[0].keys() & overrides.keys():
         problem = "is stated for this row already: remove it here or there"
         raise scenario.origin.error(("systems", row), f"{min(twice)} {problem}")
+    # All combinations have the same keys.
     for key in tried[0]:
         values = dict.fromkeys(str(settings[key]) for settings in tried)
         if len(values) > 1:
@@ -112,6 +113,8 @@ def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Pla
         try:
             row = row_of(question)
             if question.machines is None:
+                # A piece per set, so that cores share a slow row
+                # and progress counts what is tried.
                 pieces += [(number, names) for names in row.machine_sets()]
             planned.append(question)
         except EmulatorError as error:
@@ -148,6 +151,7 @@ def best_of(answers: Sequence[Answer]) -> Answer:
     def aim(row: Answer) -> float:
         if row.question.target is not None:
             return row.makespan
+        # By seeds per second: settings that are tried may be batches of other sizes.
         return -row.samples_per_second
 
     tried = []
@@ -159,6 +163,7 @@ def best_of(answers: Sequence[Answer]) -> Answer:
 
 def _nearest_of(answers: Sequence[Answer]) -> Answer:
     """Return the answer that came nearest to its target, of some that are refused."""
+    # Below any accuracy: what was refused before it trained came nearest to nothing.
     return max(answers, key=lambda row: getattr(row.refused, "nearest", -1.0))
 
 
@@ -213,12 +218,14 @@ def compare_systems(
         questions += list_questions(
             scenario,
             name,
+            # A row of one machine chooses that one, whatever the others stand on.
             machines=None if variant_named(name).alone else machines,
             target=target,
             seeds=seeds,
         )
     planned = choose_machines(questions, workers)
     if target is not None:
+        # Trainings may take minutes, and memory that lacks is known from a simulation.
         planned = _refuse_early(planned, workers)
         _warn_of(questions, planned, warn)
         if not keep_rate:
@@ -333,6 +340,8 @@ def _list_trainings(
         for seed in range(first, first + question.seeds):
             with suppress(EmulatorError):  # its row says so
                 scenario = target.end(scenario_of(question, seed))
+                # Rows of equal weights may be of other
+                # lengths, and are kept apart then.
                 key = (weights_of(scenario), scenario.job.length)
                 classes.setdefault(key, scenario)
     return [(scenario,) for scenario in classes.values()]

@@ -100,6 +100,7 @@ def _settings_of(scenario: Scenario) -> Settings:
 
 def _steps_of_pass(settings: Settings, seeds: int) -> int:
     """Return the steps of so many seeds that see every training vertex."""
+    # Rounded up, since a last, short batch is a step as well.
     return -(-open_for(settings).train_count // seeds)
 
 
@@ -122,6 +123,7 @@ def _variants() -> dict[str, Variant]:
     rows: dict[str, Variant] = {}
     for name in list_translatable():
         variants = systems()[name].variants
+        # A system without variants is a row of its own name.
         rows.update(variants or {name: Variant(name)})
     return rows
 
@@ -271,6 +273,7 @@ def _alternatives(
     if not (isinstance(value, list) and value):
         return [value]
     field = _field_of(scenario, system, key)
+    # Sections hold lists as tuples.
     takes_list = field is not None and "tuple" in str(field.annotation)
     are_lists = all(isinstance(item, list) for item in value)
     return [value] if takes_list and not are_lists else value
@@ -318,6 +321,7 @@ def as_system(
     is missing, or the profile is, or is of another job.
     """
     origin = scenario.origin  # with the lines of the file, which changes lose
+    # Both are of the file as it stands: its figures, and keys of its rows.
     changes: Edit = {"expect": None, "systems": None}
     scenario = load(scenario, {**(overrides or {}), **changes})
     if scenario.jobs:
@@ -380,6 +384,7 @@ def _mean_times(scenario: Scenario) -> str:
         by_task = profile.times[rows].mean(axis=1)
         mean = float(by_task.mean())
         share = section.share(kind)
+        # A key states the time of a whole mini-batch, which samplers share (A5).
         means.append(f"{kind}: {DURATION.format(mean / share)}")
     return f"{{{', '.join(means)}}}"
 
@@ -403,6 +408,7 @@ def common_job(scenario: Scenario, target: Translation) -> CommonJob:
         epochs = -(-batches // _steps_of_pass(settings, seeds))
     times = job.times.by_kind()
     machines = scenario.cluster.build().machines
+    # Dorylus has its parameter servers on the fastest of them.
     by_nic = sorted(machines, key=lambda machine: -machine.bandwidth_out)
     names = [name for name, _ in scenario.cluster.names_and_positions()]
     return CommonJob(
@@ -520,6 +526,7 @@ def write_rows(
         folder.mkdir(parents=True, exist_ok=True)
 
     files: list[list[str]] = []
+    # Two rows may have names that are one when they are written as files.
     stems = Counter[str]()
     for row, scenarios in rows:
         stem = f"{file_part(name)}-{file_part(row.replace(', ', '-'))}"

@@ -104,6 +104,7 @@ def compare_variants(
     if [*policies] == ["all"]:
         policies = list_rules(base.policy)
     rules = _rules_named(base.scenario, policies)
+    # What leaves most open: with another seed length and machines may be others.
     source = base.stated or base.unchosen or base.scenario
 
     def of_seed(number: int) -> list[Candidate]:
@@ -113,6 +114,8 @@ def compare_variants(
             seed = base.scenario.seed + number
             ready = prepare(load(source, {"seed": seed}))
 
+        # A move is refused with the first seed, whose placement the reader sees; with a
+        # later one it is a row with a reason.
         near = [*_near(ready.problem, moves, swaps, again=not is_first)]
         variants = _Variants(
             ready,
@@ -125,6 +128,7 @@ def compare_variants(
         return rows if is_first else [_brief(row) for row in rows]
 
     rows: list[Candidate] = []
+    # By seed: rows of the first one have schedules, to which the others add makespans.
     for _, variants in sorted(spread(of_seed, seeds, jobs), key=itemgetter(0)):
         if isinstance(variants, EmulatorError):
             raise variants
@@ -173,6 +177,7 @@ class _Variants:
             prepared=base,
         )
         found = answer(question).checked()
+        # Now, in the process of its seed: the table would compute them one by one.
         found.warm()
         return Candidate(base.scenario.placed_by, base.policy, found, (), base.placing)
 
@@ -186,6 +191,7 @@ class _Variants:
                 refusal = Answer(Question(self._source), refused=neighbour)
                 yield Candidate(str(neighbour.file), self.base.policy, refusal)
                 continue
+            # All tasks are held: searched anew, the others would move as well.
             edit = standing(replace(self.base.problem, placement=neighbour.placement))
             row = self._row(str(neighbour), self.base.policy, self._source, edit)
             yield replace(row, moves=neighbour.moves, placing=None)
@@ -202,6 +208,7 @@ class _Variants:
         for placement in placements or [stated]:
             edit = {}
             chosen = {**rules}
+            # The base has this row already.
             if placement == stated:
                 chosen = {p: rule for p, rule in rules.items() if rule != base.policy}
             else:
@@ -227,6 +234,7 @@ class _Variants:
                     yield Candidate(placement, rule, refusal)
                 return
 
+        # Every task by name on its machine, so that no other rule moves one.
         standing = ScenarioEdits(source).standing(base.problem)
         for policy, rule in rules.items():
             edits = self._rule_edit(policy, rule) | standing
@@ -241,6 +249,8 @@ class _Variants:
     def _source(self) -> Scenario:
         """The scenario that is varied; another rule may need more steps of it."""
         base = self.base
+        # Where tasks read the newest, the rule decides what is read, and
+        # so how many steps an accuracy takes.
         if base.stated is not None and base.simulate().reads is not None:
             return base.stated
         return base.scenario
@@ -312,6 +322,7 @@ def _move_tasks(
         if again:
             return problem_of_move
         raise problem_of_move from error
+    # It would be a second row of the same.
     if not neighbour.moves and not again:
         raise ScenarioError("moves nothing, it stands there already", file=option)
     return neighbour

@@ -76,6 +76,7 @@ def with_witness(
         witness = third_witness(outcome, network)
         with_it = dataclasses.replace(outcome, witness=witness)
         directory.write_json("manifest.json", changes)
+        # manifest.json has changed, and its digest stands in result.json.
         with_it.content["records"] = directory.digests()
         directory.write_json("result.json", with_it.content)
     return with_it
@@ -96,6 +97,8 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> Result:
     byte_scale = emulation.stated_byte_scale
     time_scale = 1.0
     if emulation.network == "kernel":
+        # Kernel NICs are slowed by the scale, and the timers of TCP are not:
+        # packets go at the same rates as in the run.
         time_scale = emulation.stated_time_scale
 
     packets = simulate_packets(
@@ -107,6 +110,7 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> Result:
         time_scale=time_scale,
     )
     seconds, size = burst_of(experiment.scenario)
+    # From wall seconds and real bytes to the units of the schedules.
     burst = (seconds / time_scale, size / byte_scale)
     witnesses = _witnesses_of(outcome, realization, packets, burst)
     pairs = witnesses.pairs(
@@ -140,6 +144,7 @@ def _witnesses_of(
     no_deaths = Outages()  # packets know none
     return Witnesses(
         dataclasses.replace(fluid, outages=no_deaths),
+        # The fluid that TCP comes nearest to, whatever rule the run had.
         simulate(experiment.problem, realization, "maxmin"),
         packets.schedule,
         packets.dropped,
@@ -164,6 +169,7 @@ def recompute_witness(
         found = check_packets(outcome.experiment.problem)
     except DataError as error:
         return noted, f"no packets are sent again: {error}"
+    # Another ns-3 may send other packets, and no fault of the run be the cause.
     if version and version != found:
         problem = f"by ns-3 {version}, and here is {found}"
         return noted, f"no packets are sent again: {problem}"

@@ -16,6 +16,7 @@ from emu.reproduction.rows import Row
 
 #: Place of a document that rows are written into, with the paper that they are of.
 _BLOCK = re.compile(
+    # Lazy in the middle: a greedy match would run to the last end mark of the document.
     r"(<!-- emu reproduce (\w+)( headlines)? -->\n).*?(<!-- end of emu reproduce -->)",
     re.DOTALL,
 )
@@ -34,6 +35,7 @@ def format_stated(row: Row) -> str:
     if row.stated is None:
         return "-"
     bounds = {"most": "up to ", "least": "from ", "mean": "mean "}
+    # Papers print up to four digits, as 31.75 %; what is found is less sure.
     number = format_number(row.stated, digits=4)
     return f"{bounds.get(row.point, '')}{number} {row.claim.unit}"
 
@@ -53,6 +55,7 @@ def format_ratio(row: Row) -> str:
 
 def by_claim(rows: Sequence[Row]) -> Iterator[tuple[Claim, list[Row]]]:
     """Yield every claim with its rows."""
+    # `groupby` joins neighbours alone: `reproduce` yields the rows of a claim in a row.
     for _, group in groupby(rows, key=lambda row: id(row.claim)):
         of_claim = list(group)
         yield of_claim[0].claim, of_claim
@@ -68,6 +71,7 @@ def text_lines(rows: Sequence[Row]) -> Iterator[str]:
         heading = f"{claim.paper} {claim.place}: {claim.title}"
         yield from textwrap.wrap(heading, WIDTH, subsequent_indent=_INDENT)
         for row in group:
+            # A refused claim without numbers has a row for its reason alone.
             if row.stated is None and row.found is None:
                 continue
             point = f"{row.point:20}" if row.point else ""
@@ -75,6 +79,7 @@ def text_lines(rows: Sequence[Row]) -> Iterator[str]:
             yield f"{_INDENT}{point}{numbers} ratio {format_ratio(row)}"
 
         first = group[0]
+        # What was refused was not carried out: it has no settings, and took no time.
         cost = f"; {first.seconds:.1f} s of CPU" if first.settings else ""
         for sentence in (first.settings + cost, _explain(first), claim.reading):
             for line in textwrap.wrap(sentence, WIDTH - len(_INDENT)):
@@ -87,6 +92,7 @@ def summarise(rows: Sequence[Row]) -> str:
     """Return one sentence: how many numbers are reproduced, and how many are not."""
     compared = [row for row in rows if row.ratio is not None]
     reproduced = sum(row.is_reproduced for row in compared)
+    # A refused claim has a row for each of its numbers, and counts once.
     refused = len({id(row.claim) for row in rows if row.refused})
     return (
         f"{len(compared)} numbers compared: {reproduced} within a fifth of the "
@@ -116,6 +122,7 @@ def markdown_table(rows: Sequence[Row]) -> str:
             is_first = row is group[0]
             seconds = f"{row.seconds:.1f}" if is_first and row.settings else ""
             remarks = [row.settings, _explain(row)] if is_first else ["", ""]
+            # Empty cells at the end would leave blanks at the end of the line.
             lines.append(" | ".join([*_cells(row), *remarks, seconds]).rstrip())
     return "\n".join(lines)
 

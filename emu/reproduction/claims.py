@@ -22,6 +22,7 @@ from emu.problem.fields.suggestion import nearest
 
 #: Word for every paper, as FIGURE names are looked up in all of them.
 ALL = "all"
+#: Sign and number of a factor: `18.1 / 1.16` has two, of which the first has no sign.
 _FACTOR = re.compile(r"([*/]?)\s*(\d+(?:\.\d+)?)")
 
 
@@ -32,6 +33,7 @@ def evaluate(text: str) -> float:
     """
     factors = _FACTOR.findall(text)
     rest = _FACTOR.sub("", text).strip()
+    # A sign in front of the first factor divides nothing.
     if rest or not factors or factors[0][0]:
         raise ValueError(f"found {text!r}, write a number, or a quotient of numbers")
     above: list[float] = []
@@ -128,6 +130,7 @@ class Claim(Section):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        # The page says beside each number why it differs from the paper.
         if not self.refused and not (self.base and self.why):
             raise ValueError(f"{self.title}: write base and why, or refused")
         if self.each and len(self.each) != len(self.points):
@@ -139,9 +142,12 @@ class Claim(Section):
         for number in self.numbers:
             evaluate(number)
             for _, literal in _FACTOR.findall(number):
+                # Whole numbers alone, or 1.16 would be found in 11.165; the
+                # full stop of a sentence may follow.
                 occurs = re.search(
                     rf"(?<![\d.]){re.escape(literal)}(?!\d|\.\d)", quoted
                 )
+                # "Half" has no digits: `reading` says then what it is taken for.
                 if not (occurs or self.reading):
                     problem = f"{literal} is in none of the sentences that it quotes"
                     raise ValueError(f"{self.title}: {problem}")
@@ -165,6 +171,7 @@ class Papers(Section):
     claims: tuple[Claim, ...]
 
 
+# `scenario_of` asks for the bases for each side of each point.
 @cache
 def read_papers() -> Papers:
     """Return the checked contents of papers.yaml.
@@ -190,6 +197,7 @@ def find_claims(paper: str, figure: str = "") -> Sequence[Claim]:
         raise DataError(f"no paper {paper!r}, {nearest(paper, names)}")
 
     claims = [claim for claim in read_papers().claims if paper in {claim.paper, ALL}]
+    # As readers write it: `figure 4`, `fig 4`, or 4 alone.
     word = figure.strip().lower().replace(" ", "-").replace("fig-", "figure-")
     chosen = []
     for claim in claims:

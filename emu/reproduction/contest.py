@@ -22,6 +22,7 @@ from emu.reproduction.claims import Claim, Point, Side, find_claims
 from emu.reproduction.figures import compare, experiment_of, scenario_of
 from emu.scenario import Experiment, Scenario, load
 
+#: Speeds of NICs in the paper's simulated clusters, each as likely as the others.
 NIC_GBITS = (10, 20, 50)
 #: Draws of machines until the job has room. With products 1 in 2 has, with papers100M
 #: 1 in 4.
@@ -36,6 +37,9 @@ def draw_machines(count: int, draws: np.random.Generator) -> list[dict[str, Any]
     """Return machines of 32 to 128 GB, 4 to 16 cores, 1 to 4 GPUs, and a drawn NIC."""
     machines = []
     for number in range(count):
+        # The order of the draws is part of a seed's meaning: another
+        # gives other machines. numpy leaves the upper end out, so
+        # that 128 GB, 16 cores and 4 GPUs occur.
         nic = draws.choice(NIC_GBITS)
         memory = draws.integers(32, 129)
         cores = draws.integers(4, 17)
@@ -92,9 +96,11 @@ def with_peak_to_mean(flows: NDArray[np.float64], ratio: float) -> NDArray[np.fl
     The paper does not say how it scales. Raises ValueError when no power gives the
     ratio, as for flows that are all equal.
     """
+    # Over the largest one: bytes to the power of 64 are beyond a float.
     relative = flows / flows.max()
     low = 0.0
     high = _STEEPEST
+    # No mean is above the largest flow.
     if ratio < 1 or peak_to_mean(relative**high) < ratio:
         raise ValueError(f"these flows cannot have a peak-to-mean ratio of {ratio}")
 
@@ -107,6 +113,7 @@ def with_peak_to_mean(flows: NDArray[np.float64], ratio: float) -> NDArray[np.fl
         else:
             high = power
 
+    # Not the middle: the upper end is the one that is known to reach the ratio.
     scaled = relative**high
     factor = flows.sum() / scaled.sum()
     return np.asarray(factor * scaled)
@@ -143,10 +150,12 @@ def scale_flows(job: Job, realization: Realization, ratio: float) -> Realization
     for position in assembled:
         sampler = job.edges[position].source
         volumes[position] += growth[sampler]
+    # A sampler may get less by more than what it hands on.
     volumes = np.maximum(volumes, 0.0)
     return replace(realization, volumes=volumes)
 
 
+# Points and sides of a figure stand on the same machines: one search for all.
 @cache
 def place_by_etp(base: str, seed: int) -> Scenario:
     """Return a base of the data file on drawn machines, placed by ETP, explicitly."""
@@ -156,10 +165,12 @@ def place_by_etp(base: str, seed: int) -> Scenario:
     drawn = with_room(scenario, seed)
 
     tasks = experiment_of(drawn).tasks
+    # Explicit, or another batch or rule would search for a placement of its own.
     placement = {"policy": "explicit", "tasks": tasks}
     return load(drawn, {"placement": placement})
 
 
+# Counting in the graph takes longest: sides that differ in their rule share it.
 @cache
 def _count(base: str, seed: int, batch: int, placement: str) -> Experiment:
     """Return a base with a batch size, to which times of tasks are in proportion."""
@@ -192,6 +203,7 @@ def hold_contest(claim: Claim, seed: int, options: Mapping[str, Any]) -> list[fl
 
         job = ready.problem.job
         flows = scale_flows(job, ready.realization, settings["pmr"])
+        # The rule alone: what was placed and counted stays.
         rule = {"schedule.policy": settings["rule"]}
         scenario = load(ready.scenario, rule)
         scaled = replace(ready, scenario=scenario, realization=flows)

@@ -25,7 +25,10 @@ def scenario_of(claim: Claim, point: Point, side: Side, seed: int) -> Scenario:
 
     Edits of the side come last. Raises ScenarioError, DataError as `load`.
     """
+    # What a shipped scenario expects holds for its own keys, not for these edits.
     edits = {"seed": seed, "expect": None, **claim.edits, **point.edits}
+    # Keys of another system are known only once the file is one of that
+    # system: they come after the translation.
     if not side.system:
         edits |= side.edits
 
@@ -33,6 +36,7 @@ def scenario_of(claim: Claim, point: Point, side: Side, seed: int) -> Scenario:
     if stated is None:
         scenario = load(claim.base, edits)
     else:
+        # YAML reads JSON: a base passes the same checks as a file.
         scenario = loads(json.dumps(stated), edits, name=claim.base)
     if side.system:
         return load(as_variant(scenario, side.system), side.edits)
@@ -69,6 +73,7 @@ def describe(scenario: Scenario) -> str:
 
 def _remote_bytes(ready: Experiment, _: Schedule) -> float:
     """Return the bytes between machines of one iteration, the mean."""
+    # A flow without hops stays on its machine, and costs nothing there (A6).
     crosses = [bool(hops) for hops in ready.problem.hops]
     volumes = ready.realization.volumes[np.array(crosses)]
     by_iteration = volumes.sum(axis=0)
@@ -98,6 +103,7 @@ def _busy_percent(_: Experiment, schedule: Schedule) -> float:
 def _seeds_per_second(ready: Experiment, schedule: Schedule) -> float:
     """Return the seeds of all iterations over the makespan, filling included."""
     job = ready.problem.job
+    # Every machine has a worker pinned to it, with a batch of its own.
     machines = {task.pinned for task in job.tasks}
     batch = job.settings["batch_size"]
     seeds = len(machines) * batch * job.iterations
@@ -151,6 +157,7 @@ def measure_scenario(scenario: Scenario, name: str) -> float:
 
 def cpu_minutes_of_placing(scenario: Scenario) -> float:
     """Return the CPU time in which the scenario is counted and placed, minutes."""
+    # CPU time: wall time would count waits for cores, as pieces run side by side.
     began = time.process_time()
     prepare(scenario)
     ended = time.process_time()
@@ -220,6 +227,7 @@ def find_crossing(claim: Claim, seed: int, options: Mapping[str, Any]) -> list[f
 
     low = int(options["from"])
     high = int(options["to"])
+    # Bisection would return an end of the range as if it were a crossing.
     if not first_is_faster(low) or first_is_faster(high):
         raise DataError(f"no crossing between {low} and {high}")
     while high - low > 1:

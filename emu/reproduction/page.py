@@ -22,6 +22,7 @@ from emu.reproduction.claims import Claim, read_papers
 from emu.reproduction.rows import Row
 from emu.runs.intervals import Interval
 
+#: Size of a chart, and what its axes leave free for their words, pixels.
 _WIDTH = 520
 _HEIGHT = 230
 _LEFT = 64
@@ -30,6 +31,7 @@ _TOP = 14
 #: Of the terminal's blue and orange in either mode: found, stated.
 _FOUND = "var(--allocated)"
 _STATED = "var(--moved)"
+#: Distances between two marks, over a power of ten: their numbers are short.
 _STEPS = (1, 2, 2.5, 5, 10)
 #: Of cards: wide enough for a chart whose words can be read.
 _COLUMNS = "grid-template-columns: repeat(auto-fit, minmax(min(440px, 100%), 1fr))"
@@ -47,9 +49,11 @@ class Axis:
     def around(cls, values: Sequence[float]) -> Axis:
         """Return an axis with 0 and all values, and four marks or so."""
         low = min(0.0, *values)
+        # Where all is 0 the axis still needs a length, by which places are divided.
         high = max(0.0, *values) or (0.0 if low else 1.0)
         rough = max(high - low, 1e-9) / 4
         power = 10.0 ** math.floor(math.log10(rough))
+        # Short by rounding alone is long enough: the next step may be twice as long.
         step = next(power * size for size in _STEPS if power * size >= rough * 0.999)
         return cls(step * math.floor(low / step), step * math.ceil(high / step), step)
 
@@ -62,6 +66,7 @@ class Axis:
     def marks(self) -> list[float]:
         """Values that have a line and a number."""
         count = round((self.high - self.low) / self.step)
+        # Products, since a sum of steps drifts away from round numbers.
         return [self.low + number * self.step for number in range(count + 1)]
 
 
@@ -85,6 +90,7 @@ def _draw_grid(axis: Axis, unit: str) -> list[str]:
         style = f'stroke="{colour}"'
         parts.append(_line(_LEFT, y, _WIDTH, y, style))
 
+        # 3 * 0.1 would read 0.30000000000000004 in more digits.
         number = format_number(round(mark, 9))
         words = f"{number} {unit}"
         parts.append(_text(_LEFT - 8, y + 4, words, "end"))
@@ -122,6 +128,8 @@ def _draw_stated(axis: Axis, places: Sequence[float], rows: Sequence[Row]) -> st
         if row.claim.each:
             x = places[number]
             style = f'fill="none" stroke="{_STATED}" stroke-width="2"'
+            # A ring around the dot of what was found: both are seen where they agree.
+            # Its number stands on the other side of it.
             parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="8" {style}/>')
             words = format_number(row.stated)
             parts.append(_text(x - 12, y + 4, words, "end", _STATED))
@@ -138,6 +146,7 @@ def draw_chart(claim: Claim, rows: Sequence[Row]) -> str:
     found = rows[0].curve
     values = [row.stated for row in rows if row.stated is not None]
     for interval in found:
+        # The bars of intervals are drawn, too, and may reach below 0.
         values.append(interval.mean - interval.half)
         values.append(interval.mean + interval.half)
     axis = Axis.around(values)
@@ -197,6 +206,7 @@ def reproduction_page(rows: Sequence[Row]) -> str:
         cards = []
         refused = []
         for claim, group in by_claim(of_paper):
+            # What was refused has no curve: its reason goes into a list below.
             if reason := group[0].refused:
                 refused.append(f"{claim.place}, {claim.title}: {reason}")
             else:
@@ -204,6 +214,7 @@ def reproduction_page(rows: Sequence[Row]) -> str:
 
         grid = f'<div class=cards style="{_COLUMNS}">{"".join(cards)}</div>'
         bullets = html.bullets(refused)
+        # Papers that were not asked for have no section.
         if of_paper:
             note = summarise(of_paper)
             parts.append(html.section(name, paper.title, grid, bullets, note=note))

@@ -100,6 +100,7 @@ class Row:
             "stated": self.stated,
             "found": found,
             "ratio": self.ratio,
+            # A refused claim has points, and no curve over them.
             "points": {
                 label: asdict(value)
                 for label, value in zip(labels, self.curve, strict=False)
@@ -127,6 +128,7 @@ def draw_claim(claim: Claim, seed: int) -> Draw:
 
     Raises ScenarioError, PlacementError, DataError as its scenarios do.
     """
+    # CPU time: wall time would count waits for cores, as pieces run side by side.
     began = time.process_time()
     if claim.measure in EXPERIMENTS:
         values = EXPERIMENTS[claim.measure](claim, seed, claim.options)
@@ -185,6 +187,8 @@ def rows_of(claim: Claim, draws: Sequence[Draw]) -> list[Row]:
     rows = []
     for number, (label, stated) in enumerate(_numbers_of(claim)):
         choose = _CHOICES.get(label, itemgetter(number))
+        # The largest of each draw, then the mean over the draws: the "up to" of a paper
+        # is of one experiment, too, and the largest of means would be less.
         values = [choose(draw.values) for draw in draws]
         row = Row(
             claim=claim,
@@ -244,14 +248,18 @@ def reproduce(
             seeds = range(draws if claim.drawn else 1)
             pieces += [(claim, seed) for seed in seeds]
 
+    # By identity: a claim holds dictionaries, so that it is no key itself.
     done: dict[int, list[Draw]] = {}
     failed: dict[int, str] = {}
     work = spread(lambda number: draw_claim(*pieces[number]), len(pieces), jobs)
+    # Closed whatever happens, or the processes would go on when a reader stops early.
     with closing(work) as results:
         for count, (number, result) in enumerate(results, start=1):
             claim, _ = pieces[number]
             watch(f"{count} of {len(pieces)}: {claim.paper} {claim.place}")
             if isinstance(result, EmulatorError):
+                # One seed that fails takes the whole claim: a mean
+                # would not say which draw it lacks.
                 failed[id(claim)] = f"failed: {result}"
             else:
                 done.setdefault(id(claim), []).append(result)

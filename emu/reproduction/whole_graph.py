@@ -18,6 +18,7 @@ from emu.systems.dgcl import plans
 from emu.systems.dgcl.planner import GatherPlan, Topology
 from emu.systems.dgcl.spst import spst
 
+#: Bytes of a number of a row, which travels in single precision.
 FLOAT_BYTES = 4
 
 
@@ -61,6 +62,7 @@ def milliseconds_on_links(scenario: Scenario, *, fast: bool) -> float:
     In one gather, nothing else being on the links.
     """
     plan, topology = _plan_of(scenario)
+    # Stages follow one another: a link is busy for the sum of what each asks of it.
     by_stage = plan.load(topology) / topology.capacities
     busy = by_stage.sum(axis=0)
     is_fast = [name.startswith("nv") for name in topology.links]
@@ -108,6 +110,7 @@ def table_percent(scenario: Scenario) -> float:
     plan, *_ = plans.open_plans(settings)
 
     hidden = settings["model"]["hidden"]
+    # Two layers of the hidden width, and the gradients of both.
     columns = dataset.feature_length + 4 * hidden
     rows = 0
     edges = 0
@@ -151,6 +154,7 @@ def fit_line(claim: Claim, seed: int, _: Mapping[str, Any]) -> list[float]:
     on_line = np.polyval(line, estimates)
     distances = np.abs(on_line / makespans - 1)
     furthest = float(100 * distances.max())
+    # A claim has a value per point; this one is of the line through all of them.
     return [furthest] * len(claim.points)
 
 

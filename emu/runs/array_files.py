@@ -24,12 +24,14 @@ Arrays: TypeAlias = dict[str, Array]
 #: Measured times and volumes, handoffs included: the schedule files hold no bytes of
 #: what stayed within a machine, and placing the job anew needs them.
 REALIZATION = "realization.npz"
+#: Starts and ends as processes reported them: what an audit computes everything from.
 REPORTS = "reports.npz"
 #: Arrays of reports.npz of (task, iteration), and of (edge, iteration).
 _OF_TASKS = ("task_start", "task_end", "late", "cpu", "task_settled")
 _OF_FLOWS = ("flow_ready", "flow_start", "flow_end", "flow_settled")
 #: Arrays of reports.npz that a `Schedule` holds; ``quotas`` where some are tuned.
 SCHEDULED = ("task_start", "task_end", *_OF_FLOWS, "task_settled", "quotas")
+#: Files of a lab: its packets, its samples over time, and the lines of its programs.
 FILE = "traffic.npz"
 SAMPLES = "samples.npz"
 LINES = "lines.npz"
@@ -46,6 +48,7 @@ _SAMPLED_AXES = {
     "queued": 3,  # bytes that wait in them likewise
 }
 SAMPLED = tuple(_SAMPLED_AXES)
+#: What was learnt: one flat array, and the names, shapes and offsets of its parts.
 NAME = "weights.npz"
 _ARRAYS = ("parameters", "names", "shapes", "offsets")
 _NONE = -1  # stands in ``shapes`` for the dimensions that a part does not have
@@ -62,6 +65,8 @@ def _read(path: Path, names: Collection[str], /, **shapes: tuple[int, ...]) -> A
         if array.dtype.kind == "f":
             # Products of two such numbers, and sums of them, are numbers, too.
             numbers = array.astype(np.float64)
+            # Not `< MOST` of all: NaN compares to nothing,
+            # and stands for what did not happen.
             is_beyond = np.abs(numbers) >= MOST
             _require(not is_beyond.any(), f"{name} holds what is no number", path)
         shape = shapes.get(name)
@@ -162,6 +167,7 @@ def read_rates(job: Job, path: Path) -> RateHistory:
         (rates.edge, len(job.edges)),
         (rates.iteration, job.iterations),
     ):
+        # numpy would take -1 for the last flow.
         is_known = (numbers >= 0) & (numbers < count)
         _require(is_known.all(), "names flows that the job does not have", path)
     return rates
@@ -183,6 +189,8 @@ def write_traffic(run: Path, traffic: Traffic) -> None:
 def read_samples(run: Path) -> Arrays:
     """Return the samples of a lab, arrays by the names of `SAMPLED`."""
     path = run / SAMPLES
+    # `np.savez` compresses nothing: an archive that
+    # unpacks to more was not written here.
     arrays = read_arrays(path, SAMPLED, inflation=1)
     time = arrays["time"]
     samples = len(time) if time.ndim else 0
@@ -194,6 +202,7 @@ def read_samples(run: Path) -> Arrays:
         problem = f"{name} has shape {array.shape} for {samples} samples"
         _require(fits, problem, path)
         numbers = array.astype(np.float64)
+        # NaN is refused here, as all of these are counts: it compares to nothing.
         is_number = np.abs(numbers) < MOST
         _require(is_number.all(), f"{name} holds what is no number", path)
     return arrays
@@ -209,6 +218,7 @@ def write_lines(run: Path, times: Sequence[Array]) -> None:
     RunDirectory(run).write_arrays(
         LINES,
         program=np.repeat(programs, counts),
+        # An empty array first: numpy refuses to join none.
         time=np.concatenate([np.zeros(0), *times]),
     )
 

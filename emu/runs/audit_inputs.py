@@ -132,6 +132,8 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
     ``scenario`` cannot be used.
     """
     stated = None if scenario is None else load(scenario, [])
+    # `result.json` by its own name stands for its run:
+    # the files beside it are compared, too.
     directory = path if path.is_dir() else path.parent
     result = directory / "result.json" if path.is_dir() else path
     is_run = result.name == "result.json"
@@ -171,8 +173,11 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         policy = scenario.schedule.rule
 
     least = None
+    # Where nothing states volumes, what the run has measured is all there is.
     volumes = run.measured.volumes if run.measured is not None else None
     if realization is not None and scenario is not None:
+        # A task of `real` takes the CPU time of its
+        # own work, of which nothing is stated.
         least = None if emulation.compute == "real" else realization.times
         stated_volumes = real_volumes(scenario, realization, emulation.byte_scale)
         volumes = volumes if stated_volumes is None else stated_volumes
@@ -193,6 +198,7 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         evidence=evidence,
         expected=realization,
         scenario=scenario,
+        # From wall seconds of the kernel to emulated ones.
         unpaced=PUNCTUALITY / emulation.time_scale,
         run=run,
         silent=tuple(silent),
@@ -216,6 +222,7 @@ def _read_emulated(run: RecordedRun) -> tuple[Schedule, list[str]]:
     path = run.path / REPORTS
     is_torn = False
     for sentence in run.missing:
+        # What is missing is said and left out; what is torn may hide what was edited.
         if sentence.startswith(_COMPARED) and "is missing" not in sentence:
             is_torn = True
     if schedule is None or is_torn:
@@ -253,10 +260,13 @@ def _evidence(
         raise DataError("counts payloads of an edge that is not there", path=path)
 
     frames: dict[str, Any] = read_frames(run.problem.job, run.path / "frames.npz")
+    # Without reports every delay counts as told, so
+    # that no guard fires for want of a file.
     late: Floats | float = np.inf
     if (run.path / REPORTS).exists():
         end = schedule.task_end
         arrays = read_reports(run.problem, run.path / REPORTS)
+        # Reported in run seconds, of which a slow or paused machine makes less work.
         late = np.nan_to_num(run.problem.work(end - arrays["late"], end))
     return Evidence(
         schedule=schedule,
@@ -310,6 +320,7 @@ def real_volumes(
     """
     if scenario.profile is not None:
         return None
+    # Sockets carry whole bytes, so that a run is off by a fraction of one.
     return np.rint(realization.volumes * byte_scale) / byte_scale
 
 
@@ -334,6 +345,7 @@ def _realize_scenario(
         return None, ["times and volumes are not compared: no figures of its model"]
     try:
         places = schedule.problem.machine_of_task
+        # What a cache saves depends on where its sampler stood in the run.
         job = settle_caches(build_job(scenario), places)
         realization = realize(scenario, job)
     except (DataError, ScenarioError) as error:
@@ -364,5 +376,6 @@ def margins(
         fields.pop(mode, None)
     fields["lead"] = pace.lead_time
     fields["stale"] = figures.max_stale
+    # A sender looks at its rate no more often, on the best of hosts.
     fields["stall"] = figures.stall + pace.longest
     return fields

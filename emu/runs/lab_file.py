@@ -16,9 +16,11 @@ from emu.host.input_file import check_shape, open_input, read_json
 from emu.runs.problem_json import MOST, NUMBER, by_name, list_of, shape
 from emu.runs.run_directory import RunDirectory
 
+#: Written when a lab has ended, and not before.
 FILE = "lab.json"
 #: Its content, or a part of it.
 LabResult: TypeAlias = dict[str, Any]
+#: There while a lab runs: the process that holds each machine.
 _FILE = "machines.json"
 
 
@@ -28,6 +30,7 @@ def _lab_shape() -> Any:
     number: Any = NUMBER
     scale = Annotated[float, Field(ge=1, lt=MOST)]
     share = Annotated[float, Field(gt=0, lt=MOST)]
+    # `in` is a keyword of Python, and cannot be written as an argument.
     ways = by_name(shape("Ways", out=float, **{"in": number}))
     program = shape(
         "Program",
@@ -148,6 +151,8 @@ def running_lab(run: Path, holders: Mapping[str, int]) -> Iterator[None]:
     RunDirectory(run).write_json(_FILE, holders)
     path = run / _FILE
     with path.open() as file:
+        # The kernel drops the lock with the process: a file that a killed lab
+        # has left is told from one that counts.
         fcntl.flock(file, fcntl.LOCK_EX)
         try:
             yield
@@ -163,6 +168,7 @@ def holder_of(run: Path, machine: str) -> int:
     is_locked = False
     try:
         with open_input(path) as file:
+            # Refused at once while the lab has its lock; other readers are let in.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         is_locked = True

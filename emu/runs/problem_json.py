@@ -67,6 +67,7 @@ _ROWS: dict[str, type] = {
     "tasks": Task,
     "edges": Edge,
 }
+#: Of these, what most clusters have none of: such a key is left out.
 _OPTIONAL = {"tuners", "speed_changes"}
 #: Fields of them that no file holds.
 _LEFT_OUT: dict[type, set[str]] = {
@@ -256,6 +257,7 @@ def problem_from_json(data: Any, path: str) -> Problem:
     version = data.get("version") if isinstance(data, dict) else None
     if version != VERSION:
         raise DataError(f"version {version!r}, this emu reads {VERSION}", path=path)
+    # The shape first: classes below may be given any type, and raise what they like.
     check_shape(data, _problem_shape(), Path(path))
 
     try:
@@ -304,6 +306,7 @@ def schedule_from_json(problem: Problem, data: Content, path: str) -> Schedule:
         rows = data.get("reads", {})
         is_any = False
         for number, edge in enumerate(job.edges):
+            # -1 stays where nothing was read.
             if edge.latest:
                 count = job.rounds[edge.destination]
                 reads[number, :count] = rows[job.edge_names[number]]
@@ -322,6 +325,7 @@ def schedule_of(problem: Problem, data: Content) -> Schedule:
     twice, or holds what is no number.
     """
     job = problem.job
+    # First of all: arrays of a size that a damaged file states may not fit into memory.
     _check_count(job.iterations, len(data["tasks"]))
 
     def task_of(row: Content) -> int:
@@ -347,6 +351,7 @@ def schedule_of(problem: Problem, data: Content) -> Schedule:
         else:
             for times in (ready, began, over):  # handed over at once
                 times[number, :count] = end[edge.source, :count]
+            # Bytes of a handoff cross no link; realization.npz alone has them.
             size[number, :count] = 0.0
 
     return Schedule(
@@ -419,12 +424,14 @@ def _fill(
         if type(iteration) is not int or not 0 <= iteration < iterations:
             raise ValueError(f"iteration {iteration!r} of {row} is none of the job's")
 
+        # The second row would take the place of the first without a word.
         if place in places:
             raise ValueError(f"a row occurs twice: {row}")
         places.add(place)
 
         for array, key in zip(arrays, keys, strict=True):
             value = row[key]
+            # `not <` refuses NaN as well, and the type a truth value.
             if type(value) not in (int, float) or not abs(value) < MOST:
                 raise ValueError(f"{key} is {value!r} in {row}")
             array[place] = value

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     Part = TypeVar("Part")
 
 
+#: Figures that are shares of a makespan, and no seconds.
 _RATIOS = ("makespan_error", "replay_error")
 
 
@@ -89,6 +90,8 @@ class RecordedRun:
                 path = str(self.path / "manifest.json")
                 raise DataError(f"states nothing of the policy {found}", path=path)
             return register_program(str(stated), schedule.get("source"))
+        # The result first: it has the rule that a
+        # portfolio chose, the manifest the portfolio.
         for name in (found, stated):
             if name and is_policy(str(name)):
                 return str(name)
@@ -158,7 +161,10 @@ class RecordedRun:
         except CodeWithheld as error:
             notes += (f"what would help is left out: {error}",)
             helpful = False
+            # Nothing can be simulated without the rule: the
+            # recorded simulation stands in for it.
             replay_run = self.simulated or self.emulated
+        # Only moves of tasks ask for these bytes, and what would help tries such moves.
         if self.measured is None and helpful:
             notes += (
                 "bytes of handoffs within a machine are not known: those of like flows",
@@ -311,9 +317,11 @@ def _flows(schedule: Schedule) -> pd.DataFrame:
 def load_run(path: str | Path) -> RecordedRun:
     """Return the readable content of a run directory, and the parts missing of it."""
     path = Path(path)
+    # The one file that nothing can be read without: its error ends it.
     problem = _read_problem(path)
     missing = []
 
+    # A part that is missing or torn hides no other: it is named where it is wanted.
     def try_read(name: str, read: Callable[[Path], Part]) -> Part | None:
         try:
             with one_error(path / name):
@@ -326,6 +334,7 @@ def load_run(path: str | Path) -> RecordedRun:
         return schedule_from_json(problem, _object(file), str(file))
 
     manifest = try_read("manifest.json", read_manifest)
+    # A run that was cut off has none, and its other files are shown all the same.
     result = try_read("result.json", _read_result) or {}
     emulated = try_read("result.json", read_schedule) if result else None
     if not _is_by_tcp(result) or (path / "rates.npz").exists():
@@ -374,12 +383,14 @@ def with_simulated_rates(run: RecordedRun) -> Schedule:
     schedule = run.simulated
     if schedule is None:
         raise DataError("; ".join(run.missing), path=run.path)
+    # With the quotas that its tuners had then, or they would tune anew.
     problem = run.problem.following(schedule)
     realization = realization_of(schedule)
     try:
         replayed = simulate(problem, realization, run.policy, record_rates=True)
     except CodeWithheld:
         return schedule
+    # Times are ends less starts here, so that the last digits may differ.
     alike = np.isclose(replayed.makespan, schedule.length, rtol=1e-9, atol=0.0)
     if replayed.rates is None or not alike:
         return schedule
@@ -394,10 +405,12 @@ def realization_of(schedule: Schedule) -> Realization:
     matters only where a task is moved.
     """
     tasks = schedule.problem.job.tasks
+    # NaN of flows that were never sent.
     volumes = np.maximum(np.nan_to_num(schedule.flow_bytes), 0.0)
     remote = np.array([bool(path) for path in schedule.problem.hops], dtype=bool)
     rows_of = defaultdict(list)
     for number, edge in enumerate(schedule.problem.job.edges):
+        # Credits have no bytes, and would lower the mean of what goes the same way.
         kinds = (tasks[edge.source].kind, tasks[edge.destination].kind, edge.credit)
         rows_of[kinds].append(number)
 
@@ -421,6 +434,7 @@ def _object(path: Path) -> Content:
 def read_manifest(path: Path, shape: Any = None) -> Content:
     """Return the content of manifest.json, or of a file of another shape like it."""
     content = _object(path)
+    # The version before the shape: a file of another emu is not damaged.
     version = content.get("version")
     if version != VERSION:
         problem = f"is of version {version!r}, this emu reads {VERSION}"

@@ -29,6 +29,7 @@ Row: TypeAlias = Mapping[str, Any]
 
 def relative_error(found: float, expected: float) -> float:
     """Return found / expected - 1; 0 when both are 0 but for rounding."""
+    # 1 stands for infinity, which no JSON file may hold.
     if not expected:
         return float(found > ROUNDING)
     return found / expected - 1
@@ -146,6 +147,7 @@ def flow_error(emulated: Schedule, simulated: Schedule) -> dict[str, float]:
     """Return the distances of flow ends in the two, seconds: median, 95th, greatest."""
     places = tuple(emulated.flows().T)
     distances = np.abs(emulated.flow_end[places] - simulated.flow_end[places])
+    # A job on one machine has no flows, and numpy no percentile of none.
     percentiles = [0.0, 0.0, 0.0]
     if len(distances):
         percentiles = np.percentile(distances, [50, 95, 100]).tolist()
@@ -171,6 +173,7 @@ def training_curve(
         times, losses = zip(*rows[iteration], strict=True)
         point = {
             "iteration": iteration,
+            # The step is over when the last worker has reported.
             "time": max(times),
             "loss": float(np.mean(losses)),
         }

@@ -52,6 +52,7 @@ def training_audit(run: Path, job: Job) -> Findings:
     for prefix, settings in list_training(job):
         is_loss = frame.figure == "loss"
         rows = frame[is_loss & frame.task.str.startswith(prefix)]
+        # Every worker reports the loss of its share; alone the mean of them is kept.
         losses = rows.groupby("iteration").value.mean()  # of all tasks
         if losses.empty:
             raise DataError("holds no losses", path=run / "training.csv")
@@ -60,12 +61,15 @@ def training_audit(run: Path, job: Job) -> Findings:
             problem = "trained asynchronously: its losses follow from what was read "
             raise DataError(problem + "when, audit a run of mode: pipe", path=run)
 
+        # A pipeline of P3 lacks some updates by design:
+        # alone the training lacks the same ones.
         misses = system.updates_missed(settings) if system else 0
         weights = np.empty(0)
         for name, part in read_weights(run).items():
             if name.startswith(prefix):
                 weights = np.append(weights, part)
         wrong = _first_wrong(losses, weights, settings, misses)
+        # One more for the weights, which are compared as one number.
         count += len(losses) + 1
         if wrong is not None:
             off, figure, words = wrong
@@ -81,6 +85,7 @@ def list_training(job: Job) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the prefix of task names, and the settings, of every part that trains."""
     jobs = job.settings.get("jobs") or {"": job.settings}
     for name, settings in jobs.items():
+        # With `timed` nothing computes, so that there is no loss to compare.
         if "model" in settings and settings.get("compute") != "timed":
             yield f"{name}/" if name else "", settings
 
@@ -118,6 +123,7 @@ def _first_wrong(
     limit = np.append(np.abs(losses_alone), size)
     limit *= _EXACTNESS[settings["precision"]]
     is_close = (off <= limit).all()
+    # Only where the plain limit fails: in float64 it is trained once more.
     if not is_close and settings["precision"] == "float32":
         exact = _alone({**settings, "precision": "float64"}, batches, missed)
         limit += _ROUNDING * _drifts((weights_alone, curve), exact, rows)
@@ -127,6 +133,7 @@ def _first_wrong(
 
     first = int(np.argmax(wrong))
     if first == len(found):
+        # Weights may all be 0.
         share = off[first] / max(float(size), 1e-300)
         return off[first], "weights", f"are {share:.2g} of them off those alone"
     words = f"is {losses[first]:.6g}, {losses_alone[first]:.6g} alone"
@@ -192,6 +199,7 @@ def _write_progress(run: Path, progress: Progress) -> None:
     accuracy = dict(zip(looks, shares, strict=True))
     lines = ["step,loss,accuracy"]
     for step, loss in enumerate(progress.loss.tolist()):
+        # Looks count steps from 1, and lines from 0.
         share = accuracy.get(step + 1, math.nan)
         lines.append(f"{step},{loss!r},{share!r}")
     RunDirectory(run).write_lines(FILE, lines)

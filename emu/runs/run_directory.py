@@ -67,6 +67,7 @@ RECORDS = (
 )  # fmt: skip
 #: File of the text, whatever the format: YAML reads JSON.
 NAME = "scenario.txt"
+#: Bytes that a text may have to be read again: a directory may be of others.
 _MOST_BYTES = 1 << 25
 #: Keys that were measured, or read of a program beside the text.
 _NOTED = ("measured", "source")
@@ -113,10 +114,13 @@ class RunDirectory:
     def create(cls, name: str, parent: Path = Path("runs")) -> RunDirectory:
         """Make ``parent/name-<time>`` and return it."""
         stamp = time.strftime("%Y%m%d-%H%M%S")
+        # Stamps are of a second, in which several runs may begin.
         for attempt in range(100):
             suffix = f"-{attempt}" if attempt else ""
             path = parent / f"{file_part(name)}-{stamp}{suffix}"
             try:
+                # To make it is the test: two runs that
+                # looked first could take one name.
                 path.mkdir(parents=True)
             except FileExistsError:
                 continue
@@ -135,6 +139,7 @@ class RunDirectory:
             yield directory
         except EmulatorError:
             raise
+        # An interrupt explains itself: nobody needs the log of what it left.
         except BaseException:
             shutil.rmtree(directory.path, ignore_errors=True)
             raise
@@ -214,6 +219,7 @@ def write_scenario(directory: RunDirectory, scenario: Scenario) -> Content:
         source = Source(text, "scenario.json", ".")
     directory.write_lines(NAME, [source.text])
     overrides: Any = source.overrides
+    # Python states keys with values, the command line a list of texts.
     changes = dict(overrides) if hasattr(overrides, "items") else [*overrides]
     return {"file": source.file, "folder": source.folder, "overrides": changes}
 
@@ -319,6 +325,7 @@ def write_cut(run: Path, job: str, cut: Cut) -> None:
     """
     folder = run / FOLDER / f"{cut.iteration:08d}"
     with disk_errors("cannot be written", folder):
+        # A torn cut of this iteration may lie there, of an attempt that has died.
         _remove(folder)
         folder.mkdir(parents=True)
 
@@ -328,6 +335,8 @@ def write_cut(run: Path, job: str, cut: Cut) -> None:
         content = npz_content(arrays)
         with whole_file(folder / file) as partial:
             partial.write_bytes(content)
+        # Of what was in memory: a disk that tears
+        # the file is found out when it is read.
         digest = hashlib.sha256(content).hexdigest()
         parts[name] = _Part(file, digest, [*arrays])
     record = asdict(_Record(job, cut.iteration, parts))
@@ -377,6 +386,7 @@ def newest_cut(
             wrong.append(error)
             notify(f"passed over a checkpoint: {error}")
     if wrong:
+        # The newest one's: to begin anew without a word would lose what was kept.
         raise wrong[0]
     return Cut(0, {})
 
@@ -387,6 +397,7 @@ def _read(folder: Path, job: str, owners: Collection[str]) -> Cut:
         record: _Record = read_shape(read_json(path), _Record, path)
     if record.job != job or record.parts.keys() != {*owners}:
         raise DataError("is of another job than the run", path=path)
+    # A folder that was renamed would be taken for a later cut than it is.
     if folder.name != f"{record.iteration:08d}":
         raise DataError(f"is of iteration {record.iteration}", path=path)
 

@@ -36,7 +36,9 @@ def share_run(run: Path, out: Path) -> None:
     contents = _read_records(run)
     rows = read_json(run / "processes.json")["hosts"]
     hosts = {str(row.get(key)) for row in rows for key in ("host", "name")}
+    # None of a row without a name; neither says where the run was.
     hosts -= {"None", "localhost"}
+    # Machines of the scenario are its own words, by which an audit finds them.
     hosts.difference_update(machine.name for machine in problem.cluster.machines)
     numbers = {host: f"host-{n}" for n, host in enumerate(sorted(hosts), 1)}
     for name, content in contents.items():
@@ -56,6 +58,8 @@ def share_run(run: Path, out: Path) -> None:
         zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive,
     ):
         for name, content in contents.items():
+            # Without a date: it would say when the run was shared,
+            # and tell two files of one run apart.
             archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
 
 
@@ -67,11 +71,14 @@ def _read_records(run: Path) -> dict[str, bytes]:
         if (run / name).exists():
             with open_input(run / name, room) as file:
                 contents[name] = file.read()
+            # One bound for all together, as `unpack_shared`
+            # has it: what is shared can be opened.
             room -= len(contents[name])
     if "result.json" not in contents or "processes.json" not in contents:
         raise DataError("holds no emulated run that has ended", path=run)
 
     result = parse_json(contents["result.json"].decode())
+    # Digests are made anew for the shared texts, and would cover up an earlier edit.
     if result.get("records") != RunDirectory(run).digests():
         raise DataError("is not what the run has written: it was edited", path=run)
     return contents
@@ -81,6 +88,7 @@ def _hide(text: str, numbers: Mapping[str, str]) -> str:
     """Return a text without folders, and with numbers for the names of hosts."""
     text = _PATH.sub(r"\1", text)
     for host, number in numbers.items():
+        # Whole names alone: a host `node1` is no part of `node12`.
         whole_name = rf"(?<![\w.-]){re.escape(host)}(?![\w.-])"
         text = re.sub(whole_name, number, text)
     return text
@@ -100,10 +108,13 @@ def unpack_shared(path: Path) -> Iterator[Path]:
         try:
             with open_input(path, MOST) as file, zipfile.ZipFile(file) as archive:
                 for name in archive.namelist():
+                    # Known names alone: `../` in one would lead out of the folder.
                     if name not in _NAMES:
                         text = f"holds {printable(name)}, which is no record of a run"
                         raise DataError(text, path=path)
                     with archive.open(name) as member:
+                        # A size that the archive states is a claim: one byte beyond the
+                        # bound shows that it is passed, without unpacking the rest.
                         content = member.read(room + 1)
                     room -= len(content)
                     if room < 0:
@@ -111,6 +122,7 @@ def unpack_shared(path: Path) -> Iterator[Path]:
                     place = Path(folder, name)
                     place.parent.mkdir(exist_ok=True)
                     place.write_bytes(content)
+        # RuntimeError is what zipfile raises for a member with a password.
         except (zipfile.BadZipFile, OSError, RuntimeError) as error:
             raise DataError(f"is no shared run: {error}", path=path) from error
         yield Path(folder)

@@ -52,6 +52,8 @@ class SweepRecord:
             if self.path.exists():
                 with open_input(self.path, MOST_TEXT) as file:
                     content = file.read()
+            # What follows the last line end was torn. It goes at once, or the next line
+            # that is appended would be glued to it.
             end = content.rfind(b"\n") + 1
             if end < len(content):
                 os.truncate(self.path, end)
@@ -66,6 +68,7 @@ class SweepRecord:
         except (ValueError, RecursionError) as error:
             problem = f"line {number} is not JSON: {error}"
             raise DataError(problem, path=self.path) from error
+        # The version before the shape: a line of another emu is not damaged.
         version = row.get("version") if isinstance(row, dict) else None
         if version != VERSION or "key" not in row:
             problem = (
@@ -103,17 +106,23 @@ class SweepRecord:
             "values": dict(values),
             "figures": dict(figures),
         }
+        # NaN is no JSON: other readers would refuse the whole file.
         line = json.dumps(row, allow_nan=False) + "\n"
 
         refusals = disk_errors("cannot be written", self.path)
+        # Unbuffered: the line goes to the kernel in one
+        # write, and can be torn at its end only.
         with refusals, self.path.open("ab", buffering=0) as file:
             file.write(line.encode())
             os.fsync(file.fileno())
+        # Only now: a point whose line the disk refused is not finished.
         self.rows[key] = row
 
     def write_table(self, keys: Iterable[str]) -> Path:
         """Write ``points.csv`` with the finished ones of ``keys``; return its path."""
         finished = [self.rows[key] for key in keys if key in self.rows]
+        # A later point may have keys that the first one
+        # lacks, as `value` where it has prices.
         columns: dict[str, None] = {}
         for part in ("values", "figures"):
             for row in finished:
