@@ -40,7 +40,7 @@ def name_of_clock() -> str:
 @cache
 def version_of_emu() -> str:
     """Return emu's version; with its commit, where it runs from a git tree."""
-    tree = Path(__file__).parents[1]
+    tree = Path(__file__).parents[2]  # which holds the package
     # By name: rooms of the lowest floor import nothing of the package above.
     emu = import_module("emu")
     version = str(emu.__version__)

@@ -1,0 +1,54 @@
+"""What this computer says of itself and of the emu that runs on it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import emu
+
+PACKAGE = Path(emu.__file__).parent
+ASK = "from emu.host.this_host import version_of_emu; print(version_of_emu())"
+ROOMS = ("__init__.py", "errors.py", "names.py", "units.py", "host")
+
+
+def git(tree: Path, *words: str) -> str:
+    name = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    done = subprocess.run(
+        ["git", "-C", tree, *name, *words], check=True, capture_output=True, text=True
+    )
+    return done.stdout.strip()
+
+
+def version_in(tree: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-B", "-P", "-c", f"import sys; sys.path.insert(0, '.'); {ASK}"],
+        cwd=tree,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
+def test_the_version_has_the_commit_of_the_tree_that_runs(tmp_path: Path) -> None:
+    """In a copy of its own: installed, in a tree of git, and with a change in it."""
+    (tmp_path / "emu").mkdir()
+    for room in ROOMS:
+        source = PACKAGE / room
+        copy = shutil.copytree if source.is_dir() else shutil.copy2
+        copy(source, tmp_path / "emu" / room)
+    assert version_in(tmp_path) == emu.__version__
+
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", "--all", ".")
+    git(tmp_path, "commit", "--quiet", "--message", "first")
+    commit = git(tmp_path, "rev-parse", "--short", "HEAD")
+    assert version_in(tmp_path).startswith(f"{emu.__version__}+{commit[:7]}")
+    assert not version_in(tmp_path).endswith("-dirty")
+
+    with (tmp_path / "emu" / "errors.py").open("a") as file:
+        file.write("# changed\n")
+    assert version_in(tmp_path).endswith("-dirty")
