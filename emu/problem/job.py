@@ -130,6 +130,7 @@ class Job:
         if self.iterations < 1:
             raise ValueError(f"a job of {self.iterations} iterations has nothing to do")
         self._check_tasks()
+        # Before all that follows edges: their tasks have to be there.
         self._check_edges()
         self._check_processes()
         _ = self.order  # raises where edges form a cycle
@@ -160,6 +161,7 @@ class Job:
                         f"an edge names task number {end}, which is not there"
                     )
 
+        # A second loop, as names of edges take the names of all ends.
         for position, edge in enumerate(self.edges):
             if edge.lag < 0:
                 name = self.edge_names[position]
@@ -253,6 +255,7 @@ class Job:
     def settings_of(self, name: str) -> Mapping[str, Any]:
         """Return the settings of one of several jobs, or of the only one."""
         jobs: Mapping[str, Mapping[str, Any]] = self.settings.get("jobs", {})
+        # The only job has an empty name, which no several have.
         return jobs.get(name, self.settings)
 
     @cached_property
@@ -280,6 +283,7 @@ class Job:
     @cached_property
     def channels(self) -> tuple[str, ...]:
         """Names of the channels that flows go over, in the order of the edges."""
+        # A dict and no set: numbers of channels go by the order of the edges.
         return tuple(dict.fromkeys(edge.channel for edge in self.edges if edge.channel))
 
     @cached_property
@@ -299,6 +303,7 @@ class Job:
         rounds = []
         for task in self.tasks:
             stated = self.iterations if task.iterations is None else task.iterations
+            # Searches shorten the job alone: no task has more iterations than that.
             rounds.append(min(stated, self.iterations))
         return tuple(rounds)
 
@@ -450,6 +455,8 @@ class Realization:
         for row, cycles in zip(times, delays, strict=True):
             row[:cycles] = 0.0
         for row, edge in zip(volumes, job.edges, strict=True):
+            # Iteration n is read in n + lag: nothing is sent while either end is
+            # filling.
             row[: max(delays[edge.source], delays[edge.destination] - edge.lag)] = 0.0
         return Realization(times, volumes)
 

@@ -445,7 +445,8 @@ def _place_built(
 
     problem = Problem(cluster, job, outcome.placement)
     stated = scenario.placement.tasks
-    # `with_peers` passes over a stated machine that is the task's own; the file does not.
+    # A stated machine that is the task's own is passed over by `with_peers`: here that
+    # is an error.
     for name in copy_names(job) & stated.keys():
         machine = problem.machine_of_task[name]
         if machine != stated[name]:
