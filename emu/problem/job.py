@@ -36,6 +36,7 @@ class Task:
     kind: str
     """``graph_store``, ``sampler``, ``worker``, ``parameter_server``, or any other
     word; tasks of one kind with equal demands are interchangeable in a placement."""
+    # Bandwidth is none of them: flows share it (A24).
     demands: Mapping[str, float] = field(default_factory=dict)
     """Amount per resource, w_j^r, in the unit of the machine's capacity."""
     pinned: str | None = None
@@ -63,6 +64,7 @@ class Task:
     for none."""
     gate: bool = False
     """True where no process runs it: the scheduler ends it after its time."""
+    # Without it a task takes the same time everywhere, as in the paper (A18).
     slowness: Mapping[str, float] = field(default_factory=dict)
     """Machine -> what a reference time of this task is multiplied with there, p_j^m
     over p_j, positive; 1 on the others."""
@@ -91,6 +93,7 @@ class Edge:
     destination: int
     lag: int = 0
     """(destination, n) needs (source, n - lag), if there is one; 0 or more."""
+    # The paper lets stores run ahead without bound, real systems do not (A1).
     credit: bool = False
     """True for an edge that bounds run-ahead and carries no bytes, ever: no connection
     is opened for it and it is satisfied the moment its source ends."""
@@ -437,6 +440,7 @@ class Realization:
     where the edge stays on one machine or no task receives it; unused there."""
 
     def __post_init__(self) -> None:
+        # The class is frozen: only so can it put checked copies in place.
         object.__setattr__(self, "times", _check_values(self.times, "times"))
         object.__setattr__(self, "volumes", _check_values(self.volumes, "volumes"))
 

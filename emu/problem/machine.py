@@ -65,6 +65,7 @@ class Machine:
                     f"machine {self.name}: capacity of {resource} is {capacity}"
                 )
         for pool, slots in self.slots.items():
+            # A pool that is not stated is unlimited: 0 would let nobody start, ever.
             if slots < 1:
                 raise ValueError(f"machine {self.name}: pool {pool} has {slots} slots")
 

@@ -218,6 +218,7 @@ class Placement:
     def _misplacements(self, job: Job, cluster: Cluster) -> Iterator[str]:
         """Yield the pins that are not kept, and processes on several machines."""
         names = [cluster.machines[machine].name for machine in self.machine_of]
+        # Units, as gates stand on machines as well though nothing runs there.
         for process, members in job.units.items():
             kind = "process" if len(members) > 1 else "task"
             homes = {names[member] for member in members}
@@ -255,6 +256,7 @@ class Placement:
 
         problems = []
         for edge, control in zip(job.edges, job.control, strict=True):
+            # Over edges of order alone nothing is sent, so they need no way.
             if control:
                 continue
             source = self.machine_of[edge.source]

@@ -154,6 +154,7 @@ class Schedule:
     @property
     def length(self) -> float:
         """End of the last task, seconds."""
+        # Tasks of fewer iterations have NaN in the others.
         return float(np.nanmax(self.task_end))
 
     def error_over(self, expected: Schedule) -> float:
@@ -268,6 +269,7 @@ class Schedule:
     def _flow_rows(self) -> list[dict[str, Any]]:
         job = self.problem.job
         latencies = self.problem.latencies
+        # Most scenarios have none: their files keep the columns that they had.
         adds_latency = latencies.any()
         flows = self.flows()
         edges, iterations = flows.T

@@ -200,6 +200,7 @@ def _of_a_whole(value: Expected) -> Expected:
 class PlacementSection(Section):
     """Which task stands on which machine."""
 
+    # Not ``ifs``, the first that fits: 6.28 s where the search finds 1.95.
     policy: PlacementPolicy = "best"
     """``best``: a search, never worse than ``etp``, the paper's; ``ifs``: any feasible
     one; ``distdgl``: samplers beside their workers; ``explicit``: see ``tasks``."""
@@ -212,10 +213,12 @@ class PlacementSection(Section):
     simulated_iterations: Count = 20
     """Iterations that a search simulates for the makespan of a candidate, at most
     those of the job."""
+    # The paper gives beta no unit (A19).
     beta: Positive = 0.1
     """Inverse temperature of ``etp``, per unit of cost; not of ``best``."""
     beta_unit: Duration | None = None
     """One unit of cost of ``etp``; default is 0.25 % of the first makespan."""
+    # On its way alone: an answer overloads no machine (A22).
     tolerance: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = 1.0
     """By which share ``etp`` may overload a machine on its way, mu of the paper;
     not of ``best``."""
@@ -261,16 +264,22 @@ class EmulationSection(Section):
     byte_scale: Positive | Literal["auto"] = 1.0
     """Real bytes per emulated byte; ``auto``: payloads of about 1 MB where they are
     made up, 1 where they are real."""
+    # Under ``real`` a small scale crowds the cores: 2, 7 and 20 were +10.7 (degraded),
+    # +1.4 and -0.6 % off.
     compute: shaping.ComputeMode = EmulationSettings.compute
     """``timed`` waits for the profiled time; ``real`` computes, and takes its CPU time
     over ``speed``; ``padded`` computes, then waits."""
     network: Literal["userspace", "kernel"] = "userspace"
     """``userspace``: senders keep to the assigned rates; ``kernel``: NICs are limits of
     the kernel, and TCP shares them."""
+    # Of 40 scenarios plain TCP was off max-min by 2.4 % in the median and 85 % at
+    # worst, fair queues by 0.4 and 2 %.
     sharing: Literal["fair", "tcp", "assigned"] = "fair"
     """Sharing of a kernel NIC: ``fair`` gives every connection a queue of its own;
     ``tcp`` is one queue, as in a plain NIC; ``assigned`` limits connections to the
     schedule's rates."""
+    # In 200 pairs of runs ``arrival`` had 0.21 points more error: ``fluid`` shows that
+    # deadlines were kept, and not when bytes came.
     flow_ends: shaping.FlowEnds = EmulationSettings.flow_ends
     """``arrival``: a flow ends when its last byte is in the receiver's memory;
     ``fluid``: with its rates, where its bytes, sent a little ahead, have come by
@@ -300,6 +309,7 @@ class EmulationSection(Section):
     hosts: dict[Name, Name] = Field(default_factory=dict, examples=[{"m0": "10.0.0.1"}])
     """Emulated machine -> host; the others go where payload and processes are
     balanced."""
+    # 200 tasks in 20 processes started in 8 s instead of 50, and held 1.4 GB for 3.5.
     processes: shaping.Processes = EmulationSettings.processes
     """``task``: each has a process of its own; ``machine``: those of an emulated
     machine share one, which is killed as a whole; ``auto``: where processes outnumber
@@ -553,6 +563,7 @@ def name_errors(file: LabFile) -> Problems:
 class UntilSection(Section):
     """Accuracy at which training ends, decided in virtual time: as long is the job."""
 
+    # Of three looks, as one may be luck: 88 % after step 166 was held nowhere in 260.
     accuracy: Annotated[Ratio, Field(gt=0, le=1)] = Field(examples=["88 %"])
     """Share of the vertices of ``split`` whose class is predicted rightly; reached at
     the first of three looks in a row that hold it, known at the third."""
