@@ -58,6 +58,7 @@ def _check(
                 f"a change of {name}: {_LEVELS[kind]} {value} is negative or not finite"
             )
 
+    # Of two changes of one instant nobody could say which holds.
     counts = Counter((name, time) for name, time, _ in changes)
     for (name, time), count in counts.items():
         if count > 1:
@@ -67,6 +68,7 @@ def _check(
 def _sum_steps(step_times: Floats, level: Floats, times: Floats) -> Floats:
     """Return what has come by each of ``times`` at a level that changes in steps."""
     sum_before = _sums_before(step_times, level)
+    # Never -1, which numpy would take for the last step.
     place = np.maximum(np.searchsorted(step_times, times, side="right") - 1, 0)
     of_step = level[place] * (times - step_times[place])
     sums: Floats = sum_before[place] + of_step
@@ -126,6 +128,7 @@ class CapacitySteps:
         """Return when a port can have carried so many bytes, infinite for never."""
         step_times, capacity = self.of(port)
         sum_before = _sums_before(step_times, capacity)
+        # From the left: what a port has carried just as it is cut, it has carried.
         place = int(np.searchsorted(sum_before, volume)) - 1
         if place < 0:
             return 0.0
@@ -149,6 +152,7 @@ class CapacitySteps:
     @property
     def cut_for_good(self) -> list[int]:
         """Ports whose last capacity is 0."""
+        # Rows go by time: of a port the last one stays.
         last = {int(port): capacity for _, port, capacity in self.rows.tolist()}
         return sorted(port for port, capacity in last.items() if capacity == 0)
 
@@ -193,6 +197,7 @@ def end_of_work(
         next_time = step_times[step + 1] if step + 1 < len(step_times) else math.inf
         if share[step] > 0.0:
             end = time + work / share[step]
+            # Else rounding would leave a rest that waits until the machine goes on.
             if end <= next_time * (1.0 + TIE):
                 return end
             work -= share[step] * (next_time - time)
@@ -233,6 +238,8 @@ class SpeedSteps:
 
         for name, machine in machines.items():
             step_times, share = self._of[machine]
+            # Its tasks would never end; a link may be cut for good where nothing
+            # crosses it.
             if share[-1] == 0:
                 raise ValueError(
                     f"{name} stands still from {step_times[-1]} s on for good"

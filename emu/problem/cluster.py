@@ -52,6 +52,7 @@ class Cluster:
         self._check_tuners()
 
     def _check_tuners(self) -> None:
+        # Two tuners of a pool would each undo what the other sets.
         counts = Counter((tuner.machine, tuner.pool) for tuner in self.tuners)
         for (position, pool), count in counts.items():
             if not 0 <= position < len(self.machines):

@@ -39,6 +39,7 @@ class Fault:
     """True where it is the speed of a machine."""
 
     def __post_init__(self) -> None:
+        # At 0 it would be the cluster itself, which the file states.
         if not (0.0 < self.since < self.until and self.since < math.inf):
             raise ValueError(f"a fault of {self.subject}: {self.since} to {self.until}")
         if not 0.0 <= self.factor <= 1.0:
@@ -99,7 +100,9 @@ def next_kills(
             due.setdefault(time, []).append(kill)
 
     idle: list[Kill] = []
+    # The first that is fatal ends the attempt: later ones are due in another.
     for time in sorted(due):
+        # Where it is not known who dies, the kill counts.
         fatal = [
             kill
             for kill in due[time]
@@ -126,6 +129,7 @@ def _factors(faults: Iterable[Fault]) -> list[tuple[float, float]]:
         if is_start:
             active.append(factor)
         else:
+            # Of equal factors any will do: only their product counts.
             active.remove(factor)
         # Sorted, so that its bits do not depend on which fault came first.
         product = math.prod(sorted(active))
@@ -158,6 +162,7 @@ def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
         factors = dict(_factors(faults_of_link))
         changes += _changes_of(name, start[name], stated, factors)
 
+    # Scenarios state no changes of speed: all that there are come from faults.
     speeds = [
         SpeedChange(time, machine, share)
         for machine, faults_of_machine in by_machine.items()
@@ -216,6 +221,7 @@ def disturbances(cluster: Cluster, end: float) -> list[Disturbance]:
             rows.append(row)
 
     for machine in range(len(cluster.machines)):
+        # Speeds are shares already.
         for span in _spans(*cluster.speed_steps.of(machine), end):
             row = Disturbance(
                 what="slow" if span.share else "pause",

@@ -36,6 +36,7 @@ class Task:
     kind: str
     """``graph_store``, ``sampler``, ``worker``, ``parameter_server``, or any other
     word; tasks of one kind with equal demands are interchangeable in a placement."""
+    # Bandwidth is none of them: flows share it (A24).
     demands: Mapping[str, float] = field(default_factory=dict)
     """Amount per resource, w_j^r, in the unit of the machine's capacity."""
     pinned: str | None = None
@@ -63,6 +64,7 @@ class Task:
     for none."""
     gate: bool = False
     """True where no process runs it: the scheduler ends it after its time."""
+    # Without it a task takes the same time everywhere, as in the paper (A18).
     slowness: Mapping[str, float] = field(default_factory=dict)
     """Machine -> what a reference time of this task is multiplied with there, p_j^m
     over p_j, positive; 1 on the others."""
@@ -91,6 +93,7 @@ class Edge:
     destination: int
     lag: int = 0
     """(destination, n) needs (source, n - lag), if there is one; 0 or more."""
+    # The paper lets stores run ahead without bound, real systems do not (A1).
     credit: bool = False
     """True for an edge that bounds run-ahead and carries no bytes, ever: no connection
     is opened for it and it is satisfied the moment its source ends."""
@@ -130,6 +133,7 @@ class Job:
         if self.iterations < 1:
             raise ValueError(f"a job of {self.iterations} iterations has nothing to do")
         self._check_tasks()
+        # Before all that follows edges: their tasks have to be there.
         self._check_edges()
         self._check_processes()
         _ = self.order  # raises where edges form a cycle
@@ -160,6 +164,7 @@ class Job:
                         f"an edge names task number {end}, which is not there"
                     )
 
+        # A second loop, as names of edges take the names of all ends.
         for position, edge in enumerate(self.edges):
             if edge.lag < 0:
                 name = self.edge_names[position]
@@ -253,6 +258,7 @@ class Job:
     def settings_of(self, name: str) -> Mapping[str, Any]:
         """Return the settings of one of several jobs, or of the only one."""
         jobs: Mapping[str, Mapping[str, Any]] = self.settings.get("jobs", {})
+        # The only job has an empty name, which no several have.
         return jobs.get(name, self.settings)
 
     @cached_property
@@ -280,6 +286,7 @@ class Job:
     @cached_property
     def channels(self) -> tuple[str, ...]:
         """Names of the channels that flows go over, in the order of the edges."""
+        # A dict and no set: numbers of channels go by the order of the edges.
         return tuple(dict.fromkeys(edge.channel for edge in self.edges if edge.channel))
 
     @cached_property
@@ -299,6 +306,7 @@ class Job:
         rounds = []
         for task in self.tasks:
             stated = self.iterations if task.iterations is None else task.iterations
+            # Searches shorten the job alone: no task has more iterations than that.
             rounds.append(min(stated, self.iterations))
         return tuple(rounds)
 
@@ -432,6 +440,7 @@ class Realization:
     where the edge stays on one machine or no task receives it; unused there."""
 
     def __post_init__(self) -> None:
+        # The class is frozen: only so can it put checked copies in place.
         object.__setattr__(self, "times", _check_values(self.times, "times"))
         object.__setattr__(self, "volumes", _check_values(self.volumes, "volumes"))
 
@@ -450,6 +459,8 @@ class Realization:
         for row, cycles in zip(times, delays, strict=True):
             row[:cycles] = 0.0
         for row, edge in zip(volumes, job.edges, strict=True):
+            # Iteration n is read in n + lag: nothing is sent while either end is
+            # filling.
             row[: max(delays[edge.source], delays[edge.destination] - edge.lag)] = 0.0
         return Realization(times, volumes)
 

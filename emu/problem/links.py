@@ -211,6 +211,7 @@ class Links:
             if count > 1:
                 raise ValueError(f"{count} links are called {name}")
         for link in shared:
+            # Routes mean the NICs of their ends by these words.
             if link.name in ENDS:
                 raise ValueError(f"a link cannot be called {link.name}: NICs are")
             if not 0 < link.capacity < math.inf:
@@ -222,6 +223,7 @@ class Links:
 
     def _zones(self, routes: Sequence[Route]) -> Ints:
         """Return a number per set of machines with the same stated routes."""
+        # Of route r, 2 r is the side that sends and 2 r + 1 the one that receives.
         sides: list[list[int]] = [[] for _ in self._names]
         for position, route in enumerate(routes):
             # A machine that a route lists twice is one end of it all the same.
@@ -261,6 +263,7 @@ class Links:
                     problem = f"machine {self._names[machine]} has no NIC to cross"
                     raise ImpossibleRoute(problem, position)
             ports_of_ends = self.nic[machines, side].tolist()
+            # A route may name ``m0 out`` beside ``out``, which of m0 is the same port.
             if not set(ports_of_ends).isdisjoint(pattern):
                 raise ImpossibleRoute("the route crosses a NIC twice", position)
         return pattern
@@ -302,6 +305,7 @@ class Links:
                 "to": self.route_of[:, zone],
             }
             for direction, numbers in routes.items():
+                # 0 is the way from NIC to NIC, which takes two NICs.
                 missing = np.flatnonzero(numbers[self.zone] == 0)
                 missing = missing[missing != machine]
                 if missing.size:

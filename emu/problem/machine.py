@@ -65,6 +65,7 @@ class Machine:
                     f"machine {self.name}: capacity of {resource} is {capacity}"
                 )
         for pool, slots in self.slots.items():
+            # A pool that is not stated is unlimited: 0 would let nobody start, ever.
             if slots < 1:
                 raise ValueError(f"machine {self.name}: pool {pool} has {slots} slots")
 
@@ -106,6 +107,8 @@ class Tuner:
 
     def steps(self, quota: int) -> set[int]:
         """Return the quotas that one look may leave, of a quota before it."""
+        # In whole numbers, as the core does (tuning.c): 0.9 and 1.1 would round by
+        # their bits.
         return {quota, max(1, 9 * quota // 10), min(self.most, (11 * quota + 9) // 10)}
 
     def __post_init__(self) -> None:
@@ -114,5 +117,6 @@ class Tuner:
                 f"tuner of {self.pool}: a period of {self.period} s, it must be "
                 f"{LEAST_PERIOD} s or more"
             )
+        # Twice, as without a path min would be given one number, which is no sequence.
         if min(self.most, *self.path, self.most) < 1:
             raise ValueError(f"tuner of {self.pool}: a quota must be 1 or more")

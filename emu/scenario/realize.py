@@ -54,6 +54,7 @@ def build_job(scenario: Scenario) -> Job:
         return section.reserve_devices(job, context, cluster)
 
     job = scenario.to_job(train_vertices=1)
+    # Settings name the data set whatever the number is, which then gives it.
     if section.epochs is not None:
         from emu.graph_data import open_for  # noqa: PLC0415 - 0.1 s
 
@@ -70,6 +71,7 @@ def build_job(scenario: Scenario) -> Job:
 
 def _build_several(scenario: Scenario) -> Job:
     job = several_jobs(_parts(scenario))
+    # Each part is placed by its own section, pins included.
     if scenario.place_jobs == "sequential":
         return job
     places: dict[str, str] = {}
@@ -94,6 +96,7 @@ def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
     context = scenario.build_context()
     original = without_copies(job)
     realization = section.realize(original, context, scenario.to_cluster(), {})
+    # Operations are counted in real bytes; volumes are emulated ones.
     volumes = realization.volumes * context.byte_scale
     operations = section.count_operations(original, context, volumes)
     seconds_on = {}
@@ -104,6 +107,7 @@ def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
     seconds = realization.times.sum(axis=1)
     tasks = list(job.tasks)  # copies come last
     for position, task in enumerate(original.tasks):
+        # What takes no time has no ratio to it.
         if task.pinned is not None or task.gate or seconds[position] <= 0:
             continue
         slowness = {}
@@ -243,6 +247,8 @@ def realize(scenario: Scenario, job: Job) -> Realization:
         keepers: set[int] = set()
         for names in tasks_with_state_of(job).values():
             keepers.update(job.index(name) for name in names)
+        # As iterations every, 2 every, ... begin: before the first there is nothing to
+        # keep.
         times[list(keepers), section.every :: section.every] += section.takes
 
     sizes = {}

@@ -52,6 +52,7 @@ from emu.systems.system import section_type, section_types, systems
 AUTO = "auto"
 #: ``job.system`` where ``jobs`` states what is run.
 SEVERAL = "several"
+#: Prices of AWS Lambda as the paper of Dorylus has them.
 _PAPER = Prices()
 
 
@@ -67,6 +68,7 @@ def pin(job: Job, stated: Mapping[str, str]) -> Job:
     machines: dict[str, str] = {}
     for name, machine in stated.items():
         process = process_of(job, name)
+        # Tasks of a process stand together: the first that is stated binds the others.
         pinned = machines.get(process) or job.pins.get(process, machine)
         if pinned != machine:
             raise ValueError(f"{name} must stand on {pinned}, not {machine}")
@@ -74,6 +76,7 @@ def pin(job: Job, stated: Mapping[str, str]) -> Job:
 
     tasks = list(job.tasks)
     for process, machine in machines.items():
+        # Units and not processes: a gate stands where its process does.
         for member in job.units[process]:
             tasks[member] = replace(tasks[member], pinned=machine)
     return replace(job, tasks=tuple(tasks))
@@ -102,6 +105,7 @@ def pin_errors(
     names = set(machines)
     for name, machine in stated.items():
         trail: Trail = ("placement", "tasks", name)
+        # The name of the task is looked at all the same: both may be wrong.
         if machine not in names:
             yield trail, f"no machine {machine!r}, {nearest(machine, machines)}"
         try:
@@ -111,6 +115,7 @@ def pin_errors(
             continue
 
         pinned = job.pins.get(process, machine)
+        # A pin to no machine of the cluster is an error where the job states it.
         if pinned != machine and pinned in names:
             yield trail, f"found {machine!r}, but {name} must stand on {pinned}"
         # The task that is listed first decides where its process stands.
@@ -127,6 +132,7 @@ def _check_placement(found: object) -> str:
     return found
 
 
+#: How the JSON Schema has a policy that is a class, beside the names.
 _PROGRAM = {"type": "string", "pattern": f"^({own_rules.PROGRAM.pattern})$"}
 RatePolicy: TypeAlias = Annotated[
     str,
@@ -140,6 +146,7 @@ PlacementPolicy: TypeAlias = Annotated[
 ]
 
 
+#: A key of runs and of labs.
 MostNicError: TypeAlias = Annotated[Ratio, Field(gt=0)]
 
 
@@ -174,6 +181,7 @@ class SectionOfSystem:
                 return section_type(name).model_validate(value)
             if name in self._further:
                 return self._further[name].model_validate(value)
+        # Only here for its error: it names the systems that there are.
         return self._union.validate_python(value)
 
 
@@ -183,6 +191,7 @@ AnyJob: TypeAlias = Annotated[JobSection, SectionOfSystem()]
 
 def _of_a_whole(value: Expected) -> Expected:
     for end in value if isinstance(value, tuple) else (value,):
+        # The open end of a range is infinite, and right.
         if 1 < end < math.inf:
             raise ValueError(f"found {100 * end:g} %, write 100 % or less")
     return value
@@ -191,6 +200,7 @@ def _of_a_whole(value: Expected) -> Expected:
 class PlacementSection(Section):
     """Which task stands on which machine."""
 
+    # Not ``ifs``, the first that fits: 6.28 s where the search finds 1.95.
     policy: PlacementPolicy = "best"
     """``best``: a search, never worse than ``etp``, the paper's; ``ifs``: any feasible
     one; ``distdgl``: samplers beside their workers; ``explicit``: see ``tasks``."""
@@ -203,10 +213,12 @@ class PlacementSection(Section):
     simulated_iterations: Count = 20
     """Iterations that a search simulates for the makespan of a candidate, at most
     those of the job."""
+    # The paper gives beta no unit (A19).
     beta: Positive = 0.1
     """Inverse temperature of ``etp``, per unit of cost; not of ``best``."""
     beta_unit: Duration | None = None
     """One unit of cost of ``etp``; default is 0.25 % of the first makespan."""
+    # On its way alone: an answer overloads no machine (A22).
     tolerance: Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)] = 1.0
     """By which share ``etp`` may overload a machine on its way, mu of the paper;
     not of ``best``."""
@@ -239,6 +251,7 @@ class ScheduleSection(Section):
     @property
     def rule_of_searches(self) -> str:
         """The rule that searches simulate; a portfolio has chosen none by then."""
+        # The portfolio chooses by a placed job, which a search has yet to find.
         return "oes" if self.rule == "portfolio" else self.rule
 
 
@@ -251,25 +264,34 @@ class EmulationSection(Section):
     byte_scale: Positive | Literal["auto"] = 1.0
     """Real bytes per emulated byte; ``auto``: payloads of about 1 MB where they are
     made up, 1 where they are real."""
+    # Under ``real`` a small scale crowds the cores: 2, 7 and 20 were +10.7 (degraded),
+    # +1.4 and -0.6 % off.
     compute: shaping.ComputeMode = EmulationSettings.compute
     """``timed`` waits for the profiled time; ``real`` computes, and takes its CPU time
     over ``speed``; ``padded`` computes, then waits."""
     network: Literal["userspace", "kernel"] = "userspace"
     """``userspace``: senders keep to the assigned rates; ``kernel``: NICs are limits of
     the kernel, and TCP shares them."""
+    # Of 40 scenarios plain TCP was off max-min by 2.4 % in the median and 85 % at
+    # worst, fair queues by 0.4 and 2 %.
     sharing: Literal["fair", "tcp", "assigned"] = "fair"
     """Sharing of a kernel NIC: ``fair`` gives every connection a queue of its own;
     ``tcp`` is one queue, as in a plain NIC; ``assigned`` limits connections to the
     schedule's rates."""
+    # In 200 pairs of runs ``arrival`` had 0.21 points more error: ``fluid`` shows that
+    # deadlines were kept, and not when bytes came.
     flow_ends: shaping.FlowEnds = EmulationSettings.flow_ends
     """``arrival``: a flow ends when its last byte is in the receiver's memory;
     ``fluid``: with its rates, where its bytes, sent a little ahead, have come by
     then."""
+    # A small bucket keeps no flow from what the pauses of a host cost it: the demo
+    # beside other work was 6.95 % off with 0 s, 0.53 % without a limit.
     catch_up: Duration | Literal["unlimited"] = "unlimited"
     """Depth of a sender's token bucket beyond 16 KB, as emulated time at the flow's
     rate; what overflows it goes later. ``0 s`` catches nothing up."""
     max_error: Annotated[Ratio, Field(gt=0)] = 0.01
     """Share of the makespan by which the host may prolong a run that is ``trusted``."""
+    # Of 40 runs on kernel NICs with fair queues the worst was 1.98 % off.
     max_difference: Annotated[Ratio, Field(gt=0)] = 0.03
     """Share by which the makespan may be off its prediction that ``agrees``."""
     max_nic_error: MostNicError = 0.01
@@ -287,6 +309,7 @@ class EmulationSection(Section):
     hosts: dict[Name, Name] = Field(default_factory=dict, examples=[{"m0": "10.0.0.1"}])
     """Emulated machine -> host; the others go where payload and processes are
     balanced."""
+    # 200 tasks in 20 processes started in 8 s instead of 50, and held 1.4 GB for 3.5.
     processes: shaping.Processes = EmulationSettings.processes
     """``task``: each has a process of its own; ``machine``: those of an emulated
     machine share one, which is killed as a whole; ``auto``: where processes outnumber
@@ -317,6 +340,7 @@ class EmulationSection(Section):
             catch_up=math.inf if self.catch_up == "unlimited" else self.catch_up,
             heartbeat_timeout=self.silence,
         )
+        # Its default is that of the settings, which state it once.
         if self.memory_limit is None:
             return settings
         return replace(settings, memory_limit=self.memory_limit)
@@ -381,6 +405,7 @@ class SeveralJobsSection(JobSection):
     """Stands for ``job`` where there are ``jobs``."""
 
     system: Literal["several"]
+    # Lengths and windows are those of each job: no number here is one of all.
     iterations: None = None
     credit_window: Literal["of each job"] = "of each job"
 
@@ -444,6 +469,7 @@ class LabSection(Section):
     """Wall seconds of an emulated one: NICs carry, and cores compute, as much less;
     ``auto`` is what the machines' ``cpu`` (default 1) need of this computer. Programs
     see it by their own clocks: timeouts of theirs come so many times too early."""
+    # From what every IPv4 host has to take (RFC 791) to jumbo frames.
     mtu: Annotated[int, Field(ge=576, le=9000)] = 1500
     """Bytes of a packet without its Ethernet header."""
     prediction: LabPredictionSection | None = None
@@ -457,6 +483,7 @@ class LabSection(Section):
 class FileSection(Section):
     """A whole file, which knows where it was written."""
 
+    # Private: no key of a file, and written nowhere.
     _origin: Origin = pydantic.PrivateAttr(default_factory=Origin)
 
     @property
@@ -495,6 +522,8 @@ class LabFile(FileSection):
         """Cores by machine; empty where nothing says that there is a limit."""
         machines = self.cluster.by_name
         is_unlimited = all(machine.cpu is None for machine in machines.values())
+        # Where time is dilated cores are slowed as well, so that every machine needs a
+        # number.
         if self.lab.time_scale == 1 and is_unlimited:
             return {}
         return {
@@ -534,6 +563,7 @@ def name_errors(file: LabFile) -> Problems:
 class UntilSection(Section):
     """Accuracy at which training ends, decided in virtual time: as long is the job."""
 
+    # Of three looks, as one may be luck: 88 % after step 166 was held nowhere in 260.
     accuracy: Annotated[Ratio, Field(gt=0, le=1)] = Field(examples=["88 %"])
     """Share of the vertices of ``split`` whose class is predicted rightly; reached at
     the first of three looks in a row that hold it, known at the third."""

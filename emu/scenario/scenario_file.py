@@ -127,6 +127,7 @@ def locate(source: str | Path) -> Path:
     path = Path(source)
     if (path / LAB).is_file():
         return path / LAB
+    # What looks like a file is meant as one, even if it is missing: reading it says so.
     if path.is_file() or path.suffix or path.parent != Path():
         return path
     names = list_scenarios() | list_labs()
@@ -168,6 +169,8 @@ def load(
         key, what was found, what would be right.
     """
     if isinstance(source, Scenario):
+        # Its paths were resolved when it was read: they are from here, not from its
+        # folder.
         document = Document(source.name, source.to_json())
         return _good(_apply_changes(document, overrides, Path()), timed=timed)
     with large_files(say if large else None), collect_seldom(), _errors_of(source):
@@ -189,7 +192,9 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
         document = _read(source, overrides)
         data = {key: document.data[key] for key in LAB_KEYS if key in document.data}
         machines = {key: value for key, value in data.items() if key != "lab"}
+        # Without ``lab``, which is refused there: scenarios may not have it.
         problems = list(misspelt_keys(machines))
+        # The cluster of a scenario will do, whose other keys are right where they are.
         if document.data.keys().isdisjoint({"job", "jobs"}):
             for key in document.data:
                 if key not in LAB_KEYS and key != "name":
@@ -306,9 +311,11 @@ def _deaths(scenario: Scenario) -> Problems:
     except CodeWithheld:
         return
     except (NodeLost, ScenarioError) as error:
+        # That code may not run in a check is no error of the file.
         if not isinstance(error.__cause__, CodeWithheld):
             yield (key,), str(error)
     except PlacementError as error:
+        # The key goes into the error again where this is located.
         yield tuple(error.key.split(".")), str(error).removeprefix(f"{error.key}: ")
 
 
@@ -324,6 +331,7 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
     with _errors_of(path):
         document = _read(path, overrides)
         scenario, errors = _check_document(document)
+        # All that follows builds the job, which wrong keys would fail in their own way.
         if scenario is None or errors:
             return errors
 
@@ -334,6 +342,7 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
             if problem:
                 problems.append((("schedule", "policy"), f"{section.rule}: {problem}"))
         problems += preparation_errors(scenario)
+        # Deaths are simulated, which needs a scenario with nothing else wrong.
         return _locate_errors(document, problems or _deaths(scenario))
 
 
@@ -351,6 +360,7 @@ def _check_document(
         problems += _describe_errors(caught, data, problems)
 
     wrong = {str(trail[0]) for trail, _ in problems if trail}
+    # ``job`` is then a stand-in, and nothing that is found in it would be the file's.
     if "jobs" in wrong:
         wrong.add("job")
     checked = scenario or _without_sections(data, wrong)
@@ -401,10 +411,13 @@ def _apply_changes(
     # First what decides which machines there are, then changes of single ones.
     apply_overrides(document, overrides, lambda trail: not _of_machines(trail))
     _drop_nulls(document.data)
+    # Twice: a topology may stand beside no key that null takes away, and changes of
+    # machines come after it.
     data = document.data
     expand_topology(document, folder)
     apply_overrides(document, overrides, _of_machines)
     _drop_nulls(data)
+    # Behind the overrides: which makespan holds depends on policy and iterations.
     if workload is not None:
         workload_file.expect_listed_makespan(data, workload)
     if data.get("name") is None:
@@ -514,8 +527,10 @@ def _read_rule(document: Document, folder: Path, noted: Texts) -> None:
     if not isinstance(schedule, dict) or not isinstance(schedule.get("policy"), str):
         return
     is_option = document.is_option(("schedule", "policy"))
+    # Text in the file is of the rule that the option replaces.
     if is_option:
         schedule.pop("source", None)
+    # A resolved scenario brings its text along: the file may be another by now.
     if isinstance(schedule.get("source"), str):
         return
     policy = schedule["policy"]

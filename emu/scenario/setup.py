@@ -96,6 +96,7 @@ def _job_of(
     sizes: dict[tuple[str, str, str], float], machines: list[str]
 ) -> dict[str, Any]:
     """Return a job with a task per machine and direction, for all that it sends."""
+    # By number: a machine may be called what no task may, with a space or a slash.
     position = {name: number for number, name in enumerate(machines)}
     tasks: dict[str, dict[str, str]] = {}
     flows = []
@@ -150,6 +151,7 @@ def setup_rows(experiment: Experiment) -> dict[str, Any]:
         cause, sender, receiver = key
         row = causes.setdefault(cause, {"bytes": 0.0, "seconds": 0.0})
         row["bytes"] += size
+        # All flows begin at once, so that a cause lasts as long as its last one.
         row["seconds"] = max(row["seconds"], end)
         flows.append(
             {

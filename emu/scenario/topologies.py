@@ -59,6 +59,7 @@ def expand_topology(document: Document, folder: Path) -> None:
         boxes, nvlinks = _BOXES[word]
         cluster.update(boxes_of(boxes, nvlinks=nvlinks))
         job = document.data.get("job")
+        # Only DGCL's plan ``swap`` has use for it: rows go through the host's memory.
         if boxes == 1 and isinstance(job, dict) and job.get("plan") == "swap":
             _add_host(cluster)
         return
@@ -139,6 +140,7 @@ def _read(document: Document, path: Path, answers: Data) -> Data:
 
     try:
         row = recognise_topology(path)
+        # No format of others: a file of our own keys.
         if row is None:
             return read_document(path).data
         content = read_mapping(path) if is_mapping(row) else None

@@ -36,6 +36,7 @@ class Point:
         Equal exactly if the resolved scenario and ``mode`` are: after an edit of the
         file, only what the edit changed has another key.
         """
+        # Sorted, so that the order of keys in the file is no difference.
         content = json.dumps([mode, self.scenario.to_json()], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
@@ -70,6 +71,7 @@ def variations(
         values = dict(zip(keys, choice, strict=True))
         overrides = [f"{key}={value}" for key, value in values.items()]
         for seed in range(first, first + seeds):
+            # The seed before the varied values: ``--vary seed=0,1`` was lost behind it.
             changes = [*stated, "expect=null", f"seed={seed}", *overrides]
             scenario = load(file, changes)
             point = Point(
@@ -92,6 +94,7 @@ def _read_values(vary: Sequence[str]) -> dict[str, list[str]]:
             raise ScenarioError("write key=value,value", file=f"--vary {text}")
         if key in keys:
             raise ScenarioError("write all values in one", file=f"--vary {key}")
+        # Points expect nothing: a varied expectation would change none of them.
         if key.partition(".")[0] == "expect":
             raise ScenarioError("state it with --set", file=f"--vary {key}")
         # A value that is written twice is one point.

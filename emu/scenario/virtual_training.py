@@ -41,6 +41,7 @@ def trains(job: Job) -> bool:
 
 def steps_of(job: Job) -> int:
     """Return the steps of the optimizer: of a pipeline fewer than cycles."""
+    # The first cycles fill the pipeline: K mini-batches take K + 2 in P3's order A.
     return job.iterations - max(task.behind for task in job.tasks)
 
 
@@ -68,10 +69,12 @@ def step_ends(schedule: Schedule, step_kinds: Sequence[str]) -> NDArray[np.float
     ends = np.zeros(steps)
 
     for position, task in enumerate(job.tasks):
+        # Nothing that trains waits for a copy of state, which may end much later.
         may_end = not task.gate and task.kind != CHECKPOINT
         if ending_kind is not None:
             may_end = task.kind == ending_kind
         if may_end:
+            # In cycle c a task works on mini-batch c - behind, see `Task.behind`.
             count = min(steps, job.rounds[position] - task.behind)
             task_ends = schedule.task_end[position, task.behind : task.behind + count]
             # The slowest of equal tasks; fmax passes over what a schedule lacks.
@@ -94,6 +97,7 @@ def train_along(
     job = build_job(scenario)
     settings = job.settings
     system = _system_of_training(job)
+    # Synchronous weights depend on data and settings alone: nothing is simulated.
     if not system.asynchronous(settings):
         weights, losses = reference_training(
             weight_settings(settings, opens=True),
@@ -143,6 +147,7 @@ def _list_looks(
     if until is None:
         return space_looks(seeds, dataset.train_count)
     spacing = until.seeds or dataset.train_count
+    # Looks are after whole steps: between two of these there is nothing to see.
     if until.seeds and spacing < seeds[0]:
         problem = f"found {spacing}, but a step sees {seeds[0]}: write as many, or more"
         raise ScenarioError(problem, key="until.seeds")
@@ -201,6 +206,7 @@ def progress_along(
     system = _system_of_training(job)
     looks = _list_looks(job, until, stops=stops)
     target = (until.split, until.accuracy) if until and stops else None
+    # It is asked for its reads here, and by the training once more.
     schedule = cache(schedule)
     train = partial(_train, scenario, schedule, looks, target, watch)
     if "program" in job.settings["model"]:  # it may import what no settings show
@@ -210,6 +216,7 @@ def progress_along(
     causes = weight_settings(job.settings, opens=False)
     causes["missed"] = system.updates_missed(job.settings)
     if system.asynchronous(job.settings):
+        # Reads alone matter of it: another network with the same ones trains the same.
         reads = schedule().reads
         digest = "" if reads is None else hashlib.sha256(reads.tobytes()).hexdigest()
         causes["reads"] = digest
@@ -248,6 +255,7 @@ def _train(
         look: Callable[[], dict[str, float]],
     ) -> bool:
         nonlocal run
+        # Of the weights, as the loss of a step is of those before it.
         if run.diverged is None and not np.isfinite(parameters).all():
             run = run._replace(diverged=step + 1)
         place = places.get(step + 1)
@@ -260,6 +268,7 @@ def _train(
         return run.diverged is not None or run.reach(*target) is not None
 
     _, losses = train_along(scenario, schedule, watch)
+    # It may have ended early: later looks were not taken.
     count = int(np.searchsorted(look_steps, len(losses), "right"))
     return Progress(
         losses,
@@ -288,6 +297,7 @@ def curve_until_divergence(
                 "diverged": int(step["iteration"]),
             }
     content: dict[str, Any] = {"training": list(curve)}
+    # Every loss is a number: it is of the weights before its step.
     if not ends_well:
         content["diverged"] = len(curve)
     return content
@@ -348,8 +358,10 @@ def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list
     section = scenario.until
     settings = build_job(scenario).settings
     split = section.split if section else "valid"
+    # No share is infinite: without a target the curve goes to the end.
     target = section.accuracy if section else np.inf
     progress = progress_along(scenario, schedule, until=section, stops=True)
+    # What was reached before it diverged counts.
     if progress.diverged is not None and progress.reach(split, target) is None:
         problem = f"the training diverged after step {progress.diverged}: lower its lr"
         raise ScenarioError(problem, key="job.optimizer")

@@ -32,6 +32,7 @@ _KEYS: dict[str, type] = {
 _KINDS = ("graph_store", "sampler", "worker", "parameter_server")
 #: Kind of a task by the letter that its name begins with.
 _KIND_OF_LETTER = {kind[0]: kind for kind in _KINDS}
+#: Of profiles; a file of another one is refused.
 VERSION = 1
 Rows: TypeAlias = dict[str, NDArray[np.float64]]
 #: What tells a workload file from a scenario.
@@ -63,6 +64,7 @@ def workload_document(document: Document) -> Document:
             "iterations": data["n_iterations"],
             "tasks": _tasks(data["tasks"], data["exec_times"]),
             "flows": _flows(data["edges"], data["volumes"]),
+            # As in the paper (A1): the listed makespans are without a window.
             "credit_window": "unlimited",
         }
         places = {name: f"m{number}" for name, number in data["placement"].items()}
@@ -92,6 +94,7 @@ def expect_listed_makespan(data: Data, workload: Data) -> None:
         return
     # A listed makespan is of all its iterations.
     if data["job"]["iterations"] == workload["n_iterations"]:
+        # By repr, so that no digit is lost: it is met to 1e-9.
         data["expect"] = {"makespan": f"{listed[policy]!r} s"}
 
 
@@ -121,6 +124,7 @@ def _flows(
     """
     flows = []
     for (source, destination, lag), row in zip(edges, volumes, strict=True):
+        # What pydantic would have refused is refused here by hand.
         values = tuple(map(float, row))
         if not all(math.isfinite(value) and value >= 0 for value in values):
             raise ValueError(f"a volume of {source}->{destination} is impossible")

@@ -25,12 +25,14 @@ from emu.names import check_name
 from emu.units import DURATION, MONEY, PRICE, RATE, RATIO, SIZE, Quantity
 
 T = TypeVar("T")
+#: Without a minus: no quantity of a scenario is negative.
 _NUMBER_PATTERN = r"^\s*\+?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*"
 #: What other devices take, in times that differ by device.
 DEFAULT_DEVICE = "default"
 #: As bounded as DistDGL and GLT are by default (specs, A1), in every command.
 DEFAULT_WINDOW = 4
 _PORTS = re.compile(r"(\d{1,5})\s*-\s*(\d{1,5})")
+#: Between the ends of a range, either of which may be left out.
 _BETWEEN = ".."
 
 
@@ -177,6 +179,7 @@ def combine(
         return function(*times)
 
     results = {}
+    # Sorted: a set of texts has another order in every process.
     for device in sorted(devices):
         results[device] = function(*(time_on(time, device) for time in times))
     return results
@@ -191,6 +194,7 @@ def _amount(found: object) -> float:
             f"found {found!r}, but a key that is not known is the amount of one "
             f"resource: write {key}: {value} without a key above it"
         )
+    # A truth value is a whole number to Python.
     if isinstance(found, bool) or not isinstance(found, int | float):
         raise ValueError(  # noqa: TRY004 - pydantic collects ValueErrors
             f"found {found!r}, write a number or a size such as '48 GB'"
@@ -298,6 +302,7 @@ FileName: TypeAlias = Annotated[Name, Field(pattern=r"^[^/\\]+$")]
 
 
 def _ports(found: object) -> tuple[int, int]:
+    # From Python the two ends come as they are.
     if isinstance(found, tuple):
         found = "-".join(map(str, found))
     ends = _PORTS.fullmatch(found) if isinstance(found, str) else None

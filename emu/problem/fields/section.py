@@ -53,6 +53,7 @@ class Section(BaseModel):
 
         numbers = set()
         for name, key in keys.items():
+            # A float is a quantity; a count or a truth value is written as it is.
             if type(properties.get(key, {}).get("default")) is float:
                 numbers.add(name)
         defaults = cls.model_construct().model_dump(mode="json", include=numbers)
@@ -70,6 +71,7 @@ class Section(BaseModel):
     def _descriptions(cls) -> dict[str, str]:
         """Return the docstrings of its keys, those of its bases included."""
         texts: dict[str, str] = {}
+        # Bases first: what a section says of a key itself holds.
         for base in reversed(cls.__mro__):
             if file := _SOURCE_FILES.get(base, ""):
                 texts |= _read_descriptions(file).get(base.__qualname__, {})
@@ -82,6 +84,7 @@ def _read_descriptions(file: str) -> dict[str, dict[str, str]]:
     try:
         with tokenize.open(file) as source:
             tree = ast.parse(source.read())
+    # Without its source a schema lacks descriptions, and is right otherwise.
     except (OSError, SyntaxError):
         return {}
     return {
@@ -99,12 +102,15 @@ def _list_classes(
             yield prefix + child.name, child
             inner = f"{prefix}{child.name}."
         elif isinstance(child, ast.FunctionDef):
+            # As ``__qualname__`` has it, by which sections are looked up.
             inner = f"{prefix}{child.name}.<locals>."
+        # Classes are statements: below an expression there is none.
         if isinstance(child, ast.stmt):
             yield from _list_classes(child, inner)
 
 
 def _list_descriptions(section: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    # Python keeps no docstring of an attribute: it is the statement behind it.
     for key, text in pairwise(section.body):
         match key, text:
             case (

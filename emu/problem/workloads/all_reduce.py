@@ -324,6 +324,8 @@ def all_reduce_edges(
             place = (first, last, len(names), *about)
             yield NamedEdge(sender, receiver, carries=carries, place=place)
             yield NamedEdge(receiver, f"{names[peer]}.{next_step}")
+            # The next step waits until this one is sent as well: its receiver gives a
+            # credit.
             yield NamedEdge(receiver, f"{name}.{next_step}", credit=True)
             yield NamedEdge(sender, f"{name}.{next_step}")
         yield NamedEdge(f"{name}.{algorithm}{len(steps)}", takers[rank], lag)
@@ -333,6 +335,7 @@ def all_reduce_edge_count(ranks: int, algorithm: str = "ring") -> int:
     """Return how many edges `all_reduce_edges` yields between so many ranks."""
     # Steps of the adding half; the other half has as many.
     adding = ranks - 1 if algorithm == "ring" else ranks.bit_length() - 1
+    # A step has four edges; a rank's giver and taker have one each.
     return ranks * (8 * adding + 2) if adding else 0
 
 
@@ -346,6 +349,7 @@ def part_elements(elements: int, place: tuple[int, ...]) -> int:
 def elements_sent(source: Task, destination: Task, elements: int) -> int:
     """Return how many of ``elements`` an edge carries: from a step to a receiver."""
     sender = source.settings
+    # Order and credits carry nothing.
     if source.program != STEP or destination.program != RECEIVE:
         return 0
     steps = steps_of(sender["algorithm"], sender["ranks"])

@@ -71,6 +71,7 @@ def list_outcome(collective: str, rank: int, ranks: int) -> dict[int, range]:
 def adds_up(collective: str, step: int, steps: int) -> bool:
     """Return True where what a step of so many brings is added to what is there."""
     if collective == "allreduce":
+        # In the second half sums are passed on, which replace.
         return 2 * step < steps
     return collective == "reduce_scatter"
 
@@ -147,6 +148,7 @@ def _grow_tree(ranks: int) -> Iterator[list[Send]]:
     """Yield the steps of a broadcast: in each twice as many ranks have all chunks."""
     distance = 1
     while distance < ranks:
+        # Where ranks are no power of two the last step has fewer receivers left.
         senders = range(min(distance, ranks - distance))
         yield [Send(rank, rank + distance, 0, ranks) for rank in senders]
         distance *= 2

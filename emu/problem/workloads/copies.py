@@ -42,6 +42,7 @@ def with_copies(job: Job, owners: Iterable[str], every: int, missed: int) -> Job
             kind=CHECKPOINT,
             program=COPY,
             settings={"of": owner, "missed": missed},
+            # A task has one iteration at the least, also where no cut fits.
             iterations=cuts * every + missed + 1 if cuts else 1,
             behind=missed,
         )

@@ -138,6 +138,7 @@ class SampleCounts:
     @property
     def block_edges(self) -> tuple[int, ...]:
         """#E_1 to #E_L: edges of the block of every layer."""
+        # Hops go from the seeds inwards, layers from the input outwards.
         return tuple(sum(edges) for edges in reversed(self.answered))
 
     @property

@@ -52,6 +52,7 @@ class Operations:
         """Add amounts by operation, one for all iterations of ``when`` or for each."""
         for name, amount in amounts.items():
             row = self._of(name)[task, when]
+            # In place: the row is a view of the counts.
             row += np.asarray(amount, float)
 
     def add_bytes(self, job: Job, volumes: Floats, *kinds: str) -> None:

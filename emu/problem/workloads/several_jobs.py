@@ -115,6 +115,7 @@ def several_jobs(parts: Sequence[JobPart]) -> Job:
     return Job(
         tasks=tuple(tasks),
         edges=tuple(edges),
+        # Each task states its own number, which may be smaller.
         iterations=max(part.job.iterations for part in parts),
         settings={"jobs": settings},
     )
