@@ -162,8 +162,8 @@ class History:
                 share * rate + (1 - share) * next_rate for rate, next_rate in pairs
             ]
 
+        # The larger one: a mean would hide how many flows moved at once.
         self.flows = [
-            # The larger one: a mean would hide how many flows moved at once.
             max(self.flows[first : first + 2]) for first in range(0, len(self.time), 2)
         ]
         self.time = self.time[::2]
