@@ -93,6 +93,8 @@ def advise_command(
         else:
             if not (to or per_epoch):
                 watch("the file's own accuracy")
+                # It trains the file's own job, so that the search has something to
+                # train to.
                 terms = replace(terms, target=find_target(scenario, within))
             advice = advise(scenario, terms, watch)
     if write is not None:
@@ -108,6 +110,7 @@ def advise_command(
 
 def _check_jobs(scenario: Scenario, terms: Terms, *, by_sum: bool) -> None:
     """Raise ScenarioError where options are not of as many jobs as the file has."""
+    # Whatever is not as by default has been stated.
     if scenario.jobs and terms != Terms(terms.target, seeds=terms.seeds):
         problem = "are of one job: leave them out of several"
         names = "--budget, --deadline, --max-staleness, --keep-lr"

@@ -141,6 +141,7 @@ def write_parameters(
             form = "/".join([*parameter.opts, *parameter.secondary_opts])
             if value:
                 form += f" {value}"
+            # Nothing and 0 are not shown: the meaning says what they stand for.
             if value and parameter.default:
                 meaning += f" [default: {parameter.default}]"
             options.append((form, _LITERAL.sub(r"\1", meaning)))
@@ -242,6 +243,7 @@ class Commands(TyperGroup):
                 if setting is None:
                     os.environ.pop(_BLAS, None)
 
+            # A module may register several commands, all of which are there now.
             for info in app.registered_commands:
                 command = get_command_from_info(
                     info, pretty_exceptions_short=False, rich_markup_mode=None
@@ -306,6 +308,7 @@ def _explain_host(error: Exception) -> str:
         return f"{error.encoding}, which names files here, has no {text}: {remedy}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
+    # A removed directory in which a process still works has no link left.
     if isinstance(error, FileNotFoundError) and not Path().stat().st_nlink:
         return "this directory has been removed: cd to another"
     if isinstance(error, RuntimeError) and "home directory" in str(error):
@@ -382,6 +385,8 @@ def main() -> None:
             app()
         finally:
             gc.freeze()  # the interpreter's last look at everything: 0.3 s of CPU
+            # Here a full disk can still be told of in a line; at its end the
+            # interpreter would print a traceback.
             sys.stdout.flush()
     except OSError as error:
         if error.filename is not None or error.errno not in _UNWRITABLE:

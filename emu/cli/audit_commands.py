@@ -62,6 +62,7 @@ def audit(
 
     # A file that was shared is unpacked into a folder of no meaning.
     name = subject.name if run == result else result.name
+    # Findings are violations too; of these one alone is shown for all guards.
     lines = [*silent, *(f"guard {finding}" for finding in report.findings)]
     content = {
         "tolerance": limit,
@@ -126,5 +127,6 @@ def evaluate(
     where three in a row decide on `until`. It needs the data set that was trained on.
     """
     figures = evaluate_run(run)
+    # One job alone has no name: its splits stand at the top.
     if emit(json_target, figures.get("", figures)):
         terminal().print(accuracy_table(figures))

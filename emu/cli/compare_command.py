@@ -203,6 +203,7 @@ def _compare_runs(
 def _pair(text: str, sign: str, right: str) -> tuple[str, str]:
     """Return the two names of an option."""
     first, _, second = (part.strip() for part in text.partition(sign))
+    # A third name would be part of the second one otherwise.
     if not (first and second) or sign in second:
         option = right.split(maxsplit=1)[0]
         raise ScenarioError(f"write {right}", file=f"{option} {text}")
@@ -218,6 +219,7 @@ def form_of(form: Form | None, out: Path | None, to: str) -> Form | None:
     forms = [known for known in Form if known is not Form.TRACE]  # which is of one run
     if form is None and out is not None:
         suffix = out.suffix.removeprefix(".")
+        # The one form that no table has stands for every ending that is unknown.
         form = Form(suffix) if suffix in forms else Form.TRACE
     if form is Form.TRACE:
         raise ScenarioError(f"write --as {'|'.join(forms)}", file=f"--out {out}")
@@ -263,6 +265,7 @@ def compare_rows(
         for number, name in enumerate(best, 1):
             say(f"over sockets: {name}, {number} of {len(best)}")
             try:
+                # Each run replaces its row at once, so that a later failure loses none.
                 results = [
                     _confirm(row) if row.system == name else row for row in results
                 ]
@@ -302,6 +305,7 @@ def write_files(
     """Write the rows of a comparison into a folder; their JSON names the files."""
     if folder is None:
         return
+    # Written before the JSON is, which names the files.
     files = write_rows(folder, name, rows)
     for row, names in zip(content, files, strict=True):
         row["files"] = names
@@ -312,6 +316,7 @@ def judge_rows(scenario: Scenario, rows: Iterable[tuple[str, Answer]]) -> None:
     """Raise where a row was refused, or missed what the scenario expects."""
     lines = []
     for name, row in rows:
+        # Raises where the row was refused.
         row.checked()
         if row.missed:
             lines.append(f"{name}: {'; '.join(dict.fromkeys(row.missed))}")
@@ -332,6 +337,7 @@ def show_systems(
     if not emit(json_target, content):
         return
     tables, lines = _tables_and_lines(results, to)
+    # On the terminal premises come before the tables they hold for.
     premises, *sentences = lines
     edits = [line for row in results for line in system_tables.edit_lines(row)]
     terminal().print(premises, *tables, *edits, *sentences, sep="\n")
@@ -390,4 +396,5 @@ def write_systems(
             save(accuracy_figure(system_tables.curves_of(results), wanted), path)
     typer.echo(f"written to {path}", err=True)
     if open_it:
+        # Only an absolute path has a URI.
         webbrowser.open(path.resolve().as_uri())

@@ -17,6 +17,7 @@ _INDEX = re.compile(r"\[\d+\]")
 def offer_words(command: str, parameter: Any) -> None:
     """Have a shell offer words for a parameter of a command, where there are some."""
     name = str(parameter.name)
+    # Names such as ``what`` mean other things in other commands.
     list_words = _WORDS.get(f"{command} {name}", _WORDS.get(name))
     if list_words is None:
         return
@@ -41,6 +42,7 @@ def _shipped(_: str) -> Iterable[str]:
 def _scenarios(incomplete: str) -> Iterable[str]:
     """Return the names of what is shipped, and files and folders beside the word."""
     folder = Path(incomplete)
+    # A name without a slash may be half of one: its siblings are looked at.
     if not incomplete.endswith("/"):
         folder = folder.parent
     words = [*_shipped(incomplete)]
@@ -87,6 +89,7 @@ def _list_below(
     """Yield the keys below a node of the schema that ``wanted`` leads to, and words."""
     if "$ref" in node:
         node = named[node["$ref"].rpartition("/")[2]]
+    # Sections of several systems have other keys: those of all are offered.
     choices = [*node.get("anyOf", ()), *node.get("oneOf", ())]
     for choice in choices:
         yield from _list_below(choice, named, wanted, path)

@@ -95,6 +95,7 @@ def _of_scenario(scenario: emu.Scenario, *, helpful: bool) -> _Told:
     found = ask(emu.place(scenario))
     ready, schedule = found.first
     recovery = words.recovery_lines(found.deaths, schedule.length)
+    # The first line sums up; restarts one by one are told by `emu simulate`.
     lines = [*islice(recovery, 1), *copies_line(ready, schedule.length)]
 
     more: Result = {}

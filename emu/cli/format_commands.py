@@ -37,6 +37,7 @@ def what(
     if emit(json_target, rows):
         for row in rows:
             _show(row)
+    # The first of them is raised below, and printed by that.
     for problem in errors[1:]:
         typer.echo(f"emu: {problem}", err=True)
     if errors:

@@ -55,6 +55,7 @@ def clean(
 
 
 def _remove_groups() -> None:
+    # The kernel removes no group that a process is in.
     remaining = cpu_groups.remove_left_behind(cpu_groups.Hierarchy.find())
     if remaining:
         problem = "cannot be removed: processes are in it, or it is another user's"

@@ -78,6 +78,7 @@ class Hosts:
         """
         launcher = self.launcher(experiment)
         scenario = experiment.scenario
+        # Agents of ssh are started anew for each attempt, as those of this host are.
         if scenario.restarts and (self.agents or self.ray):
             problem = "agents that others start end with an attempt: write abort"
             raise scenario.origin.error(("on_failure",), problem)
@@ -88,6 +89,8 @@ class Hosts:
         if listen is not None:
             host, port = listen
         elif self.file is not None or self.ray:
+            # Loopback reaches no other host: the address that the first of them would
+            # see.
             host = launch.address_towards(launcher.hosts[0])
             port = 0
         else:
@@ -98,6 +101,7 @@ class Hosts:
         if isinstance(launcher, launch.RayLauncher):
             options["host_of"] = launcher.host_of
         if self.agents:
+            # Both sides have to know it; for agents that emu starts one is drawn.
             options["token"] = os.environ.get("EMU_TOKEN", "")
         return emulation_settings(
             scenario,

@@ -57,6 +57,7 @@ def lab(
     if needs := missing_needs():
         raise RunError("; ".join(needs))
     if shell:
+        # The exit code of the shell is that of the command.
         raise typer.Exit(_open_shell(spec, shell))
 
     name = file.stem
@@ -86,6 +87,7 @@ def _open_shell(spec: LabFile, machine: str) -> int:
         known = [candidate.name for candidate in machines.machines]
         if machine not in known:
             raise RunError(f"{machine} is no machine; there are {', '.join(known)}")
+        # 0 and 1 are this terminal, which the shell takes over.
         program = machines.start(machine, ["sh", "-i"], stdin=0, output=1)
         while program.code is None:
             machines.wait(1.0)
@@ -138,6 +140,8 @@ def fit(
 
     if emit(json_target, outcome.to_json()):
         count = outcome.iterations
+        # The halves test the fit: one that only remembers would miss the later
+        # iterations.
         half = count // 2
         title = f"{count} iterations from number {outcome.first}: seconds of each"
         table = plain_table(title, "", ">measured", ">simulated", ">error")
@@ -174,6 +178,7 @@ def run_beside(
     holder = holder_of(run, machine)
     if not command:
         raise ScenarioError("there is no command: emu exec RUN MACHINE -- COMMAND")
+    # As programs of the lab have it, so that the same scripts run in both.
     os.environ["EMU_MACHINE"] = machine
     arguments = module_command("emu.lab.machines.exec", str(holder), *command)
     os.execv(sys.executable, arguments)  # noqa: S606 - the command is the user's own

@@ -22,6 +22,8 @@ from emu.units import DURATION, Quantity
 def _target(target: str | None) -> str | None:
     """Return the target of ``--json``; ``-`` for what standard output goes to."""
     try:
+        # /dev/stdout, say, is standard output too: written as a file it would be
+        # replaced.
         named = os.stat(target or "")  # noqa: PTH116
         if os.path.samestat(named, os.fstat(sys.stdout.fileno())):
             return "-"
@@ -34,6 +36,7 @@ def _once(overrides: list[str] | None) -> list[str] | None:
     """Return the overrides of ``--set``; one key has one value."""
     keys = [split_override(text)[0] for text in overrides or ()]
     for key in keys:
+        # The second value would win without a word.
         if key and keys.count(key) > 1:
             problem = "has two values: write it once"
             raise ScenarioError(problem, file=f"--set {key}")
@@ -101,6 +104,8 @@ def emit(target: str | None, content: object) -> bool:
     """
     if target is None:
         return True
+    # Without an indent C writes it; with one Python does, many times as slowly. NaN is
+    # no JSON, and other readers refuse it.
     text = json.dumps(content, indent=None, allow_nan=False)
     if target == "-":
         typer.echo(text)

@@ -89,6 +89,7 @@ def _explain(json_target: str | None, rules: Mapping[str, Row]) -> None:
         if rule.get("theorem1"):
             source += "; keeps Theorem 1"
         for head, text in ((name, rule["summary"]), ("", source)):
+            # 80 columns, as help has.
             lines = TextWrapper(80, head.ljust(len(indent)), indent)
             typer.echo(lines.fill(text))
 
@@ -122,6 +123,7 @@ def simulate(
         When it missed an ``expect:`` that a simulation can tell.
     """
     experiment = prepare(load(file, overrides or []))
+    # Beside JSON on standard output tables would make it no JSON.
     console = terminal(quiet=json_target == "-")
 
     if network is Network.FLUID:
@@ -161,6 +163,7 @@ def simulate_by_rates(
     more: Result = {"pace": speed, "models": models, **recovery.to_json()}
     if failures := count_failures(experiment, recovery.makespan):
         more["failures"] = failures
+    # Looked at for tuning queues alone: it takes further simulations.
     if schedule.problem.cluster.tuners:
         expected = experiment.expected
         shift = effect_of_slight_delays(
@@ -252,12 +255,15 @@ def simulate_over_packets(
     realization = experiment.realization
     scale = experiment.scenario.emulation.stated_byte_scale  # packets have real sizes
     count = packets_of(problem, realization, scale)
+    # By no console: that of the tables is silent beside JSON, and this takes minutes.
     print(f"about {count:,} packets, by ns-3 ...", file=sys.stderr)  # noqa: T201
 
     run = simulate_packets(
         problem, realization, sharing=sharing, control=control, byte_scale=scale
     )
     schedule = run.schedule
+    # Whatever the scenario's rule is: TCP knows none, and comes near max-min fair
+    # rates.
     fluid = simulate_rates(problem, realization, "maxmin")
     jobs = job_times(schedule, realization, "maxmin", epoch_of)
     _print_tables(schedule, jobs, console)
@@ -272,6 +278,7 @@ def simulate_over_packets(
     console.print(f"max-min fair rates: {length}, packets {format_ratio(longer)}")
 
     packets: Result = {}
+    # Queues by turns hold back each flow alone; one queue for all drops where it fills.
     if sharing is Shares.TCP:
         queues = full_queues(fluid, time_scale=1.0, byte_scale=scale)
         console.print(queues.sentence())
@@ -326,6 +333,7 @@ def _training(
             f"until {until.accuracy:.1%} of {until.split} vertices: "
             f"{scenario.job.length}, reached after {format_duration(seconds)}"
         )
+        # Asynchronous training: what a step reads depends on what has arrived by then.
         if schedule.reads is not None:
             console.print(
                 "a run reads other values where it is late, so that its accuracy "
@@ -384,6 +392,7 @@ def place(
     makespan = ask(experiment).makespan
     console = terminal(quiet=json_target == "-")
     _print_placement(experiment, makespan, console)
+    # Events that nearly tie may change places by rounding, and with them the schedule.
     rounding = rounding_effect(
         problem, experiment.realization, experiment.choose_policy()
     )
@@ -428,6 +437,7 @@ def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
     problem = experiment.problem
     placing = experiment.placed
     search = None
+    # Rules that place without a search have looked at no candidates.
     if placing is not None and placing.candidates > 0:
         search = {
             "iterations": placing.iterations,
@@ -448,6 +458,7 @@ def _content(experiment: Experiment, makespan: float) -> dict[str, object]:
                 "machine": load.machine,
                 "resource": load.resource,
                 "used": load.used,
+                # JSON knows no infinity.
                 "capacity": load.capacity if math.isfinite(load.capacity) else None,
             }
             for load in resource_loads(problem.job, problem.cluster, problem.placement)

@@ -28,6 +28,7 @@ def progress_bar(console: Console, *columns: ProgressColumn) -> Progress:
         TimeElapsedColumn(),
         *columns,
         console=console,
+        # A log has no line to draw again: `signs_of_life` writes there.
         disable=not console.is_terminal,
         transient=True,
     )

@@ -140,6 +140,8 @@ def report(
     if form in OF_FIGURES:
         kind = figure or Figure.GANTT
         parts = {
+            # What is not stated stays an empty text, and leaves `Window` its default
+            # below.
             "width": width and _parse_inches(width),
             "since": since and seconds(since, "--from"),
             "until": until and seconds(until, "--to"),
@@ -148,6 +150,7 @@ def report(
         }
         _check_parts(kind, parts)
         path = out or runs[0] / f"{kind}.{form}"
+        # svg asks for any figure, whose form --out may name; pdf and png name theirs.
         if form is not Form.SVG and path.suffix != f".{form}":
             raise ScenarioError(f"--as {form} is written as .{form}", file=str(out))
         window = {name: value for name, value in parts.items() if value != ""}

@@ -50,6 +50,7 @@ def reproduce_command(
     time that it took. What cannot be had says why.
     """
     claims = find_claims(paper, figure)
+    # Marked places hold all rows of a paper: those of one figure would replace them.
     if write and figure:
         problem = "gets the rows of whole papers, name no FIGURE"
         raise DataError(problem, path=str(write[0]))

@@ -144,6 +144,7 @@ def run(
     programs = tuple(allow or ())
     carriers = Hosts(agents, hosts, ray, any_version=any_version)
     listen_at = address(listen, "--listen", port=0) if listen else None
+    # Before anything starts: the witness follows a run that may take hours.
     check = check_witness(witness, dry=dry_run, stated=(sharing, congestion_control))
     loader = _choose_loader(file, overrides or [], resume)
     if dry_run:
@@ -158,6 +159,7 @@ def run(
     _foresee(beginning, settings, progress)
     name = experiment.scenario.name
     directory = beginning.directory or RunDirectory.create(name, runs)
+    # Port 0 is any free one.
     page = (os.environ.get("EMU_DASHBOARD") or "0") if dashboard else ""
     views = LiveViews(
         experiment, settings, directory.path, progress, page=page, table=live
@@ -170,12 +172,15 @@ def run(
             outcome = over_packets(
                 outcome, sharing, congestion_control, directory, progress
             )
+        # Before tables are printed, which the line that is drawn would run through.
         views.on_end(outcome.content)
         if emit(json_target, outcome.content):
             _print_outcome(outcome)
         progress.print(f"written to {directory.path}/")
         draw(directory.path, progress)
+        # Last: the page leads to the report, which is drawn by now.
         views.linger()
+    # Outside the views, which show every error inside as a run that failed.
     judge(experiment.scenario, outcome.content, strict=strict)
 
 
@@ -196,6 +201,7 @@ def _foresee(beginning: Beginning, settings: RunSettings, progress: Console) -> 
     if settings.launcher is None or settings.launcher.embedded:
         forecast = dry_run_of(experiment)
         check_memory(forecast, scenario.job.credit_window)
+        # Where a time scale was chosen, trials have shown that this host keeps to it.
         if beginning.choice is None:
             _warn(forecast, progress)
         for remark in experiment.remarks():
@@ -244,6 +250,7 @@ def _prepare_run(
 
     def check(scenario: Scenario, folder: Path) -> None:
         check_ready(scenario, folder, here=carriers.here)
+        # Stated times are waited for on any host; real computation is slowed by others.
         if scenario.emulation.compute == "real":
             check_load(host_load(), partial(_tell, progress), force=force)
 
@@ -251,6 +258,8 @@ def _prepare_run(
         say = partial(progress.print, soft_wrap=True)
         beginning = resume_run(resume, stated, say)
         check(beginning.experiment.scenario, resume)
+        # A run that goes on has its scales; a new one is checked in `with_scales`,
+        # before its trials.
         carried(beginning.experiment)
         return beginning
 
@@ -332,6 +341,7 @@ def _print_forecast(scenario: Scenario, json_target: str | None) -> None:
             table.add_row(label, text)
         terminal().print(table)
 
+    # After the table, which shows how much is too much.
     check_memory(forecast, window)
     _warn(forecast, terminal(sys.stderr))
 
@@ -386,6 +396,7 @@ def profile(
     console = terminal(sys.stderr)
     if trace is not None:
         _check_trace(trace)
+        # A file from which times are to be measured need not state any.
         scenario = load(file, overrides or [], timed=False)
         kinds = dict(map(_range, ranges or ()))
         with console.status("counting what is sampled"):
@@ -447,6 +458,7 @@ def _measure(
         outcome = profiling.measure_profile(experiment, directory, line)
 
     later_load = host_load()
+    # Load that began meanwhile has made times too long, which the first look missed.
     if later_load.worst > max(load.worst, WARNED):
         check_load(later_load, partial(_tell, console), force=force)
     return experiment, outcome

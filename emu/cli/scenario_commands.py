@@ -75,6 +75,7 @@ def init(
         program = Path(file)
         copy = target.parent / program.relative_to(names[name].parent)
         copy.parent.mkdir(parents=True, exist_ok=True)
+        # A program that is there may have been edited.
         if not copy.exists():
             write_atomic(copy, program.read_text(encoding="utf-8"))
     typer.echo(f"written to {target}; next: emu simulate {target}")
@@ -124,6 +125,7 @@ def validate(
     for problem in problems:
         typer.echo(f"emu: {problem}", err=True)
     if problems:
+        # All errors have been printed: the exit code alone is left to say.
         raise typer.Exit(ScenarioError.exit_code)
 
 
@@ -175,6 +177,7 @@ def docs(
         raise ScenarioError(nearest(name, documents), file=f"no document {name!r}")
     text = documents[name].read_text(encoding="utf-8")
     console = terminal()
+    # Drawn for eyes; whatever reads a pipe gets the Markdown itself.
     console.print(Markdown(text)) if console.is_terminal else typer.echo(text)
 
 
@@ -352,6 +355,7 @@ def import_workload(
     workload = read_workload(
         *files, copies=copies, in_order=in_order, time_scale=time_scale, large=large
     )
+    # Read here, so that an error names the option and no key of the new file.
     if nic:
         seconds(nic, "--nic", RATE)
     if latency:
@@ -368,6 +372,8 @@ def import_workload(
     typer.echo(
         f"NICs are not in the file: {nic}, by --nic; latency {latency or 'none'}"
     )
+    # Every value but the first of its list has a comma before it: these signs are about
+    # as many as values, without reading the text again.
     is_big = sum(map(text.count, ",[{")) > MOST_VALUES or workload.edges > MOST_EDGES
     typer.echo(f"next: emu simulate {target}{' --large' if is_big else ''}")
 
@@ -407,6 +413,7 @@ def data_command(
         alike = attrgetter("name", "kind", "origin", "vertices", "edges")
         for (name, kind, origin, *facts), group in groupby(rows, alike):
             counts = ("" if n is None else f"{n:,}" for n in facts)
+            # Prepared forms of one graph differ in size alone, and share a row.
             same = [*group]
             of_all = f"{len(same)} x {origin}" if len(same) > 1 else origin
             size = _megabytes(sum(row.size for row in same))
@@ -431,6 +438,7 @@ def _fetch(names: list[str]) -> None:
             total = PUBLIC_GRAPHS[name].size if name in PUBLIC_GRAPHS else None
             task = bar.add_task(f"fetching {name}", total=total)
 
+            # A default is of this round; the name in a closure would be of the last.
             def tell(done: int, task: TaskID = task) -> None:
                 bar.update(task, completed=done)
 

@@ -41,11 +41,13 @@ def signs_of_life(command: str, first: float = FIRST) -> Iterator[None]:
         yield
     finally:
         over.set()
+        # No line may follow those that the command ends with.
         thread.join()
 
 
 def _tell(command: str, seconds: float, over: threading.Event, log: TextIO) -> None:
     began = time.monotonic()
+    # Counted from the beginning: lines come after 10, 30, 90 s.
     while not over.wait(max(began + seconds - time.monotonic(), 0.0)):
         line = f"emu {command}: at work for {seconds:g} s"
         if _stages[0]:

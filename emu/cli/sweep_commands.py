@@ -88,6 +88,7 @@ def sweep(
         console.print(*misses, sep="\n")
     keys = [point.key(mode) for point in points]
     table = record.write_table(keys)
+    # A record may hold points of another sweep, too, which are not shown.
     if rows := [record.rows[key] for key in keys if key in record.rows]:
         _show(points, rows)
         figure = _draw(points, rows, directory, console)
@@ -95,6 +96,7 @@ def sweep(
 
     if not emulate:
         judge_simulated(expectations.list_unchecked(expect), [])
+    # Last, so that points that could be done are written and shown.
     if failures:
         problem = f"{len(failures)} of {len(points)} points failed"
         raise ExpectationMissed(problem)
@@ -111,6 +113,7 @@ def _show(points: Sequence[Point], rows: Sequence[Figures]) -> None:
     premises = [
         Premises.from_figures(row["figures"], row["values"]["seed"])
         for row in rows
+        # Points that ran over sockets note no premises.
         if "walk" in row["figures"]
     ]
     if premises:
@@ -164,6 +167,7 @@ def run_points(
     if ray:
         results = spread_over_ray(carry, missing, ray)
     else:
+        # Forked processes have the points already: a number names the one to do.
         results = spread(lambda index: carry(missing[index]), len(missing), jobs)
 
     failures: list[EmulatorError] = []
@@ -199,6 +203,7 @@ def _simulate_point(point: Point) -> Figures:
     found = ask(point.scenario)
     _, schedule = found.first
 
+    # Without prices there is no cost, and no column of it.
     cost = found.cost or {}
     figures = {
         **found.figures,

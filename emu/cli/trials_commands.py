@@ -41,6 +41,8 @@ def trials(
     # The run without faults comes first: others are compared with it.
     try:
         tries = Trials(case)
+    # Trials are tests first, and say by an assertion that there is nothing to compare
+    # with; a command ends in a line.
     except AssertionError as error:
         raise RunError(str(error)) from error
     outcomes = Counter[str]()
@@ -84,4 +86,5 @@ def _print_trial(seed: int, trial: Trial, *, with_log: bool) -> None:
     if with_log:
         lines.append(trial.log)
     for line in "\n".join(lines).splitlines():
+        # Logs hold what faults have damaged, which may be orders to a terminal.
         typer.echo(for_terminal(line))

@@ -102,6 +102,7 @@ class ProgressLine(Observer):
     @override
     def restarting(self, error: str, first: int) -> None:
         self.on_notice(f"{error}: goes on at iteration {first}")
+        # What came before is kept; the attempt counts its own time from 0.
         self._ended = first * len(self._job.tasks)
         self._time = 0.0
         self._rates = {}
@@ -131,6 +132,7 @@ class ProgressLine(Observer):
 
     @override
     def flow_ended(self, message: FlowEnded) -> None:
+        # Its rate is given back with its end, before the next decision says so.
         self._rates.pop(message.edge, None)
 
     @override
@@ -160,6 +162,8 @@ class LiveViews:
         self._console = console
         self._table = table
         launcher = settings.launcher
+        # Only agents that others start are waited for in public: those of ssh and Ray,
+        # whose hosts are known, come by themselves.
         self._agents = launcher.count if launcher and not launcher.hosts else 0
         self._job = experiment.problem.job
         self._live = LiveRun(
@@ -178,6 +182,8 @@ class LiveViews:
                 host, port = address(page, "EMU_DASHBOARD")
             else:
                 _, port = address(f"127.0.0.1:{page}", "EMU_DASHBOARD")
+                # A port alone leaves the host to us: loopback may have IPv6 and no
+                # IPv4.
                 host = loopback_address()
             token = os.environ.get("EMU_DASHBOARD_TOKEN", "")
             self._dashboard = Dashboard(
@@ -213,12 +219,15 @@ class LiveViews:
 
     def linger(self, reason: str = "") -> None:
         """Keep the dashboard up until Ctrl-C where the console is a terminal."""
+        # Without a terminal nobody could press Ctrl-C, and a script would stand for
+        # ever.
         if self._dashboard is None or not self._console.is_terminal:
             return
         if reason:
             self._console.print(reason)
         self._console.print(f"the dashboard stays at {self._dashboard.url} (Ctrl-C)")
         try:
+            # Nobody sets it: Ctrl-C alone ends the wait.
             threading.Event().wait()
         except KeyboardInterrupt:
             self._console.print("the dashboard is closed")

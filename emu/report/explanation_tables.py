@@ -55,9 +55,11 @@ def job_line(
     known it is that of the credit edges. ``pins``: what the scenario pins, without what
     the system of the job pins by itself, as stores to their partitions.
     """
+    # No credit edge with a lag keeps a window, so that stating one changes nothing.
     window = window or window_of(job) or "without effect"
     length = length_text(job.iterations, job.iterations - pipeline_depth(job))
     line = f"{length}, credit window {window}"
+    # A pin may name one task, or the process of several.
     names = {*pins}
     pinned = [
         task for task in job.tasks if task.name in names or task.process_name in names
@@ -103,6 +105,7 @@ def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
         lost = dict(recovery.lost)
         # What was under way at the cut is not: batches travel to idle workers anew.
         rest = recovery.makespan - without - math.fsum(lost.values())
+        # Compared as it is printed: what rounding alone leaves is no row.
         if format_duration(rest) != "0 us":
             lost["starting up"] = rest
         count = len(recovery.killed)
@@ -135,6 +138,7 @@ def print_placing(placing: Row, console: Console, hint: str = "") -> None:
     console.print(placing_line(placing))
     if hint:
         console.print(hint)
+    # A quiet console is beside JSON, which has the same as ``unclaimed``.
     if not console.quiet:
         warn_unclaimed({"": placing})
 
@@ -231,6 +235,8 @@ _WORST = 10
 
 def job_table(jobs: Iterable[JobTime]) -> Table:
     """Return a row per job; of many the most slowed down, below how all of them do."""
+    # Kept as a list, since it is walked twice; below, another list of rows means that
+    # some of the jobs are left out.
     rows = jobs = [*jobs]
     title = "Jobs"
     if len(jobs) > MOST_JOBS:
@@ -316,6 +322,7 @@ def ranges(names: Sequence[str]) -> list[str]:
     def run_of(item: tuple[int, str]) -> tuple[str, int]:
         """Return stem and first number of the run that a name is of."""
         position, name = item
+        # The stem is as short as it can be: s10 is s and 10, not s1 and 0.
         match = re.fullmatch(r"(.*?)(\d+)", name)
         # In a run the number grows with the position.
         return (match[1], int(match[2]) - position) if match else (name, 0)
@@ -353,6 +360,7 @@ def explanation_tables(
     moves = explanation.moves
     parts: list[RenderableType] = []
     if moves is not NO_MOVES:
+        # Moves come first: they cost nothing, where most other changes buy something.
         parts += [Text(moves_line(explanation), style="bold"), ""]
 
     text = Text.assemble(
@@ -391,6 +399,7 @@ def moves_line(explanation: analysis.Explanation) -> str:
 
     count = f"These {moves.count} moves" if moves.count > 1 else "This move"
     shorter = "an end,"
+    # A job that never ends where it stands has no length to be a share of.
     if first_makespan < math.inf:
         percent = 100 * (1 - last_makespan / first_makespan)
         share = f"{percent:.0f} %" if percent >= 10 else f"{percent:.2g} %"
@@ -422,6 +431,7 @@ def placement_text(problem: Problem) -> str:
     """Return where ``problem`` stands as the lines of a scenario file."""
     section = write_placement(problem)
     places = [f"{name}: {machine}" for name, machine in section["tasks"].items()]
+    # A name that is broken, at a dash too, could not be pasted into a scenario.
     whole_words = textwrap.TextWrapper(
         WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
     )
@@ -508,6 +518,7 @@ def improvements(explanation: analysis.Explanation, shown: int) -> Table:
     for row in helping:
         # Where edits are known, a change without one cannot be made in the file.
         if row.change.edit is not None or not has_edits:
+            # Nine digits, as `_NOTHING` has it: equal changes differ by rounding alone.
             groups[row.change.kind, f"{row.makespan:.9g}"].append(row)
     for first, *rest in islice(groups.values(), shown):
         change = first.change.what

@@ -60,6 +60,7 @@ def death_bands(result: Row) -> list[DeathBand]:
         # Attempts follow each other, and the last one begins at 0.
         for attempt in attempts:
             death = begin + attempt["ran"]
+            # What came after the last cut is lost: the next attempt does it again.
             cut = death - attempt["again"]
             end = death + attempt["recovery"]
             note = (
@@ -136,6 +137,8 @@ def setting(result: Result) -> Iterator[Fact]:
     """Yield the scenario, and the method of its placement."""
     notes = []
     if iterations := result.get("iterations"):
+        # A pipeline takes further iterations to fill and to drain; other jobs take
+        # none.
         batches = result.get("mini_batches") or iterations
         notes.append(words.length_text(iterations, batches))
     for key, text in (
@@ -162,6 +165,7 @@ def _nic_facts(nics: Result | None) -> Iterator[Fact]:
     if nics is None:  # of an earlier emu
         return
     _, deviation, place = max(
+        # The largest either way, which is then told with its sign.
         (abs(share - 1), share - 1, f"{machine} {direction}")
         for machine, directions in nics["shares"].items()
         for direction, share in directions.items()
@@ -228,6 +232,7 @@ def _prediction(
     """Yield how far one is off the other: since when, where, and why."""
     if verdict is None:
         return
+    # Without a prediction there is nothing to be off; the reasons say why.
     if verdict["error"] is None:
         yield Fact(label, "not judged", "; ".join(verdict["reasons"]))
         return
@@ -346,6 +351,8 @@ def _say_choice(choice: Result) -> str:
         f"foreseen), cores {actual['cpu_busy']:.0%} busy "
         f"({prediction['cpu_busy']:.0%} by this run)"
     )
+    # Delays are wall time of this host: as a share of the run they fall as the scale
+    # grows, so that a scale so many times as large would meet the aim.
     over = actual["delay"] / prediction["delay"] if prediction["delay"] else 1.0
     if over > _SLOW:
         state = f"{over * choice['time_scale']:.2g}"
@@ -367,6 +374,7 @@ def lab_facts(lab: LabResult) -> list[Fact]:
     facts = [
         Fact(
             "time",
+            # Of the machines' clock: a second there takes ``scale`` wall seconds.
             format_duration(lab["wall_seconds"] / scale),
             f"{pace}; machines took {startup} to start",
         ),
@@ -434,6 +442,7 @@ def flow_table(rows: Sequence[Row], payloads: str = "") -> Table:
         ]
         if has_simulation:
             simulation = row["simulated_mean_seconds"]
+            # Flows that took no time in the simulation have no share to be off by.
             error = moving / simulation - 1 if simulation else 0.0
             cells += [format_duration(simulation), format_ratio(error)]
         table.add_row(*cells)

@@ -46,6 +46,7 @@ def write_pair(apart: Interval | None) -> str:
     """Return a paired difference in words: ``+2.1 ± 0.4 %``, or a tie within it."""
     if apart is None:
         return ""
+    # One draw alone has no interval, and neither have draws without any spread.
     if not apart.half:
         return format_ratio(apart.mean)
     mean = format_number(100 * apart.mean, 2, "+")
@@ -64,6 +65,7 @@ def schedules_of(run: RecordedRun) -> dict[str, Schedule]:
         schedules["emulated"] = run.emulated
     if run.simulated:
         schedules["simulated"] = run.simulated
+    # `best` raises, with what the directory lacks.
     return schedules or {"": run.best}
 
 
@@ -166,10 +168,13 @@ def runs_json(runs: Sequence[RecordedRun]) -> list[Result]:
         group = groups[name]
         intervals = {kind: interval(values) for kind, values in values_by_kind.items()}
         change = pair(_by_seed(group), first)
+        # Both makespans hold the same stated recovery: as a share of it an error would
+        # look smaller than it is.
         recovery = interval([run.best.outages.recovery for run in group]).mean
 
         row: Result = {
             "name": name,
+            # A run may lack one of the kinds; the kind that most runs have counts them.
             "runs": max(span.count for span in intervals.values()),
             "makespan_error": _error(intervals, "predicted", recovery),
             "replay_error": _error(intervals, "simulated", recovery),
@@ -189,6 +194,7 @@ def _by_seed(runs: Sequence[RecordedRun]) -> dict[int | None, float]:
     for run in runs:
         seed = run.manifest.get("scenario", {}).get("seed")
         values_by_seed[seed].append(run.best.makespan)
+    # Runs over sockets may repeat a seed: pairs are taken by seed, so it has one value.
     return {seed: interval(values).mean for seed, values in values_by_seed.items()}
 
 
@@ -255,6 +261,7 @@ def measurement_rows(
     """
     for run in runs:
         for kind, schedule in schedules_of(run).items():
+            # A measurement holds names of links, or one series of iteration times.
             figures = _figures_of(schedule, run.name, measurement)
             for name, values in measurement.values.items():
                 spread = interval(values)

@@ -23,6 +23,7 @@ def ranges_table(ranges: Mapping[str, NDArray[np.float64]]) -> Table:
     """Return the ranges of a trace in its order, each with a bar of its time in all."""
     grid = plain_table("ranges of the trace", "range", ">times", ">mean", "in all")
     sums = [seconds.sum() for seconds in ranges.values()]
+    # Bars are shares of the longest: ranges may nest, so that their sum is none.
     longest = max(sums, default=0.0) or 1.0
     for name, seconds in islice(ranges.items(), _RANGES):
         mean = format_duration(float(seconds.mean()))
@@ -63,6 +64,7 @@ def training_table(training: Sequence[Mapping[str, float]]) -> Table:
     """Return loss and validation accuracy over time, where that was looked at."""
     grid = plain_table("training", ">step", ">time", ">loss", ">validation accuracy")
     looks = [row for row in training if "accuracy" in row]
+    # Without vertices to validate on, the last step says what was reached.
     for row in looks or training[-1:]:
         accuracy = f"{row['accuracy']:.2%}" if looks else "no such vertices"
         time = format_duration(row["time"], 5)

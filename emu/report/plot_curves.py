@@ -74,9 +74,11 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     rates = assigned or mean_rates(schedule)
     name = "assigned" if assigned else "mean rate of each flow, summed"
     unit, factor = _choose_unit(problem.links.steps.most.max())
+    # An odd number of links leaves a panel over, which is removed below.
     for axes, (port, link) in zip(panels.flat, links, strict=False):
         times, values = rates[port]
         axes.step(
+            # A curve has steps alone: before the first of them its rate is 0.
             np.concatenate([[0.0], times]),
             np.concatenate([[0.0], values / factor]),
             where="post",
@@ -93,6 +95,7 @@ def ports(schedule: Schedule, window: Window) -> Figure:
 
     for axes in panels.flat[len(links) :]:
         axes.remove()
+    # All panels have the same two lines, so that those of the first name them.
     handles, names = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=3)
     return figure
@@ -216,6 +219,7 @@ def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
             ranks = np.sort(lengths)
             axes.step(
                 [ranks[0], *ranks],
+                # One step more than flows: the shortest rises from 0.
                 np.arange(len(ranks) + 1) / len(ranks),
                 where="post",
                 color=colour[kind],
@@ -225,6 +229,8 @@ def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
 
     axes.set(xlabel="time from first to last byte (s)", ylabel="share of flows")
     axes.set(ylim=(0, 1.02), xscale="log")
+    # The formatter of log axes writes powers as mathematics, which stays dollars and
+    # braces since texts are not parsed (`plot_style.style`).
     axes.xaxis.set(
         major_formatter=LogFormatter(),
         minor_formatter=LogFormatter(),
@@ -254,6 +260,7 @@ def bars(
     drawn.
     """
     series = list(dict.fromkeys(name for row in groups.values() for name in row))
+    # A fifth of every row stays free, between the groups.
     pitch = 0.8 / max(len(series), 1)
     figure = new_figure(0.9 + len(groups) * (0.16 + 0.17 * len(series)), width)
     axes = figure.subplots()
@@ -271,6 +278,7 @@ def bars(
                 span.mean,
                 pitch * 0.92,
                 color=shades[number],
+                # Named by the first row alone: a legend has a line for every label.
                 label=None if row else name,
             )
             bar[0].set_gid(f"bar-{row}-{number}")
@@ -328,9 +336,11 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
         name = ", ".join(str(values[key]) for key in outer)
         value = values[inner] if inner else "makespan"
         place = float(value) if across else str(value)
+        # Seeds of one place share a list, over which the interval is taken.
         by_place = groups.setdefault(name, defaultdict(list))
         by_place[place].append(float(row["figures"]["makespan"]))
     if across is None:
+        # Values that are words have no distances, so that no line may join them.
         return bars(groups)
 
     figure = new_figure(2.9)
@@ -386,6 +396,7 @@ def accuracy_figure(
     for position, name in enumerate(names):
         times, shares = np.transpose(curves[name])
         times = times / clock
+        # When all colours are taken they come again, with another line.
         colour = COLOURS[position % _DISTINCT]
         line = _LINES[position // _DISTINCT % len(_LINES)]
         axes.plot(
@@ -484,6 +495,7 @@ def _draw_progress(
         ends = step_ends(run)
         losses.plot(ends, curve.loss, color=colour)
         shares = curve.accuracy["valid"]
+        # Looks count steps from 1, and see the weights at the end of theirs.
         accuracies.plot(ends[curve.looks - 1], shares, color=colour, marker=".")
 
     losses.set_ylabel("training loss (nats)")
@@ -511,6 +523,7 @@ def sum_crossed(schedule: Schedule, times: Floats) -> Floats:
 
     total = np.zeros(len(times))
     for start, length, size in zip(starts, lengths, sizes, strict=True):
+        # Clipped, a flow has crossed nothing before its start and all after its end.
         share = np.clip((times - start) / length, 0.0, 1.0)
         total += size * share
     return total

@@ -37,6 +37,7 @@ COLOURS = (
 WIDTH = 7.2
 #: Endings of files that figures are written to.
 FORMATS = ("svg", "pdf", "png")
+#: Colours of text, paper and grids on bright paper, and on dark (True).
 _INK = {False: "#1a1a1a", True: "#e6e6e6"}
 _PAPER = {False: "#ffffff", True: "#16181d"}
 _FAINT = {False: "#d0d0d0", True: "#3a3f47"}
@@ -77,6 +78,7 @@ def style(*, dark: bool) -> Iterator[None]:
         "font.family": "sans-serif",
         "svg.fonttype": "none",  # text stays text: searchable, and small files
         "svg.hashsalt": "emu",  # the same figure is the same file
+        # TrueType: checks of some publishers refuse Type 3, which is the default.
         "pdf.fonttype": 42,
         "text.parse_math": False,  # a name may hold dollars
     }
@@ -107,6 +109,7 @@ def ink() -> str:
 def new_figure(height: float, width: float = WIDTH) -> Figure:
     """Return an empty figure of that size in inches."""
     figure = Figure(figsize=(width, height), layout="constrained")
+    # Without pyplot, which would keep every figure and look for a display.
     FigureCanvasAgg(figure)
     return figure
 
@@ -173,6 +176,7 @@ class Window:
 
         Raises DataError when that is nothing.
         """
+        # 0 is also what is not stated: the axis begins with the first attempt then.
         since = self.since or begin
         until = min(self.until, end or 1.0)
         if not since < until:
@@ -187,6 +191,7 @@ class Window:
         """Return True where a machine is shown, by its position; -1 is no machine."""
         if not self.machines:
             return True
+        # Who names machines asks for these alone, and not for the links between them.
         return machine >= 0 and cluster.machines[machine].name in self.machines
 
     def of(self, run: RecordedRun) -> RecordedRun:

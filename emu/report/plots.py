@@ -100,6 +100,7 @@ def _legend(colour: dict[str, str], deaths: Sequence[DeathBand]) -> list[Patch]:
 
 
 def _shade(band: DeathBand) -> Any:
+    # The more was lost the darker: what was done stays, what is done again does not.
     alphas = {"done": 0.04, "done again": 0.12, "down": 0.3}
     return {
         "facecolor": ink(),
@@ -116,6 +117,7 @@ def _rows(problem: Problem, window: Window) -> Rows:
     rows: Rows = {}
     links = problem.links
     crossed_ports = {port for hops in problem.hops for port in hops}
+    # Links that are no NIC have the machine -1.
     machines = [*range(len(problem.cluster.machines)), -1]
     for machine in machines:
         if not window.shows(problem.cluster, machine):
@@ -154,6 +156,7 @@ class _Panel:
         for band in bands:
             span = self.axes.axvspan(band.since, band.until, **_shade(band))
             state = band.what.replace(" ", "-")
+            # Names in an SVG, by which tests count what is drawn; so are those of bars.
             span.set_gid(f"{self.name}-{state}-{band.since:.9g}")
 
     def _add(self, boxes: list[Floats], identifier: str, **style: Any) -> None:
@@ -189,6 +192,7 @@ class _Panel:
         """Draw a bar per task and iteration, in the colour of its kind."""
         job = self.schedule.problem.job
         boxes_by_kind: dict[str, list[Floats]] = {kind: [] for kind in self.colour}
+        # Arrays are as wide as the longest task; a task may have fewer iterations.
         for position, count in enumerate(job.rounds):
             row = self.rows.get(("task", position))
             if row is not None:
@@ -216,6 +220,8 @@ class _Panel:
             start = self.schedule.flow_start[positions]
             end = self.schedule.flow_end[positions]
             lane, lanes = pack_lanes(start, end)
+            # A row is as high on every port, so that flows get thinner where many
+            # overlap.
             thickness = _FILLED / max(lanes, 1)
             top = row - _FILLED / 2 + lane * thickness
 
@@ -243,6 +249,7 @@ class _Panel:
                 boxes.append(_box(link.start, link.end, row, _FILLED))
                 if last_row is not None and last_row != row:
                     moves.append(((link.start, last_row), (link.start, row)))
+            # None counts, too: no line leads across a machine that is not shown.
             last_row = row
 
         if boxes:
@@ -331,7 +338,9 @@ def plot(
         raise DataError(f"{figure} is of one run, found {len(runs)}")
     runs = [window.of(run) for run in runs]
     clocks = {"emulated" if run.emulated else "simulated" for run in runs}
+    # An axis of emulated and simulated runs is called time, and no more.
     window = replace(window, clock=clocks.pop() if len(clocks) == 1 else "")
+    # It is saved inside as well: fonts and ids of SVG are settings of the writing.
     with plot_style.style(dark=dark):
         drawing = _draw(figure, runs, window, progress)
         plot_style.save(drawing, out)
@@ -356,6 +365,7 @@ def _draw(
     elif figure == "cdf":
         bests = [run.best for run in runs]
         schedules = dict(zip(names, bests, strict=True))
+        # One run shows both of its schedules; of several each shows its best one.
         if len(runs) == 1:
             schedules = schedules_of(first)
         drawing = curves.cdf(schedules, window)

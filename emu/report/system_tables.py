@@ -208,6 +208,7 @@ def limits_table(results: Sequence[Answer]) -> Table:
             row.system,
             format_size(moved),
             format_duration(row.setup["seconds"], 3) if row.setup else "",
+            # Where nothing crosses, no link is the busiest.
             f"{link} {share:.0%}" if moved else "",
             row.limit,
             " + ".join(memory),
@@ -235,6 +236,7 @@ def runs_of_rows(results: Sequence[Answer]) -> list[Table]:
     )
     for row in rank(results):
         if run := row.run:
+            # The run is of the first seed: its simulation stands beside it, no mean.
             first_makespan = next(iter(row.makespans.values()))
             table.add_row(
                 row.system,
@@ -374,6 +376,7 @@ def _ranking_of(rows: Sequence[Answer], steps_on: str) -> Iterator[str]:
     """Yield the order of the systems of one class."""
     if len(rows) < 2:
         return
+    # By their rate, not their makespan: systems differ in seeds per iteration.
     best, *slower = sorted(rows, key=lambda row: -row.samples_per_second)
     phrases = ", ".join(_as_fast(best, row) for row in slower)
     of_class = f" on {steps_on}" if steps_on else ""
@@ -392,6 +395,7 @@ def _as_fast(best: Answer, slower: Answer) -> str:
     # Both may be infinite.
     is_even = best.samples_per_second == slower.samples_per_second
     ratio = 1.0 if is_even else best.samples_per_second / slower.samples_per_second
+    # As printed: 1.00 x would claim a difference that the digits do not show.
     times = "" if f"{ratio:.2f}" == "1.00" else f"{ratio:.2f} x "
     return f"{times}as fast as {slower.system}"
 

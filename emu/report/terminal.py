@@ -22,6 +22,8 @@ def terminal(file: IO[str] | None = None, *, quiet: bool = False) -> Console:
     A ``quiet`` one prints nothing, as beside JSON on standard output.
     """
     console = _Literal(file=file, highlight=False, markup=False, quiet=quiet)
+    # Off a terminal rich takes the width of whichever stream is one, or COLUMNS: the
+    # same output would differ by where it goes.
     console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
     return console
 
@@ -69,6 +71,8 @@ def plain_table(title: str, *columns: str) -> Table:
         table.add_column(
             column.removeprefix(">"),
             justify="right" if right else "left",
+            # A number broken in two reads as two. Names are folded, since what is cut
+            # off could not be copied.
             no_wrap=right,
             overflow="fold",
         )

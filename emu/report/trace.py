@@ -55,7 +55,9 @@ def pack_lanes(start: Floats, end: Floats) -> tuple[Ints, int]:
     busy: list[tuple[float, int]] = []  # end of the bar, lane
     free: list[int] = []
 
+    # By starts; of bars that begin together the shortest takes the lowest lane.
     for bar in np.lexsort((end, start)).tolist():
+        # A bar may begin where another ends, and share its lane.
         while busy and busy[0][0] <= start[bar]:
             _, lane = heappop(busy)
             heappush(free, lane)
@@ -162,12 +164,16 @@ def trace_events(
         bands = [band for band in deaths if band.run == name]
         for event in chain(group.events(), _list_attempts(bands, first_process)):
             if shift and "ts" in event:
+                # Both have whole nanoseconds: rounding drops what the sum of floats
+                # adds.
                 event["ts"] = round(event["ts"] + shift, 3)
             yield event
 
 
 def _list_attempts(bands: Sequence[DeathBand], first_process: int) -> Iterator[Event]:
     """Yield what attempts before the last did, above the machines of their group."""
+    # The last number of the group, which no machine has; by its sort index, which is
+    # below those of all machines, it is shown first.
     pid = first_process + GROUP - 1
     if bands:
         yield _meta("process_name", pid, name=f"{bands[0].run}: attempts")
@@ -195,6 +201,7 @@ def write_trace(run: Path, out: Path | None = None) -> Path:
     if record.emulated is not None:
         groups["emulated"] = record.emulated
     if record.simulated is not None:
+        # No file of a run holds the rates of its simulation: it is simulated again.
         groups["simulated"] = with_simulated_rates(record)
     if not groups:
         raise DataError("; ".join(record.missing), path=str(run))
@@ -288,6 +295,7 @@ class _Group:
                 continue
             yield from _name_lane(
                 pid=self._pid(self._machine_of[position]),
+                # Thread 0 is that of counters and marks.
                 tid=position + 1,
                 name=f"{task.name} ({task.kind})",
             )
@@ -342,6 +350,7 @@ class _Group:
 
             sender = self._task_bar(edge.source, iteration)
             receiver = self._task_bar(edge.destination, iteration + edge.lag)
+            # Into the first link and out of the last: in between it is one flow.
             yield from self._draw_arrow(sender, bars[0])
             yield from self._draw_arrow(bars[-1], receiver)
 
@@ -374,6 +383,7 @@ class _Group:
             kind = "credit" if edge.credit else "dependency"
             for iteration in range(iterations):
                 target = iteration + edge.lag
+                # Gates of no time have no bar that an arrow could begin or end at.
                 has_source = self._bars[edge.source, iteration]
                 if has_source and self._bars[edge.destination, target]:
                     source = self._task_bar(edge.source, iteration)
@@ -401,6 +411,8 @@ class _Group:
             "ph": "f",
             **arrow,
             **_at(target.pid, target.tid, target.start),
+            # Bound to the bar around it; without this readers take the next one of the
+            # lane.
             "bp": "e",
         }
 
@@ -434,6 +446,7 @@ class _Group:
             pid = self._pid(machine)
             steps = np.column_stack([times[order], levels])
             for time, level in steps.tolist():
+                # A sum of floats may end a little below nothing.
                 megabytes = max(level, 0.0) / 1e6
                 yield _level("not delivered (MB)", pid, time, megabytes)
 
@@ -490,6 +503,7 @@ def _bar(name: str, category: str, place: _Slice, args: Event) -> Event:
         **_at(place.pid, place.tid, place.start),
     }
     end = _microseconds(place.end)
+    # By the rounded end: a rounded length could reach into the bar that follows.
     event["dur"] = round(end - event["ts"], 3)
     if args:
         event["args"] = args

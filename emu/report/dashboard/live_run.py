@@ -39,6 +39,7 @@ class Tape(Observer):
 
     def drain(self) -> Iterator[tuple[float, object]]:
         """Yield the events since the last time, the oldest first."""
+        # As many as there are now: a busy run would keep its reader in here.
         for _ in range(len(self._notices)):
             yield self._notices.popleft()
 
@@ -100,6 +101,7 @@ class _Flows:
         self._served = np.zeros(edges)
         self._rate = np.zeros(edges)
         self._since = np.zeros(edges)
+        # Times the rates of all edges it gives those of all ports in one product.
         self._crossing = np.zeros((ports, edges))
         for edge, hops in enumerate(problem.hops):
             self._crossing[list(hops), edge] = 1.0
@@ -165,6 +167,8 @@ class _Flows:
                 destination=self._job.tasks[edge.destination].name,
                 iteration=iteration,
                 bytes=volume,
+                # Rates run on until the end is reported: never more than the whole
+                # flow.
                 sent=min(max(size, 0.0), volume),
                 rate=float(rate),
             )
@@ -272,6 +276,7 @@ class LiveRun:
                 return []
             start = self._predicted.task_start
             end = self._predicted.task_end
+        # Without the lock: a prediction that is there never changes.
         task, iteration = np.nonzero(np.isfinite(end))
         starts = start[task, iteration]
         spans = np.stack([task, iteration, starts, end[task, iteration]], axis=1)
@@ -288,6 +293,7 @@ class LiveRun:
         """Return the run time: from the wall clock while the run goes on."""
         if self._phase != "running" or math.isinf(self._zero):
             return self._time
+        # Run time never goes back, though each faster event moves time 0 of the clock.
         return max(self._time, (self._clock() - self._zero) / self._scale)
 
     def _fold(self) -> None:
@@ -319,6 +325,7 @@ class LiveRun:
                 self._running[notice.task] = (iteration, self._base + notice.start)
             case ("began",):
                 self._phase = "running"
+                # Time 0 is 0.1 s ahead here; this bound is what the first event lowers.
                 self._zero = received + 1.0
             case "restarting", str(error), int(first):
                 self._restart(error, first)
@@ -357,6 +364,7 @@ class LiveRun:
         self._advance(happened)
 
     def _advance(self, time: float) -> None:
+        # Events come out of order: what happened earlier moves nothing back.
         if time > self._time:
             self._flows.advance(time - self._time)
             self._time = time
@@ -369,6 +377,7 @@ class LiveRun:
         end = self._base + message.end
         self.history.ran(task, message.iteration + self._first, start, end)
         for edge, volume in zip(message.edges, message.volumes, strict=True):
+            # Within a machine no flow would end, and its entry would stay for ever.
             if self.problem.hops[edge]:
                 self._flows.volumes[edge, message.iteration] = volume
         if message.late > 0:
@@ -393,6 +402,7 @@ class LiveRun:
             self.history.add(self._sampled, self._time, rates, count)
         self._flows.moved[:] = 0.0
         self._sampled = self._time
+        # By the wall clock: samples are for the eyes, at any time scale.
         self._sampled_at = self._clock()
 
     def _status(self) -> form.Status:
@@ -452,6 +462,7 @@ class LiveRun:
         count = int(self._done.sum())
         ends = self._ends
         steps = sum(self.problem.job.rounds)
+        # When as many steps had ended in the prediction as have ended by now.
         last_end = ends[min(count, len(ends)) - 1] if count and ends else 0.0
         left = None
         if self._phase == "running" and last_end:

@@ -81,6 +81,7 @@ def _metric(
     for labels, value in samples:
         pairs = [f'{key}="{for_label(text)}"' for key, text in labels.items()]
         braces = f"{{{','.join(pairs)}}}" if pairs else ""
+        # 17 digits are enough to read the same double again.
         lines.append(f"emu_{name}{braces} {value:.17g}")
     return "\n".join(lines) + "\n"
 
@@ -99,6 +100,7 @@ _STRANGERS = 256
 _BACKLOG = 32
 
 
+# Frozen, so that two of one connection are equal: that is how it is found again.
 @dataclass(frozen=True)
 class _Visitor:
     """A connection, as one of those that have shown no token."""
@@ -194,15 +196,18 @@ class Pages:
 
         # A header may hold bytes that are no UTF-8.
         shown = token.encode(errors="surrogateescape")
+        # It takes as long for every wrong token, which tells nothing of the right one.
         if not hmac.compare_digest(shown, self._token.encode()):
             raise web.HTTPForbidden(text="the token is missing or wrong\n")
 
         # It has shown the token: it is not closed to make room for others.
         self._strangers.leave(_Visitor(request.protocol))
         response = await handler(request)
+        # The headers of a WebSocket have been sent by now.
         if not response.prepared:
             response.headers["Cache-Control"] = "no-store"
             response.headers["Content-Security-Policy"] = _POLICY
+            # The address may hold the token, which no other site must be told.
             response.headers["Referrer-Policy"] = "no-referrer"
             response.headers["X-Content-Type-Options"] = "nosniff"
         return response
@@ -322,6 +327,7 @@ class Dashboard:
         self._failure: OSError | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._leave: asyncio.Event | None = None
+        # A thread with a loop of its own, so that viewers do not hold up the run.
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._serve()), name="emu dashboard", daemon=True
         )
@@ -341,6 +347,7 @@ class Dashboard:
 
     def __enter__(self) -> Self:
         self._thread.start()
+        # Until it listens or cannot: the port is not known before.
         self._up.wait()
         if self._failure is not None:
             place = format_address(self._host, self._port)
@@ -359,8 +366,10 @@ class Dashboard:
         self._leave = asyncio.Event()
         runner = web.AppRunner(
             self._pages.application(),
+            # Its lines would hold the token of every request.
             access_log=None,
             logger=_quiet_logger(),
+            # By default pages that stay open would hold up the end for 60 s.
             shutdown_timeout=0.5,
         )
         await runner.setup()
@@ -368,12 +377,15 @@ class Dashboard:
         site: asyncio.Server | None = None
         server = cast("web.Server", runner.server)  # which is set up
         try:
+            # The sites of aiohttp take no maker of connections, by which strangers are
+            # counted.
             site = await self._loop.create_server(
                 partial(self._pages.new_connection, server),
                 self._host,
                 self._port,
                 backlog=_BACKLOG,
             )
+            # Of port 0, which is any free one.
             self._port = int(site.sockets[0].getsockname()[1])
             updates = asyncio.create_task(self._pages.broadcast())
             self._up.set()

@@ -152,6 +152,7 @@ class History:
     def _merge(self) -> None:
         """Join every two neighbours; their mean is weighed by their lengths."""
         edges = [*self.time, self.end]
+        # Of an odd number, as when the history is full, the last stays as it is.
         for first in range(0, len(self.time) - 1, 2):
             length = edges[first + 1] - edges[first]
             sum_of_lengths = length + (edges[first + 2] - edges[first + 1])
@@ -161,6 +162,7 @@ class History:
                 share * rate + (1 - share) * next_rate for rate, next_rate in pairs
             ]
 
+        # The larger one: a mean would hide how many flows moved at once.
         self.flows = [
             max(self.flows[first : first + 2]) for first in range(0, len(self.time), 2)
         ]
@@ -179,11 +181,13 @@ class History:
         """Append a task iteration that ended."""
         self.spans.append((task, iteration, start, end))
         if len(self.spans) > SPANS:
+            # Half of them in one go, since after each loss every viewer gets all anew.
             del self.spans[: SPANS // 2]
             self.merged += 1
 
     def to_json(self) -> Result:
         """Return everything, rates per port."""
+        # A page draws a curve per port; samples that are added later come as rows.
         rates = [list(port) for port in zip(*self.rates, strict=True)]
         return self._after(NOTHING) | {"rates": rates}
 
@@ -195,6 +199,8 @@ class History:
             "flows": self.flows[seen.samples :],
             "training": self.training[seen.reports :],
             "spans": self.spans[seen.spans :],
+            # All of them, which are few. Slices are copies: they are written as JSON
+            # when the lock is free again.
             "deaths": self.deaths[:],
         }
 

@@ -15,6 +15,7 @@ _CLOCKS = {"h": 3600.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
 
 def choose_clock(longest: float) -> tuple[str, float]:
     """Return the unit of an axis up to so many seconds, and the seconds of one."""
+    # Below two the axis would have a single round tick; largest units come first.
     fitting = (clock for clock in _CLOCKS.items() if longest >= 2 * clock[1])
     return next(fitting, ("us", _CLOCKS["us"]))
 
@@ -53,6 +54,8 @@ def accuracy_chart(
         "clock": f"emulated time ({unit})",
         "start": 0.0,
         "end": longest / clock,
+        # The page's scripts read these keys of every page, and draw nothing for empty
+        # ones.
         "runs": [],
         "training": [],
         "accuracy": {

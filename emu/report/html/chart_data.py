@@ -59,6 +59,7 @@ def chart_data(run: RecordedRun) -> Charts:
         "edges": [[edge.source, edge.destination, name] for edge, name in edges],
         "ports": _list_ports(problem),
         "bands": [vars(band) for band in bands],
+        # Below 0 where deaths ended attempts: the last one begins at 0.
         "start": min((band.since for band in deaths), default=0.0),
         "end": end,
         "runs": runs,
@@ -80,6 +81,8 @@ def _list_ports(problem: Problem) -> list[Charts]:
     return [
         {
             "name": link.name,
+            # The height of a chart is by the most that a link ever has; `limits` are
+            # drawn.
             "capacity": float(steps.most[port]),
             "machine": link.machine,
             "direction": link.direction,
@@ -124,6 +127,7 @@ def _rate_curves(schedule: Schedule) -> dict[str, list[Charts]]:
     """Return the rates through every link: ``moved``, and ``allocated`` where known."""
     steps_by_name = {}
     assigned = sum_rates(schedule)
+    # Where TCP shares the NICs nobody assigns rates: means of flows stand in for them.
     if assigned is None or schedule.rates is None:
         steps_by_name["moved"] = mean_rates(schedule)
     else:
@@ -168,8 +172,10 @@ def rates_by_bytes(schedule: Schedule, rates: RateHistory) -> RateHistory:
     A flow that arrives late moved more slowly than it was allowed to. Only its end is
     measured, so its lateness is spread over all of it.
     """
+    # NaN is of flows that did not take place.
     sizes = np.nan_to_num(fluid_bytes(pieces(schedule, rates)))
     volumes = np.nan_to_num(schedule.flow_bytes)
+    # Rates that amount to no byte cannot be scaled to any, and stay 0.
     scale = np.divide(volumes, sizes, out=np.ones_like(sizes), where=sizes > 0)
     return replace(rates, rate=rates.rate * scale[rates.edge, rates.iteration])
 
@@ -217,6 +223,7 @@ def training_data(path: Path) -> list[Charts]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"cannot be read: {error}", path=str(path)) from error
 
+    # The sort is stable, so that accuracies stay in the order of the file.
     losses_first = sorted(points_by_figure, key=lambda figure: figure != "loss")
     return [
         {
@@ -249,10 +256,13 @@ def _means(points: Sequence[Point]) -> list[list[float]]:
     """Return time and mean value of every iteration, of values that are finite."""
     by_iteration = defaultdict[int, list[Point]](list)
     for point in points:
+        # One worker that diverged would make the mean of all no number, and JSON has
+        # none.
         if math.isfinite(point.value):
             by_iteration[point.iteration].append(point)
     return [
         [
+            # A point begins with its time, by which the largest is the last.
             max(group).time,
             math.fsum(point.value for point in group) / len(group),
         ]

@@ -49,6 +49,7 @@ def _use_table(crossing: LabResult) -> Table:
     highest = len(_LEVELS) - 1
     for machine, directions in crossing["nic_use"].items():
         for direction, shares in directions.items():
+            # Rounded up, so that a blank is no use at all; bursts may be above 1.
             levels = [math.ceil(highest * min(share, 1.0)) for share in shares]
             signs = "".join(_LEVELS[level] for level in levels)
             mean = f"{100 * sum(shares) / len(shares):.0f} %"
@@ -109,6 +110,7 @@ def how_ended(run: LabResult) -> str:
     code = run["code"]
     if code is None:
         return "did not end"
+    # As of subprocess, a code below 0 is the number of the signal that ended it.
     ending = f"signal {-code}" if code < 0 else f"exit code {code}"
     return f"{ending}, asked to at the end" if run["stopped"] else ending
 
@@ -168,6 +170,7 @@ def lab_data(
     return {
         "clock": "time (s)",
         "counted": "message",
+        # The scripts count by iterations: here each message is one of its own.
         "iterations": max(len(talks.found), 1),
         "machines": list(traffic.machines),
         "tasks": talks.tasks,
@@ -193,9 +196,13 @@ def _pack_programs(runs: Sequence[LabResult], seconds: float) -> Charts:
 def _rate_curves(traffic: Traffic, seconds: float) -> list[Charts]:
     """Return the rate over time of every NIC, out and in, machine by machine."""
     machines = len(traffic.machines)
+    # Shares of a NIC that carries 1 byte per second are bytes per second.
     rates = nic_use(traffic.packets, np.ones((2, machines, _POINTS)), seconds)
+    # A mean holds from the beginning of its span on.
     time = np.linspace(0.0, seconds, _POINTS, endpoint=False)
     return [
+        # Machine by machine, out before in, as `_ports` has them: scripts match by
+        # position.
         pack_columns(time=time, rate=rates[direction, machine])
         for machine in range(machines)
         for direction in (0, 1)
@@ -268,6 +275,7 @@ def _tasks(
         )
 
     # A port whose program was never seen belongs to the unknown one of its machine.
+    # TCP has 16 bits for a port: a table of all is 0.5 MB per machine.
     owner = np.empty((len(names), 1 << 16), np.int64)
     for machine in range(len(names)):
         owner[machine] = len(tasks)
@@ -329,6 +337,7 @@ def _counts(
             if unit == "kB":  # a level, not a count that grows
                 rate = count / 1e3
             else:
+                # A rate holds from its sample to the next; the last sample has none.
                 rate = np.append(np.diff(count) / span, 0.0)
             if rate.any():
                 curves.append({"name": name, **pack_columns(time=time, rate=rate)})
@@ -458,6 +467,7 @@ def _talks(talks: Talks) -> Table:
             format_size(int(np.median(sizes))),
             format_duration(np.median(lengths[is_sent])),
         ]
+        # The median of no answers would be no number, with a warning.
         if len(waits):
             cells.append(format_duration(np.median(waits)))
         table.add_row(*cells)

@@ -94,6 +94,8 @@ def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
 
 def _places(machines: int, joined: Sequence[Ends]) -> dict[Node, Floats]:
     """Return where nodes are drawn: junctions in the middle of what they join."""
+    # Half a step off the top (y grows downwards), so that two machines stand side by
+    # side.
     angles = 2 * np.pi * (np.arange(machines) + 0.5) / machines - np.pi / 2
     ring = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     places: dict[Node, Floats] = {}
@@ -102,6 +104,7 @@ def _places(machines: int, joined: Sequence[Ends]) -> dict[Node, Floats]:
     for node, middle in _middles(places, joined).items():
         # Junctions with the same neighbours would hide each other.
         distances = [np.abs(middle - place).max() for place in places.values()]
+        # In radii of the ring: 0.05 are 13 to 21 pixels, and a square has 10.
         crowd = sum(bool(distance < 0.05) for distance in distances)
         aside = 0.12 * crowd * np.array([1.0, 0.6])
         places[node] = middle + aside
@@ -128,6 +131,8 @@ def _middles(
     for tail, head in joined:
         pairs = ((tail, head), (head, tail))
         for node, neighbour in pairs:
+            # Machines do not move, and a link with both ends at one junction pulls it
+            # nowhere.
             if not node.is_junction or node == neighbour:
                 continue
             matrix[row[node], row[node]] += 1
@@ -147,6 +152,7 @@ def link_graph(cluster: Cluster, schedule: Schedule) -> str:
     ends, spokes = link_ends(cluster)
     place_of = _places(len(cluster.machines), [*ends, *spokes])
     rows = port_rows(schedule)
+    # Where nothing moved, no link is the busiest, and all shares are 0.
     most = max((row["used"] for row in rows), default=0.0) or 1.0
     by_use = sorted(range(len(rows)), key=lambda port: rows[port]["used"])
 
@@ -185,6 +191,7 @@ def _node(node: Node, place: Floats, cluster: Cluster) -> str:
         return f'<rect class="junction" {corner} width="10" height="10"/>'
     name = cluster.machines[node.number].name
     disc = f'<circle class="machine" cx="{x:.0f}" cy="{y:.0f}" r="19"/>'
+    # A disc of 38 pixels has room for six letters; the pointer shows the whole name.
     return disc + _label(place, name[:6], "inside", name)
 
 
@@ -196,6 +203,7 @@ def _bend(tail: Floats, head: Floats) -> tuple[Floats, Floats]:
     length = max(math.hypot(*course), 1.0)
     bulge = min(0.12 * length + 8, 34)
     control = (tail + head) / 2 + across / length * bulge
+    # A quadratic Bezier curve at its parameter 1/2.
     middle = (tail + 2 * control + head) / 4
     return control, middle
 
@@ -269,6 +277,7 @@ def _label(
     x, y = place
     hint = f"<title>{escape(title)}</title>" if title else ""
     return (
+        # SVG puts the base line of a text at y; 4 pixels further down it looks centred.
         f'<text class="{kind}" text-anchor="middle" x="{x:.0f}" y="{y + 4:.0f}">'
         f"{hint}{escape(text)}</text>"
     )

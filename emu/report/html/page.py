@@ -81,6 +81,8 @@ def chain_table(run: RecordedRun) -> str:
     sums = []
     for schedule in schedules.values():
         seconds = critical_path(schedule).sums(cause_of)
+        # The path is that of the last attempt: without what deaths cost the column
+        # would not sum to the makespan.
         if schedule.outages.seconds:
             seconds["deaths"] = schedule.outages.seconds
         sums.append(seconds)
@@ -89,6 +91,7 @@ def chain_table(run: RecordedRun) -> str:
         return ""
 
     grid = plain_table("", "cause", *(f">{name}" for name in schedules))
+    # Of a job whose times are all 0 every share is 0, not a division by it.
     makespans = [schedule.makespan or math.inf for schedule in schedules.values()]
     for cause in causes:
         cells = []
@@ -107,9 +110,11 @@ def story(schedule: Schedule) -> str:
     shares = chain.sums(_cause)
     if not shares or not schedule.length:
         return ""
+    # `sums` has the longest first.
     cause = next(iter(shares))
     parts = chain.sums(lambda link: (_cause(link), _name_place(schedule.problem, link)))
     place = next(name for kind, name in parts if kind is cause)
+    # Of the last attempt, as the path is: seconds of deaths are no share of it.
     text = f"{shares[cause] / schedule.length:.0%} of the time {_TOLD[cause]}"
     if place:
         text += f", most of it {'at' if cause is Cause.TRANSFER else 'for'} {place}"
@@ -146,6 +151,7 @@ _TOLD = {
 def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
     """Return a card per machine: tasks, resources, and the mean use of its NIC."""
     loads = resource_loads(problem.job, problem.cluster, problem.placement)
+    # A problem without a schedule still has its placement, and nothing that moved.
     use_of_ports = [] if schedule is None else port_rows(schedule)
     cards = []
     for position, machine in enumerate(problem.cluster.machines):
@@ -275,10 +281,13 @@ def report_page(run: Path, *, helpful: bool = False) -> str:
 
     record: RecordedRun | None = read(lambda: load_run(run))
     if record is not None:
+        # What reads training.csv below says more of its error, and would say it twice.
         missing += [name for name in record.missing if "training.csv" not in name]
         result = record.result
         data = chart_data(record)
     else:
+        # Without its problem nothing can be drawn, but the figures of the run still
+        # stand.
         content = read(lambda: read_json(run / "result.json"))
         result = content if isinstance(content, dict) else {}
         data = {"runs": []}
@@ -331,6 +340,7 @@ def _body(
     for key, (title, make) in tables.items():
         if key in result:
             parts.append(html.section(f"{key}-table", title, part(key, make)))
+    # Put together last: every part above may have added to what is missing.
     return html.page_title(name, notes) + _warnings(missing) + "".join(parts)
 
 
@@ -348,6 +358,7 @@ def _causes(
     helps = _UNASKED
     if helpful:
         # Whether code of others may run, the command that draws has decided.
+        # It is made once for both sections, since the search for moves takes seconds.
         explanation = recorded.explain(run_code=True)
         helps = part("schedule", lambda: would_help(explanation))
         moves = part("schedule", lambda: which_task(explanation))
@@ -389,12 +400,14 @@ def whole_page(title: str, body: str, data: Charts) -> str:
     scripts = "\n".join((assets / name).read_text("utf-8") for name in _SCRIPTS)
 
     # A "<" in a name must not end the element that holds the data.
+    # NaN is no JSON: with one the browser would refuse the data of all charts.
     content = json.dumps(data, separators=(",", ":"), allow_nan=False)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
+        # An empty icon: browsers ask for one, which the policy would refuse.
         '<link rel="icon" href="data:,">\n'
         f"<title>{escape(title)} - emu</title>\n<style>\n{style}</style></head>\n"
         f"<body>{body}\n"
