@@ -52,6 +52,7 @@ def reading_errors(path: Path | str) -> Iterator[None]:
     Only of what is no `NotRead` it says that the file is damaged.
     """
     with one_error(path):
+        # `one_error` calls a file damaged, which one that says something unread is not.
         try:
             yield
         except NotRead as error:
@@ -79,6 +80,7 @@ class Reading:
         Elements of XML within, in their order.
     """
 
+    # A trace of torch.profiler has one of these per event: slots keep them small.
     __slots__ = ("_asked", "_elements", "_inner", "_values", "kind")
 
     def __init__(
@@ -126,6 +128,7 @@ class Reading:
         if isinstance(value, str):
             return value
         if _is_number(value):
+            # To YAML a name such as 0 or a version such as 4.1 is a number.
             return str(value)
         raise self._wrong(key, value, "a word")
 
@@ -135,11 +138,13 @@ class Reading:
         Raises ValueError when it is missing without a default, or is none.
         """
         value = self.get(key, default)
+        # XML has nothing but texts, and PyYAML takes 1e9, without a dot, for one.
         if isinstance(value, str):
             try:
                 value = float(value)
             except ValueError:
                 raise self._wrong(key, value, "a number") from None
+        # float() and Python's JSON both take nan, which passes every comparison.
         if not _is_number(value) or not math.isfinite(value):
             raise self._wrong(key, value, "a number")
         return float(value)
@@ -159,6 +164,7 @@ class Reading:
 
         Raises ValueError when it is no mapping.
         """
+        # The same reading each time: it remembers what was asked of it.
         if key not in self._inner:
             value = self.get(key, {})
             if not isinstance(value, Mapping):
@@ -253,4 +259,5 @@ def _wrap(element: ET.Element) -> Reading:
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
+    # True is an int of Python: a switch would be read as a rate of 1.
     return isinstance(value, int | float) and not isinstance(value, bool)

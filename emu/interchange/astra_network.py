@@ -17,6 +17,7 @@ from emu.interchange.accounted import read_mapping
 from emu.interchange.topology import Topology, Wire
 
 _SHAPES = ("Ring", "Switch", "FullyConnected")
+#: Of the versions that are read; older ones took 2^30, which a note says.
 _GIGABYTE = 1e9
 _NANOSECONDS = 1e9  # of a second
 
@@ -54,6 +55,7 @@ def read_network(content: Any, origin: str) -> Topology:
 
         topology = Topology(origin)
         count = math.prod(dimension.size for dimension in dimensions)
+        # Before names and routes are made: sizes of dimensions multiply.
         topology.check_size(count)
         topology.machines = [f"npu{number}" for number in range(count)]
 
@@ -71,6 +73,7 @@ def _dimension(shape: Any, size: Any, bandwidth: Any, latency: Any) -> _Dimensio
     if not isinstance(shape, str) or shape not in _SHAPES:
         found = reprlib.repr(shape)
         raise ValueError(f"topology has {found:.40}, write {', '.join(_SHAPES)}")
+    # `Reading` says which of the numbers is wrong, and of what.
     values = read_mapping(
         {"npus_count": size, "bandwidth": bandwidth, "latency": latency}, "dimension"
     )
@@ -87,12 +90,15 @@ def _route(
     place = source
     stride = 1
     for number, dimension in enumerate(dimensions):
+        # A stride is the product of the sizes of the dimensions before this one.
         start = place // stride % dimension.size
         end = destination // stride % dimension.size
+        # The first NPU of the row gives the switch of this dimension its number.
         row = place - start * stride
         for position, next_position in _positions(dimension, start, end):
             name = f"dim{number} {_end(row, position, stride)}"
             name += f"-{_end(row, next_position, stride)}"
+            # Routes that share a hop have one name for it, and so one wire.
             topology.wires[name] = dimension.wire
             route.append(name)
 
@@ -114,6 +120,7 @@ def _positions(
         return [(start, None), (None, end)]
     size = dimension.size
     forward = (end - start) % size
+    # Half way round both ways are as short: rising numbers are taken.
     step = 1 if forward <= size - forward else -1
     hops = min(forward, size - forward)
     places = [(start + step * hop) % size for hop in range(hops + 1)]

@@ -28,14 +28,19 @@ from emu.interchange.workload import (
 )
 from emu.units import DURATION, RATE
 
+#: Attributes that are read. Seconds, control and channel are those of `chakra_out`, for
+#: which et_def.proto has no word.
 _USED = {
     "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "root", "pg_name",
     "seconds", "control", "channel",
 }  # fmt: skip
+#: Metadata that are read or change no number: from machine to latencies those of
+#: `chakra_out`, and the collective of MSCCLang's converter.
 _METADATA = {
     "machine", "nic_in", "nic_out", "latency_in", "latency_out", "collective", "schema",
     "version", "task", "gate",
 }  # fmt: skip
+#: End of a name whose number is of a version and would pass for a rank.
 _VERSION_IN_NAME = re.compile(r"\d\.\d+\.\d+\.\w+$")
 _ROOTED = ("REDUCE", "GATHER", "SCATTER", "BROADCAST")
 
@@ -87,12 +92,14 @@ def rank_files(path: Path, copies: int = 0) -> list[Path]:
         if found := pattern.fullmatch(entry.name):
             ranks[int(found[1])] = entry
 
+    # A gap would put all later ranks onto other machines.
     missing = [rank for rank in range(max(ranks)) if rank not in ranks]
     if missing:
         raise DataError(
             f"is one of ranks 0 to {max(ranks)}, {begin}{missing[0]}{end} is missing",
             path=path,
         )
+    # By number: by name rank 10 would stand before rank 2.
     return [ranks[rank] for rank in sorted(ranks)]
 
 
@@ -120,6 +127,7 @@ def read_chakra(path: Path, *, copies: int = 0, large: bool = False) -> Workload
     job.join_messages()
     job.join_collectives()
     for rank in range(size):
+        # Ranks whose metadata name their machine have been put there already.
         workload.places.setdefault(f"r{rank}", f"m{rank}")
     return workload
 
@@ -165,11 +173,14 @@ class _Job:
         """Take the machine of a rank as its metadata name it, with its NIC."""
         name = str(metadata["machine"])
         machines = self.workload.machines
+        # The first machine that is named replaces the equal ones that were assumed.
         if all("nic" not in machine for machine in machines):
             machines.clear()
         self.workload.places[f"r{rank}"] = name
+        # Several ranks may run on one machine.
         if any(machine["name"] == name for machine in machines):
             return
+        # `chakra_out` writes 0 for a machine that has no NIC.
         if not float(metadata["nic_in"]) > 0:
             machines.append({"name": name, "nic": "none"})
             return
@@ -189,6 +200,7 @@ class _Job:
         """
         left_out = self.workload.left_out
         places = {node.number: place for place, node in enumerate(nodes)}
+        # Dicts, as ordered sets: the same file has to give the same job.
         data = dict[tuple[int, int], None]()
         edges = dict[tuple[int, int], None]()
         for place, node in enumerate(nodes):
@@ -204,12 +216,14 @@ class _Job:
                     data[places[number], place] = None
 
         names = [f"node {node.number}" for node in nodes]
+        # Data have to be free of circles; calls need not be, as below.
         order_nodes(names, data, origin)
         forward = [*edges]
         try:
             order = order_nodes(names, edges, origin)
         except DataError:  # a converter's calls contradict its data
             numbers = [node.number for node in nodes]
+            # Ids are the one order left that has no circle.
             order = sorted(range(len(nodes)), key=numbers.__getitem__)
             forward = [
                 (source, destination)
@@ -231,11 +245,13 @@ class _Job:
             return self._add_message(rank, node)
         if node.kind == "COMM_COLL":
             # An operator that calls a collective is of its type, and has no size.
+            # A barrier (9 in et_def.proto) moves nothing and may do without.
             is_barrier = node.attributes.get("comm_type") in (9, "9", "BARRIER")
             if not is_barrier and "comm_size" not in node.attributes:
                 self.workload.leave_out(
                     "collective without comm_size, as long as it took"
                 )
+            # No other rank is there, so that no network can say how long it takes.
             elif len(self._files) == 1:
                 self.workload.leave_out("collective of one rank, as long as it took")
             else:
@@ -256,6 +272,7 @@ class _Job:
             self.workload.leave_out(f"root of a {kind}, taken to be the first")
 
         self._add_task(rank, name, node.kind, 0)
+        # What depends on the node waits for the outcome, and not for its begin.
         self._add_task(rank, f"{name}.done", node.kind, 0)
         exchange = _Exchange(
             kind=kind,
@@ -263,6 +280,7 @@ class _Job:
             root=int(attributes.get("root", 0)),
             task=name,
         )
+        # No name stands for the group of all ranks.
         group = self._groups.setdefault(str(attributes.get("pg_name", "")), {})
         group.setdefault(rank, []).append(exchange)
         return f"{name}.done"
@@ -319,7 +337,10 @@ class _Job:
         left_out = self.workload.left_out
         if node.kind not in ("COMP", "COMM_COLL"):
             left_out[f"all but the time of {node.kind}_NODE"] += 1
+        # Chakra counts whole microseconds, which many short tasks feel: `chakra_out`
+        # states the seconds beside them.
         seconds = float(node.attributes.get("seconds", node.micros / 1e6))
+        # Operations become a time by a rate of the machine, which no trace states.
         if not node.micros and "num_ops" in node.attributes:
             left_out["time of a node that states num_ops alone"] += 1
         elif node.kind == "COMP" and not seconds:
@@ -339,12 +360,14 @@ class _Job:
         for key in {**self._sends, **self._receives}:
             sends = self._sends[key]
             receives = self._receives[key]
+            # Messages of one tag go one after the other, which a channel sees to.
             route = "-".join(map(str, key)) if len(sends) > 1 else ""
             for send, receive in self.workload.pair_messages(sends, receives, key):
                 self._join_message(send, receive, route)
 
     def _join_message(self, send: _Message, receive: _Message, route: str) -> None:
         workload = self.workload
+        # 0 stands for a receive that does not say its bytes.
         if receive.size not in (0, send.size):
             raise workload.error(
                 f"{receive.task} receives {receive.size:g} bytes of "
@@ -368,6 +391,7 @@ class _Job:
         for name, ranks in self._groups.items():
             if not name:  # of all ranks
                 for rank in range(len(self._files)):
+                    # A rank that takes part in none has to show as one that lacks them.
                     ranks.setdefault(rank, [])
             elif len(ranks) == 1:
                 self.workload.leave_out(
@@ -397,6 +421,7 @@ class _Job:
                     f"{exchange.size:g}"
                 )
             self.workload.add_flow(exchange.task, f"{exchange.task}.done")
+        # Alone, or without bytes, nobody sends; a barrier never has any and holds all.
         if len(companions) > 1 and (first.size or first.kind == "BARRIER"):
             tasks = [exchange.task for exchange in companions]
             self.workload.add_collective(first.kind, first.size, tasks, root=first.root)

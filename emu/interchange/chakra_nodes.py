@@ -109,22 +109,26 @@ def read_nodes(path: Path, *, large: bool = False) -> Trace:
         content = file.read()
     trace = Trace({}, [], Counter())
     try:
+        # Two letters: one brace may be the length of a first message of 123 bytes.
         is_json = path.suffix == ".json" or content.lstrip()[:2] in (b'{"', b"[{")
         rows = _json_rows(content.decode()) if is_json else _rows(content)
         for row in rows:
             _take_row(trace, row)
+            # Within the loop: ten million nodes are refused before all are read.
             if len(trace.nodes) > MOST_NODES and not large:
                 raise DataError(
                     f"has more than {MOST_NODES:,} nodes, some 2 kB of memory "
                     "each: add --large",
                     path=path,
                 )
+        # Some files state the version among their metadata.
         _check_version([trace.metadata.get("schema")])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DataError(f"is no Chakra trace: {error!s:.200}", path=path) from error
 
     if not trace.nodes:
         raise DataError("holds no node", path=path)
+    # Dependencies name ids: of two nodes of one id nobody knows which is meant.
     numbers = {node.number for node in trace.nodes}
     if len(numbers) < len(trace.nodes):
         raise DataError("has two nodes of one id", path=path)
@@ -134,6 +138,7 @@ def read_nodes(path: Path, *, large: bool = False) -> Trace:
 def _take_row(trace: Trace, row: Data) -> None:
     """Take in a node, or metadata."""
     trace.left_out.update(_unknown_fields(row))
+    # JSON of protobuf leaves out zeros: a node may lack its id, or its type.
     if row.keys() & {"id", "type", "nodetype"}:
         trace.nodes.append(_node(row))
     else:
@@ -186,6 +191,7 @@ def _rows(content: bytes) -> Iterator[Data]:
     for message in messages:
         row: Data = decode(message, _NODE)
         for name in _SINGLE:
+            # Protobuf writes no zero, and of a field that comes twice the last counts.
             row[name] = row.get(name, [0])[-1]
         yield row
 
@@ -205,6 +211,7 @@ def _json_rows(text: str) -> Iterator[Data]:
         place = gap.end() if gap else place
         if place == len(text):
             break
+        # `json.loads` refuses a second value behind the first.
         value, place = decoder.raw_decode(text, place)
         parts = value if isinstance(value, list) else [value]
         for part in parts:

@@ -18,6 +18,7 @@ from emu.host.files import whole_file
 from emu.interchange.protobuf import encode, write_varint
 from emu.problem import Problem, Realization
 
+#: Types of nodes by their numbers in et_def.proto.
 _COMP = 4
 _SEND = 5
 _RECEIVE = 6
@@ -44,6 +45,7 @@ def write_traces(problem: Problem, taken: Realization, folder: Path) -> Counter[
         "pool that tasks share": len(problem.pools),
         "flow that reads the newest": sum(edge.latest for edge in problem.job.edges),
     }
+    # The plus drops what counts 0.
     return +Counter(counts)
 
 
@@ -59,6 +61,7 @@ def _ranks(problem: Problem) -> list[int]:
 
 def _natural_key(name: str) -> list[Any]:
     parts: list[Any] = re.split(r"(\d+)", name)
+    # Texts and numbers alternate, so that no text is compared with a number.
     parts[1::2] = map(int, parts[1::2])
     return parts
 
@@ -85,6 +88,7 @@ def _attributes(values: dict[str, Any]) -> list[bytes]:
         if isinstance(value, float):  # double_val of et_def.proto, eight bytes long
             row += bytes([3 << 3 | 1]) + struct.pack("<d", value)
         else:
+            # A truth value is an int, too: 0 or 1.
             field = 29 if isinstance(value, str) else 9  # string_val, int64_val
             row += encode({field: value})
         rows.append(row)
@@ -105,6 +109,7 @@ def _nodes(
 
     def message_attributes(edge: int, iteration: int) -> dict[str, Any]:
         control = bool(job.control[edge])
+        # `chakra` makes a gate of an order on reading, over which no bytes may go.
         size = 0.0 if control else float(taken.volumes[edge, iteration])
         channel = job.edges[edge].channel or f"edge {edge}"
         return {
@@ -120,6 +125,7 @@ def _nodes(
         # One iteration follows another, whatever else it waits for.
         awaited = [work - step] if iteration else []
         for place, edge in enumerate(in_edges):
+            # With a lag it is an earlier iteration that sent, with its own bytes.
             sent_in = iteration - job.edges[edge].lag
             if job.sends(edge, sent_in):
                 source = ranks[job.edges[edge].source]
@@ -147,6 +153,7 @@ def _node(
     fields = {
         1: number,
         3: kind,
+        # Packed into one field, as proto3 writes lists of numbers.
         5: b"".join(map(write_varint, deps)),
         7: round(seconds * 1e6),
         10: _attributes(attributes),

@@ -61,6 +61,7 @@ def cluster_keys(topology: Topology) -> Data:
     missing = [ends for ends in pairs if ends not in routes]
     if missing:
         _note_missing(topology, missing)
+        # `Placement` refuses flows over it; that the machines are there is no error.
         throughs |= dict.fromkeys(missing, (NO_ROUTE,))
 
     keys: Data = {"machines": []}
@@ -79,6 +80,7 @@ def _check_routes(topology: Topology, routes: Routes) -> None:
     """Raise DataError where a route takes a wire twice, or one without a rate."""
     for ends, wires in routes.items():
         for name, count in Counter(wires).items():
+            # `Links` refuses that as well, but knows no names of the file.
             if count > 1:
                 raise topology.error(
                     f"the route {ends[0]} to {ends[1]} runs in a loop: it takes "
@@ -119,6 +121,7 @@ def _replace_unshared(topology: Topology, routes: Routes) -> dict[Ends, list[str
                 rate = wire.rate
             else:
                 replacement = f"{name} unshared"
+                # Finite, as links have to be; what the shared ones let through fits.
                 rate = max(enough, wire.rate)
             topology.wires[replacement] = Wire(rate, wire.latency)
             route.append(replacement)
@@ -149,6 +152,7 @@ def _find_nics(routes: Routes) -> dict[str, _Nic]:
         outward, inward = ends
         is_outward_own = uses[outward] == sent[name]
         is_inward_own = uses[inward] == received[name]
+        # A wire of both directions, or that another machine crosses, is no NIC.
         if outward != inward and is_outward_own and is_inward_own:
             nics[name] = _Nic(outward, inward)
     return nics
@@ -167,6 +171,7 @@ def _shorten(ends: Ends, wires: list[str], nics: Mapping[str, _Nic]) -> Through:
 
 def _note_missing(topology: Topology, missing: list[Ends]) -> None:
     """Add the link that no flow may cross, and say between how many it stands."""
+    # A link needs some rate; no flow ever asks for this one.
     topology.wires[NO_ROUTE] = Wire(rate=1)
     line = f"{len(missing)} pairs of machines have no route, as "
     line += f"{' to '.join(missing[0])}: no flow may go between them"
@@ -223,6 +228,7 @@ def _group_routes(throughs: Mapping[Ends, Through]) -> Iterator[Data]:
             senders_to[frozenset(receivers)].append(source)
 
         for members, senders in senders_to.items():
+            # A frozenset is walked in another order each time Python starts.
             destinations = sorted(members)
             if len(senders) == 1:
                 destinations.remove(senders[0])

@@ -43,6 +43,7 @@ def read_trace(path: Path) -> Workload:
     Raises DataError when a line is not as it should be; says which.
     """
     with one_error(path):
+        # An empty file fails here, which `one_error` turns into an error of it.
         first, *lines = read_text(path).splitlines()
     ports, count = _parse_first(first, path)
     coflows = [
@@ -92,6 +93,7 @@ def _parse(number: int, row: list[str], path: Path) -> _Coflow:
         for word in reducers:
             stated_port, _, size = word.partition(":")
             port = int(stated_port)
+            # Several reducers of a coflow may be at one port.
             sizes[port] = sizes.get(port, 0.0) + float(size)
         coflow = _Coflow(
             line=number,
@@ -104,6 +106,7 @@ def _parse(number: int, row: list[str], path: Path) -> _Coflow:
     except (ValueError, IndexError) as error:
         raise DataError(f"{_no_coflow(number)} ({error})", path=path) from error
 
+    # A slice that reaches beyond the row is cut short without an error.
     if len(coflow.mappers) != count or len(reducers) != announced:
         raise DataError(f"{_no_coflow(number)}, found {len(row)} words", path=path)
     return coflow
@@ -124,6 +127,7 @@ def _check(coflows: Sequence[_Coflow], ports: range, path: Path) -> None:
         numbers = (coflow.arrival, *coflow.sizes.values())
         if unknown := [port for port in coflow.ports if port not in ports]:
             problem = f"names port {unknown[0]} of {len(ports)}"
+        # float() takes nan and inf: they became volumes that no command then read.
         elif not all(math.isfinite(number) and number >= 0 for number in numbers):
             problem = "has a negative arrival or size, inf or nan"
         elif coflow.name in names:
@@ -141,6 +145,7 @@ def _add(workload: Workload, coflow: _Coflow, first_port: int) -> None:
     name = f"c{coflow.name}"
     process = f"port{coflow.mappers[0] - first_port}"
     seconds = coflow.arrival / 1000
+    # No process runs a gate, so that releases of one port do not wait for each other.
     workload.add_task(name, seconds, kind="release", gate=True, process=process)
 
     sources = []
@@ -157,5 +162,6 @@ def _add(workload: Workload, coflow: _Coflow, first_port: int) -> None:
 
     mappers = len(coflow.mappers)
     volumes = [f"{size * _MEGABYTE / mappers!r} B" for size in coflow.sizes.values()]
+    # Rules of coflows (Sincronia, Aalo, SEBF) order flows by the name.
     shuffle = {"from": sources, "to": ends, "volume": volumes, "coflow": name}
     workload.collectives.append({"shuffle": shuffle})

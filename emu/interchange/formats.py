@@ -23,6 +23,7 @@ def recognise_topology(path: Path) -> Format | None:
 
     Raises DataError when the file has a format that is no topology, with the way.
     """
+    # First, so that a trace or graph is named with its way.
     check_command(path, TOPOLOGY)
     return recognise(path, FORMATS)
 

@@ -19,6 +19,7 @@ from emu.errors import DataError
 from emu.host.input_file import one_error, read_text
 from emu.interchange.workload import Data, Workload, equal_machines
 
+#: Both forms of C; those within stars may run over several lines.
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _SIZE = re.compile(r"\s*num_ranks\s+(\d+)\s*")
 _RANK = re.compile(r"rank\s+(\d+)\s*\{")
@@ -52,8 +53,10 @@ def read_schedule(path: Path) -> Workload:
     """
     with one_error(path):
         text = read_text(path)
+    # Their newlines stay, so that errors name the lines of the file.
     text = _COMMENT.sub(lambda part: "\n" * part[0].count("\n"), text)
     lines = [*enumerate(text.splitlines(), 1)]
+    # Comments may have stood above the number of ranks.
     while lines and not lines[0][1].strip():
         del lines[0]
     size = _SIZE.fullmatch(lines[0][1]) if lines else None
@@ -114,11 +117,13 @@ class _Schedule:
         if self._rank is not None:
             raise self.workload.error(f"ends within rank {self._rank}")
         for rank in range(self._size):
+            # A file may announce a billion ranks: the first that is missing ends this.
             if rank not in self._ranks:
                 raise self.workload.error(
                     f"announces {self._size} ranks, rank {rank} is missing"
                 )
 
+        # Only now: what an operation starts with may be told later what it waits for.
         for task in {**self._waits, **self._starts}:
             self._add_order(task)
         for route in {**self._sends, **self._receives}:
@@ -141,6 +146,7 @@ class _Schedule:
         for member in members:  # grows while it is walked
             waits |= dict.fromkeys(self._waits[member])
             for needed in self._starts[member]:
+                # Each once, or two that start with each other would never end this.
                 if needed not in members:
                     members.append(needed)
         for needed in waits:
@@ -151,6 +157,7 @@ class _Schedule:
     ) -> None:
         sent = [send.size for send in sends]
         received = [receive.size for receive in receives]
+        # The n-th send meets the n-th receive, so that order counts.
         if sent != received:
             source, destination, tag = route
             raise self.workload.error(
@@ -166,6 +173,7 @@ class _Schedule:
             raise ValueError(f"rank {rank} is one too many, or within another")
         self._ranks.add(rank)
         self._rank = rank
+        # Labels of one rank mean nothing in another.
         self._labels = {}
 
     def _task_of(self, label: str) -> str:
@@ -196,6 +204,7 @@ class _Schedule:
         if "tag" in options:
             self.workload.leave_out("tag of a calc")
         core = f"cpu{options.get('cpu', 0)}"
+        # `equal_machines` has one entry for all ranks.
         slots = self.workload.machines[0].setdefault("slots", {})
         slots[core] = 1
         process = f"r{self._rank}"
@@ -204,6 +213,7 @@ class _Schedule:
 
     def _add_message(self, task: str, found: re.Match[str], options: Data) -> None:
         tag = options.get("tag", 0)
+        # Of MPI's wildcards only a run says what comes first.
         if tag < 0 or found["source"] == "-1":
             label = task.partition(".")[2]
             raise ValueError(f"{label} takes any source or tag: not known before")
@@ -215,6 +225,7 @@ class _Schedule:
         if "cpu" in options:
             self.workload.leave_out("cpu of a send or receive, which takes none")
 
+        # Operations stand within a rank, which `add` has seen to: 0 is for the type.
         rank = self._rank or 0
         kind = "recv" if receives else "send"
         self.workload.add_task(task, 0, kind=kind, process=f"r{rank}")

@@ -50,11 +50,14 @@ GPUS = {
 #: Of a box that does not say its GPUs: the most lanes of all, and the slowest PCIe.
 _UNNAMED = Gpu(18, 25e9, _PCIE_3)
 #: Ways over PCIe, the nearest first.
+#: SOC is what older versions call SYS.
 _WAYS = ("PIX", "PXB", "PHB", "NODE", "SYS", "SOC")
+#: The command underlines its header on a terminal.
 _ANSI = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 #: GPUs, and NICs by number or, in older versions, by name.
 _DEVICE = re.compile(r"GPU\d+|NIC\d+|(mlx|bnxt|irdma)\w+")
 _LANES = re.compile(r"NV[1-9]\d*")
+#: Lines that explain the words of the matrix: nothing is lost by them.
 _LEGEND = re.compile(r"(NIC )?Legend:|(X|SYS|NODE|PHB|PXB|PIX|NV#)\s+=|NIC\d+:")
 
 
@@ -162,6 +165,7 @@ def _parse(lines: list[str], topology: Topology) -> _Matrix:
     columns = [title for title in titles if _DEVICE.fullmatch(title)]
     if len({*columns}) < len(columns):
         raise ValueError("it has two columns of one name")
+    # Titles behind the devices have blanks in them, as CPU Affinity has.
     rest = " ".join(titles[len(columns) :])
     for title in re.findall(r"GPU NUMA ID|\w+ Affinity|\S+", rest):
         topology.leave_out(f"column {title}")
@@ -169,6 +173,7 @@ def _parse(lines: list[str], topology: Topology) -> _Matrix:
     matrix = _Matrix()
     matrix.gpus = [name for name in columns if name.startswith("GPU")]
     matrix.nics = [name for name in columns if not name.startswith("GPU")]
+    # A line above the header may begin with a name of a GPU, too.
     is_below = False
     for line in lines:
         name, *words = line.split() or [""]
@@ -184,6 +189,7 @@ def _parse(lines: list[str], topology: Topology) -> _Matrix:
 def _add_row(matrix: _Matrix, columns: list[str], name: str, words: list[str]) -> None:
     if name not in columns or name in matrix.rows:
         raise ValueError(f"it has a row of {name}, one too many for its columns")
+    # By column: where a NIC stood between two GPUs, its word was taken for theirs.
     cells = zip(columns, words, strict=False)  # affinities stand behind
     matrix.rows[name] = dict(cells)
 
@@ -221,6 +227,7 @@ def _guess(matrix: _Matrix) -> Gpu:
 
 def _join_box(topology: Topology, matrix: _Matrix, gpu: Gpu, prefix: str) -> None:
     """Add the GPUs of a box, and the routes among them."""
+    # Both kinds of wires for each: `cluster_keys` drops those that no route crosses.
     for name in matrix.gpus:
         topology.machines.append(prefix + name)
         lanes = max(matrix.lanes_of(name))
@@ -244,6 +251,7 @@ def _join_box(topology: Topology, matrix: _Matrix, gpu: Gpu, prefix: str) -> Non
         else:
             route = [f"{source} pcie up", f"{destination} pcie down"]
             word = matrix.rows[first][second]
+            # The words count bridges and name none: who shares one is unknown.
             topology.leave_out(f"{word}: which PCIe switches are between")
         topology.routes[source, destination] = route
 
@@ -267,6 +275,7 @@ def _join_boxes(
     nearest = {name: matrix.nearest_nic(name) for name in matrix.gpus}
     for box, other_box in permutations(prefixes, 2):
         for first, second in product(matrix.gpus, repeat=2):
+            # GPUs nearest to one NIC share it, and each has its own PCIe.
             topology.routes[box + first, other_box + second] = [
                 f"{box}{first} pcie up",
                 f"{box}{nearest[first]} out",

@@ -27,6 +27,7 @@ from emu.interchange.topology import Topology, Wire
 Links: TypeAlias = dict[str, Wire]
 
 #: Bytes per second, or seconds, of one unit.
+#: A transfer moves one bit of a lane.
 _UNITS = {
     "gigabits_per_second": 1e9 / 8,
     "gigabytes_per_second": 1e9,
@@ -66,6 +67,7 @@ def read_infrastructure(content: Any, origin: str) -> Topology:
         if "components" not in reading:  # of a device alone the edges are its own
             builder.add_edges(reading)
         builder.choose_machines()
+        # Only now, when all that is read has been asked for.
         topology.left_out.update(document.left_out())
         topology.join()
         return topology
@@ -133,6 +135,7 @@ def _read_device(device: Reading) -> _Device:
 def _kind_of(component: Reading) -> str:
     """Return the type of a component; of one that is none of the usual, its own."""
     kind = component.text("choice", "") or component.text("type")
+    # Since version 1 the key that ``choice`` names may hold the type.
     if kind not in component:
         return kind
     return component.part(kind).text("type", kind)
@@ -174,6 +177,7 @@ class _Builder:
             if device in self._devices:
                 self._instances[name] = _Instance(device, count)
             else:
+                # `add_edges` passes over the connections of these, which end nowhere.
                 self._missing.add(name)
                 self._topology.leave_out(
                     f"instance {name} of device {device}, which is not in the file"
@@ -212,6 +216,7 @@ class _Builder:
                     "connection of an instance of a device that is not there"
                 )
                 continue
+            # Four words are an end, and the one between the ends is the link.
             source = ".".join(words[:4])
             destination = ".".join(words[5:])
             wire = self._wire(words[4], links)
@@ -233,6 +238,7 @@ class _Builder:
             if kind == kinds[0]:
                 self._topology.machines.append(place)
 
+        # Before `Topology.join` the routes are the edges, by their two ends.
         joined = {*chain(*self._topology.routes)}
         for place, kind in self._kinds.items():
             if place not in joined:
@@ -270,6 +276,7 @@ class _Builder:
                     self._build(component, part)
                 else:
                     self._kinds[part] = device.kinds[component]
+            # Within the loop, since devices within devices multiply.
             if len(self._kinds) > _MOST_PLACES:
                 raise ValueError(f"it has more than {_MOST_PLACES:,} components")
 
@@ -318,6 +325,7 @@ class _Builder:
             if name not in device.counts:
                 raise ValueError(f"{device.name} has no component {name!r}")
             steps.append([*_expand(word, device.counts[name])])
+            # Where the component is a device, the next word is a component of that.
             device = self._devices.get(name, device)
         return [".".join(words) for words in product(*steps)]
 
@@ -389,6 +397,7 @@ def _amount(physical: Reading, key: str) -> float:
     """Return bytes per second, or seconds; 0 where nothing is stated."""
     stated = physical.part(key)
     units = [unit for unit in stated.keys() if unit in _UNITS]  # noqa: SIM118
+    # Without a choice the only key that is a unit says it.
     choice = stated.text("choice", units[0] if units else "")
     if not choice:
         return 0.0
@@ -406,6 +415,7 @@ def _expand(stated: str, count: int) -> Iterator[str]:
     numbers: Any = range(count)
     if slice_text and ":" in slice_text:
         words = [int(word) if word else None for word in slice_text.split(":")]
+        # Python cuts a slice beyond the end short without a word: links went missing.
         if max(word or 0 for word in words[:2]) > count:
             raise ValueError(f"found {stated!r}, and there are {count}")
         numbers = numbers[slice(*words)]

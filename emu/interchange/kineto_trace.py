@@ -88,6 +88,7 @@ _OF_EXCHANGES = {
     "Sequence number",
     "Fwd thread id",
 }
+#: Categories of what keeps a GPU busy; copies do so as kernels do.
 _ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
 _STEP = "ProfilerStep#"
@@ -101,6 +102,8 @@ _KINDS = {
     "barrier": "BARRIER", "allreducebarrier": "BARRIER", "send": "SEND",
     "recv": "RECV",
 }  # fmt: skip
+#: Parts of names that say how torch was called, and not what is exchanged:
+#: gloo:all_reduce, _allgather_base, all_gather_into_tensor_coalesced.
 _WORDS = re.compile(r"^(nccl|gloo):|_|base|coalesced|into|tensor|single|oop")
 MESSAGES = ("SEND", "RECV")
 _ROOTED = ("BROADCAST", "REDUCE", "GATHER", "SCATTER", *MESSAGES)
@@ -170,9 +173,11 @@ class RankTrace(Account):
             #: Where its clock's zero is on the clock of the host, in seconds.
             self.zero = content.number("baseTimeNanoseconds", 0) / 1e9
             ranges = self._read_ranges(content["traceEvents"])
+            # All below goes by time, in whichever order the file has them.
             self._ranges = sorted(ranges, key=lambda row: row.begin)
             self.uses_gpu = any(row.category in _ON_GPU for row in self._ranges)
             exchanges = [row for row in self._ranges if row.is_exchange]
+            # Not by `uses_gpu`: gloo may exchange what a GPU has computed.
             self.by_nccl = any(row.category == "kernel" for row in exchanges)
             self._read_about(content.part("distributedInfo"))
 
@@ -248,6 +253,7 @@ class RankTrace(Account):
         if self.is_whole:
             exchange_ends = [exchange.end for exchange in self.exchanges]
             last = max(self.busy[-1][1], *exchange_ends, 0)
+            # A range that goes on beyond it, as of a whole program, begins nothing.
             first = min(row.begin for row in self._ranges if row.end <= last)
             self.leave_out("mark of a step: the trace is taken whole")
             self.steps[0] = (first, last)
@@ -255,6 +261,8 @@ class RankTrace(Account):
     def _check_calls(self) -> None:
         """Refuse a trace that calls exchanges and has no range of any."""
         calls = [row for row in self._ranges if row.name.startswith(_CALLS)]
+        # Ranges of MPI are not read, and of NCCL the kernels may not have been traced:
+        # as one that exchanges nothing the job would be too fast.
         if calls and self.world > 1 and not self.exchanges:
             raise self.error(
                 f"calls {calls[0].name} by {self._backend or 'some library'}, and has "
@@ -302,9 +310,11 @@ class RankTrace(Account):
                 by_thread[row.thread].append(row)
 
         for rows in by_thread.values():
+            # Of two that begin together the longer one called the other.
             rows.sort(key=lambda row: (row.begin, -row.end))
             # Operators within an exchange stand for it, and compute nothing.
             exchange_end = -math.inf
+            # The last is followed by none: the first stands in and is told apart below.
             followers = [*rows[1:], rows[0]]
             for row, following in zip(rows, followers, strict=True):
                 if row.is_exchange:
@@ -328,6 +338,7 @@ class RankTrace(Account):
         ranks = next(iter(groups), tuple(range(self.world)))
         ends: list[float] = []
         for place, row in enumerate(rows):
+            # Calls and ranges go together by place only where both are as many.
             # A worker that was not free took up later what had been posted.
             called = calls[place].begin if len(calls) == len(rows) else row.begin
             was_queued = any(called < end <= row.begin for end in ends)
@@ -359,6 +370,7 @@ class RankTrace(Account):
         for row in self._ranges:
             if not row.is_exchange:
                 continue
+            # What the kernel itself states goes before what its call does.
             record = records.get(row.args.get("External id"), {}) | row.args
             if "Collective name" not in record:
                 raise self.error(
@@ -376,6 +388,7 @@ class RankTrace(Account):
                 kind,
                 record.get("Rank") if root is None else root,
                 Exchange(
+                    # At the latest it was ready when it began.
                     post=min(row.begin, ready_time(row)),
                     end=row.end,
                     kind=kind,
@@ -425,6 +438,7 @@ class RankTrace(Account):
 
         def ready_time(row: Range) -> float:
             launch = launch_of(row)
+            # The tuple of one sorts before all that were launched at the same time.
             earlier = bisect_left(launched, (launch,))
             return max(launch, latest[earlier])
 
@@ -477,6 +491,7 @@ class RankTrace(Account):
         stated = _parse_list(record.get("Process Group Ranks"))
         ranks = tuple(map(int, stated)) or self._groups.get(group, ())
         size = int(record.get("Group size", len(ranks)))
+        # Without a list only the group of all ranks can be told.
         if not ranks and size == self.world:
             return tuple(range(size))
         if len(ranks) != size:
@@ -498,6 +513,7 @@ def _numbers_of(kind: str, row: Range, calls: list[Range]) -> list[int]:
 def _parse_list(stated: Any) -> list[float]:
     """Return a list that is stated as such or as text; none where it is cut short."""
     try:
+        # torch ends a long list in dots, which are no JSON.
         values = parse_json(stated) if isinstance(stated, str) else stated
         return [*map(float, values)]
     except (ValueError, TypeError):

@@ -21,6 +21,7 @@ REAL = "real"
 TEXT = "text"
 #: Begins the name of a field that is in no schema.
 UNKNOWN = "field "
+#: Types on the wire; 3 and 4, which begin and end groups, are deprecated.
 _VARINT = 0
 _LONG = 1
 _BYTES = 2
@@ -56,6 +57,7 @@ def read_messages(data: bytes) -> Iterator[bytes]:
     while place < len(data):
         size, place = read_varint(data, place)
         if size > len(data) - place:
+            # Python cuts a slice beyond the end short without an error.
             raise ValueError(f"ends where {size} more bytes are announced")
         yield data[place : place + size]
         place += size
@@ -91,11 +93,13 @@ def decode(data: bytes, schema: Schema) -> dict[str, list[Any]]:
             place += size
         else:
             raise ValueError(f"field {number} has type {wire} of the wire")
+        # Each time a field comes it has one more value: that is how lists are written.
         message.setdefault(name, []).extend(values)
     return message
 
 
 def _take(data: bytes, place: int, size: int, number: int) -> bytes:
+    # No field has the number 0: it shows damage.
     if number == 0 or size > len(data) - place:
         raise ValueError(f"field {number} of {size} bytes is cut short")
     return data[place : place + size]
@@ -105,6 +109,7 @@ def _integer(value: int, kind: Any) -> int:
     if kind == SIGNED:
         # Zigzag: 0, -1, 1, -2, ... are written as 0, 1, 2, 3, ...
         return (value >> 1) ^ -(value & 1)
+    # A negative int64 is written as the two's complement of 64 bits.
     is_negative = value >> 63
     return value - (1 << 64) if is_negative else value
 
@@ -121,6 +126,7 @@ def _values(data: bytes, kind: Any) -> list[Any]:
     if isinstance(kind, Mapping):
         return [decode(data, kind)]
     if kind == TEXT:
+        # Old traces of Chakra have a message where a version is due (`chakra_nodes`).
         return [data.decode("utf-8", "replace")]
     if kind not in (INTEGER, SIGNED):
         return []

@@ -170,6 +170,7 @@ def _unpack(head: bytes) -> bytes:
     """Return what the beginning of a gzip file holds; of a damaged one nothing."""
     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
+        # Ten bytes may unpack to gigabytes: no more than a beginning is made.
         return unpacker.decompress(head, _HEAD)
     except zlib.error:
         return b""

@@ -43,6 +43,7 @@ def shortest_ways(
     finished = set[str]()
     while queue:
         cost, _, place = heapq.heappop(queue)
+        # A cheaper way to it was pushed later and has come up first.
         if place in finished:
             continue
         finished.add(place)
@@ -54,8 +55,11 @@ def shortest_ways(
             known = found.get(neighbour)
             if known is None or total < known.cost:
                 places = [*found[place].places, neighbour]
+                # A way that runs through a tie is one of several, too.
                 found[neighbour] = Way(total, places, is_tie=found[place].is_tie)
+                # The number between keeps ways of one cost in the order of finding.
                 heapq.heappush(queue, (total, len(queue) + len(finished), neighbour))
+            # Back over an edge of no cost is no other way.
             elif total == known.cost and neighbour not in finished:
                 known.is_tie = True
     return found

@@ -38,6 +38,7 @@ _TABLES = {
     "dijkstracache": True,
 }
 _DUPLEX = ("SPLITDUPLEX", "FULLDUPLEX")  # the second is the first's older name
+#: Prefixes of rates: only those with an i are powers of two.
 _PREFIXES = {
     "": 1.0,
     "k": 1e3,
@@ -52,6 +53,7 @@ _PREFIXES = {
     "Ti": 2.0**40,
     "Pi": 2.0**50,
 }
+#: Seconds of SimGrid's units; without one a number is in seconds.
 _SECONDS = {
     "": 1.0,
     "w": 604800.0,
@@ -106,6 +108,7 @@ class _Platform:
                 prop.ignore("value")
                 self._topology.leave_out(f"config {prop.text('id', '')}")
         # Without a zone around them, clusters stand in the platform itself.
+        # The blank keeps the name apart from those in the file.
         outermost = TableZone(" platform", None)
         self._add_zone(outermost, root)
         # A route may name a link, or a gateway, of a zone that stands further below.
@@ -146,6 +149,7 @@ class _Platform:
             else:
                 self._add_zone(_make_zone(inner, zone), inner)
         if isinstance(zone, StarZone):
+            # At the end: a host_link may name links and hosts that stand behind it.
             self._fill_star(zone, reading)
 
     def _add_host(self, name: str, zone: Zone) -> None:
@@ -174,6 +178,7 @@ class _Platform:
         names = (name, name)
         if policy in _DUPLEX:
             names = (f"{name}_UP", f"{name}_DOWN")
+        # Both directions of a shared link are one wire.
         for wire_name in dict.fromkeys(names):
             if wire_name in self._topology.wires:
                 raise ValueError(f"two links are called {wire_name!r}")
@@ -182,6 +187,7 @@ class _Platform:
 
     def _add_cluster(self, cluster: Reading, parent: Zone) -> None:
         """Add a cluster of equal hosts, of any form."""
+        # SimGrid's default of a cluster, where that of a link is SHARED.
         policy = cluster.text("sharing_policy", "SPLITDUPLEX")
         wire = Wire(
             _rate(cluster.text("bw")),
@@ -230,6 +236,7 @@ class _Platform:
             if limit:
                 limiter = f"{host} limiter"
                 self._topology.wires[limiter] = Wire(limit)
+                # The limiter is next to the host in either direction.
                 zone.ups[host].insert(0, limiter)
                 zone.downs[host].append(limiter)
 
@@ -237,6 +244,7 @@ class _Platform:
         if not router:
             prefix = cluster.text("prefix", "")
             suffix = cluster.text("suffix", "")
+            # SimGrid's own name of it: routes of the zone around take it as a gateway.
             router = f"{prefix}{zone.name}_router{suffix}"
         self._zones.place(router, zone)
 
@@ -290,6 +298,7 @@ class _Platform:
             ends = _ends(route)
             leg = self._leg(route, zone, ends)
             is_symmetrical = _is_symmetrical(route)
+            # What stays on a machine crosses no link here.
             if ends[0] == ends[1]:
                 self._topology.leave_out("route of a host to itself")
                 continue
@@ -322,6 +331,7 @@ class _Platform:
         """Return the wire of a link of a route, in the direction that is stated."""
         name = link.text("id")
         direction = link.text("direction", "NONE")
+        # A word with a mistake in it passed unnoticed before.
         if direction not in ("NONE", "UP", "DOWN"):
             raise ValueError(f"direction is {direction!r}, write UP or DOWN")
         # A link of one direction may be named with that direction: l2_UP.
@@ -367,6 +377,7 @@ def _make_zone(reading: Reading, parent: Zone) -> Zone:
 def _is_symmetrical(route: Reading) -> bool:
     """Return True where the way back is the same; ValueError for another word."""
     word = route.text("symmetrical", "YES").upper()
+    # Any other word passed for one of these, and a way back came or went unnoticed.
     if word not in ("YES", "NO"):
         raise ValueError(f"symmetrical is {word!r}, write YES or NO")
     return word == "YES"

@@ -54,6 +54,7 @@ class GridZone(Zone):
         if start is None or end is None:
             return None  # its routers are joined to nothing
         hops = self.cross(start, end)
+        # A route may have each wire once (`cluster_keys`).
         return Leg([*dict.fromkeys(hops)])
 
     @abstractmethod
@@ -65,6 +66,7 @@ class GridZone(Zone):
         wire_name = f"{self.name}_{name}"
         if self.is_duplex:
             wire_name += "_UP" if up else "_DOWN"
+        # Of a dragonfly parallel cables are one link of their sum.
         rate = self.wire.rate * cables
         self.wires[wire_name] = self.wire._replace(rate=rate)
         return wire_name
@@ -99,6 +101,7 @@ class Torus(GridZone):
             while position != end:
                 next_position = (position + step) % size
                 next_place = place + (next_position - position) * stride
+                # Both ways a link has the name of the host it leads forward from.
                 owner = place if forward else next_place
                 wires += self.limit(f"link_{place}")
                 wires.append(self.use(f"link_{owner}_{dimension}", up=forward))
@@ -111,6 +114,7 @@ class Torus(GridZone):
 
     def _goes_forward(self, start: int, end: int, size: int) -> bool:
         """Return the way that SimGrid goes round a ring, which need not be shorter."""
+        # The conditions are those of TorusZone, so that every route is SimGrid's.
         half = size // 2
         is_near = start < end <= start + half
         wraps = start > half and (start + half) % size >= end
@@ -136,6 +140,7 @@ class FatTree(GridZone):
     def cross(self, source: int, destination: int) -> Wires:
         place = self._label(source)
         end = self._label(destination)
+        # Up, the destination picks the cables; down, the source does.
         wires, level = self._climb(place, end, destination)
 
         while level:
@@ -169,9 +174,11 @@ class FatTree(GridZone):
         wires = []
         level = 0
         rest = destination
+        # No two hosts are joined but over a switch: one level up at least.
         while level == 0 or place[level:] != end[level:]:
             parents = self.parents[level]
             port = rest % (parents * self.cables[level])
+            # Each level takes one digit of the destination (d-mod-k).
             rest //= parents
 
             lower = self._node(level, place)
@@ -220,6 +227,7 @@ class Dragonfly(GridZone):
         wires = self.limit(f"host_{source}")
         wires.append(self.use(f"{first_router}_host_{host}", up=True))
 
+        # As in DragonflyZone: first the group, then the blade, then the chassis.
         group, chassis, blade = end
         place = start
         if place[0] != group:
@@ -258,6 +266,7 @@ class Dragonfly(GridZone):
 
     def _hop(self, start: Place, end: Place, cables: int) -> Wires:
         """Return the limit of a router and its link to another, in this direction."""
+        # A link has one name both ways; up is from the lower router.
         first, second = sorted([start, end])
         name = f"{self._router(first)}_{self._router(second)}"
         is_up = start < end
@@ -284,7 +293,9 @@ def build_grid(kind: str, parameters: str) -> Grid:
     parts = [_numbers(part) for part in parameters.split(";")]
     lengths = [len(part) for part in parts]
     if kind == "TORUS" and len(parts) == 1:
+        # `simgrid` sets the name, the parent and the wires of all three.
         return Torus("", None, dimensions=parts[0])
+    # Of a dragonfly these are groups, which its own check below does not ask for.
     levels = parts[0][0]
     if kind == "FAT_TREE" and lengths == [1, levels, levels, levels]:
         return FatTree(
@@ -311,6 +322,7 @@ def _build_dragonfly(parts: list[Place]) -> Dragonfly:
     chassis, black = parts[1]
     blades, green = parts[2]
     (hosts,) = parts[3]
+    # `_change_group` leaves over the blade of the other group's number.
     if groups > blades:
         raise ValueError(f"{groups} groups need as many blades, {blades} are there")
     return Dragonfly(

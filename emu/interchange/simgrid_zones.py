@@ -35,6 +35,7 @@ Ends: TypeAlias = tuple[str, str]
 Legs: TypeAlias = dict[Ends, Leg]
 
 
+# Zones are compared by identity: a way out looks for the very zone.
 @dataclass(eq=False)
 class Zone(ABC):
     """A zone, and what is within it.
@@ -106,6 +107,8 @@ class TableZone(Zone):
         if source not in self._ways:
             costs = {}
             for ends, leg in self.legs.items():
+                # SimGrid's Floyd and Dijkstra count links: one route of three loses to
+                # two of one.
                 costs[ends] = len(leg.wires)
             self._ways[source] = shortest_ways(source, costs)
         return self._ways[source]
@@ -114,6 +117,7 @@ class TableZone(Zone):
         """Return one route of several, with the ways within zones between them."""
         wires = [*legs[0].wires]
         for leg, next_leg in pairwise(legs):
+            # One route may enter a zone at another gateway than the next one leaves by.
             between = platform.find_route(
                 leg.destination_gateway, next_leg.source_gateway
             )
@@ -157,6 +161,7 @@ class Zones:
 
     def add(self, zone: Zone) -> None:
         """Add a zone; raises ValueError when its name is taken."""
+        # To the zone around it a zone is a member as a host is: routes end at it.
         if zone.parent is not None:
             self.place(zone.name, zone.parent)
         self._inner[zone.name] = zone
@@ -227,6 +232,7 @@ def _find_bypass(
     Of several, SimGrid takes the one that leaves the innermost zones.
     """
     levels = product(range(len(sources)), range(len(destinations)))
+    # The sort is stable: of two as far out the lower one at the source is first.
     for source_level, destination_level in sorted(levels, key=max):
         ends = (sources[source_level], destinations[destination_level])
         if ends in ancestor.bypasses:

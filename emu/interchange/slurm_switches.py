@@ -46,6 +46,7 @@ def read_switches(path: Path, answers: Answers) -> Topology:
             paths[name] = _path(name, above)
         for source, destination in permutations(topology.machines, 2):
             route = _route(paths[source], paths[destination])
+            # Nodes of two trees have none, which `cluster_keys` says.
             if route:
                 topology.routes[source, destination] = route
         return topology
@@ -61,6 +62,7 @@ def _read_line(line: str, topology: Topology, above: Above) -> None:
         key, sign, value = word.partition("=")
         if not sign:
             raise ValueError(f"found {word!r:.40}, write SwitchName=s0 Nodes=n[0-3]")
+        # Slurm takes its keys in capitals, too.
         keys[key.lower()] = value
     switch = keys.pop("switchname", "")
     if not switch:
@@ -88,6 +90,7 @@ def _expand(hostlist: str) -> Iterator[str]:
         for text, ranges in re.findall(r"([^\[\]]*)(?:\[([^\]]*)\])?", part):
             endings = [*_numbers(ranges)] if ranges else [""]
             names = [f"{name}{text}{ending}" for name in names for ending in endings]
+            # While it grows, since x[0-9999][0-9999] has a hundred million names.
             if len(names) > 2 * MOST_MACHINES:
                 raise ValueError(f"{part} are more machines than are read")
         count += len(names)
@@ -117,8 +120,10 @@ def _add_wires(topology: Topology, above: Above, answers: Answers) -> None:
     """
     nodes = {*topology.machines}
     missing = []
+    # All that is missing at once, so that nobody has to answer twice.
     if not answers.nic:
         missing.append("nic: 100 Gbit/s")
+    # A single level of switches has no link between two of them.
     if above.keys() - nodes and not answers.uplink:
         missing.append("uplink: 400 Gbit/s")
     if missing:

@@ -71,11 +71,13 @@ class Topology(Account):
         costs = {ends: len(wires) for ends, wires in self.routes.items()}
         joined = {}
         for start in self.machines:
+            # An NPU passes on nothing of others.
             routes = shortest_ways(start, costs, last={*self.machines})
             for end in self.machines:
                 if end != start:
                     joined[start, end] = self._wires_of(routes.get(end), start, end)
 
+        # At the end, since `_wires_of` reads the edges from it.
         self.routes = joined
 
     def _wires_of(self, found: Way | None, start: str, end: str) -> list[str]:

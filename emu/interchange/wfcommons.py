@@ -106,6 +106,7 @@ class _Workflow:
         names = set[str]()
         for task in plan.parts(key, "task"):
             number = _id_of(task)
+            # By the names that tasks get here: a/1 and a_1 are both a_1.
             names.add(plain_name(number))
             self._tasks[number] = task
         if len(names) < len(plan.parts(key)):
@@ -141,6 +142,7 @@ class _Workflow:
         left_out = self.workload.left_out
         for key, task in self._tasks.items():
             task.ignore("name", "id", *_ABOUT_TASK)
+            # Before 1.5 a task states its own run.
             run = self._runs.get(key, task)
             run.ignore(*_ABOUT_TASK)
             stated = next((name for name in _TIMES if name in run), None)
@@ -157,6 +159,7 @@ class _Workflow:
             place = self._place_of(key, run)
             if place:
                 fields["pin"] = place
+            # Where placement decides, the first machine says whether cores are stated.
             number = int(place.removeprefix("m") or 0)
             if "slots" in self.workload.machines[number]:
                 fields["slot"] = "core"
@@ -197,10 +200,12 @@ class _Workflow:
             for name in read:
                 readers.setdefault(name, []).append(key)
 
+        # A parent without files comes first, too; its child may state the same pair.
         flows = dict.fromkeys(self._pairs(), 0.0)
         for name, keys in readers.items():
             maker = self._maker_of(name, makers, len(keys))
             for key in keys:
+                # What a task made itself, or found, crosses no network here.
                 if maker in ("", key):
                     continue
                 flows.setdefault((maker, key), 0.0)
@@ -231,6 +236,7 @@ class _Workflow:
         files["output"] = [*map(str, task.get("outputFiles", ()))]
         files["input"] = [*map(str, task.get("inputFiles", ()))]
         for file in task.parts("files", "file"):  # its own, as before 1.5
+            # Files of one name in two folders are two files.
             name = file.text("path", "") + _id_of(file)
             link = file.text("link")
             if link not in files:

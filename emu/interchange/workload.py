@@ -58,6 +58,7 @@ class Workload(Account):
         if not 0 <= size < math.inf:
             raise self.error(f"{source} to {destination} has {size} bytes")
         flow = {"from": source, "to": destination}
+        # `repr` writes all digits of a size.
         flow["volume"] = f"{size!r} B"
         self.flows.append(flow)
 
@@ -159,6 +160,7 @@ class Workload(Account):
             job["flows"] = self.flows
         if self.collectives:
             job["collectives"] = self.collectives
+        # Windows hold iterations back, of which there is one.
         job["credit_window"] = "unlimited"
 
         scenario: Data = {"name": name, "cluster": {"machines": machines}, "job": job}
@@ -178,6 +180,7 @@ class Workload(Account):
         for collective in self.collectives:
             ((_, section),) = collective.items()
             hub = len(places)  # everybody behind it waits for everybody
+            # Tasks have no blanks: `order_nodes` keeps hubs out of its message.
             places[f" {hub}"] = hub
             sources = section.get("among") or section["from"]
             ends = section.get("then") or section["to"]
@@ -251,6 +254,7 @@ def reduce_edges(
     direct_edges = []
     for first in range(0, len(order), _BLOCK):
         ancestors = [0] * len(order)
+        # Nodes before the block have no ancestor in it.
         for node in range(first, len(order)):
             # Numbers whose bits are nodes of the block, the first the lowest.
             indirect = 0

@@ -65,6 +65,7 @@ def read_workload(
             "--time-scale": time_scale != 1,
             "--copies": bool(copies) and not is_chakra,
         }
+        # Ignored, an option would give another job than its user meant.
         for option, is_given in options.items():
             if is_given:
                 raise DataError(
