@@ -94,6 +94,8 @@ class BatchPlan:
         if self.epoch != "local":
             of_epoch = self.samplers * self._seeds_per_epoch(train)
         of_step = self.samplers * self.batch_size
+        # The last batch of an epoch may be short: epochs are counted whole, only the
+        # rest in full batches.
         epochs, rest = np.divmod(steps, self.steps_per_epoch(train))
         return np.asarray(epochs * of_epoch + rest * of_step)
 
@@ -110,6 +112,7 @@ class BatchPlan:
         last = min(first + self.batch_size, count)
         share = train
         if self.epoch != "replicate":
+            # Under `replicate` samplers overlap: each has a permutation of all.
             begin, end = self.share_bounds(len(train))[sampler : sampler + 2]
             share = train[begin:end]
         if self.epoch == "local" and last == count:
@@ -118,6 +121,8 @@ class BatchPlan:
         # A permutation of its own for every sampler and epoch.
         key = stream_key(self.seed, _SEEDS, sampler, epoch)
         places = np.empty(last - first, np.int64)
+        # Only the places of this batch: a whole permutation of papers100M's training
+        # set would take 10 MB per sampler and process.
         lib.permuted(first, last, len(share), key, pointer(places))
         return np.asarray(share)[places]
 
@@ -168,6 +173,7 @@ def near_owners(dataset: Dataset, plan: BatchPlan) -> Ids:
     # Where there are more samplers than stores, several have one home.
     homes = min(plan.samplers, stores)
     sizes = np.diff(plan.share_bounds(len(train)))
+    # Whole numbers: consecutive samplers share a home.
     home_of_sampler = np.arange(plan.samplers) * homes // plan.samplers
     room = np.bincount(home_of_sampler, sizes, homes).astype(np.int64)
 
@@ -181,6 +187,7 @@ def near_owners(dataset: Dataset, plan: BatchPlan) -> Ids:
     shares = []
     taken = 0
     for vertices, size in pairs:
+        # Who is short takes the next of what others left over, in one order for all.
         missing = max(size - len(vertices), 0)
         shares += [vertices[:size], beyond[taken : taken + missing]]
         taken += missing

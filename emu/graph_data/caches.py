@@ -70,14 +70,17 @@ def _chance_to_meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> Floats:
     train = plan.walk(dataset)
     if plan.epoch != "replicate":
         bounds = plan.share_bounds(len(train))
+        # A sampler meets only what is reached from its own share.
         train = train[bounds[sampler] : bounds[sampler + 1]]
 
     degrees = structure.degrees
     destinations = rows_of(structure.indptr)
     chance = np.zeros(structure.vertices)
+    # A seed is as likely as any other of the share.
     chance[train] = min(1.0, plan.batch_size / len(train))
     for hop in range(1, len(plan.fanouts) + 1):
         fanout = plan.hop_fanout(hop)
+        # Vertices without neighbours draw none: the 1 only spares a division by 0.
         drawn_share = np.minimum(1.0, fanout / np.maximum(degrees, 1))
         draws = chance * drawn_share
         misses = 1.0 - chance
@@ -104,6 +107,7 @@ def choose_rows(dataset: Dataset, plan: BatchPlan, cache: CachePlan, home: int) 
         ]
         worth = np.sum(chances, axis=0)
 
+    # Its own rows are at hand: to keep them would take room from others'.
     others = np.flatnonzero(np.asarray(dataset.owner) != home)
     # A stable sort: of two rows of one worth the lower number is kept.
     order = np.argsort(-worth[others], kind="stable")
@@ -132,6 +136,7 @@ class SamplerCache:
         self._home = cache.homes[sampler]
         self._changes = cache.policy not in FIXED
         self._window = cache.window
+        # Samplers of one machine share its room equally, whatever each would need.
         self._most = cache.rows // cache.homes.count(self._home)
         self.held = choose_rows(dataset, plan, cache, self._home)
         self._stamps = np.empty(0, np.int64)  # of a row, when it was used last
@@ -152,6 +157,7 @@ class SamplerCache:
 
     def look(self, vertices: Ints) -> Mask:
         """Return which rows of the next batch are there; keep those of it, too."""
+        # Before the batch's own rows are kept: a hit is what need not be sent.
         hits = np.isin(vertices, self.held, assume_unique=True)
         if self._changes:
             # What is drawn twice is equal: a batch is a function of its iteration.
@@ -175,6 +181,7 @@ class SamplerCache:
         stamps = np.concatenate([stamps, self._stamps])[first]
 
         need = np.full(len(vertices), self._window)
+        # Farthest first: the nearest batch that needs a row has the last word.
         for distance in reversed(range(len(self._coming))):
             need[np.isin(vertices, self._coming[distance])] = distance
         order = np.lexsort((-stamps, need))
@@ -250,6 +257,7 @@ def count_samples(
             [pool.submit(count, sampler, iteration) for iteration in range(batches)]
             for sampler in samplers
         ]
+        # In the order of samplers and batches, whichever was done first.
         counts = [[promise.result() for promise in row] for row in promises]
         return tuple(map(tuple, counts))
 

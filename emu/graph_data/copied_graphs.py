@@ -39,6 +39,8 @@ class GraphFiles:
         Raises DataError as `find_source`.
         """
         fingerprint = source_of(dataset).fingerprint
+        # In the order of `find_source`: a copy is to be of the graph that it would
+        # open.
         for home in data_folders(dataset.get("root") or ""):
             folder = home / dataset["name"]
             if (folder / MANIFEST).is_file():
@@ -59,6 +61,7 @@ class GraphFiles:
         a file cannot be read.
         """
         for path in self.paths:
+            # Files are one long string to who asks: a position needs no name of a file.
             length = path.stat().st_size
             if position < length:
                 content = _read_at(path, position)
@@ -83,6 +86,7 @@ def list_graphs(datasets: Iterable[Mapping[str, Any]]) -> Iterator[GraphFiles]:
     seen: set[str] = set()
     for dataset in datasets:
         name = dataset["name"]
+        # A preset is generated alike on every host from its seed.
         if name not in PRESETS and name not in seen:
             seen.add(name)
             yield GraphFiles.of(dataset)
@@ -98,6 +102,7 @@ def is_here(dataset: Mapping[str, Any], fingerprint: str) -> bool:
     try:
         found = source_of(dataset).fingerprint
     except DataError:
+        # What is damaged here is not replaced unasked; only what is missing is copied.
         if dataset.get("root") or (imports_home() / name).exists():
             raise
         return False
@@ -132,6 +137,7 @@ class GraphCopy:
 
         Raises DataError when the name has one, or the file cannot be written.
         """
+        # The name comes over the network: one with a folder could write anywhere.
         if file != Path(file).name or file in {"", ".", ".."}:
             raise DataError(
                 f"found {file!r}, no name of a file", path=str(self._folder)
@@ -149,6 +155,8 @@ class GraphCopy:
         Raises DataError, and keeps nothing, when it is not the one that was sent.
         """
         try:
+            # Fails where a folder with files has the name, so that no graph is half
+            # replaced.
             self._partial.rename(self._folder)
         except OSError as error:
             self.discard()
@@ -156,6 +164,7 @@ class GraphCopy:
                 raise self._failure(error) from error
             return
         try:
+            # Only under its name can it be read: the fingerprint is compared there.
             is_here(self._dataset, self._fingerprint)
         except DataError:
             shutil.rmtree(self._folder)

@@ -63,6 +63,7 @@ def partition(
     DataError
         When dgl is needed and not installed.
     """
+    # A single store needs neither METIS nor dgl to be installed.
     if parts == 1:
         return np.zeros(structure.vertices, np.int32)
     if partitioner == "metis":
@@ -104,6 +105,7 @@ def _metis(
 def _metis_by_box(structure: Structure, boxes: Sequence[int]) -> SmallInts:
     box = np.zeros(structure.vertices, np.int32)
     if len(boxes) > 1:
+        # METIS is told the shares: boxes of unequal size get as unequal parts.
         shares = [size / sum(boxes) for size in boxes]
         box = _metis(structure, len(boxes), shares)
     owner = np.zeros(structure.vertices, np.int32)
@@ -111,6 +113,7 @@ def _metis_by_box(structure: Structure, boxes: Sequence[int]) -> SmallInts:
     for number, size in enumerate(boxes):
         members = np.flatnonzero(box == number)
         owner[members] = first
+        # METIS may leave a box empty, and cannot cut a graph without vertices.
         if size > 1 and len(members):
             owner[members] += _metis(_induced(structure, members), size)
         first += size
@@ -123,6 +126,7 @@ def _induced(structure: Structure, members: Ints) -> Structure:
     position[members] = np.arange(len(members))
     indptr, neighbours = structure.neighbours(members)
     is_inside = position[neighbours] >= 0
+    # Edges kept before a row are where it begins in what is left.
     starts = bounds_of(is_inside)[indptr]
     return Structure(starts, position[neighbours[is_inside]])
 
@@ -166,6 +170,8 @@ _LAYOUT = 2  # of the prepared form and its parts; in the cache key
 
 
 @dataclass(frozen=True)
+# Names and values of the fields are in the cache key: to rename one makes every
+# prepared form anew.
 class DatasetSpec:
     """Settings that identify a prepared data set, apart from the source's content."""
 
@@ -201,6 +207,7 @@ class Dataset:
         self.vertices: int = facts["vertices"]
         self.edges: int = facts["edges"]
         self.classes: int = facts["classes"]
+        # Columns on disk; `feature_length` may be more or fewer than these.
         self._columns: int = facts["feature_length"]
         self.feature_length = feature_length or self._columns
         self.parts: int = facts["parts"]
@@ -209,6 +216,8 @@ class Dataset:
         self._features: dict[int, Rows] = {}
         self._looks: list[Rows] = []
 
+    # The feature length does not count: what is cached by data set (samples, intervals,
+    # shares) depends on graph and parts alone.
     @override
     def __eq__(self, other: object) -> bool:
         """Return True where graph and parts are the same: folders go by content."""
@@ -244,12 +253,14 @@ class Dataset:
         return self._features[part]
 
     def _convert(self, rows: Rows) -> Rows:
+        # A view of the mapped file; only the repeated columns below are copied.
         if self.feature_length <= self._columns:
             return rows[:, : self.feature_length]
         return rows[:, np.arange(self.feature_length) % self._columns]
 
     def look_at(self, vertices: Ints) -> Rows:
         """Return features of a few vertices, past the checksums of whole partitions."""
+        # A few rows do not justify reading whole partitions for their checksums.
         if not self._looks:
             names = (f"features_{part}" for part in range(self.parts))
             self._looks = [*map(self._prepared.map_unchecked, names)]
@@ -320,6 +331,8 @@ def open_dataset(
     if not boxes:  # as before there were any: what is cached stays
         del fields["boxes"]
     source = find_source(name, scale=scale, seed=seed, root=root, split=split)
+    # The source's fingerprint makes a changed file a new folder: none that is in use is
+    # written again.
     content = f"{_LAYOUT} {sorted(fields.items())} {source.fingerprint}"
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     folder = cache_home() / "prepared" / f"{file_part(name)}-{key}"
@@ -341,12 +354,14 @@ def open_for(settings: Mapping[str, Any]) -> Dataset:
 
 
 def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
+    # Refused before the graph is cut, which takes far longer.
     for ids in (graph.train, graph.valid, graph.test):
         missing = ids[graph.labels[ids] < 0]
         if len(missing):
             problem = f"vertex {missing[0]} is in the split and has no label"
             raise DataError(problem, path=graph.origin)
     owner = _assign_parts(graph, spec)
+    # Rows of a part keep the order of its vertices, as `by_part` writes them.
     local = np.empty(len(owner), np.int64)
     shapes = {}
     for part in range(spec.parts):
@@ -356,6 +371,7 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
         shapes[f"features_{part}"] = (count, graph.feature_length)
     prepared.write_arrays(folder, {**graph.arrays, "owner": owner, "local": local})
 
+    # One slice is in memory at a time: features of papers100M are larger than that.
     def by_part() -> Iterator[list[Rows]]:
         for vertices, read in graph.slices():
             rows = read
@@ -394,6 +410,7 @@ def _assign_parts(graph: RawGraph, spec: DatasetSpec) -> SmallInts:
             "parts (a DistDGL folder)",
             path=graph.origin,
         )
+    # A DistDGL folder fixes the number of parts; a job cannot have another.
     parts = int(graph.owner.max()) + 1
     if parts != spec.parts:
         problem = f"was imported in {parts} parts, the job has {spec.parts} graph "
@@ -408,12 +425,14 @@ def open_columns(dataset: Dataset, blocks: Sequence[int]) -> prepared.PreparedAr
     checked when it is read. Raises DataError when they are damaged or cannot be
     written.
     """
+    # Beside the prepared form, whose name has the content: only the cut is new.
     key = hashlib.sha256(repr([*blocks]).encode()).hexdigest()[:8]
 
     def write(folder: Path) -> dict[str, Any]:
         vertices = dataset.vertices
         cuts = np.cumsum(blocks)[:-1]
 
+        # Vertices in their own order again, whichever partition has them.
         def slices() -> Iterator[list[Rows]]:
             for start in range(0, vertices, CHUNK):
                 stop = min(start + CHUNK, vertices)

@@ -14,6 +14,7 @@ from emu.errors import DataError
 from emu.graph_data.imported import imports_home
 from emu.host.files import whole_file
 
+#: Where files are, by a commit: a branch could change them.
 _ADDRESS = (
     "https://raw.githubusercontent.com/EdisonLeeeee/GraphData/"
     "e766147ccf09e2e29ea449a4029482c21a93aa7d/datasets/"
@@ -70,6 +71,7 @@ class _Meter:
 
         Raises DataError when there are more than the file has.
         """
+        # Counted before the chunk is added, as the last one may be shorter.
         if self._done > self._size:
             raise DataError(f"is longer than {self._size} bytes", path=self._source)
         self._done += count
@@ -107,6 +109,8 @@ def fetch_graph(name: str, tell: Callable[[int], None]) -> Path:
     load = pooch.HTTPDownloader(progressbar=meter, timeout=_TIMEOUT, chunk_size=1 << 16)
     try:
         folder.mkdir(parents=True)
+        # Under another name until it is whole: a download that breaks off leaves
+        # nothing.
         with whole_file(folder / graph.file) as partial:
             try:
                 load(source, str(partial), None)
@@ -127,6 +131,7 @@ def fetch_graph(name: str, tell: Callable[[int], None]) -> Path:
         problem = f"cannot be made: {error.strerror}"
         raise DataError(problem, path=str(folder)) from error
     finally:
+        # An empty folder would stand in the way of the next try.
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
     return folder / graph.file

@@ -41,6 +41,7 @@ from emu.host.input_file import one_error
 from emu.interchange.known_formats import check_command
 from emu.interchange.recognise import IMPORT
 
+#: Readers by the ending of a name; any other file is text.
 _READERS: dict[str, Callable[[Path, Choices], FoundGraph]] = {
     ".npy": array_files.read_npy,
     ".npz": array_files.read_npz,
@@ -95,6 +96,7 @@ def import_graph(
         Which graph, types, relation and split are taken where a file holds several.
     """
     folder = imports_home() / name
+    # Never replaced unasked: runs under this name would silently be of another graph.
     if folder.exists():
         raise DataError(f"is there already; first: emu data clear {name}", path=name)
     if not path.exists():
@@ -114,7 +116,9 @@ def import_graph(
             if file is not None
         ]
         graph = _join(graph, tables, path, options)
+        # Splits may come from tables beside, which know nothing of choices.
         graph = replace(graph, overlap=choices.overlap)
+        # After the tables, which may bring what would be made up.
         graph = _make_up(graph, feature_length, classes)
         raw = graph.check()
         facts = {
@@ -131,6 +135,7 @@ def _join(
     graph: FoundGraph, tables: list[VertexTable], path: Path, options: TableOptions
 ) -> FoundGraph:
     """Return the graph with tables beside it; what they stand for is left out."""
+    # Asked before the join, which replaces them.
     stated: dict[str, Any] = {
         "features": graph.features,
         "labels": graph.labels,
@@ -184,6 +189,7 @@ def source_of_import(folder: Path, *, seed: int) -> Source:
             test=members("test"),
             classes=arrays.facts["classes"],
             feature_length=arrays.facts["feature_length"],
+            # Features stay mapped: only the slice that is asked for is copied.
             rows=lambda start, stop: np.asarray(features[start:stop]),
             origin=str(folder),
             owner=arrays.array("owner") if arrays.holds("owner") else None,
@@ -191,6 +197,7 @@ def source_of_import(folder: Path, *, seed: int) -> Source:
         # The split of those that came without one depends on the seed of the job.
         return split_at_random(graph, seed)
 
+    # The manifest's checksum has those of all files in it: nothing is read anew.
     return Source(f"imported {arrays.checksum}", load)
 
 
@@ -206,6 +213,7 @@ def _read_file(
     description = path if path.suffix == ".json" else dgl_file.partition_json(path)
     is_folder = path.is_dir() or description is not None
     is_text = not is_folder and path.suffix not in _READERS
+    # Told at once: an answer that does nothing would look as if it had.
     answers = {options.columns, options.header, options.bipartite}
     if not is_text and answers != {None}:
         problem = "is no text: leave --columns, --header and --bipartite out"
@@ -216,6 +224,7 @@ def _read_file(
         read = read_ogb if is_folder else _READERS[path.suffix]
         return read(path, choices)
 
+    # As Latin-1 every file is text: a pickle would be asked for its columns.
     array_files.refuse_pickle(path)
     # Codes and overlaps are of splits beside it; so is the rest, if these are arrays.
     of_file = replace(choices, split_codes=(), overlap="")
@@ -249,6 +258,7 @@ def _make_up(
 ) -> FoundGraph:
     """Return the graph with features and labels, made up where there are none."""
     vertices = max(found.counts, default=0) or found.highest + 1
+    # Before anything is made up: labels alone would take memory for each vertex.
     check_size(vertices, feature_length or 1, found.origin)
 
     notes = []
@@ -271,6 +281,8 @@ def _make_up(
         if classes > vertices:
             raise DataError(f"--classes exceeds {vertices} vertices", path=found.origin)
         # Every class has as many vertices, or one more.
+        # A seed of its own: labels do not depend on whether features are made up as
+        # well.
         labels = np.random.default_rng(8).permutation(np.arange(vertices) % classes)
         found = replace(found, labels=labels)
     return replace(found, notes=(*found.notes, *notes))
@@ -301,6 +313,7 @@ def summarize(graph: RawGraph, split_origin: str) -> dict[str, Any]:
     """Return the facts of an import, JSON values; ``split_origin`` may be empty."""
     sizes = np.bincount(graph.labels[graph.labels >= 0], minlength=graph.classes)
     degrees = graph.structure.degrees
+    # Each edge stands there in both directions.
     pairs = len(graph.structure.indices) // 2
     is_drawn = not len(graph.train)
     return {
@@ -308,6 +321,7 @@ def summarize(graph: RawGraph, split_origin: str) -> dict[str, Any]:
         "edges": 2 * pairs,
         "edges_given": graph.edges_given,
         "self_loops": graph.self_loops,
+        # The reverse of an edge that is given counts as a double, too.
         "doubles": graph.edges_given - graph.self_loops - pairs,
         "isolated": int((degrees == 0).sum()),
         "classes": graph.classes,

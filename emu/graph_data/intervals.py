@@ -62,10 +62,14 @@ def cut_intervals(
             pieces = np.array_split(vertices, each)
             dealt = np.repeat(np.arange(each), [*map(len, pieces)])
         else:
+            # Largest degrees first, so that each round of dealing has vertices of like
+            # degree; ties by number.
             order = np.argsort(-degree[vertices], kind="stable")
             vertices = vertices[order]
             forth = np.arange(each)
             back = forth[::-1]
+            # There and back: who gets the largest of one round gets the smallest of the
+            # next.
             dealt = np.resize([*forth, *back], len(vertices))
         interval[vertices] = part * each + dealt
     if how == "balanced":
@@ -139,10 +143,13 @@ def _best_swap(
     # Of every vertex of the first the one of the second that fits it best.
     sums = in_most + in_fewest
     order = np.argsort(sums, kind="stable")
+    # The two will be most - fewest - losses - gains + sums apart: this sum makes them
+    # equal.
     aim = losses + gains - (most - fewest)
     places = order[_nearest(sums[order], aim)]
 
     count = structure.vertices
+    # Both ends as one number: isin compares numbers, not pairs.
     pair_keys = np.arange(len(leaving)) * count + joining[places]
     edge_keys = row * count + source
     between_them = 2 * np.isin(pair_keys, edge_keys)
@@ -151,6 +158,7 @@ def _best_swap(
     larger = np.maximum(first, second)
     smaller = np.minimum(first, second)
     apart = larger - smaller
+    # As good as refused: `most` is no less than what they are apart now.
     apart[(larger > most) | (smaller < fewest)] = most
     best = int(apart.argmin())
     if apart[best] >= most - fewest:
@@ -168,6 +176,7 @@ def _nearest(numbers: Ints, aims: Ints) -> Ints:
     below = np.maximum(above - 1, 0)
     distance_below = np.abs(numbers[below] - aims)
     distance_above = np.abs(numbers[above] - aims)
+    # Of two as near the lower, so that every process takes the same.
     return np.where(distance_below <= distance_above, below, above)
 
 
@@ -210,13 +219,17 @@ def interval_counts(
     count = parts * each
     part = interval // each
     needs = _needs(structure, part, parts)
+    # A vertex counts once per part that reads it, however many edges go there.
     ghosts = np.zeros((count, parts), np.int64)
     np.add.at(ghosts, interval, needs)
+    # Weighted counts are float64, and whole numbers below 2^53 exact there.
     edges = np.bincount(interval, weights=structure.degrees, minlength=count)
 
     pushes = np.zeros((count if sources else 0, parts), np.int64)
     for number in range(len(pushes)):
         members = np.flatnonzero(interval == number)
+        # The vertices of an interval are many rows: only distinct sources are sent to
+        # it.
         _, neighbours = structure.neighbours(members)
         sources_part = part[np.unique(neighbours)]
         pushes[number] = np.bincount(sources_part, minlength=parts)
@@ -238,11 +251,13 @@ def _needs(structure: Structure, part: SmallInts, parts: int) -> Mask:
         indptr = structure.indptr[first : last + 1]
         sources = structure.indices[indptr[0] : indptr[-1]]
         readers = np.repeat(part[first:last], np.diff(indptr))
+        # The structure is symmetric: a row's in-neighbours are who reads it, too.
         needs[sources, readers] = True
     needs[np.arange(structure.vertices), part] = False
     return needs
 
 
+# The cut depends on the graph alone: other settings ask for the same one.
 @lru_cache(maxsize=4)
 def count_intervals(
     dataset: Dataset, each: int, how: Cut, *, sources: bool = False

@@ -28,6 +28,7 @@ _MANIFEST = "manifest.json"
 _MOST_MANIFEST = 1 << 24  # bytes; those of papers100M have 20 kB
 
 
+# CRC-32 finds damage, not forgery, and costs little beside the reading.
 def _file_checksum(path: Path) -> int:
     checksum = 0
     with open_input(path) as file:
@@ -51,11 +52,13 @@ class PreparedArrays:
         try:
             content = read_json(manifest, _MOST_MANIFEST)
             body = content["body"]
+            # Raised below: the clause here would catch it and wrap it once more.
             is_damaged = content["crc32"] != _body_checksum(body)
             self.facts: dict[str, Any] = body["facts"]
             self._files: dict[str, dict[str, int]] = body["files"]
             self.checksum: int = content["crc32"]
             sizes = {name: fields["bytes"] for name, fields in self._files.items()}
+        # JSON may be whole and hold something else: a list, or other keys.
         except (DataError, KeyError, TypeError, AttributeError) as error:
             problem = getattr(error, "problem", str(error))
             raise self._damage(manifest, problem) from error
@@ -86,6 +89,7 @@ class PreparedArrays:
 
     def array(self, name: str) -> Array:
         """Map an array read-only; DataError when its content changed or is lost."""
+        # Read once for the checksum; mapped after, its pages are mostly in memory.
         path = self.folder / f"{name}.npy"
         try:
             if _file_checksum(path) != self._files[path.name]["crc32"]:
@@ -125,6 +129,7 @@ def write_arrays(folder: Path, arrays: Mapping[str, Array]) -> None:
     """Write arrays as npy files."""
     for name, array in arrays.items():
         with _begin_array(folder / f"{name}.npy", array.dtype, array.shape) as file:
+            # The header says C order, which a view need not have.
             file.write(np.ascontiguousarray(array).data)
 
 
@@ -163,11 +168,13 @@ def prepare_arrays(
             folder.parent.mkdir(parents=True, exist_ok=True)
             with folder.with_suffix(".lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel frees it with the process
+                # Asked again: another process may have built it while this one waited.
                 if not folder.exists():
                     _build(folder, build)
     except OSError as error:
         problem = f"prepared data cannot be written: {error.strerror or error}"
         raise DataError(problem, path=str(folder)) from error
+    # What is there is checked in any case, also when it was built a moment ago.
     return PreparedArrays(folder)
 
 
@@ -179,12 +186,15 @@ def forget_oldest(home: Path, pattern: str, most: int) -> None:
         for folder in home.glob(pattern)
         if folder.is_dir() and not folder.suffix
     }
+    # By time of change, which whoever uses one sets anew. `most` is 1 or more: a slice
+    # up to -0 would be empty.
     for folder in sorted(times, key=lambda folder: times[folder])[:-most]:
         shutil.rmtree(folder, ignore_errors=True)
         folder.with_suffix(".lock").unlink(missing_ok=True)
 
 
 def _build(folder: Path, build: Callable[[Path], dict[str, Any]]) -> None:
+    # A builder that was killed left it; the lock says that nobody works on it.
     partial = folder.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
@@ -198,6 +208,7 @@ def _build(folder: Path, build: Callable[[Path], dict[str, Any]]) -> None:
         body = {"facts": facts, "files": files}
         manifest = {"body": body, "crc32": _body_checksum(body)}
         text = json.dumps(manifest, indent=1)
+        # Last of all: its checksums are those of finished files.
         (partial / _MANIFEST).write_text(text, encoding="utf-8")
         # After a crash the name must not be there without the content.
         for path in (*partial.iterdir(), partial):

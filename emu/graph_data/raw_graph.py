@@ -54,6 +54,7 @@ class RawGraph:
     def slices(self) -> Iterator[tuple[slice, Rows]]:
         """Yield features in slices of vertices; DataError at one that is not finite."""
         vertices = self.structure.vertices
+        # Always the same slices: generated features are drawn by slice.
         for start in range(0, vertices, CHUNK):
             stop = min(start + CHUNK, vertices)
             rows = self.rows(start, stop)
@@ -125,6 +126,7 @@ def build_structure(
     is_small = vertices <= np.iinfo(np.int32).max
     # Half the memory, for all but the largest graphs.
     indices = np.empty(2 * len(sources), np.int32 if is_small else np.int64)
+    # The compiled code reads both lists in one width; others are converted.
     are_narrow = sources.dtype == destinations.dtype == np.int32
     ends_type = np.int32 if are_narrow else np.int64
     # Both directions of every edge; loops and duplicates are cut off at the end.
@@ -148,18 +150,21 @@ def random_split(
     vertices: int, shares: tuple[int, int, int], rng: np.random.Generator
 ) -> tuple[Ints, Ints, Ints]:
     """Return sorted train, valid and test ids, ``shares`` of each."""
+    # Shares may leave some over: most vertices of papers100M are in no part.
     train, valid, test, _ = np.split(rng.permutation(vertices), np.cumsum(shares))
     return np.sort(train), np.sort(valid), np.sort(test)
 
 
 def split_at_random(graph: RawGraph, seed: int) -> RawGraph:
     """Return a graph with its split, or with 60, 20 and 20 % of what has a label."""
+    # A split that the file states always wins over one that is drawn.
     if len(graph.train):
         return graph
     vertices = np.flatnonzero(graph.labels >= 0)
     count = len(vertices)
     train = int(0.6 * count)
     valid = int(0.2 * count)
+    # The last part takes what rounding leaves: every labelled vertex is in one.
     shares = (train, valid, count - train - valid)
     parts = random_split(count, shares, np.random.default_rng([seed, 3]))
     first, second, third = (vertices[part] for part in parts)

@@ -41,6 +41,7 @@ def entries_of(indptr: Ids, rows: Ids) -> tuple[Ids, Ids]:
     begins = indptr[rows]
     counts = indptr[rows + 1] - begins
     pointers = bounds_of(counts)
+    # Consecutive numbers, each row's moved to where the row begins: no loop over rows.
     shifts = begins - pointers[:-1]
     entries = np.arange(pointers[-1]) + np.repeat(shifts, counts)
     return pointers, entries
@@ -116,6 +117,7 @@ def _sample_frontier(
 ) -> tuple[Ids, Positions]:
     if fanout < 1:
         raise ValueError(f"a fanout of {fanout} samples nothing")
+    # The compiled sampler reads the pointers of a vertex without a check.
     if len(frontier) and not 0 <= frontier.min() <= frontier.max() < structure.vertices:
         raise ValueError(
             f"the frontier names vertices outside 0..{structure.vertices - 1}"
@@ -135,6 +137,7 @@ def _sample_frontier(
         stream_key(int(stream), hop),
         pointer(structure.indices),
         structure.indices.dtype == np.int64,
+        # Places drawn so far of one vertex, which Floyd's algorithm compares.
         pointer(np.empty(fanout, np.int64)),
         pointer(sources),
         pointer(destinations),
@@ -150,6 +153,7 @@ def relabel(known: Ids, ids: Ids) -> tuple[Ids, Positions]:
     """
     most = len(known) + len(ids)
     slot_bits = max(2 * most - 1, 15).bit_length()  # half of the slots stay free
+    # A hash table of open addresses; 1 << bits, since the compiled code masks hashes.
     slots = np.full(1 << slot_bits, -1, np.int32)
 
     vertices = np.empty(most, np.int64)
@@ -164,6 +168,7 @@ def relabel(known: Ids, ids: Ids) -> tuple[Ids, Positions]:
         pointer(vertices),
         pointer(positions),
     )
+    # A copy, so that the room for ids that repeat is freed.
     return vertices[:count].copy(), positions
 
 
@@ -201,6 +206,7 @@ class GrowingBatch:
 
     def finish(self) -> SampledBatch:
         """Return the batch grown so far."""
+        # Grown from the seeds, kept from the input side, as DGL's blocks are.
         return SampledBatch(
             vertices=self.frontier,
             sizes=tuple(self._sizes[::-1]),
@@ -217,6 +223,7 @@ def sample_batch(
     belongs to the seeds' hop. ``stream`` and errors are those of `sample_neighbours`.
     """
     batch = GrowingBatch(seeds)
+    # DGL states the seeds' fanout last, and the seeds are sampled first.
     for hop, fanout in enumerate(reversed(fanouts), start=1):
         edges = _sample_frontier(structure, batch.frontier, fanout, stream, hop)
         batch.add(*edges)

@@ -21,6 +21,7 @@ from emu.graph_data.readers.ogb_folder import ogb_source
 from emu.graph_data.synthetic_graph import PRESETS, synthetic_source
 from emu.host.files import cache_home
 
+#: Data sets that are read as the package ogb leaves them.
 _OGB = ("ogbn-products", "ogbn-papers100M")
 
 
@@ -47,12 +48,14 @@ def find_source(
     it; also when a split is chosen where the data has but one.
     """
     folders = data_folders(root)
+    # Before any folder: a preset is the same on every host, whatever files it has.
     if name in PRESETS:
         _refuse_split(name, split)
         return synthetic_source(name, scale=scale, seed=seed)
 
     for folder in folders:
         graph_folder = folder / name
+        # ogb calls its folders by names with underscores.
         ogb_folder = folder / name.replace("-", "_")
         if (graph_folder / MANIFEST).is_file():
             _refuse_split(name, split)
@@ -95,6 +98,7 @@ def _not_found(name: str, folders: list[Path]) -> DataError:
 
 
 def _refuse_split(name: str, split: int | None) -> None:
+    # Ignored, a choice of a split would look as if it had been followed.
     if split is not None:
         problem = f"{name} has one split, found {split}: leave job.dataset.split out"
         raise DataError(problem)
@@ -195,7 +199,9 @@ def clear_data(names: list[str]) -> int:
     try:
         for name in names:
             import_folder = imports_home() / name
+            # What is made of a graph goes with it: it is of no use to another.
             folders = [folder for form, folder in _forms() if form.name == name]
+            # Only what emu has written there: a folder without either is not touched.
             if (import_folder / MANIFEST).exists() or any(import_folder.glob("*.npz")):
                 folders.append(import_folder)
             if not folders:
@@ -221,6 +227,7 @@ def _remove(folder: Path) -> int:
 
 def _size(folder: Path) -> int:
     return sum(
+        # A link counts as itself: what it leads to is not freed.
         os.lstat(os.path.join(root, file)).st_size  # noqa: PTH118 - as in os.walk
         for root, _, files in os.walk(folder)
         for file in files
@@ -232,6 +239,7 @@ def _forms() -> Iterator[tuple[KeptData, Path]]:
     if not home.is_dir():
         return
     for folder in sorted(home.iterdir()):
+        # On its way here, or left by a builder that was killed.
         if not (folder / MANIFEST).is_file():
             continue
         try:
@@ -264,6 +272,7 @@ def _name_form(folder: Path, facts: Mapping[str, Any]) -> tuple[str, str]:
         return match["name"], form
 
     name = facts.get("name", "")
+    # A form without a name is removed with all others only.
     if not name:
         return "", ""
     parts = f"{facts['parts']} parts by {facts['partitioner']}, seed {facts['seed']}"

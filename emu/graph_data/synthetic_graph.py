@@ -80,15 +80,19 @@ def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
         raise DataError(f"{name}: scale is {scale}, it must be in (0, 1]")
     vertices = round(preset.vertices * scale)
     edges = round(preset.edges * scale)
+    # Share of all pairs; it grows as the scale falls, which cuts vertices and edges
+    # alike.
     density = 2 * edges / max(vertices, 1) ** 2
     if vertices < preset.classes or density > _MAX_DENSITY:
         for_density = 2 * preset.edges / preset.vertices**2 / _MAX_DENSITY
         for_classes = preset.classes / preset.vertices
+        # Rounded up, so that the scale which the message names is accepted.
         least = math.ceil(1e6 * max(for_density, for_classes)) / 1e6
         raise DataError(
             f"{name}: at scale {scale} there are {vertices} vertices, and "
             f"{min(density, 1):.0%} of their pairs are edges; write {least} or more"
         )
+    # At least one each: a graph without a part could not be trained or judged.
     train, valid, test = (max(1, round(part * scale)) for part in preset.split)
 
     shares = (train, valid, min(test, vertices - train - valid))
@@ -112,6 +116,8 @@ def _generate(
     seed: int,
 ) -> RawGraph:
     """Return a graph with so many vertices and edges, and ``shares`` of its split."""
+    # One stream per purpose: 1 edges, 2 means, 3 split, 4 noise. What one of them draws
+    # does not shift the others.
     rng = np.random.default_rng([seed, 1])
     blocks = _Blocks(preset, vertices)
     first, second = _draw_edges(preset, blocks, edges, rng)
@@ -144,6 +150,7 @@ class _Blocks:
 
     def __init__(self, preset: Preset, vertices: int) -> None:
         rank = np.arange(1, preset.classes + 1, dtype=float)
+        # Zipf's law: the class of rank r has a share of r to the minus zipf.
         share = rank**-preset.zipf
         ends = np.cumsum(share / share.sum()) * vertices
         self.class_bounds = np.round([0, *ends]).astype(np.int64)
@@ -155,6 +162,7 @@ class _Blocks:
             count = max(1, round(size / preset.block))
             starts.append(first + np.arange(count) * size // count)
         starts.append(np.array([vertices]))
+        # A class that is rounded to no vertex begins where the next does.
         self.block_bounds = np.unique(np.concatenate(starts))
         self.classes = rows_of(self.class_bounds)
         self.blocks = rows_of(self.block_bounds)
@@ -165,8 +173,11 @@ def _draw_edges(
 ) -> tuple[Ints, Ints]:
     vertices = len(blocks.blocks)
     exponent = -1 / (preset.tail - 1)
+    # A Pareto law by inversion; 1 - random() is never 0, which would be infinite.
     weight = (1 - rng.random(vertices)) ** exponent
     degree = 2 * edges / vertices
+    # sqrt(2 edges) is where two hubs would expect more than one edge, and none is drawn
+    # twice; 0.2 of the vertices bounds a hub of a small graph.
     cap = min(0.2 * vertices, np.sqrt(vertices * degree)) / degree
     capped = np.minimum(weight, cap * weight.mean())
     prefix = bounds_of(capped)
@@ -181,6 +192,8 @@ def _draw_edges(
     slots = np.full(1 << slot_bits, -1, np.int64)
     draws = rng.bit_generator.ctypes
     next_double = ctypes.cast(draws.next_double, ctypes.c_void_p).value
+    # The compiled code calls numpy's generator itself, past the lock that it would
+    # take.
     with rng.bit_generator.lock:
         lib.drawn_keys(
             pointer(prefix),
@@ -195,6 +208,7 @@ def _draw_edges(
             len(slots),
             pointer(keys),
         )
+    # A key is lower end * vertices + higher end.
     return keys // vertices, keys % vertices
 
 
@@ -213,6 +227,8 @@ def _feature_rows(
     def make(start: int, stop: int) -> Rows:
         chunks = range(start // CHUNK, -(-stop // CHUNK))
         pieces = []
+        # Whole chunks, whatever rows are asked for: the noise of a row never depends on
+        # it.
         for chunk in chunks:
             members = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
             member_classes = classes[members]

@@ -29,6 +29,7 @@ from emu.graph_data.dataset import Dataset, open_for
 from emu.graph_data.prepared import PreparedArrays, prepare_arrays, write_arrays
 from emu.graph_data.sampling import Structure, bounds_of, rows_of
 
+#: Weights of `Aggregation`; a job's model states one of them.
 NORMS = ("mean", "symmetric", "sum")
 
 #: Kinds of model whose aggregation takes in the vertex itself.
@@ -78,6 +79,7 @@ class Adjacency:
 
     def transpose(self, columns: int) -> Adjacency:
         """Return the transpose, each row ascending; it has ``columns`` rows."""
+        # Stable: entries of one column keep the order of their rows.
         order = np.argsort(self.columns, kind="stable")
         numbers = np.arange(self.rows, dtype=np.int32)
         rows = np.repeat(numbers, np.diff(self.indptr))
@@ -118,9 +120,12 @@ class Part:
         """
         count = len(self.local)
         place = np.searchsorted(self.local, vertices)
+        # A vertex beyond the last local one has no place: it is held against the last,
+        # and differs.
         is_local = self.local[np.minimum(place, count - 1)] == vertices
         remote_place = np.searchsorted(self.remote, vertices)
         rows = np.where(is_local, place, count + remote_place)
+        # A vertex above all remote ones is beyond the end, where it cannot be compared.
         is_inside = rows < count + len(self.remote)
         if not (is_inside.all() and (self.vertices[rows] == vertices).all()):
             raise ValueError("a vertex is neither local nor remote here")
@@ -158,6 +163,7 @@ def split_graph(
         raise ValueError(f"{len(owner)} owners for {structure.vertices} vertices")
     if len(owner) and not 0 <= owner.min() <= owner.max() < parts:
         raise ValueError(f"owners reach from {owner.min()} to {owner.max()} of {parts}")
+    # A part without vertices would be a device that has no rows to compute or send.
     sizes = np.bincount(owner, minlength=parts)
     if not sizes.all():
         raise DataError(
@@ -165,6 +171,7 @@ def split_graph(
             f"{structure.vertices}: write fewer machines, or another partitioner"
         )
 
+    # Ascending, which `Part.positions` searches by halves.
     for number in range(parts):
         local = np.flatnonzero(owner == number)
         yield part_of(structure, owner, local, local[:0], aggregation)
@@ -183,6 +190,7 @@ def part_of(
     # -1 where the part has no row of a vertex.
     position = np.full(structure.vertices, -1, np.int32)
     position[own] = np.arange(len(own))
+    # Sorted and distinct: what several edges need is sent once.
     remote = np.unique(neighbours[position[neighbours] < 0])
     position[remote] = len(own) + np.arange(len(remote))
     columns = position[neighbours]
@@ -192,6 +200,8 @@ def part_of(
         indptr = indptr + np.arange(len(indptr))
 
     vertices = np.concatenate([own, remote])
+    # Degrees of the whole graph: a part alone would see fewer edges and weigh them
+    # otherwise than one device that has all.
     all_degrees = structure.degrees + aggregation.loops
     degrees = all_degrees[vertices]
     row_degree = degrees[rows_of(indptr)]
@@ -203,6 +213,7 @@ def part_of(
     else:
         forward = backward = np.ones(len(row_degree))
     if aggregation.norm == "symmetric":
+        # In place: backward is the same array, as this weight is symmetric.
         forward /= np.sqrt(row_degree.astype(np.float64) * column_degree)
     return Part(
         local=local,
@@ -235,6 +246,7 @@ def open_prepared(
     """Return what reads parts by number, made once; raises as `open_whole_graph`."""
 
     def write(folder: Path) -> dict[str, Any]:
+        # Part by part: the iterator makes each when it is asked for.
         for number, part in enumerate(parts()):
             arrays = _arrays_of(part)
             numbered = {f"{name}_{number}": array for name, array in arrays.items()}
@@ -263,6 +275,8 @@ def _arrays_of(part: Part) -> dict[str, Array]:
         "forward": part.forward.weights,
         "backward": part.backward.weights,
     }
+    # Only replicas have it: an empty array would be a file for each part of any other
+    # job.
     if len(part.held):
         arrays["held"] = part.held
     return arrays
@@ -310,6 +324,8 @@ def replicate_parts(
     first = 0
     for size in boxes:
         devices = range(first, first + size)
+        # Boxes are on their own: each has its replicas of what it needs, and sends
+        # none.
         holder, distance = _hold_replicas(structure, owner, devices, layers)
         for device in devices:
             is_held = holder == device
@@ -319,6 +335,7 @@ def replicate_parts(
                 np.flatnonzero(is_held & (distance == hops))
                 for hops in range(layers + 1)
             ]
+            # The first layer computes most: every later one reads what it leaves.
             for layer in range(1, layers + 1):
                 hops = layers - layer
                 local = np.concatenate(shells[: hops + 1])
@@ -336,6 +353,7 @@ def _hold_replicas(
     distance = np.where(is_inside, np.int32(0), np.int32(-1))
     edge = np.flatnonzero(is_inside)
 
+    # Breadth first: what a step finds gets its holder only after all of it is counted.
     for hops in range(1, layers + 1):
         indptr, neighbours = structure.neighbours(edge)
         device = np.repeat(holder[edge], np.diff(indptr)) - devices.start
@@ -343,6 +361,7 @@ def _hold_replicas(
         edge, row = np.unique(neighbours[is_new], return_inverse=True)
         # Of each new vertex the neighbours that every device of the box has.
         links = np.bincount(row * size + device[is_new], minlength=len(edge) * size)
+        # Of devices with equally many the first: every process decides alike.
         holder[edge] = devices.start + links.reshape(len(edge), size).argmax(axis=1)
         distance[edge] = hops
     return holder, distance
@@ -357,6 +376,7 @@ def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph,
     dataset, graph = open_parts(settings)
     layers = settings["model"]["layers"]
     boxes = settings.get("replicas", [])
+    # Without replicas all layers share one object, and its arrays are read once.
     if not boxes:
         return dataset, (graph,) * layers
     aggregation = Aggregation.of_model(settings["model"])
@@ -368,6 +388,7 @@ def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph,
         lambda: replicate_parts(structure, dataset.owner, boxes, layers, aggregation),
     )
 
+    # In the order in which `replicate_parts` yields them: device by device.
     def of_layer(layer: int) -> WholeGraph:
         return WholeGraph(
             dataset.vertices,

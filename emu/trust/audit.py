@@ -158,6 +158,8 @@ class _Auditor:
         self._destination = np.array([e.destination for e in edges], dtype=np.int64)
         self._lag = np.array([edge.lag for edge in edges], dtype=np.int64)
         counts = np.array(self._job.flow_counts, dtype=np.int64)
+        # A source may have fewer iterations than the job: what it does not send is not
+        # missing.
         self._sent = np.arange(self._job.iterations) < counts[:, None]
 
     def check_shapes(
@@ -250,6 +252,7 @@ class _Auditor:
 
     def one_flow_at_a_time(self) -> Iterator[Findings]:
         """(11): flows of an edge are sent one by one, in order."""
+        # Within a machine flows take no link, and no order is asked of them.
         edge, earlier = np.nonzero(self._sent[:, 1:] & self._remote[:, None])
         n = earlier + 1
         start = self._schedule.flow_start[edge, n]
@@ -277,11 +280,13 @@ class _Auditor:
                 values=[found, expected],
             )
 
+        # Counts of bytes are exact: no tolerance of time is in them.
         if volumes is not None:
             yield compare("carried", sizes, volumes[edge, n], np.zeros(len(edge)))
         if self._pieces is not None:
             most = self._problem.links.steps.most
             hops = self._problem.hops
+            # Edges within a machine have no link, and no rates either.
             narrowest = [most[list(ports)].min(initial=np.inf) for ports in hops]
             # A time that is off by the tolerance is off by so many bytes.
             slack = self._tolerance * np.array(narrowest)[edge]
@@ -299,6 +304,7 @@ class _Auditor:
         violations = []
         for port, amount, unit, words in excesses:
             link = self._problem.links[port]
+            # A shared link is no NIC, and the paper has no number for it.
             constraint = {"out": "(13)", "in": "(14)"}.get(link.direction, "(13),(14)")
             sentence = f"port {link.name} {words}"
             violations.append(
@@ -335,6 +341,7 @@ class _Auditor:
                 words = f"of {most:g} B/s carries too much {interval}"
                 yield port, excess, "B", words
 
+    # Two checks cut the history into pieces: (12) and (13), (14).
     @cached_property
     def _pieces(self) -> Pieces | None:
         rates = self._schedule.rates

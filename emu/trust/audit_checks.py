@@ -73,6 +73,7 @@ def impossible_values(schedule: Schedule) -> Iterator[Findings]:
         _, extra = list_where(
             constraint, is_extra, name=name, words=words, unit="iterations"
         )
+        # Counted above: these are the same values.
         yield 0, extra
 
 
@@ -82,6 +83,7 @@ def work_of(problem: Problem, start: Floats, end: Floats) -> Floats:
     ``start`` and ``end``: seconds of (task, iteration); gates stand on no machine.
     """
     cluster = problem.cluster
+    # From when to when, less what a lower speed has taken of it.
     work = end - start
     for task, machine in enumerate(problem.placement.machine_of):
         name = cluster.machines[machine].name
@@ -169,6 +171,7 @@ def rate_rows(
     """
     if rates is None or schedule.rates is None:
         return
+    # As written, so that rows which `sound` leaves out are named.
     yield _rate_values(schedule.problem.job, rates)
     yield from _rates_under_way(schedule, schedule.rates, tolerance)
 
@@ -191,6 +194,7 @@ def _rates_under_way(
     time = rates.time
     start = schedule.flow_start[flow]
     end = schedule.flow_end[flow]
+    # A rate of 0 may be stated at any time: it takes nothing from a link.
     carries = rates.rate > 0
     is_sent = is_remote(schedule.problem)[rates.edge] & ~np.isnan(end)
     back = np.zeros(time.size)
@@ -221,6 +225,7 @@ def sound(schedule: Schedule) -> Schedule:
     if rates is None:
         return schedule
     is_sound = _sound(schedule.problem.job, rates)
+    # The same object, with all that it has cached.
     if is_sound.all():
         return schedule
     return replace(schedule, rates=rates.rows(is_sound))
@@ -270,6 +275,7 @@ def makespan_of(
     """(15): the makespan is the end of the last task, and what deaths add."""
     if stated is None:
         return
+    # Tasks with fewer iterations leave NaN behind them.
     last = float(np.nanmax(schedule.task_end)) + schedule.outages.seconds
     distance = abs(stated - last)
     is_right = distance <= tolerance + ROUNDING * abs(last)  # NaN is wrong
@@ -281,6 +287,7 @@ def makespan_of(
             Violation(
                 constraint="(15)",
                 subject="the makespan",
+                # NaN as an amount would say nothing.
                 amount=distance if np.isfinite(distance) else last,
                 unit="s",
                 sentence=f"the makespan {text}",
@@ -315,6 +322,8 @@ def channel_faults(schedule: Schedule, tolerance: float) -> Findings:
         end = end[order]
         slack = allowance(start[1:], tolerance)
 
+        # The latest end of all before, not of the last alone: one that began early may
+        # end late.
         busy = np.maximum.accumulate(end)[:-1] - start[1:]
         name = name_flows(job, edges[order][1:], iterations[order][1:])
         sentence = f"started while another flow was under way on channel {channel}"
@@ -346,6 +355,8 @@ def _channel_queues(schedule: Schedule) -> Iterator[tuple[str, Ints, Ints]]:
     for channel in job.channels:
         uses = crosses & (edge_channels == channel)
         edge, n = np.nonzero(uses[:, None] & ~np.isnan(ready))
+        # lexsort takes its first key last: readiness, then the iteration that is
+        # served.
         order = np.lexsort((ranks[edge], n + lags[edge], ready[edge, n]))
         yield channel, edge[order], n[order]
 

@@ -61,6 +61,7 @@ def chain_lateness(schedule: Schedule, late: Floats) -> Lateness:
     """
     chain = critical_path(schedule)
     due = schedule.flow_end if schedule.rates is None else fluid_ends(schedule)
+    # Flows that were never sent have no time.
     flow_late = np.nan_to_num(np.maximum(schedule.flow_end - due, 0.0))
 
     # A flow over several links is several links of the chain, and late once.
@@ -106,6 +107,7 @@ def seconds_of_waits(
     shares: dict[int, float] = {}
     for process, tasks in job.processes.items():
         spans = [span for task in tasks for span in spans_of_tasks[task]]
+        # Flows side by side keep one process busy once.
         busy = _length_of_union(spans) * time_scale
         share = 0.0
         if busy:
@@ -121,6 +123,7 @@ def seconds_of_waits(
     waits = []
     for (position, _), seconds in lengths.items():
         edge = job.edges[position]
+        # A flow needs a core at either end.
         share = shares.get(edge.source, 0.0) + shares.get(edge.destination, 0.0)
         young = min(seconds, YOUNG / time_scale)
         waits.append(young * share)
@@ -226,6 +229,7 @@ def clock_uncertainty(
     machines = problem.cluster.machines
     names = [machines[position].name for position in problem.placement.machine_of]
     parts = []
+    # The end of the run is read by the clock of the last task's host.
     if chain.links and chain.links[-1].task >= 0:
         last = names[chain.links[-1].task]
         parts.append(uncertainty_of.get(last, 0.0))
@@ -274,6 +278,7 @@ class HostEffect:
     def unexplained(self) -> float:
         """Seconds that no lateness accounts for, of either simulation the larger."""
         distance = self.emulated - self.simulated
+        # Lateness may have moved the end so far; what is beyond it has no reason.
         beyond = max(abs(distance) - abs(self.explained), 0.0)
         distance_repeated = self.emulated - self.repeated
         return max(distance_repeated, math.copysign(beyond, distance), key=abs)
@@ -341,6 +346,7 @@ def host_effect(
     seconds of ``measured`` (task, iteration) after the profiled end. The others are
     fields of the effect.
     """
+    # Rounding may leave less than nothing of a task that was all late.
     punctual_times = np.maximum(measured.times - late, 0.0)
     punctual = Realization(punctual_times, measured.volumes)
     return HostEffect(
@@ -385,6 +391,7 @@ def late_times(schedule: Schedule) -> Floats:
         )
         flow = (position, slice(count))
         ends = np.where(has_bytes[flow], due[flow], handovers)
+        # A view: the maximum is written into `could_start`.
         inputs = could_start[edge.destination, edge.lag : edge.lag + count]
         np.maximum(inputs, ends + problem.latencies[position], out=inputs)
     for pool in problem.pools:  # the wait for a slot is no work

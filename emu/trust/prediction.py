@@ -125,9 +125,12 @@ def judge_prediction(
     error = errors[place]
     simulation = simulations[place]
     if abs(error) <= threshold:
+        # The headline, though the other simulation may be farther off.
         return Prediction(outcome=Outcome.AGREES, error=errors[-1], threshold=threshold)
 
     difference = emulated.makespan - simulation.makespan
+    # The replay has the run's own times and volumes: what is left between them is of
+    # the network.
     by_network = emulated.length - replayed.length
     is_by_network = abs(by_network) > SHARE * abs(difference)
     late = _late_flows(emulated, replayed, by_network) if is_by_network else []
@@ -142,6 +145,7 @@ def judge_prediction(
         flows = [flow for flow, _ in late]
         suspects = of_network(emulated, links, flows, time_scale, nics)
         # The causes of the run's own parts are measured, those of the network tried.
+        # Gains of one part do not give the network more to explain.
         losses = [cause.seconds for cause in own_causes if cause.seconds > 0]
         most = by_network - math.fsum(losses)
         causes += simulate_suspects(emulated, replayed, policy, suspects, most)
@@ -226,7 +230,9 @@ def simulate_suspects(
     So they take as long as in the run, and those behind them on their edges wait. At
     most ``most``: what is measured to be of others is not the network's.
     """
+    # The quotas of the replay: a tuner that chose anew would move the end, too.
     problem = replayed.problem.following(replayed)
+    # What was never sent brings no bytes to the simulation.
     volumes = np.nan_to_num(replayed.flow_bytes)
     end = makespan(problem, Realization(replayed.work, volumes), policy)
     length = emulated.flow_end - emulated.flow_start
@@ -237,6 +243,7 @@ def simulate_suspects(
         rows = np.array([*flows]).reshape(-1, 2)
         late = tuple(rows.T)
         longer = volumes.copy()
+        # Flows that were faster than simulated stay: only losses are to be explained.
         longer[late] *= np.maximum(slowness[late], 1.0)
         late_end = makespan(problem, Realization(replayed.work, longer), policy)
         yield Cause(sentence, min(late_end - end, most))
@@ -256,6 +263,7 @@ def links_to_blame(
     for edge, seconds in late:
         for port in problem.hops[edge]:
             losses[port] += abs(seconds)
+    # Seconds at full rate, which compare links of unequal widths.
     busy = np.zeros(len(problem.links))
     for edge, n in emulated.flows().tolist():
         size = emulated.flow_bytes[edge, n]
@@ -291,6 +299,7 @@ def of_network(
     for name in links:
         port = ports[name]
         crossing = tuple(flow for flow in flows if port in problem.hops[flow[0]])
+        # The median: one lone flow may be late for a reason of its own.
         is_slow = np.median(lone.get(port, 1.0)) < _SOUND
         # A link below its rate explains whatever else is to be seen there.
         if is_slow and nics.get(name, 0.0) < _SOUND:
@@ -312,6 +321,7 @@ def of_network(
 def _incast(emulated: Schedule, port: int, shares: _Shares) -> int:
     """Return how many machines sent at once to a link that was not full, or 0."""
     problem = emulated.problem
+    # Many senders meet at the NIC of their receiver.
     if problem.links[port].direction != "in":
         return 0
     senders = most_senders(emulated, port)
@@ -321,6 +331,7 @@ def _incast(emulated: Schedule, port: int, shares: _Shares) -> int:
         if port in problem.hops[edge]:
             carried += got
             fair += share
+    # Without shares the link counts as not full: nothing says that it was.
     is_full = carried / (fair or math.inf) >= _SOUND
     return senders if senders > 1 and not is_full else 0
 
@@ -360,6 +371,7 @@ def _of_shares(
             begins_before = start[flow] < end[neighbour]
             ends_after = start[neighbour] < end[flow]
             if common and begins_before and ends_after:
+                # What one lost is laid to the other only as far as that one won.
                 loss = min(fair - got, other_got - other_fair)
                 pairs.append((loss, flow, neighbour, common[0]))
     if not pairs:
@@ -398,6 +410,7 @@ def _mean_of(emulated: Schedule, port: int, start: float, end: float) -> float:
     if len(times) == 1 or not end > start:
         return most
     by_start, by_end = steps.carry(port, np.array([start, end]))
+    # A link that was cut all the while carried nothing, and 0 is no rate to divide by.
     return float(by_end - by_start) / (end - start) or most
 
 
@@ -418,6 +431,7 @@ def lone_rates(emulated: Schedule) -> dict[int, list[float]]:
         for port in ports:
             crossing[port].append(rows_of_edge)
 
+    # Other flows have no rate that could be compared.
     is_alone = (end > start) & (size > 0)
     for rows in map(np.concatenate, crossing.values()):
         # Those that begin before it ends, less those of them that end before it begins.
@@ -448,6 +462,7 @@ def most_senders(emulated: Schedule, port: int) -> int:
     flows = emulated.flows()
     is_crossing = crosses[flows[:, 0]]
     for edge, n in flows[is_crossing].tolist():
+        # Flows without bytes hold no sender's NIC.
         if emulated.flow_bytes[edge, n] > 0:
             source = problem.job.edges[edge].source
             machine = problem.placement.machine_of[source]
@@ -546,6 +561,7 @@ class Witnesses:
         """Yield the rule of rates where its own effect on the end is a good part."""
         shift = found / expected - 1 if expected else 0.0
         error = verdict.error or 0.0
+        # An effect the other way explains nothing of the error.
         if shift * error > 0 and abs(shift) > SHARE * abs(error):
             yield (
                 f"rates by {self.policy}, while TCP shares about max-min: that alone "
@@ -565,6 +581,7 @@ class Witnesses:
                 length -= self.measured.flow_start[edge, n]
                 capacity = min(problem.capacities[port] for port in hops)
                 gift = max(rate_seconds, least_bytes / capacity)
+                # A flow cannot be shorter by more than it lasted.
                 gifts.append(min(float(length), gift))
 
         shorter = self.packets.makespan - self.measured.makespan

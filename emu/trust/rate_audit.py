@@ -45,6 +45,7 @@ def shares_of_max_min(
     end = schedule.flow_end
     hops = list_hops(schedule.problem)
     all_flows = {
+        # Max-min asks for links alone: rank and volume stay empty.
         (edge, n): Flow(
             edge=edge,
             turn=n,
@@ -67,12 +68,14 @@ def shares_of_max_min(
     events = {
         event for event in all_flows if any(is_beside(event, flow) for flow in asked)
     }
+    # Rates change only where a flow begins or ends, or a link changes.
     moments = {change.time for change in schedule.problem.cluster.changes}
     for event in all_flows:
         moments |= {start[event], end[event]}
 
     sizes = schedule.flow_bytes
     fair = _fair_bytes(schedule, all_flows, events, sorted(moments))
+    # A share of no bytes at all cannot be compared.
     return {
         event: (float(sizes[event]), float(fair[event]))
         for event in events
@@ -87,6 +90,7 @@ def _fair_bytes(
     moments: list[float],
 ) -> dict[Event, float]:
     """Return bytes that max-min rates carry of flows, while a wanted one lasts."""
+    # The latest first, as pop takes from the end.
     coming = sorted(flows, key=lambda event: -schedule.flow_start[event])
     active: dict[Event, Flow] = {}
     fair = dict.fromkeys(flows, 0.0)
@@ -99,6 +103,7 @@ def _fair_bytes(
         while coming and schedule.flow_start[coming[-1]] <= moment:
             event = coming.pop()
             active[event] = flows[event]
+        # The oracle is slow: it is spared where none of the wanted is under way.
         if not wanted.isdisjoint(active):
             maxmin([*active.values()], list_capacities(schedule.problem, moment))
             for event, flow in active.items():
@@ -211,6 +216,7 @@ def _next_demotion(flows: list[Flow], now: float) -> float:
     """
     moving = [flow for flow in flows if flow.rate > 0]
     ends = [now + flow.left / flow.rate for flow in moving]
+    # Without a flow that moves no coflow goes on: now is no time apart.
     soonest = min(ends, default=now)
     demotion = now + time_in_queue(flows)
     is_apart = now * (1 + _TIE) < demotion < soonest * (1 - _TIE)
@@ -252,6 +258,7 @@ def _list_flows(schedule: Schedule, expected: Realization) -> dict[Event, Flow]:
         volume = float(schedule.flow_bytes[event])
         flows[event] = Flow(
             edge=e,
+            # The iteration that the flow is needed for, by which rules rank it.
             turn=n + edge.lag,
             rank=rank_of(job, e),
             hops=hops[e],
@@ -281,6 +288,7 @@ def _instants(
     waiting = [*coming][::-1]
     rows = _rows_of(rates)
     stops = _list_stops(rows)
+    # Rows of one time are one change of all rates.
     changes = np.flatnonzero(np.diff(rates.time, prepend=-np.inf)).tolist()
 
     assigned: dict[Event, _Assigned] = {}
@@ -298,6 +306,7 @@ def _instants(
             flows[event] = coming[event]
             assigned[event] = _Assigned(0.0, 0.0, time)
         for edge, iteration, rate in rows[low:high]:
+            # What it has carried so far is kept, and the new rate counts from here.
             state = assigned.get((edge, iteration), _Assigned(0.0, 0.0, time))
             assigned[edge, iteration] = _Assigned(state.at(time), rate, time)
 

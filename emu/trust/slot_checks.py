@@ -45,9 +45,11 @@ def _arrivals_at_slot(schedule: Schedule) -> Floats:
     job = schedule.problem.job
     task_ends, flow_landings = known_ends(schedule)
     arrivals = np.zeros_like(task_ends)
+    # A task needs its own iteration before, as much as any input.
     arrivals[:, 1:] = task_ends[:, :-1]
     for position, edge in enumerate(job.edges):
         count = job.flow_counts[position]
+        # A view: the maximum is written into `arrivals`.
         inputs = arrivals[edge.destination, edge.lag : edge.lag + count]
         np.maximum(inputs, flow_landings[position, :count], out=inputs)
     return arrivals
@@ -63,6 +65,8 @@ def _overdrawn(schedule: Schedule, pool: Pool, tolerance: float) -> Iterator[Vio
     if not times.size:
         return
     changes, quotas = schedule.slots_of(pool)
+    # A change of quota within the tolerance may be before or after: the larger quota
+    # holds.
     slack = allowance(times, tolerance)
     first = np.searchsorted(changes, times - slack, side="right") - 1
     last = np.searchsorted(changes, times + slack, side="right")
@@ -119,6 +123,7 @@ def _overtaken(
 
     # The earliest arrival among all that start later than each.
     earliest = np.append(np.minimum.accumulate(came[::-1])[::-1], np.inf)
+    # Starts within a tolerance of each other may have been in either order.
     later = np.searchsorted(start, start + tolerance, side="right")
     is_ahead = earliest[later] < came - tolerance
     for position in np.flatnonzero(is_ahead).tolist():
@@ -188,7 +193,9 @@ def newest_reads(schedule: Schedule, tolerance: float) -> Findings:
         count = job.flow_counts[position]
         for n in range(job.rounds[edge.destination]):
             start = schedule.task_start[edge.destination, n]
+            # -1: nothing was read, which the lag allows before its first iteration.
             read = -1 if schedule.reads is None else int(schedule.reads[position, n])
+            # A source with fewer iterations has no newer one to read than its last.
             least = min(n - edge.lag, count - 1)
             # The scheduler hears of a flow after it landed: it may not know of the
             # newest of those that are there.

@@ -63,6 +63,7 @@ def host_figures(statistics: Statistics) -> HostFigures:
     host_metrics = [figures["host_metrics"] for figures in statistics.values()]
     pacers = [figures["pacer"] for figures in statistics.values()]
     edges = [edge for figures in statistics.values() for edge in figures["sent"]]
+    # Means are weighed by wakes: a pacer that hardly woke says little.
     wakes = sum(pacer["wakes"] for pacer in pacers)
 
     return HostFigures(
@@ -219,6 +220,7 @@ def decide(
         Share of it by which waits for a core may have moved the end there.
     """
     loss = max(own_delay, held_up)
+    # As multiples of what is allowed: 1 degrades a run, _BEYOND makes it of no use.
     starvation = max(figures.cpu_wait / _WAIT if by_kernel else 0.0, loss / max_error)
     shift = effect.error + effect.uncertainty  # explained or not
     trust = Trust.TRUSTED
@@ -254,6 +256,7 @@ def decide(
     return replace(
         verdict,
         reasons=tuple(_list_reasons(verdict, own_losses, compute)),
+        # A guard and the host may ask for the same: each once, in this order.
         remedies=tuple(dict.fromkeys(advice)),
         cause=_cause_of(verdict, loss),
     )
@@ -358,6 +361,7 @@ def _list_remedies(
 
     lateness = verdict.lateness
     figures = verdict.figures
+    # Real work has no stated time that could be longer.
     if lateness.tasks > 0.5 * lateness.seconds and compute != "real":
         or_no_work = ", or compute: timed" if compute == "padded" else ""
         yield f"state longer task times{or_no_work}"
@@ -371,4 +375,6 @@ def _list_remedies(
 def round_up(value: float) -> float:
     """Return the next number of two digits, as people write scales."""
     step = 10.0 ** (math.floor(math.log10(value)) - 1)
+    # Less a trifle, so that two digits stay what they are; binary fractions are rounded
+    # off.
     return round(math.ceil(value / step - 1e-9) * step, 12)

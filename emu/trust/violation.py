@@ -183,6 +183,7 @@ def list_where(
 
     ``name``, ``words``, ``unit`` and ``values``: as for `list_beyond`. Amounts are 1.
     """
+    # As numbers: 1 is beyond a limit of 0.
     off = is_wrong.astype(np.int64)
     return list_beyond(
         constraint, off, limit=0, name=name, words=words, unit=unit, values=values
@@ -221,6 +222,7 @@ def differences(found: Any, wanted: Any, by: str, at: str = "") -> Iterator[str]
                 yield from differences(found[key], wanted[key], by, path)
     elif isinstance(wanted, list | tuple) and isinstance(found, list | tuple):
         if len(wanted) != len(found):
+            # One item too few would make all behind it differ.
             yield f"{subject} has {len(found)} items, {by} says {len(wanted)}"
             return
 
@@ -235,6 +237,7 @@ def _alike(found: Any, wanted: Any) -> bool:
     if _is_number(found) and _is_number(wanted):
         # Infinities are equal, and no distance from each other.
         return found == wanted or math.isclose(found, wanted, rel_tol=EXACT)
+    # True equals 1 in Python, and is another value of JSON.
     return type(found) is type(wanted) and bool(found == wanted)
 
 

@@ -48,6 +48,7 @@ def npz_source(path: Path, *, seed: int, split: int | None = None) -> Source:
     """
     try:
         with open_input(path) as file:
+            # By content: a copy elsewhere is the same graph, and prepared once.
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(error.strerror or "cannot be read", path=path) from error
@@ -97,6 +98,7 @@ def refuse_pickle(path: Path) -> None:
         )
 
 
+#: Classes that are stood in for: what a ``Data`` or ``HeteroData`` is saved as.
 _CLASSES = (
     "data.data.Data", "data.data.DataEdgeAttr", "data.data.DataTensorAttr",
     "data.storage.BaseStorage", "data.storage.GlobalStorage",
@@ -137,6 +139,7 @@ def read_torch(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     torch = import_library("torch", str(path), INSTALL_TORCH)
     with one_error(path):
         content = choose_graph(_load(torch, path), choices, str(path))
+        # Only relations have three names for a key: without them there is one type.
         if not any(isinstance(key, tuple) for key in content):
             arrays, others = _arrays(torch, content, path)
             return graph_of_arrays(arrays, str(path), choices, others)
@@ -153,6 +156,7 @@ def _typed_graph(torch: Any, content: dict[Any, Any], path: Path) -> TypedGraph:
         if not isinstance(values, dict):
             unread.append(str(key))
             continue
+        # What is of no type: nothing there is a row per vertex.
         if key == "_global_store":
             unread.extend(map(str, values))
             continue
@@ -165,6 +169,7 @@ def _typed_graph(torch: Any, content: dict[Any, Any], path: Path) -> TypedGraph:
         source, name, target = map(str, key)
         arrays.pop("shape", None)  # of an adjacency between two types
         asked = found_graph.AskedArrays(arrays)
+        # As of a graph of one type: edges may be lists, sparse, or a matrix.
         relation = found_graph.find_edges(asked, f"{path} ({name})")
         ends = np.stack([relation.sources, relation.destinations])
         edges[source, name, target] = ends
@@ -177,6 +182,7 @@ def _typed_graph(torch: Any, content: dict[Any, Any], path: Path) -> TypedGraph:
 def _load(torch: Any, path: Path) -> Any:
     """Return what a file of torch holds; DataError where that is more than data."""
     stand_ins = []
+    # Under their full names, which the file states and torch compares.
     for name in _CLASSES:
         stand_in = type(name, (_StandIn,), {})
         stand_ins.append((stand_in, f"torch_geometric.{name}"))
@@ -192,6 +198,7 @@ def _load(torch: Any, path: Path) -> Any:
         try:
             with torch.serialization.safe_globals(stand_ins), warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the error has what matters
+                # weights_only: anything else is refused instead of run.
                 return torch.load(file, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
             problem = _explain(str(error))
@@ -222,6 +229,7 @@ def choose_graph(content: Any, choices: Choices, origin: str) -> dict[Any, Any]:
     """
     several = content if isinstance(content, (list, tuple)) else [content]
     graphs = [_mapping(graph) for graph in several]
+    # A data set in memory is saved as the pair (data, slices).
     if isinstance(content, tuple) and len(graphs) > 1 and isinstance(graphs[0], dict):
         merged, slices, *_ = graphs  # the class may follow
         if slices is None or (isinstance(slices, dict) and _are_slices(slices)):
@@ -243,6 +251,7 @@ def _mapping(content: Any) -> Any:
 
     Those of several types are by type, and by the three names of a relation.
     """
+    # Objects hold one another: a Data a store, and that a mapping.
     while isinstance(content, _StandIn):
         inner = vars(content)
         if "_node_store_dict" in inner:
@@ -301,6 +310,7 @@ def _arrays(
     """Return the arrays that are read, and the names of what is not."""
     arrays: dict[str, Array] = {}
     unread = []
+    # Of other arrays a sparse one has no meaning that is known.
     may_be_sparse = {*found_graph.MATRICES, *found_graph.FEATURES}
 
     for name, value in _without_nesting(content).items():
@@ -309,6 +319,7 @@ def _arrays(
         may_be_other = name in CODES and not is_tensor
         if is_sparse and value.ndim == 2 and name in may_be_sparse:
             arrays |= _sparse_arrays(torch, name, value, path)
+            # Weights of edges are not used: the summary says so.
             unread += [f"{name}.values"] * (name in found_graph.MATRICES)
         elif is_read(name) and value is not None and not may_be_other:
             arrays[name] = _array(torch, name, value, path)
@@ -351,6 +362,7 @@ def _sparse_arrays(torch: Any, name: str, value: Any, path: Path) -> dict[str, A
     if name in found_graph.MATRICES:
         return {"row": row, "col": col, "shape": shape}
 
+    # COO may be in any order, a CSR matrix is by rows.
     order = np.argsort(row, kind="stable")
     return {
         "attr_indptr": np.cumsum([0, *np.bincount(row, minlength=rows)]),
@@ -370,6 +382,7 @@ def _array(torch: Any, name: str, value: Any, path: Path) -> Array:
         problem = f"{name} is sparse, save {name}.to_dense()"
         raise DataError(problem, path=path)
 
+    # A tensor may repeat one number without end: its shape is no size of the file.
     size = value.numel() * value.element_size()
     storage = value.untyped_storage().nbytes()
     if size > max(storage, input_file.ALWAYS_ALLOWED):

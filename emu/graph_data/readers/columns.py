@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from emu.errors import DataError
 from emu.graph_data.array_types import Array, Floats, Ints
 
+#: Kinds of a field; text is what is none of the others.
 INTEGER = "integer"
 NUMBER = "number"
 COMMA = "decimal comma"
@@ -27,9 +28,11 @@ EMPTY = ""
 
 #: Kinds that a row of numbers may mix; the later one takes the earlier ones in.
 _NUMERIC = (INTEGER, NUMBER, COMMA)
+#: A whole number from 0 as files have it: with a sign, or 1.0 as pandas writes it.
 _INTEGER = re.compile(r"\+?(\d+)(\.0*)?")
 _COMMA = re.compile(r"[+-]?\d*,\d+")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+")
+#: Dates are told from words, so that no column of them is taken for ids.
 _DATE = re.compile(r"\d{4}-\d\d(-\d\d)?([T ].*)?|\d\d?[./]\d\d?[./]\d{4}.*")
 _TRUTH = {"true": 1.0, "false": 0.0}
 #: Letters of distinct words that may be made of each letter of a file.
@@ -61,6 +64,7 @@ def kind_of(text: str) -> str:
     """Return the kind of one field."""
     if not text:
         return EMPTY
+    # The narrowest kind first: every integer is a number, too.
     if _INTEGER.fullmatch(text):
         return INTEGER
     if is_number(text):
@@ -114,6 +118,7 @@ class Column:
             return Counter({kind: self.rows})
 
         kinds = Counter[str]()
+        # Rows count, not words: one odd word among a million numbers is an error.
         counts = np.bincount(self.values, minlength=len(self.words))
         for word, count in zip(self.words, counts.tolist(), strict=True):
             kinds[kind_of(word)] += count
@@ -172,6 +177,7 @@ class Column:
         """Distinct fields, sorted numbers or a set of texts."""
         if self.words is None:
             return _distinct_numbers(self.values)
+        # 1 and 1.0 are one id, 7 and 007 may be two.
         if self.kind == INTEGER and not self.is_padded:
             return {whole(word) for word in self.words if word}
         return {*self.words} - {""}
@@ -188,6 +194,7 @@ class Column:
     @cached_property
     def may_be_thousands(self) -> bool:
         """True where its commas may part thousands as well as decimals."""
+        # Only if all may be: one 1,5 shows that a comma is decimal.
         commas = [word for word in self.words or () if "," in word]
         return bool(commas) and all(map(_THOUSANDS.fullmatch, commas))
 
@@ -199,6 +206,7 @@ class Column:
 
     def below(self, first: str) -> Column:
         """Return the column with one more field on top."""
+        # The row on top may have a word where all others have numbers.
         column = self.as_words()
         words = column.words or ()
         if first not in words:
@@ -265,6 +273,7 @@ def join_columns(columns: Sequence[Column], *, as_words: bool) -> Keys:
 
 
 def _join_numbers(columns: Sequence[Column]) -> Keys:
+    # Distinct ones of each column first: these are few where rows are many.
     numbers = np.concatenate([column.distinct for column in columns])
     ids = _distinct_numbers(numbers)
     shape = (len(columns), columns[0].rows)
@@ -285,6 +294,7 @@ def _join_numbers(columns: Sequence[Column]) -> Keys:
 
 def _mark_limit(numbers: Array) -> int:
     """Return below which numbers a mark for each is cheaper than to sort them."""
+    # Ids with large gaps would need a table that is mostly empty.
     return 4 * numbers.size + 1000
 
 
@@ -314,6 +324,7 @@ def count_common(left: Column, right: Column) -> int:
         common = np.intersect1d(ours, theirs, assume_unique=True)
         return len(common)
 
+    # Numbers of one and words of the other meet as texts.
     return len(set(map(str, ours)) & set(map(str, theirs)))
 
 
@@ -323,6 +334,7 @@ def word_array(words: Sequence[str]) -> NDArray[np.str_]:
     Raises DataError where one long word among many short ones makes that very large.
     """
     longest = max(words, key=len, default="")
+    # numpy pads every word to the longest one, four bytes for each letter.
     letters = sum(map(len, words))
     room = len(longest) * len(words)
     if room > max(_MOST_WIDENING * letters, _ALWAYS_ALLOWED):

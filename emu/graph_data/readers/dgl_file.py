@@ -47,7 +47,9 @@ _OF_CSR = 2
 _OF_CSC = 4
 #: Kinds of numbers; numpy has no bfloat.
 _KINDS = {0: "i", 1: "u", 2: "f", 4: "bfloat", 6: "b"}
+#: Beyond it a damaged count would be read as that many sides.
 _MOST_DIMENSIONS = 8
+#: Names that dgl gives the one type of a homogeneous graph.
 _VERTEX = "_N"
 _EDGE = "_N:_E:_N"
 
@@ -106,6 +108,7 @@ def _read_graphs(path: Path) -> tuple[list[DglGraph], Frame]:
             starts.append(file.tell())
             graphs.append(_graph(content))
 
+        # A vector of positions follows, by its length in bytes.
         content.expect(8 * (count + 1), "positions")
         if content.vector().tolist() != starts:
             raise ValueError("its graphs are said to begin elsewhere")
@@ -119,6 +122,7 @@ def _graph(content: _Content) -> DglGraph:
     content.expect(_META, "types")
     types, _, pointers, targets, order = content.read_compressed()
     counts_of_targets = np.diff(pointers)
+    # The types form a graph, too: its edges are the relations.
     sources = np.repeat(np.arange(types), counts_of_targets)
     pairs_of_types = np.stack([sources, targets])
     ends: list[list[int]] = _by_id(pairs_of_types, order).T.tolist()
@@ -130,6 +134,7 @@ def _graph(content: _Content) -> DglGraph:
     sizes = content.vector()
     counts = sizes.tolist()
     pairs = [(sizes[source], sizes[target]) for source, target in ends]
+    # Numbers of vertices stand twice: per type, and with each relation.
     stated_pairs = [pair for pair, _ in relations]
     if len(counts) != types or pairs != stated_pairs:
         raise ValueError(f"it has two numbers of vertices, {counts} and others")
@@ -168,6 +173,7 @@ def _relation(content: _Content) -> tuple[tuple[int, int], Array]:
     layout = content.number() & 0xFF
     content.number()  # layouts that dgl may make of it
     content.expect(_META, "types of edges")
+    # The graph of types once more: of one relation it says nothing new.
     content.read_compressed()
     if layout == _OF_COO:
         content.expect(_COO, "edges")
@@ -186,12 +192,14 @@ def _relation(content: _Content) -> tuple[tuple[int, int], Array]:
         raise ValueError(f"edges are laid out in way {layout}")
 
     sizes = (rows, columns)
+    # CSC is CSR of the reverse: rows are destinations.
     if layout == _OF_CSC:
         sizes = (columns, rows)
         ends.reverse()
     edges = np.stack(ends)
     if edges.ndim != 2:
         raise ValueError(f"edges have shape {edges.shape}")
+    # Held to its own type, which may have fewer vertices than another.
     for row, most in zip(edges, sizes, strict=True):
         if not row.size:
             continue
@@ -234,6 +242,7 @@ class _Content:
         self.name = str(file.name)
 
     def take(self, count: int) -> bytes:
+        # Before anything is read: a length may say any number.
         if count > self._size - self._file.tell():
             raise ValueError(f"it ends where {count} more bytes are announced")
         return self._file.read(count)
@@ -286,6 +295,7 @@ class _Content:
         kind = self.take(1)[0]
         bits = self.take(1)[0]
         lanes = self.take(2)
+        # More lanes would be several numbers in one entry.
         is_known = kind in _KINDS and lanes == b"\x01\x00"
         if dimensions > _MOST_DIMENSIONS or not is_known:
             raise ValueError(f"an array of {dimensions} dimensions and kind {kind}")
@@ -296,6 +306,7 @@ class _Content:
         form = "u2" if is_bfloat else f"{_KINDS[kind]}{bits // 8}"
         dtype = np.dtype(f"<{form}")
         size = self.number()
+        # Python's numbers do not overflow: no shape wraps around to a small size.
         if size != math.prod(shape) * dtype.itemsize:
             raise ValueError(f"an array of shape {shape} has {size} bytes")
 
@@ -315,6 +326,7 @@ def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     graphs, beside = _read_graphs(path)
     number = choices.choose_graph(len(graphs), str(path))
     graph = graphs[number]
+    # Arrays beside are of no graph: with several none could be told to have them.
     if len(graphs) == len(graph.vertices) == 1:
         # As ogb saves its graphs: a row per vertex, beside the graph.
         (frame,) = graph.vertices.values()
@@ -388,6 +400,7 @@ def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGrap
     types = content.get("ntypes", {_VERTEX: 0})
     for name, kind in types.items():
         members = np.flatnonzero(kinds == kind)
+        # By dgl's number, so that a vertex has the place in its type that dgl gives it.
         order = np.argsort(ids[members])
         members = members[order]
         within[ids[members]] = np.arange(len(members))
@@ -396,6 +409,7 @@ def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGrap
         for key in parts[0].values:
             if key.startswith(f"{name}/"):
                 array_name = key.split("/")[1]
+                # Parts hold values of their own vertices alone, in the order of these.
                 rows = np.concatenate([part.values[key] for part in parts])
                 frame[array_name] = rows[order]
         vertices[name] = frame
@@ -449,6 +463,7 @@ class _Part:
         graph = read_graph(_inside(description, graph_file, number))
         (frame,) = graph.vertices.values()
         ids = frame["_ID"]
+        # Graphs of one type state none.
         one_type = np.zeros(len(ids))
         kinds = frame.get("_TYPE", one_type)
         is_inner = frame["inner_node"] > 0
@@ -457,8 +472,10 @@ class _Part:
 
         (edges,) = graph.edges.values()
         (edge_frame,) = graph.of_edges
+        # A part repeats edges of its neighbours: each edge counts where it is inner.
         is_inner_edge = edge_frame["inner_edge"] > 0
         inner_edges = edges[:, is_inner_edge]
+        # From places in the part to numbers of the whole graph.
         self.edges = ids[inner_edges]
         one_relation = np.zeros(len(is_inner_edge))
         edge_kinds = edge_frame.get("_TYPE", one_relation)
@@ -479,6 +496,7 @@ class _Part:
 
 
 def _inside(description: Path, stated: str, number: int) -> Path:
+    # Paths come from the file: one outside the folder may be anything.
     folder = description.parent.resolve()
     path = (folder / stated).resolve()
     if not path.is_relative_to(folder):

@@ -34,7 +34,9 @@ _LEFT, _RIGHT, _PLAIN = ({*line.split()} for line in _KINDS.strip().splitlines()
 _ID_WORDS = _PLAIN | (_LEFT | _RIGHT) - {"i", "u"}
 #: Words that ``id`` may follow without a mark between: nodeid, sourceid.
 _BEFORE_ID = {"node", *_LEFT, *_RIGHT}.union(*_ENDS)
+#: Words of a name in camel case, with marks between, or in capitals.
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_]+")
+#: A stem with 0, 1, 2, a or b behind it.
 _NUMBERED = re.compile(r"(.*?)[ _.-]?([012]|(?<![A-Za-z0-9])[abAB])")
 #: Ids in common by which a pair of columns is as plausible as the first two.
 _FEW = 2
@@ -66,11 +68,13 @@ def named_ends(names: Sequence[str]) -> tuple[int, int] | None:
         [word for word in of_name if word not in _PLAIN] or of_name for of_name in words
     ]
     for left, right in _ENDS:
+        # A column called by the word alone goes before one that has it among others.
         for is_exact in (True, False):
             ends = _only_pair(telling_words, {left}, {right}, is_exact=is_exact)
             if ends:
                 return ends
 
+    # Names of kinds are weaker: a table of users may well have an item.
     sides = _only_pair(telling_words, _LEFT, _RIGHT, is_exact=True)
     return sides or _pair_called_alike(names, words)
 
@@ -89,6 +93,7 @@ def _only_pair(
         if not right.isdisjoint(of_name):
             rights.append(column)
 
+    # With two candidates on a side nothing says which it is.
     is_pair = len(lefts) == len(rights) == 1 and lefts != rights
     return (lefts[0], rights[0]) if is_pair else None
 
@@ -118,6 +123,7 @@ def _pair_called_alike(
 def _stem(name: str) -> str:
     """Return what node1, node2, id_a, id_b have in common; "" of other names."""
     match = _NUMBERED.fullmatch(name)
+    # The mark keeps an empty stem from reading as none: a and b are alike.
     return f"{match[1]}-" if match and not is_number(name) else ""
 
 
@@ -129,6 +135,8 @@ def are_two_kinds(names: Sequence[str]) -> bool | None:
             left_kind = left_words - {left}
             right_kind = right_words - {right}
             differ = left_kind and right_kind and left_kind != right_kind
+            # Source and target of two kinds may still be one space of ids: that is
+            # asked.
             return None if differ else False
 
     left_stem, right_stem = map(_stem, names)
@@ -166,6 +174,7 @@ def pairs_of_ids(columns: Mapping[int, Column]) -> list[Pair]:
     places = [place for place in sorted(columns) if columns[place].is_id]
     for ends in combinations(places, 2):
         left, right = (columns[end] for end in ends)
+        # An edge between a number and a word would be one of two kinds at best.
         if left.main_kind == right.main_kind:
             pair = Pair(
                 ends=ends,
@@ -182,8 +191,10 @@ def plausible_pairs(columns: Mapping[int, Column]) -> list[Pair]:
 
     One pair alone is none to ask about.
     """
+    # Ends of one kind of vertices share ids; other columns rarely do.
     pairs = sorted(pairs_of_ids(columns), key=lambda pair: -pair.overlap)
     first = next((pair for pair in pairs if pair.ends == (0, 1)), None)
+    # The first two are no ids: nothing speaks for one pair but its ids.
     if first is None:
         return pairs
 
@@ -202,4 +213,5 @@ def _least_common(column: Column, first: Pair) -> int:
         return 0  # the first column may be an index, or a time
     if column.main_kind == TEXT:
         return min(first.common, 1)  # a relation may stand between
+    # One id in common is soon there by chance, as of years and small counts.
     return _FEW

@@ -41,12 +41,17 @@ from emu.graph_data.readers.text_table import TableOptions, TextTable
 
 #: Files of MovieLens that have no header: users and items, two kinds.
 _RATINGS = re.compile(r"u\w?\.(data|base|test)$|.*ratings?\b", re.IGNORECASE)
+#: First line of KONECT: symmetric, asymmetric or bipartite.
 _KONECT = re.compile(r"%\s*(sym|asym|bip)\b", re.IGNORECASE)
+#: Its second line: edges, and vertices of either side.
 _SIZES = re.compile(r"%\s*(\d+)\s+(\d+)\s+(\d+)\s*$")
+#: Comment of SNAP with the number of edges.
 _EDGES = re.compile(r"#.*\bedges:?\s*(\d+)", re.IGNORECASE)
 #: Lines that may state sizes.
 _COMMENTS = 8
+#: For a line with more or fewer columns than those before.
 _HINT = " (or --neighbours, if each line has a vertex and its neighbours)"
+#: Names of the two kinds where no column has one.
 _SIDES = ("left", "right")
 #: Columns of a table without names that are looked at, and readings that are asked.
 _MOST_COLUMNS = 8
@@ -74,6 +79,7 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
     table = replace(text_table.open_table(path, options), hint=_HINT)
     lines = [*text_table.first_lines(path, 2), "", ""]
     konect = _KONECT.match(lines[0])
+    # One field above several is most likely a number of edges.
     if options.header is None and len(table.first_row) == 1 < table.width:
         first = table.first_row[0]
         raise table.error(f"the first line, {first!r}, is no edge; if so, --header")
@@ -84,6 +90,7 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
         )
 
     table = _read_columns(table, is_konect=konect is not None)
+    # KONECT states its sizes in comments, and a header is no number.
     if not konect and not table.names and options.header is None:
         _check_sizes(table)
     ends = _choose_ends(table, is_konect=konect is not None)
@@ -97,6 +104,7 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
     pair = [table.columns[end] for end in ends.columns]
     as_words = _are_words(table, ends.columns, *pair)
     graph = _build(table, ends, pair, counts, as_words=as_words)
+    # After the columns are words for certain: a row of types is told by them.
     _check_second_row(table, ends.columns, pair)
 
     left_out = count_left_out("column", table.left_out(ends.columns))
@@ -123,6 +131,7 @@ def _count_stated(path: Path, column: Column) -> list[str]:
     """Return a note where comments of SNAP or KONECT state another number of edges."""
     for line in text_table.first_lines(path, _COMMENTS):
         stated = _EDGES.match(line) or _SIZES.match(line)
+        # A note, no error: the rows are what counts.
         if stated and int(stated[1]) != column.rows:
             return [f"{stated[1]} edges are stated, {column.rows} are there"]
     return []
@@ -140,6 +149,7 @@ def _build(
     notes = []
     if as_words and columns[0].main_kind == INTEGER:
         notes.append("ids are words")
+    # None means that nothing says so: sides are numbered apart, and compared below.
     if ends.two_kinds is not False:
         sides = [join_columns([column], as_words=as_words) for column in columns]
         if ends.two_kinds is None:
@@ -157,12 +167,14 @@ def _build(
         )
 
     keys = join_columns(columns, as_words=as_words)
+    # One kind of vertices has one count, which KONECT states twice.
     if counts[0] == counts[1]:
         keys = _fill(keys, counts[0])
     return FoundGraph(
         sources=keys.codes[0],
         destinations=keys.codes[1],
         origin=str(table.path),
+        # None lets rows of a table beside the list say how many vertices there are.
         vertices=len(keys.ids) if counts[0] else None,
         ids=keys.ids,
         notes=tuple(notes),
@@ -223,6 +235,7 @@ def _read_columns(table: TextTable, *, is_konect: bool) -> TextTable:
         table = table.decide(header=bool(stated))
         return table.with_columns(_wanted_columns(table))
 
+    # Read without the first row: only what is below shows whether that has names.
     below = replace(table, lines_before=table.lines_before + 1)
     table = replace(table, columns=below.read(_wanted_columns(table)))
     if _is_header(table):
@@ -242,8 +255,11 @@ def _wanted_columns(table: TextTable) -> list[int]:
             for place, name in enumerate(table.header)
             if name in stated or str(place + 1) in stated
         ]
+        # One column at least: that the names are wrong is told with all of them at
+        # hand.
         return places or [0]
 
+    # A header goes before a comment, which may be of anything.
     for names in (table.header, table.words_above):
         ends = _ends_by_name(table, names)
         if ends:
@@ -281,6 +297,7 @@ def _is_header(table: TextTable) -> bool:
     are_letters = len(max(first, key=len)) == 1
     if has_ends and not are_letters and not any(recurs):
         return True
+    # A number is no name, whatever stands beside it.
     if any(map(is_number, table.first_row)):
         return False
     if any(recurs) and not has_ends:
@@ -321,9 +338,11 @@ def _choose_ends(table: TextTable, *, is_konect: bool) -> Ends:
             reason = f"columns {left + 1}, {right + 1} by their names, "
             reason += " and ".join(end_names)
             return Ends(ends, _two_kinds(table, end_names), reason)
+    # Columns with names are never guessed: the names say that their order is free.
     if table.names:
         raise _ask_for_names(table)
 
+    # Two columns leave no choice; KONECT and MovieLens fix theirs.
     if table.width > 2 and not is_konect and not _may_rate(table):
         _check_pairs(table)
     return Ends((0, 1), _two_kinds(table), "columns 1, 2")
@@ -346,6 +365,7 @@ def _two_kinds(table: TextTable, names: Sequence[str] = ()) -> bool | None:
         return table.options.bipartite
     if names:
         return are_two_kinds(names)
+    # Without any hint ends are of one kind, as in SNAP's lists.
     return None if _may_rate(table) else False
 
 
@@ -376,6 +396,7 @@ def _ask_for_names(table: TextTable) -> Exception:
         return table.error(f"{question} No two have ids; --columns A,B names them")
 
     readings = _readings(table, pairs, table.columns[0].rows)
+    # Without names that tell, the kinds are as open as the columns.
     kinds = "with --bipartite or --no-bipartite"
     last = readings.pop()
     readings += [
@@ -402,6 +423,7 @@ def _check_pairs(table: TextTable) -> None:
     fields = " ".join(table.first_row[:_MOST_COLUMNS])
     question = f"begins with {fields!r}: which two columns are ids?"
     readings = _readings(table, pairs, rows)
+    # Every column has ids in common with every other: lines may be lists of neighbours.
     are_all = len(pairs) == math.comb(len(table.columns), 2)
     if not are_first_two:
         other = Reading(
@@ -439,6 +461,7 @@ def _are_words(
     """Return whether ids are words; DataError with a line that has no two ids."""
     as_words = table.options.words
     if as_words is None:
+        # Words in one column make both words: an id has one form.
         as_words = TEXT in {left.main_kind, right.main_kind}
         as_words = as_words and left.is_id and right.is_id
 
@@ -479,6 +502,7 @@ def _check_kinds(
 ) -> None:
     """Refuse sides with ids in common where nothing says that they are two kinds."""
     left, right = sides
+    # Sides without an id in common give the same graph either way.
     common = len(np.intersect1d(left.ids, right.ids))
     if not common:
         return
@@ -502,6 +526,7 @@ def _check_second_row(
     """Refuse words below names that may be a second header, as string,string."""
     fields = [table.row[end] for end in ends]
     are_words = columns[0].main_kind == TEXT
+    # A row of types says the same of both columns: string,string.
     if not table.names or not are_words or fields[0] != fields[1]:
         return
     counts = [column.fields().count(fields[0]) for column in columns]
@@ -532,7 +557,9 @@ def states_sizes(row: tuple[str, ...], left: Column, right: Column) -> bool:
     if not all(map(is_number, row)) or left.rows < 2:
         return False
     sizes = [float(field) for field in row]
+    # The first number is of vertices, one of the others of rows.
     if left.rows - 1 not in sizes[1:]:
         return False
+    # An id beyond the sizes shows that the first row is none of these.
     highest = max(left.real[1:].max(), right.real[1:].max())
     return bool(highest <= max(sizes[:2]))

@@ -54,6 +54,7 @@ class FeatureRows:
             )
 
         def rows(start: int, stop: int) -> Rows:
+            # A slice at a time, so that a mapped file is never float32 as a whole.
             return np.asarray(array[start:stop], np.float32)
 
         vertices, length = array.shape
@@ -114,6 +115,8 @@ class FoundGraph:
                 "--labels, or have some made up with --classes 10"
             )
 
+        # First of all, since it is cheap and a wrong number of vertices would make the
+        # rest mislead.
         self._check_shape(self.features, len(self.labels))
         labels, classes, names = class_numbers(self.labels, self.origin)
         vertices = self.features.vertices
@@ -176,6 +179,7 @@ def check_size(vertices: int, length: int, origin: str) -> None:
     while not home.exists():
         home = home.parent
 
+    # float32. A wild id makes as many vertices, and fills the disk.
     size = 4 * vertices * length
     free = shutil.disk_usage(home).free
     if size > free:
@@ -195,6 +199,7 @@ def class_numbers(stated: Array, origin: str) -> tuple[SmallInts, int, tuple[str
     """
     one_hot = _are_one_hot(stated)
     if one_hot:
+        # A row of zeros has no class; argmax would give it the first.
         stated = np.where(stated.any(1), stated.argmax(1), -1)
     labels = _one_per_vertex(stated, origin)
     are_words = labels.dtype.kind in "US"
@@ -215,6 +220,7 @@ def class_numbers(stated: Array, origin: str) -> tuple[SmallInts, int, tuple[str
         return numbers, len(names), tuple(words)
 
     labels = np.where(has_label, labels, -1)
+    # Numbers of classes make layers of a model: one label of a billion must not.
     limit = max(len(labels), 2)
     is_wrong = (labels < -1) | (labels >= limit) | (np.floor(labels) != labels)
     if is_wrong.any():
@@ -232,6 +238,7 @@ def _are_one_hot(labels: Array) -> bool:
     if labels.ndim != 2 or labels.shape[1] < 2 or labels.dtype.kind not in "biuf":
         return False
     is_binary = (labels == 0) | (labels == 1)
+    # Two ones in a row are several classes, which no loss here takes.
     return bool(is_binary.all() and (labels.sum(1) <= 1).all())
 
 
@@ -248,6 +255,7 @@ def _one_per_vertex(stated: Array, origin: str) -> Array:
     if labels.dtype.kind not in "iufbUS":
         problem = f"labels are {labels.dtype}, numbers or texts are needed"
         raise DataError(problem, path=origin)
+    # Truth values cannot hold the -1 of no label.
     return labels.astype(np.int8) if labels.dtype.kind == "b" else labels
 
 
@@ -257,7 +265,9 @@ def _begin_above_zero(classes: Array) -> bool:
     return bool(is_inside and (np.floor(classes) == classes).all())
 
 
+#: Names of lists of edges, and the axis on which both ends stand.
 _EDGES = {"edge_index": 0, "edges": 1, "edge_list": 1}
+#: Names of two arrays with an end each.
 _ENDS = (
     ("src", "dst"), ("row", "col"), ("source", "target"), ("senders", "receivers"),
 )  # fmt: skip
@@ -292,6 +302,7 @@ class AskedArrays(UserDict[str, Array]):
     """
 
     def __init__(self, arrays: Arrays, others: Iterable[str] = ()) -> None:
+        # One number alone has no length: it is made an array of one.
         super().__init__({name: np.atleast_1d(arrays[name]) for name in arrays})
         self.unread = {*arrays, *others}
 
@@ -396,6 +407,7 @@ def find_edges(arrays: Arrays, origin: str) -> FoundEdges:
     listed = first_name(arrays, _EDGES)
     matrix = first_name(arrays, MATRICES)
     pairs = [pair for pair in _ENDS if set(arrays).issuperset(pair)]
+    # A list goes first: a matrix beside it may be made of it.
     if listed:
         edges = _listed_edges(arrays[listed], listed, origin)
     elif matrix:
@@ -425,6 +437,7 @@ def _listed_edges(ends: Array, name: str, origin: str) -> FoundEdges:
         raise DataError(problem, path=origin)
 
     # Two rows by convention of PyTorch Geometric, two columns by that of lists.
+    # Of two edges both axes have two: there the convention decides.
     axis = _EDGES[name]
     if ends.shape[axis] != 2:
         axis = 1 - axis
@@ -531,6 +544,7 @@ def sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
     if not 0 < width <= WIDEST:
         raise DataError(f"has features of length {width}", path=origin)
     pointers = check_rows(indptr, indices, vertices, "attr_", origin)
+    # Checked once and here: `rows` writes by them.
     is_wrong = (indices < 0) | (indices >= width)
     if len(data) != len(indices) or is_wrong.any():
         entry = int(np.argmax(is_wrong))

@@ -45,6 +45,7 @@ def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
     table = text_table.open_table(path, options)
     forms = _read_forms(path, table)
     rows, columns, entries = _read_sizes(table)
+    # The line of sizes stands where a table has its header, and is left out as one.
     table = table.decide(header=True)
     values = _VALUES[forms[0]]
     width = 2 + values
@@ -53,6 +54,8 @@ def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
         raise table.error(problem)
 
     ends = _read_entries(table, rows, columns)
+    # A file that was cut off in copying is a table of fewer rows, and nothing else
+    # shows it.
     if ends.shape[1] != entries:
         raise table.error(f"states {entries} entries and holds {ends.shape[1]}")
     if rows != columns and options.bipartite is False:
@@ -62,6 +65,8 @@ def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
     left_out = count_left_out("column", ["values"] if values else [])
     row_ids = np.arange(1, rows + 1)
     places = ends - 1
+    # Rows and columns of a square matrix are the same vertices, unless stated
+    # otherwise.
     if rows == columns and not options.bipartite:
         return FoundGraph(
             sources=places[0],
@@ -111,6 +116,7 @@ def _read_entries(table: TextTable, rows: int, columns: int) -> Ints:
         ends = np.stack([column.values for column in read])
         is_inside = (ends >= 1) & (ends <= [[rows], [columns]])
         if is_inside.all():
+            # Whole tables pass at once; line by line is only to find the wrong one.
             return ends.astype(np.int64)
 
     def fits(fields: list[str]) -> bool:
@@ -132,6 +138,7 @@ def read_metis(path: Path, tell: Tell | None = None) -> FoundGraph | None:
     try:
         return _read_metis(path, tell)
     except (ValueError, OverflowError) as error:
+        # By its name it was never said to be METIS: it is read as an edge list.
         if path.suffix not in _METIS:
             return None
         problem = f"is no METIS: {error}; an edge list is to be called .txt"
@@ -159,6 +166,8 @@ class _Form:
         vertices = int(fields[0])
         flags = "000"
         if len(fields) > 2:
+            # Leading zeros may be left out: 1 is 001, weights of edges (manual of
+            # 5.1.0, 4.1.1).
             flags = fields[2].rjust(3, "0")
         if len(flags) != 3 or set(flags) - set("01") or vertices < 1:
             raise ValueError(f"fmt is {flags}")
@@ -192,6 +201,7 @@ def _read_metis(path: Path, tell: Tell | None) -> FoundGraph:
     numbers = array("q")
     lengths = array("q")
     with text_table.open_lines(path, tell) as file:
+        # An empty line is a vertex without neighbours: only comments are skipped.
         lines = (line for line in file if not line.startswith("%"))
         first_line = next(filter(str.strip, lines), "")
         form = _Form.of(first_line.split())
@@ -249,8 +259,10 @@ def _take_edges(numbers: Ints, counts: Ints, form: _Form) -> tuple[Ints, Ints]:
     # An edge that stands at both ends is the same in both directions.
     forth = sources * vertices + ends
     back = ends * vertices + sources
+    # METIS demands it, and an edge list that looks like METIS hardly ever has it.
     if not np.array_equal(np.sort(forth), np.sort(back)):
         raise ValueError("an edge stands at one of its ends only")
 
+    # Each edge once: both directions are made of it later.
     is_first = sources < ends
     return sources[is_first], ends[is_first]

@@ -37,9 +37,12 @@ def find_layout(path: Path, options: TableOptions) -> str:
     # One list of several shows that a comma parts neighbours.
     matches = [_COLON.fullmatch(row.strip()) for row in rows]
     have_colons = None not in matches
+    # A time, 12:30, looks like a list of one.
     if have_colons and any("," in row for row in rows):
         return "colons"
 
+    # LGL's marks of vertices look like comments: two blocks at least show what they
+    # are.
     text = "".join(f"{line.rstrip()}\n" for line in lines)
     return "blocks" if _LGL.match(text) else ""
 
@@ -63,6 +66,7 @@ def read_neighbours(path: Path, layout: str, options: TableOptions) -> FoundGrap
     if not edges:
         raise DataError("holds no neighbours", path=path)
 
+    # All in one column, so that an id has one number wherever it stands.
     words = [*lists.sources, *lists.neighbours, *lists.heads]
     column = Column.of(words)
     as_words = column.names_words(stated=options.words)
@@ -100,6 +104,7 @@ class _Lists:
 
     def add(self, text: str, layout: str) -> None:
         """Add a line; ValueError with what it lacks."""
+        # Before comments are skipped: here the mark begins a block.
         if layout == "blocks" and text.startswith("#"):
             words = text[1:].split()
             if len(words) != 1:
@@ -131,6 +136,7 @@ class _Lists:
         self._add_list(match[1], known)
 
     def _add_list(self, head: str, neighbours: Sequence[str]) -> None:
+        # Also without neighbours: it is a vertex for all that.
         self.heads[head] = None
         self.sources.extend([head] * len(neighbours))
         self.neighbours.extend(neighbours)

@@ -59,6 +59,7 @@ def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     with one_error(folder):
         if (raw / "triplet-type-list.csv.gz").exists():
             return choose_types(_read_types(folder), choices)
+        # Told at once: a choice that does nothing would look as if it had.
         if choices not in (NO_CHOICES, Choices(flatten=True)):
             raise DataError(
                 "has one graph and type, of its splits the first is taken: leave "
@@ -89,6 +90,7 @@ class _Folder:
         self.folder = folder
         self._raw = folder / "raw"
         files = [*self._raw.rglob("*.csv.gz"), *folder.glob("split/**/*.csv.gz")]
+        # Only a count that the edges have anyway.
         files = [file for file in files if file.name != "num-edge-list.csv.gz"]
         self._unread = {str(file.relative_to(folder)) for file in files}
         for file in self._raw.glob("*.npz"):
@@ -127,11 +129,13 @@ def _read(path: Path) -> FoundGraph:
     raw = path / "raw"
     folder = _Folder(path)
     features: Array | None = None
+    # papers100M alone is binary.
     if folder.holds("data.npz"):
         labels = np.asarray(folder.member("node-label.npz", "node_label"))
         edges = folder.member("data.npz", "edge_index")
         features = folder.member("data.npz", "node_feat")
     else:
+        # As float: a vertex without a label has nan.
         labels = folder.table("node-label", np.float64)
         edges = folder.edges(raw / "edge.csv.gz")
         if folder.holds("node-feat.csv.gz"):
@@ -147,6 +151,7 @@ def _read(path: Path) -> FoundGraph:
     rows = None
     if features is not None:
         rows = FeatureRows.dense(features, str(raw))
+    # The split that `_split` takes: the first by name.
     names = sorted({file.parent.name for file in path.glob("split/*/train.csv.gz")})
     notes = []
     if len(names) > 1:
@@ -170,6 +175,7 @@ def _check_count(folder: _Folder, file: Path, vertices: int) -> None:
     if not file.exists():
         return
     counts = folder.ids(file).tolist()
+    # A folder of many graphs lists a number for each; this reads one.
     if counts != [vertices]:
         text = ", ".join(map(str, counts[:4]))
         problem = f"says {text} vertices, one graph of {vertices} labels is there"
@@ -245,8 +251,11 @@ def _member(path: Path, name: str) -> Array:
         with open_input(path) as file:
             with zipfile.ZipFile(file) as archive:
                 info = archive.getinfo(f"{name}.npy")
+            # Only what is stored as it is can be mapped.
             if info.compress_type != zipfile.ZIP_STORED:
                 return input_file.read_arrays(path, [name])[name]
+            # The directory does not say how long the local header is; that says it
+            # itself.
             file.seek(info.header_offset)
             lengths = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
             file.seek(sum(lengths), 1)

@@ -16,6 +16,7 @@ import numpy as np
 from emu.errors import DataError
 from emu.graph_data.array_types import Array, Ints, Mask
 
+#: Parts of a split, in the order of codes and of ``--overlap``.
 SPLIT = ("train", "valid", "test")
 
 #: Names of arrays with a code per vertex; the last is that of dgl's Reddit.
@@ -24,6 +25,7 @@ CODES = ("split", "splits", "role", "roles", "node_types")
 _SHOWN = 6
 #: Names of dictionaries of splits, as ogb's get_idx_split gives one.
 NESTED = ("split_idx", "idx_split", "split_dict", "splits", "split")
+#: Names of a part and of a form, in either order, with the spellings that are met.
 _PART = r"(?:trai?n(?:ing)?|trn|val(?:id(?:ation)?)?|dev|te?st(?:ing)?)"
 _FORM = r"(?:masks?|idxs?|inds?|index|indices|indexes|nids?|ids?|nodes?|set|split)"
 _NAME = re.compile(f"(?:split_)?(?:{_PART}|{_PART}_{_FORM}|{_FORM}_{_PART})")
@@ -85,6 +87,7 @@ def split_part(name: str) -> str | None:
         return None
     stem = re.search(r"(?:^|_)(tr|te|ts|va|de)", name)
     parts = {"tr": "train", "te": "test", "ts": "test"}
+    # Of the stems only tr, te and ts are told apart: va and de are both valid.
     return parts.get(stem[1] if stem else "", "valid")
 
 
@@ -94,6 +97,7 @@ def split_names(arrays: Iterable[str], choices: Choices) -> list[str]:
     # dgl's Reddit alone calls its codes types, which are types elsewhere.
     known = CODES if choices.split_codes else CODES[:-1]
     codes = [name for name in known if name in arrays]
+    # Arrays per part go before one of codes, which may be something else.
     return parts or codes[:1]
 
 
@@ -118,6 +122,7 @@ def sort_splits(
 
         members = _choose_split(array, name, choices, origin)
         if _is_mask(name, members, choices, origin):
+            # As truth values, which tell a mask from ids from here on.
             members = members != 0
         splits[part] = members
     return splits
@@ -125,6 +130,7 @@ def sort_splits(
 
 def _choose_split(array: Array, name: str, choices: Choices, origin: str) -> Array:
     """Return the one split of an array that is chosen; the longer axis is vertices."""
+    # Nothing says which axis of a square array is that of vertices.
     is_square = array.ndim == 2 and array.shape[0] == array.shape[1] > 1
     if array.ndim > 2 or is_square:
         problem = f"{name} has shape {array.shape}, an entry per vertex is needed"
@@ -161,6 +167,7 @@ def parts_of_codes(
         for word, count in zip(found[:_SHOWN], counts, strict=False)
     ]
     text = f"{name} holds codes {', '.join(shown)}".lstrip()
+    # Each data set has codes of its own: a default would train on what is to test.
     if not 1 < len(codes) <= len(SPLIT) or len({*codes}) < len(codes):
         option = "--split-codes TRAIN,VALID,TEST, such as --split-codes 0,1,2"
         raise DataError(f"{text}: which is which? {option}", path=origin)
@@ -258,6 +265,7 @@ def _members(
         ids = np.flatnonzero(ids)
 
     members = np.sort(ids)
+    # Sorted: the first and the last bound all others.
     if len(members) and not 0 <= members[0] <= members[-1] < vertices:
         beyond = members[0] if members[0] < 0 else members[-1]
         raise DataError(

@@ -86,8 +86,10 @@ class _Content(io.BufferedIOBase):
         self._tell = tell
         self._name = name
         self._count = 0
+        # Seconds between two lines for a person, longer each time.
         self._pause = 10.0
         self._last = time.monotonic()
+        # As if a line had ended: a padded number may stand first in the file.
         self._end = b"\n"
         self.has_padded = False
 
@@ -121,6 +123,7 @@ def open_lines(path: Path, tell: Tell | None = None) -> Iterator[TextIO]:
     open_content = open_gzip if is_gzip else open_input
 
     with open_content(path) as content:
+        # One MB decides on the encoding; a later byte that is not UTF-8 raises.
         start = content.read(1 << 20)
         content.seek(0)
         part = _Content(cast("BinaryIO", content), tell, path.name)
@@ -137,7 +140,9 @@ def _encoding_of(start: bytes) -> str:
     try:
         whole_lines.decode()
     except UnicodeDecodeError:
+        # Every byte is a letter of it: no file fails here.
         return "latin-1"
+    # With or without the mark that Windows writes first.
     return "utf-8-sig"
 
 
@@ -224,6 +229,7 @@ class TextTable:
             return number
 
         name = self.names[column]
+        # An option with this name would be split at the comma, or name two columns.
         is_clear = self.names.count(name) == 1 and "," not in name
         if not is_clear or name != name.strip("*"):
             return number
@@ -237,6 +243,7 @@ class TextTable:
     def column(self, stated: str, option: str) -> int:
         """Return the place of a column that an option states; DataError without one."""
         stated = stated.strip()
+        # A name goes before a number: a column may be called 2.
         if stated in self.names:
             return self.names.index(stated)
         if stated.isdecimal() and 1 <= int(stated) <= self.width:
@@ -281,6 +288,7 @@ class TextTable:
 
         Raises DataError with the line that has more or fewer columns.
         """
+        # By the first row alone: what a later row has, numpy finds and refuses.
         numeric = [column for column in wanted if is_number(self.row[column])]
         columns = self._read_numbers(numeric) if numeric else {}
         rest = [column for column in wanted if column not in columns]
@@ -307,6 +315,7 @@ class TextTable:
             loaded, has_padded = self._load(dtype)
         except (ValueError, OverflowError, UserWarning, DeprecationWarning):
             return {}  # words, 1.0, beyond int64, or a line to name
+        # As a number 007 would be 7: the words are read, and may be asked about.
         if has_padded and "i8" in kinds.values():
             return {}
 
@@ -338,9 +347,12 @@ class TextTable:
                 ndmin=1 if dtype.names else 2,
             )
             content = cast("_Content", lines.buffer)
+            # The search for zeros looks at single bytes, which UTF-16 has two of per
+            # letter.
             return rows, content.has_padded or lines.encoding == "utf-16"
 
     def _read_words(self, wanted: Sequence[int]) -> dict[int, Column]:
+        # Numbers for distinct texts: a string per row would take far more memory.
         codes = {column: array("q") for column in wanted}
         places: dict[int, dict[str, int]] = {column: {} for column in wanted}
         for number, fields in self.rows():
@@ -362,6 +374,8 @@ class TextTable:
         self, columns: Sequence[int], fits: Callable[[list[str]], bool], need: str
     ) -> DataError:
         """Return an error that names the first line whose columns do not fit."""
+        # Read once more, line by line: numpy does not say what was wrong with which
+        # line.
         for number, fields in self.rows():
             if len(fields) != self.width:
                 return self.wrong_line(number, fields, need)
@@ -384,6 +398,7 @@ def _narrow(numbers: Array) -> Array:
     if numbers.dtype.kind != "f" or (numbers % 1).any():
         return numbers
     largest = np.abs(numbers).max(initial=0)
+    # Beyond 2^53 float64 has lost the last digits already.
     return numbers.astype(np.int64) if largest < 1 << 53 else numbers
 
 
@@ -396,6 +411,7 @@ def split_line(line: str, separator: str | None, comment: str) -> list[str]:
     if text.lstrip()[:1] in {"", *COMMENTS}:
         return []
     if comment in text or _ATTRIBUTES in text:
+        # Only behind a blank, and never within quotes: a#b is a word.
         text = re.sub(rf'("[^"]*")|[ \t]{comment}.*|{_ATTRIBUTES}.*', r"\1", text)
 
     # A reader of csv takes 4 us per line, and one character between fields.
@@ -417,6 +433,7 @@ def open_table(path: Path, options: TableOptions) -> TextTable:
 
     Raises DataError when it holds no row, or is a file of another kind.
     """
+    # First of all: a file of another program may well pass for a table.
     refuse_other_formats(path, IMPORT, (*FORMATS, *OTHER_FORMATS))
     rows: list[tuple[int, str]] = []
     comment = ""
@@ -427,6 +444,8 @@ def open_table(path: Path, options: TableOptions) -> TextTable:
             if text.startswith(COMMENTS):
                 # The first comment says which character begins them.
                 comment = comment or text[0]
+                # The last comment before the rows may name the columns, as SNAP's lists
+                # do.
                 above = above if rows else text.lstrip("#% ")
             elif text:
                 rows.append((number, line))
@@ -437,6 +456,7 @@ def open_table(path: Path, options: TableOptions) -> TextTable:
         raise DataError("holds no line", path=path)
 
     first_number, first = rows[0]
+    # A comma in quotes is text, and separates nothing.
     unquoted = re.sub(r'"[^"]*"', "", first)
     bare, attributes, _ = unquoted.partition(_ATTRIBUTES)
     separators = [mark for mark in _SEPARATORS if mark in bare]
@@ -471,4 +491,5 @@ def put_on_top(table: TextTable) -> TextTable:
 def starts_with_words(table: TextTable) -> bool:
     """Return True where some field of the first row is no number."""
     fields = table.first_row
+    # An empty first field is where pandas has its index, whose name is empty.
     return fields[0] == "" or not all(map(is_number, filter(None, fields)))

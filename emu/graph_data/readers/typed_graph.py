@@ -19,6 +19,7 @@ from emu.names import printable
 Relation = tuple[str, str, str]
 
 _MOST_LISTED = 8
+#: For a type whose vertices are read without the relations.
 _NO_EDGES = np.empty((2, 0), np.int64)
 
 
@@ -49,6 +50,7 @@ def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
         types[target] = None
     if choices.relation:
         return _take_relation(graph, choices.relation, choices)
+    # One type and one relation: there is nothing to choose.
     if len(types) == len(graph.edges) == 1:
         return _take_relation(graph, next(iter(graph.edges)), choices)
     if choices.flatten:
@@ -58,6 +60,7 @@ def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
         f"has several types: vertices {_list(types)}; relations "
         f"{_list_relations(graph)}: --flatten makes one graph of them all"
     )
+    # Only a relation within one type can stand alone: the first is shown as example.
     for relation in graph.edges:
         if relation[0] == relation[2]:
             name = printable(",".join(relation))
@@ -97,6 +100,7 @@ def _read_type(
     graph: TypedGraph, kind: str, edges: Array, choices: Choices
 ) -> FoundGraph:
     """Return the graph of one type with some edges."""
+    # As if a file of one type had these arrays: every check is the same.
     arrays = {**graph.vertices.get(kind, {}), "edge_index": edges}
     return found_graph.graph_of_arrays(arrays, graph.origin, choices)
 
@@ -170,6 +174,7 @@ def _join_edges(graph: TypedGraph, types: Sequence[_Type]) -> Ints:
             if is_wrong.any():
                 problem = f"an edge of {relation} leaves the {kind.size} vertices of "
                 raise DataError(f"{problem}type {name}", path=graph.origin)
+            # In place: ids is a copy already.
             row[...] += kind.begin
         edges.append(ids)
     return np.concatenate(edges, axis=1)
@@ -182,6 +187,7 @@ def _join_splits(types: list[_Type], origin: str, choices: Choices) -> dict[str,
         stated = kind.found.splits
         if not stated:
             continue
+        # Per type, so that masks have its length and ids are of it.
         parts = check_splits(stated, kind.size, origin, choices.overlap)
         for part, ids in parts.items():
             splits.setdefault(part, []).append(ids + kind.begin)
@@ -197,6 +203,7 @@ def _count(graph: TypedGraph, name: str, found: FoundGraph) -> int:
     if counts:
         return counts[0]
 
+    # Nothing states it: the highest end of an edge is the last vertex that is known.
     highest = -1
     for (source, _, target), ends in graph.edges.items():
         for kind, row in zip((source, target), ends, strict=True):
@@ -210,6 +217,7 @@ def _stack_features(types: list[_Type], total: int) -> FeatureRows | None:
     width = max(_lengths(types), default=0)
     if not width:
         return None
+    # A one-hot of types behind: vertices of a type without features would all be zeros.
     length = width + len(types)
 
     def rows(start: int, stop: int) -> Rows:
@@ -241,6 +249,7 @@ def _stack_labels(types: list[_Type], origin: str) -> Ints | None:
     holders = [kind for kind in types if kind.found.labels is not None]
     if not holders:
         return None
+    # Class 0 of one type is not class 0 of another.
     if len(holders) > 1:
         names = _list(kind.name for kind in holders)
         raise DataError(

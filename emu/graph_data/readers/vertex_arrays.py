@@ -34,6 +34,7 @@ def read_npy(path: Path, kind: str) -> VertexTable:
 
     Raises DataError, OSError or ValueError when it is damaged.
     """
+    # Ids, a mask or codes: one array without a name may be each of them.
     if kind == "split":
         raise DataError(
             "is one array: --splits takes a table, json, or npz (train_mask, split)",
@@ -66,12 +67,14 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
     values: Any = arrays[chosen[0]]
     if kind == "split":
         parts = split_arrays.sort_splits(arrays, choices, str(path))
+        # Lists of ids name their vertices, and need no rows in order.
         has_mask = any(members.dtype == bool for members in parts.values())
         if not has_mask:
             columns = [*map(Column, parts.values())]
             table = lists_of_ids(path, list(parts), columns, TableOptions())
             return replace(table, how=origin, left_out=left_out)
         values = _stack_masks(parts, path)
+    # Sparse features are four arrays of one matrix.
     elif len(chosen) > 1:
         features = found_graph.sparse_rows(arrays, str(path))
         values = features.rows(0, features.vertices) if features else None
@@ -169,8 +172,10 @@ def _read_roles(path: Path, content: Any, options: TableOptions) -> VertexTable:
 
 def _ids_of(words: Sequence[str], *, as_words: bool) -> Array:
     """Return ids as numbers, if all are whole and int64 holds them."""
+    # Only in their shortest form: as numbers 007 and 1.0 would not be what they were.
     are_whole = all(whole(word) == word for word in words)
     longest = max(map(len, words))
+    # Numbers of 19 digits may be beyond int64.
     if as_words or not are_whole or longest >= 19:
         return word_array(words)
     return np.array([int(word) for word in words])

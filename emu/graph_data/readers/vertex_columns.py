@@ -34,11 +34,14 @@ _CLASS, _PART = ({*line.split()} for line in _NAMES.strip().splitlines())
 _FIRST_IDS = {"id", "node_id"}
 #: Columns from which 0 and 1 in each, one 1 per row, are classes.
 _FEWEST_ONE_HOT = 3
+#: Kinds of columns whose fields can be features.
 NUMERIC = {INTEGER, NUMBER, COMMA, BOOLEAN}
 
 
 def is_beside(name: str) -> bool:
     """Return True for names of classes and parts, which are no features."""
+    # A name like node_label is of a class as well; one like target_score may be a
+    # feature.
     return {*words_of(name)} - {"node", "id"} <= _CLASS | _PART and bool(name)
 
 
@@ -50,6 +53,7 @@ def is_part(name: str) -> bool:
 def names_vertices(names: Sequence[str], parts: Mapping[str, str]) -> bool:
     """Return True where words in a first row are names that are known."""
     known = [name for name in names if is_id(name) or is_beside(name)]
+    # A first row of parts alone, train or test, is a row: these are values, too.
     return any(name.lower() not in parts for name in known)
 
 
@@ -127,6 +131,7 @@ def choose_id(
 
     has_index = table.names[:1] == ("",)
     first = table.columns[0]
+    # pandas writes the number of each row under no name: that is no id.
     if has_index and not np.array_equal(first.real, np.arange(first.rows)):
         raise table.error(
             "has a first column without a name: ids of the vertices, or to be skipped? "
@@ -138,6 +143,7 @@ def choose_id(
 def _best_id(table: TextTable, places: list[int], known: KnownIds | None) -> int:
     """Return which of several columns of ids joins; DataError where two may."""
     first = [c for c in places if table.names[c].lower() in _FIRST_IDS]
+    # Without a graph nothing says which joins: the plainest name, else the first.
     if known is None:
         return (first or places)[0]
 
@@ -147,6 +153,7 @@ def _best_id(table: TextTable, places: list[int], known: KnownIds | None) -> int
         return joining[0]
     best = max(joining or places, key=lambda c: meetings[c].matched)
     rest = [meetings[c].matched for c in joining if c != best]
+    # A plain id wins only where it joins more than any other does.
     if best in first and meetings[best].matched > max(rest, default=0):
         return best
 
@@ -165,6 +172,8 @@ def first_as_id(table: TextTable, place: int | None, value: int) -> int | None:
     is_alone = table.width == 1 or table.names[:1] == ("",)  # an index counts the rows
     if place is not None or table.options.ids is False or is_alone:
         return place
+    # A header that calls no column an id leaves it open, and a wrong guess would give
+    # vertices the labels of others.
     if table.names or value == 0:
         raise table.error(
             f"has no column that is called id beside {table.name(value)}: is the first "
@@ -185,10 +194,12 @@ def number_column(table: TextTable, known: KnownIds | None) -> int | None:
     if table.width == 1 or first.main_kind == TEXT:
         return 0 if first.main_kind == TEXT else None
 
+    # Ids are distinct: numbers that recur are values.
     if first.main_kind != INTEGER or len(first.distinct) < first.rows:
         return None
     if has_words:
         return 0
+    # Numbers that are no ids of the graph are values.
     if known is not None and not known.meet(first).matched:
         return None
     raise table.error(
@@ -205,6 +216,7 @@ def choose_class(table: TextTable, place: int | None) -> int | None:
     if table.options.label_column is not None:
         return table.column(table.options.label_column, "--label-column")
     has_index = table.names[:1] == ("",)
+    # An index of pandas is the first column and has no name: it is no class.
     others = [c for c in table.columns if c != place and c >= has_index]
     if len(others) == 1:
         return others[0]
@@ -215,6 +227,7 @@ def choose_class(table: TextTable, place: int | None) -> int | None:
     elif table.width == 2:
         named = [1]
     else:
+        # Classes as words in a table of numbers; the first column may be words for ids.
         named = [c for c in others if c and table.columns[c].main_kind == TEXT]
     if len(named) == 1:
         return named[0]
@@ -246,6 +259,7 @@ def choose_features(table: TextTable) -> list[int]:
         name = table.names[place] if table.names else ""
         has_other_use = is_id(name) or is_beside(name) or (table.names and not name)
 
+        # A column without a name among named ones is the index that pandas writes.
         if has_other_use or column.main_kind not in NUMERIC:
             continue
         # 1,234 may be 1.234 or 1234.

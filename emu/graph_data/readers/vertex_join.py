@@ -40,6 +40,8 @@ def join_tables(
     in_order = [table for table in tables if table.ids is None]
     _check_lengths(graph, in_order)
     for table in tables:
+        # Whoever stated that ids are ids takes responsibility for those that do not
+        # meet.
         if table.ids is not None and not table.is_stated:
             _check_meeting(graph, table)
 
@@ -55,11 +57,13 @@ def join_tables(
     graph, ids = _number(graph, tables)
     for table in tables:
         graph = _add(graph, table, ids)
+    # Ids 0, 1, 2 and so on are the vertices themselves: nothing has to be kept.
     is_sequence = ids.dtype.kind == "i" and np.array_equal(ids, np.arange(len(ids)))
     return replace(graph, ids=None if is_sequence else ids)
 
 
 def _check_lengths(graph: FoundGraph, tables: Sequence[VertexTable]) -> None:
+    # In reverse, so that of equal lengths the first table is named.
     tables_by_rows = {len(table.values): table for table in reversed(tables)}
     if len(tables_by_rows) > 1:
         counts = [
@@ -80,10 +84,12 @@ def _check_meeting(graph: FoundGraph, table: VertexTable) -> None:
     union = meeting.matched + meeting.strange + meeting.missing
     readings = [Reading("both have vertices alone", f"{union} vertices", "--ids")]
     question = f"its {table.kind} by id meet the graph in part ({meeting})."
+    # The usual mistake has a name: ids that count from 1 beside ids from 0.
     shift = _find_shift(ids, known.column.distinct)
     if shift:
         direction = "lower" if shift > 0 else "higher"
         question += f" They would meet in all if each were {abs(shift)} {direction}."
+    # Consecutive ids are as good as rows in order, and that is an option.
     if shift and (np.diff(ids) == 1).all():
         order = ROWS if ids[0] == shift else IDS
         other = Reading(
@@ -148,6 +154,8 @@ def _take_rows(
     if order == IDS:
         if len(ids) == rows:
             return replace(graph, vertices=rows)
+        # Vertices without an edge are missing among the ids: rows have them all, from
+        # 1.
         if are_numbers and ids[0] >= 1 and ids[-1] <= rows:
             return _renumber(graph, ids - 1, np.arange(1, rows + 1), rows)
 
@@ -155,6 +163,8 @@ def _take_rows(
     starts_at_one = are_numbers and len(ids) > 1 and ids[0] == 1
     if may_be_rows and (order == ROWS or not starts_at_one):
         return _renumber(graph, ids, None, rows)
+    # Any guess here would give vertices the rows of others, and nothing later would
+    # show it.
     raise _ask_for_order(graph, table, tables, may_be_rows=may_be_rows)
 
 
@@ -226,6 +236,7 @@ def _number(
 
     if len(arrays) > 1:
         ids = np.unique(np.concatenate(arrays))
+        # Every id of the graph is among all ids: the search always hits.
         places = np.searchsorted(ids, arrays[0])
         graph = _renumber(graph, places, graph.ids, len(ids))
     return replace(graph, vertices=len(ids)), ids
@@ -240,6 +251,7 @@ def _places(table: VertexTable, named: Array, ids: Array, graph: FoundGraph) -> 
     if named.dtype.kind != ids.dtype.kind:
         named = named.astype(str)
         ids = ids.astype(str)
+    # Ids of a bipartite graph are by side, not sorted.
     order = np.argsort(ids, kind="stable")
     found = np.searchsorted(ids, named, sorter=order)
     # What is beyond all ids is held against the last, and found wrong.
@@ -255,12 +267,14 @@ def _places(table: VertexTable, named: Array, ids: Array, graph: FoundGraph) -> 
         twice = ids[int(np.argmax(is_double))]
         problem = f"names vertex {twice!s} {counts.max()} times (or --no-ids)"
         raise refuse(problem)
+    # A label may be missing, and a part; a row of features may not.
     if table.kind == "features" and not counts.all():
         raise refuse(f"has no features of vertex {ids[int(np.argmin(counts))]!s}")
 
     has_edge = np.zeros(len(ids), bool)
     has_edge[graph.sources] = True
     has_edge[graph.destinations] = True
+    # Ids that meet only isolated vertices are most likely ids of something else.
     if not has_edge[places].any():
         raise refuse(f"names no vertex that has an edge: {named[0]!s} is its first")
     return places
@@ -283,11 +297,13 @@ def _add(graph: FoundGraph, table: VertexTable, ids: Array) -> FoundGraph:
 
     if table.kind == "features":
         if places is not None:
+            # Places are a permutation here, and its inverse sorts the rows.
             values = values[np.argsort(places)]
         rows = FeatureRows.dense(values, str(table.path))
         return replace(graph, features=rows)
 
     if table.kind == "labels" and values.dtype.kind in "bu":
+        # Neither type holds -1, which stands for no class.
         values = values.astype(np.int64)
     if places is not None:
         # Rows of vertices that the table does not name.

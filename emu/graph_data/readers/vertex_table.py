@@ -44,6 +44,7 @@ from emu.graph_data.readers.vertex_columns import (
     one_hot_columns,
 )
 
+#: Words that files have in place of a class, in small letters.
 _NO_CLASS = {
     "",
     "-1",
@@ -62,6 +63,7 @@ _WORDS = {
     "test": "test testing te",
     "": "none nan unlabeled unlabelled",
 }
+#: Part of a split by each of its words; an empty field is in none.
 PARTS = {"": "", **{w: part for part, words in _WORDS.items() for w in words.split()}}
 
 
@@ -119,11 +121,13 @@ def _feature_values(table: TextTable, chosen: Sequence[int]) -> Rows:
     """Return the numbers of some columns; DataError with a line that has others."""
     rows = table.columns[chosen[0]].rows
     values = np.empty((rows, len(chosen)), np.float32)
+    # Column by column: one at a time is float64, the whole is float32.
     for feature, column in enumerate(chosen):
         values[:, feature] = table.columns[column].real
     if np.isfinite(values).all():
         return values
 
+    # Also a number that float32 cannot hold, which reads as infinite.
     def fits(fields: list[str]) -> bool:
         numbers = np.array([real(field) for field in fields], np.float32)
         return bool(np.isfinite(numbers).all())
@@ -198,6 +202,8 @@ def read_labels(
             source=f"one class for each of {len(columns)} columns",
         )
 
+    # Of a table of ids and classes the first column is the ids, of classes alone it is
+    # none.
     place = first_as_id(table, place, column)
     _check_first_class(table, table.columns[column])
     classes, note = _classes(table.columns[column])
@@ -217,8 +223,10 @@ def _check_first_class(table: TextTable, column: Column) -> None:
     """Refuse a first row that may have names of columns, or their number."""
     words = column.fields()
     first = table.first_row
+    # A class that recurs below is a class: no name of a column does.
     if table.names or words[0] in words[1:]:
         return
+    # A first line "2708 7" states sizes: the first is the number of rows that follow.
     states_size = table.width > 1 and first[0] == str(len(words) - 1)
     if states_size or not any(map(is_number, first)):
         fields = " ".join(first)
@@ -250,6 +258,7 @@ def _classes(column: Column) -> tuple[Array, str]:
     if not all(map(is_number, filter(None, names))):
         return word_array(names)[worded.values], ""
 
+    # Per distinct word: a column of ten million rows has few.
     numbers = np.array([float(name or -1) for name in names])
     values = numbers[worded.values]
     present = values[values != -1]
@@ -281,12 +290,14 @@ def read_splits(
         part = split_part(name)
         if part:
             masks[column] = part
+    # One such name alone may be a column of words, called train or test by chance.
     if len(masks) > 1:
         return _read_masks(table, masks, known)
 
     named = [column for column, name in enumerate(table.names) if is_part(name)]
     if len(named) > 1 or (table.width > 2 and not named):
         raise table.error("needs one column with train, valid or test, and one of ids")
+    # Without a name the last column, as lists of id and part are written.
     column = named[0] if named else table.width - 1
     place = choose_id(table, known, [column])
     place = first_as_id(table, place, column)
@@ -307,6 +318,7 @@ def _parts(table: TextTable, column: Column) -> tuple[Mask, str]:
     words = [word.lower() for word in column.fields()]
     codes = table.options.split_codes
     unknown = [word for word in words if word not in PARTS]
+    # Numbers may be codes in any order; which is which, only a person can say.
     if codes or (unknown and all(kind_of(word) != TEXT for word in unknown)):
         return parts_of_codes(np.array(words), codes, "", str(table.path))
     if unknown:
@@ -383,6 +395,7 @@ def lists_of_ids(
     for column in columns:
         as_words = as_words or column.main_kind == TEXT
         words += column.fields()
+    # All lists numbered together: one id has one number in each.
     keys = join_columns([Column.of(words)], as_words=as_words)
 
     values = np.zeros((len(keys.ids), len(SPLIT)), bool)
@@ -412,6 +425,7 @@ def _open(path: Path, options: TableOptions) -> TextTable:
     """Return a table; its first row has names if these are known or above numbers."""
     if not path.exists():
         raise DataError("there is no such file", path=path)
+    # Its rows are entries, which would pass for features of vertices.
     if "".join(text_table.first_lines(path)).lstrip("%").startswith("MatrixMarket"):
         problem = "is MatrixMarket, a table with a row per vertex is needed"
         raise DataError(problem, path=path)
@@ -441,6 +455,7 @@ def _read_all(table: TextTable) -> TextTable:
             for number, line in enumerate(lines, 1)
             if number > table.lines_before and not line.startswith(table.comment)
         ]
+    # Empty lines at the end are of editors, not vertices without a class.
     while words and not words[-1]:
         words.pop()
     return replace(table, columns={0: Column.of(words)})

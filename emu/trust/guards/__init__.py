@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["GUARDS", "Evidence", "Finding", "examine"]
 
 
+# Whether anything was carried comes first: without that the others say nothing of a
+# network.
 GUARDS = (
     traffic.enough_carried,
     traffic.link_bytes,

@@ -80,6 +80,8 @@ class Evidence:
         values = np.full((edges, iterations), np.nan)
         edge = rows["edge"]
         iteration = rows["iteration"]
+        # Rows come from processes, and a damaged one must not end the guards
+        # themselves.
         is_flow = (edge < edges) & (iteration < iterations)
         flow = (edge[is_flow], iteration[is_flow])
         values[flow] = rows[is_flow][column]
@@ -104,6 +106,7 @@ def list_capacities(problem: Problem, time: float = 0.0) -> dict[str, float]:
     capacities |= {link.name: link.capacity for link in problem.cluster.shared_links}
     changes = sorted(problem.cluster.changes, key=lambda change: change.time)
     for change in changes:
+        # A time that was computed may lie a rounding before the change that made it.
         if change.time <= time * (1.0 + _ROUNDING):
             capacities[change.link] = change.capacity
     return capacities
@@ -133,6 +136,7 @@ def fitting(problem: Problem, link: str, times: Floats) -> Floats:
     room_between = rates[:-1] * np.diff(since)
     room_by_change = np.append(0.0, np.cumsum(room_between))
     last = np.searchsorted(since, times, side="right") - 1
+    # A time before 0, by a clock that is off, has the first rate and no room.
     last = np.maximum(last, 0)
     seconds = np.maximum(times - since[last], 0.0)
     room: Floats = room_by_change[last] + rates[last] * seconds
@@ -174,6 +178,7 @@ def list_hops(problem: Problem) -> list[tuple[str, ...]]:
         has_gate = tasks[edge.source].gate or tasks[edge.destination].gate
         names: tuple[str, ...] = ()
         if sender != receiver and not (edge.credit or has_gate):
+            # The plain way: out of one NIC and into the other.
             names = through.get((sender, receiver), ("out", "in"))
         nics = {
             "out": f"{cluster.machines[sender].name} out",

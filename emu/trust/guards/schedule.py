@@ -82,6 +82,7 @@ def lower_bounds(evidence: Evidence) -> Iterator[Finding]:
     if evidence.times is None:
         return
     schedule = evidence.schedule
+    # Stated bytes where they are exact: a count of the run may be what is wrong.
     sizes = schedule.flow_bytes if evidence.volumes is None else evidence.volumes
     # A flow that never came takes no time here: another guard names it.
     volumes = np.where(np.isnan(schedule.flow_bytes), 0.0, sizes)
@@ -131,9 +132,11 @@ def earliest_ends(
     # What a link lets go at once takes no time: a bound must hold for that, too.
     free = [at_once(width) if width < np.inf else 0.0 for width in narrowest]
     paced = np.maximum(volumes - np.reshape(free, (-1, 1)), 0.0)
+    # Edges without links are infinitely wide, and take no time.
     alone = paced / np.reshape(narrowest, (-1, 1))
     seconds_alone = alone.tolist()
 
+    # Plain lists: single numbers of arrays are read far slower in a loop.
     task_ends = np.zeros((len(job.tasks), job.iterations)).tolist()
     flow_ends = np.zeros((len(job.edges), job.iterations)).tolist()
     tasks = range(len(job.tasks))
@@ -155,6 +158,7 @@ def earliest_ends(
             end = start + seconds[task][n]
             task_ends[task][n] = end
             for edge in outgoing[task]:
+                # Flows of an edge go one by one (11).
                 previous_end = flow_ends[edge][n - 1] if n else 0.0
                 flow_ends[edge][n] = max(end, previous_end) + seconds_alone[edge][n]
     return np.array(task_ends)
@@ -188,6 +192,7 @@ def order(evidence: Evidence) -> Iterator[Finding]:
     # Real bytes are whole numbers, scaled ones are not: they differ by one at most.
     is_off = np.abs(arrivals - sizes) > 1 + 1e-9 * sizes
     is_early = np.zeros_like(is_due)
+    # NaN compares as False: what never came is a fault of its own.
     is_early[:, 1:] = last[:, 1:] < last[:, :-1]
 
     faults = {
@@ -212,6 +217,7 @@ def _count_frames(evidence: Evidence) -> NDArray[np.int64]:
     rows = evidence.received
     is_flow = (rows["edge"] < edges) & (rows["iteration"] < iterations)
     rows = rows[is_flow]
+    # Unlike values[index] += 1, this counts a frame twice that came twice.
     np.add.at(counts, (rows["edge"], rows["iteration"]), 1)
     return counts
 
@@ -282,6 +288,7 @@ def _outrun(evidence: Evidence, arrivals: Floats) -> NDArray[np.bool_]:
     is_ahead = (seconds_ahead > slack)[_mark_shaped(evidence)]
     if 2 * is_ahead.sum() < is_ahead.size:
         slack += evidence.stale
+    # Edges without links are infinitely wide: none is ever ahead.
     return rest * evidence.time_scale > slack * np.reshape(width, (-1, 1))
 
 
@@ -446,10 +453,12 @@ def _first_and_last_tasks(job: Job, prefix: str) -> Iterator[tuple[int, int]]:
     ]
     feeds = {task: {task} for task in members}
     turns = {task: turn for turn, task in enumerate(job.order)}
+    # From the last task back: what a task feeds is complete before its sources take it.
     for edge in sorted(inner, key=lambda edge: -turns[edge.source]):
         feeds[edge.source] |= feeds[edge.destination]
 
     first_tasks = sorted(members - {edge.destination for edge in inner})
+    # Where there are graph stores, they begin the mini-batches.
     stores = [task for task in first_tasks if job.tasks[task].kind == "graph_store"]
     workers = {task for task in members if job.tasks[task].kind == "worker"}
     last_tasks = workers or members - {edge.source for edge in inner}
@@ -494,6 +503,7 @@ def headline_faults(
         "replay_error": _over(makespan - repeated_down, repeated - repeated_down),
     }
     bound = result.get("bound")
+    # JSON's true is a number in Python; NaN fails every comparison below.
     if isinstance(bound, bool) or not isinstance(bound, int | float):
         bound = math.nan
     else:
@@ -550,6 +560,7 @@ def _time(problem: Problem, link: str, volume: float) -> float:
     times = [change.time for change in problem.cluster.changes if change.link == link]
     times_of_change = np.array([0.0, *sorted(times)])
     room = fitting(problem, link, times_of_change)
+    # The last change of the link before it has carried so much.
     last = max(int(np.searchsorted(room, volume)) - 1, 0)
     rest = volume - float(room[last])
     begin = float(times_of_change[last])

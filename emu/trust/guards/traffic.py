@@ -62,6 +62,8 @@ def of_flows(
     end = end[order]
     sent = sent[order]
 
+    # By falling starts: an interval that begins earlier takes in every flow that starts
+    # later.
     place = np.empty(start.size, dtype=np.int64)
     place[np.argsort(-start, kind="stable")] = np.arange(start.size)
     # Of all intervals that end with this flow, the one that is the most over.
@@ -102,10 +104,12 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
     """
     schedule = evidence.schedule
     problem = schedule.problem
+    # In wall seconds until here, emulated ones from the next line on.
     seconds_ahead = evidence.lead + evidence.stale + CLOCKS
     seconds_ahead /= evidence.time_scale
     source = np.array([edge.source for edge in problem.job.edges], dtype=np.int64)
     edge, iteration = schedule.flows().T
+    # The earliest that a byte could leave, whatever its rates were.
     ready = schedule.task_end[source[edge], iteration]
     landed = evidence.grid(evidence.received, "last")[edge, iteration]
     volumes = evidence.grid(evidence.received, "bytes")[edge, iteration]
@@ -124,6 +128,7 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
         ends = fitting(problem, link, landed[crosses])
         burst = of_flows(starts, ends, sizes[crosses], capacity=1.0, depth=depth)
         if burst is not None:
+            # The bucket's clock counts bytes: people are told seconds.
             start = dict(zip(starts.tolist(), ready[crosses].tolist(), strict=True))
             end = dict(zip(ends.tolist(), landed[crosses].tolist(), strict=True))
             fit = burst.until - burst.since
@@ -194,6 +199,7 @@ def enough_carried(evidence: Evidence) -> Iterator[Finding]:
     if not has_bytes.any():
         return
 
+    # What never came is counted as nothing carried.
     sizes = np.nan_to_num(evidence.grid(evidence.received, "bytes")[edge, iteration])
     packets = float(sizes[has_bytes].mean()) / PACKET
     if packets < FEW:
@@ -266,4 +272,5 @@ def clocks(evidence: Evidence) -> Iterator[Finding]:
                     f"between {least:.6g} and {most:.6g} s of the coordinator's: its "
                     f"clock is off by {distance:.3g} s",
                 )
+                # One finding per process: the second reading would tell the same drift.
                 break
