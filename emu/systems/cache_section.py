@@ -87,6 +87,7 @@ class CachedSection(TrainingSection):
         elif policy != "window" and window is not None:
             problem = f"found a window for {policy}, which looks at none: remove it"
             yield ("job", "cache", "window"), problem
+        # Of epochs the length is known only with the data set: `reserve` looks then.
         elif problem := _beyond(window, self.iterations):
             yield ("job", "cache", "window"), problem
 
@@ -109,6 +110,7 @@ class CachedSection(TrainingSection):
         plan = CachePlan.from_settings(job.settings, length)
         assert plan is not None  # noqa: S101 - for mypy
         homes = plan.homes
+        # Fixed rows are a machine's; others are by sampler, and each needs one row.
         least = 1 if plan.policy in FIXED else max(homes.count(home) for home in homes)
         size = self.cache.size + _ID_BYTES * plan.rows
         if plan.rows < least:
@@ -148,6 +150,7 @@ def _without_store(tasks: Sequence[Task], cluster: Cluster) -> list[str]:
     """Return the machines on which samplers of a job may stand, and no store does."""
     stores = {task.pinned for task in tasks if task.kind == "graph_store"}
     pins = {task.pinned for task in tasks if task.kind == "sampler"}
+    # A sampler that can move may come to any machine, so each is counted.
     may_move = None in pins
     names = [machine.name for machine in cluster.machines]
     return [name for name in names if name not in stores and (may_move or name in pins)]
@@ -173,15 +176,18 @@ def leave_room(
         assert plan is not None  # noqa: S101 - for mypy
         size = settings["cache"]["size"] + _ID_BYTES * plan.rows
         tasks = [task for task in job.tasks if task.job_name == name]
+        # Placed, every task stands somewhere, as if it were pinned there.
         if places is not None:
             tasks = [replace(task, pinned=places[task.name]) for task in tasks]
         for machine in _without_store(tasks, cluster):
+            # Jobs have caches of their own: on one machine they add up.
             taken[machine] = taken.get(machine, 0.0) + size
     if not taken:
         return cluster
 
     def keep_free(machine: Machine) -> Machine:
         resources = dict(machine.resources)
+        # A machine that states no memory has no bound.
         if machine.name in taken and "memory" in resources:
             resources["memory"] -= taken[machine.name]
             lacking = -resources["memory"]
@@ -215,6 +221,7 @@ def settle_caches(job: Job, machine_of: Mapping[str, str], first: int = 0) -> Jo
 
     if not any(isinstance(found.get("cache"), Mapping) for found in by_name.values()):
         return job
+    # Of several jobs each has its settings below this key.
     if "jobs" in job.settings:
         return replace(job, settings={**job.settings, "jobs": by_name})
     (settings,) = by_name.values()
@@ -245,6 +252,7 @@ def list_fills(job: Job) -> Iterator[Transfer]:
     dataset = open_for(job.settings)
     settings = job.settings
     cache = CachePlan.from_settings(settings, dataset.feature_length)
+    # Other policies begin empty, and fill by what samplers fetch.
     if cache is None or cache.policy not in FIXED:
         return
     plan = BatchPlan.from_settings(settings)
@@ -275,7 +283,9 @@ def cache_figures(schedule: Schedule) -> dict[str, Any]:
     misses = 0
     empty = 0
     for home, batches in zip(cache.homes, counts, strict=True):
+        # Batches before a cut are counted to know what the cache held, not as hits.
         for batch in batches[first:]:
+            # What a store sends on its own machine crosses no link: it is no miss.
             sends = [batch.sent(s) for s in range(dataset.parts) if s != home]
             hits += sum(batch.hits)
             misses += sum(sends)

@@ -85,6 +85,7 @@ def demand_devices(
     counted: dict[str, Parts] = {}
     tasks = []
     for task in job.tasks:
+        # Stated demands hold: the user may know what a library takes beside.
         if task.name in parts and RESOURCE not in task.demands:
             sizes = parts[task.name]
             scaled = {cause: size / byte_scale for cause, size in sizes.items()}
@@ -121,6 +122,7 @@ def _groups(
     for name, room in rooms.items():
         pinned = [task for task in tasks if task.pinned == name]
         yield name, room, pinned
+    # A machine that states none has no bound: what can move fits there.
     if len(rooms) < len(cluster.machines):
         return
 
@@ -128,6 +130,7 @@ def _groups(
     for task in tasks:
         if task.pinned is None:
             yield roomiest, rooms[roomiest], [task]
+    # Necessary, not sufficient: placement finds out whether each fits on one machine.
     yield ", ".join(rooms), sum(rooms.values()), tasks
 
 

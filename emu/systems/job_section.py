@@ -236,6 +236,7 @@ class JobSection(Section):
         """Yield what is wrong with rates beside times, or beside a program's model."""
         if self.operation_rates is None:
             return
+        # Times that equal their defaults are not stated, as far as can be seen here.
         if self.times != type(self.times)():
             problem = "found rates and times, of which each gives all times: write one"
             yield ("job", "rates"), problem
@@ -260,6 +261,7 @@ class JobSection(Section):
         devices = context.devices
         rates = []
         for task in job.tasks:
+            # Where a task that can move will stand is not known yet.
             device = devices.get(task.pinned or "", DEFAULT_DEVICE)
             rates.append(self.rates_of(task, device))
         return self.count_operations(job, context, volumes).seconds(rates)
@@ -275,6 +277,7 @@ class JobSection(Section):
     def size_problems(self, machines: Sequence[str]) -> Problems:
         """Yield the key that makes more edges or flows than `MOST_EDGES` allow."""
         edges = self.least_edges(machines)
+        # Of epochs on samples the length is not known here: a step at the least.
         steps = self.iterations or getattr(self, "epochs", None) or 1
         flows = edges * steps
         if edges > limit(MOST_EDGES):
@@ -483,6 +486,7 @@ def name_problems(key: str, stated: Sequence[str], machines: Sequence[str]) -> P
 def whole_kinds(tasks: Mapping[str, str], wanted: set[str]) -> set[str]:
     """Return the kinds of the wanted tasks; none where others are of these kinds."""
     kinds = {tasks[name] for name in wanted}
+    # A time is of a whole kind: scaled for some, it would change others as well.
     others = {name for name, kind in tasks.items() if kind in kinds} - wanted
     return set() if others else kinds
 
@@ -503,15 +507,18 @@ def with_slowness(
     else:
         for _, name, times in section.device_times():
             factors[name] = {
+                # Times are realized for the default device: this factor is on them.
                 machine: times[row.device] / times[DEFAULT_DEVICE]
                 for machine, row in machines.items()
                 if row.device is not None and row.device in times
             }
     if not profiled and section.measures_worker:
         factors["worker"] = slower
+    # The same job, not a copy: a cluster of equal machines changes nothing.
     if not any(factors.values()):
         return job
 
+    # Stated times of a training are by kind of task, all others by its name.
     has_kinds = not profiled and section.trains
     tasks = []
     for task in job.tasks:

@@ -63,6 +63,7 @@ class ReplicaSection(TrainingSection):
             "parts": ranks,
             "workers": ranks,
             "samplers_per_worker": self.samplers_per_worker,
+            # Each machine has the whole structure: nobody is asked for it.
             "sampling": "oneshot",
         }
 

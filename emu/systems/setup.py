@@ -39,6 +39,7 @@ def ghost_features(
     its features.
     """
     for reader, vertices in zip(tasks, reads, strict=True):
+        # Readers may be more than owners: those behind own nothing, and send none.
         counts = np.bincount(owner[vertices], minlength=len(tasks)).tolist()
         for holder, count in zip(tasks, counts, strict=True):
             if holder != reader:

@@ -26,6 +26,7 @@ def _checked(found: Any) -> Any:
     """Return names, a number or a word; refuse all else in one line."""
     if found is None or found == "auto":
         return found
+    # Not isinstance: True is an int to Python, and no number of stores.
     if type(found) is int and found > 0:
         return found
     is_list = isinstance(found, list | tuple) and bool(found)
@@ -73,6 +74,7 @@ class StoresSection(CachedSection):
         if isinstance(self.stores, tuple):
             return self.stores
         if isinstance(self.stores, int):
+            # The pool says which, the cluster in which order: parts go by that.
             first = self.choice_pool(machines)[: self.stores]
             return tuple(name for name in machines if name in first)
         return self.ranks(machines)
@@ -97,9 +99,11 @@ class StoresSection(CachedSection):
         sections = cluster.by_name
         names = [name for name in self.candidates(cluster.names) if name in sections]
         with_room = cluster.roomy(self._store.amounts())
+        # A stable sort: within those with room and without the cluster's order stays.
         names.sort(key=lambda name: name not in with_room)
 
         roomy = [name for name in names if name in with_room]
+        # A store needs no gpu: machines that have one are left to workers.
         storage = [name for name in roomy if not sections[name].gpu]
         if isinstance(self.stores, int) and self.stores <= len(storage):
             names = storage
@@ -137,6 +141,7 @@ class StoresSection(CachedSection):
         memory = self._store.memory
         if memory is None:
             return None
+        # All stores together hold the same graph, however many there are.
         return math.ceil(memory * count / len(names))
 
     @override

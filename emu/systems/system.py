@@ -172,6 +172,7 @@ def systems() -> Mapping[str, System]:
     have one name.
     """
     by_name: dict[str, System] = {}
+    # Sorted: installed packages come in no order that lasts.
     for point in sorted(entry_points(group=GROUP)):
         label = _describe_point(point)
         try:
@@ -232,6 +233,7 @@ def system_of(settings: JobSettings) -> System | None:
 
 def _system(settings: JobSettings) -> System:
     """Return the system that built a job, or one that says nothing of any."""
+    # Its defaults answer every question with nothing: callers need no branch.
     return system_of(settings) or System("", _trains_nothing)
 
 
@@ -259,9 +261,11 @@ def state_bytes(job: Job) -> dict[str, Floats]:
 
     arrays = 3.0 if settings["optimizer"]["name"] == "adam" else 1.0
     missed = system.updates_missed(settings)
+    # Before the first update there are none under way, then as many as it misses.
     under_way = np.minimum(np.arange(job.iterations), missed)
     parameter_size = (arrays + under_way) * np.dtype(settings["precision"]).itemsize
     return {
+        # Each vector's number of steps is an int64.
         name: sum(lengths) * parameter_size + 8 * len(lengths)
         for name, lengths in system.vectors(job).items()
     }
@@ -292,6 +296,7 @@ def content_of(name: str, kinds: tuple[str, str]) -> str:
     """Return the content of flows, a plural; system ``name`` is asked first."""
     if kinds[1] == CHECKPOINT:
         return "checkpoints"
+    # Kinds of task are shared: two systems may call the same flow otherwise.
     in_order = sorted(systems().values(), key=lambda system: system.name != name)
     for system in in_order:
         if kinds in system.carries:

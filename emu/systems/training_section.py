@@ -57,6 +57,7 @@ Fanouts: TypeAlias = Annotated[
     tuple[Count, ...], *word_or_list("all", {"type": "integer", "minimum": 1})
 ]
 
+#: Of a program, in bytes: it travels in the job's settings to every process.
 _MOST_TEXT = 1 << 20
 #: Wrong where a kind of task has no time.
 NO_TIME = (
@@ -110,6 +111,7 @@ class ModelProgramSection(Section):
             yield "program", f"found {self.program!r}, write FILE.py:NAME"
         else:
             try:
+                # A run notes the text: a repeat must not follow a later file.
                 text = self.source or program_text(self.program)
                 if problem := class_problem(text, file, name, "", sure=False):
                     yield "program", problem
@@ -265,6 +267,7 @@ class TimesSection(KindTimesSection):
     def by_kind(self) -> dict[str, PerDevice]:
         times = super().by_kind()
         phases = [times[phase] for phase in PHASES if phase in times]
+        # P3's four phases are together what a worker computes: one file serves both.
         if self.worker is None and len(phases) == len(PHASES):
             times["worker"] = combine(lambda *parts: sum(parts), *phases)
         return times
@@ -347,6 +350,7 @@ class TrainingSection(JobSection):
     def rates_of(self, task: Task, device: str) -> dict[str, float]:
         """Return its rates: what a GPU collects lies in its own memory."""
         rates = super().rates_of(task, device)
+        # A task of the CPU, as a sampler, still collects from the host's memory.
         if self.place_of_features == "device" and task.takes == "gpu":
             rates["collect"] = rates["collect_device"]
         return rates
@@ -388,6 +392,7 @@ class TrainingSection(JobSection):
             raise ValueError("epochs are counted in training vertices: how many?")
         vertices = context.train_vertices
         if self.epoch not in {None, "replicate"}:
+            # Each sampler has a share, rounded down, so that all take as many steps.
             vertices //= self.samplers(context.machines)
         return self.epochs * max(1, math.ceil(vertices / self.sampler_batch))
 
@@ -399,6 +404,7 @@ class TrainingSection(JobSection):
         if isinstance(self.model, ModelSection):
             model = self.model.model_dump()
         else:
+            # Of a program's file the name alone: its path is of this computer.
             model = self.model.model_dump(include={"args", "source"})
             model |= {"program": self.model.name, "layers": self.hops}
         return {
@@ -463,6 +469,7 @@ class TrainingSection(JobSection):
 
     def _device_problem(self, cluster: ClusterSection) -> str:
         """Return what is wrong with features in memory of devices, if anything."""
+        # Where no machine states a gpu, each is taken to have a device.
         if self.features != "device" or not cluster.has_gpus:
             return ""
         machines = cluster.by_name
@@ -493,6 +500,7 @@ class TrainingSection(JobSection):
     ) -> Realization:
         times = {**measured, **self.times.default_times()}
         if self.rates is not None:
+            # Rates give all times, below: here none may be missing.
             times = dict.fromkeys((task.kind for task in job.tasks), 0.0)
         for task in job.tasks:
             if task.kind not in times:
@@ -505,6 +513,7 @@ class TrainingSection(JobSection):
         seconds = realization.times
         if self.rates is not None:
             seconds = self.rate_tasks(job, context, realization.volumes)
+        # Rates need real bytes, so volumes are scaled only behind them.
         emulated = realization.volumes / context.byte_scale
         return Realization(times=seconds, volumes=emulated)
 
@@ -536,6 +545,7 @@ def batch_problem(settings: JobSettings, train: int) -> str:
     """Return what is wrong with mini-batches of so many training vertices, if any."""
     samplers = settings["samplers_per_worker"]
     has_shares = settings["epoch"] != "replicate"
+    # Samplers share a mini-batch evenly: only a multiple of them can be advised.
     most = train - train % samplers
     if has_shares:
         most = train // (settings["workers"] * samplers) * samplers
@@ -564,4 +574,5 @@ def count_parameters(settings: JobSettings, dataset: Dataset) -> int:
 def lacking_memory(cluster: Cluster, machine: str, size: float) -> float:
     """Return the bytes of ``size`` that a machine has no memory for, if above 0."""
     resources = cluster.machines[cluster.index(machine)].resources
+    # A machine that states no memory has no bound.
     return size - resources.get("memory", math.inf)

@@ -86,10 +86,12 @@ class CommonJob:
         They are rounded to what the samplers of a worker can share evenly.
         """
         samplers = self.same.get("samplers_per_worker", 1)
+        # All workers together learn from as many seeds: systems train alike.
         sampler_batch = self.workers * self.batch_size / (workers * samplers)
         # Every sampler has a seed at the least.
         batch = samplers * max(1, round(sampler_batch))
         factors = {
+            # A store has a share of all rows; servers and rings see no mini-batch.
             "graph_store": self.stores / stores,
             "parameter_server": 1.0,
             "all_reduce": 1.0,
@@ -214,6 +216,7 @@ def roomy_machines(
             key="job.demands",
         )
     best = sorted(candidates, key=badness)[:workers]
+    # In the cluster's order again: ranks must not depend on speeds.
     return tuple(sorted(best, key=positions.__getitem__))
 
 
@@ -262,8 +265,10 @@ def write_whole_graph(common: CommonJob, system: str, *kinds: str) -> Keys:
     for key in ("hidden", "layers"):
         if key in model:
             written[key] = model[key]
+    # Sampled systems average neighbours: so must this one, to train the same.
     if kind == "gcn":
         written["norm"] = "mean"
+    # As sampled systems have it between layers, whatever this one's default is.
     written["activation"] = "relu"
     return {
         **{key: common.same[key] for key in _WHOLE_KEYS if key in common.same},
@@ -294,4 +299,5 @@ def write_common(
 def _text(time: PerDevice | Mapping[str, PerDevice]) -> Any:
     if isinstance(time, Mapping):
         return {device: _text(seconds) for device, seconds in time.items()}
+    # Nine digits: a translated job must take the same time as its source.
     return DURATION.format(time, 9)

@@ -38,10 +38,12 @@ _SAMPLED = "every vertex sees all its neighbours in every epoch: remove this key
 TimePerLayer = Annotated[
     tuple[DurationPerDevice, ...],
     BeforeValidator(
+        # One time stands for a list of one.
         lambda found: tuple(found) if isinstance(found, list | tuple) else (found,)
     ),
     PlainSerializer(
         lambda times: (
+            # Written back as it is read most easily, not as a list of one.
             write_times(times[0]) if len(times) == 1 else [*map(write_times, times)]
         )
     ),
@@ -83,6 +85,7 @@ class WholeGraphModelSection(Section):
 
     def settings(self) -> Settings:
         """Return the model as ``Job.settings`` hold it, with the norm of its kind."""
+        # As in the papers of these layers.
         norm = {"gcn": "symmetric", "gin": "sum"}.get(self.kind, "mean")
         return {**self.model_dump(), "norm": self.norm or norm}
 

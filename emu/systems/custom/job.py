@@ -51,6 +51,7 @@ def _rows(values: Sequence[PerIteration], counts: Sequence[int]) -> NDArray[np.f
     """Return a row per value, as long as the longest, 0 beyond its own count."""
     rows = np.zeros((len(values), max(counts, default=0)))
     for row, value, count in zip(rows, values, counts, strict=True):
+        # More values than iterations are fine: a shorter run needs no other file.
         row[:count] = value[:count] if isinstance(value, tuple) else value
     return rows
 
@@ -82,6 +83,7 @@ def custom_job(
         program_settings: dict[str, Any] = {}
         if byte_scale:
             program_settings = {**task.settings}
+            # Steps of collectives alone have settings, and scale their own bytes.
             if task.settings:
                 program_settings["byte_scale"] = byte_scale
             program_settings["payload_bytes"] = payloads.get(task.name, [])
@@ -89,6 +91,7 @@ def custom_job(
         job_task = replace(
             task,
             settings=program_settings,
+            # None where it is the job's own number, as of a task that states nothing.
             iterations=None if count == most else count,
         )
         job_tasks.append(job_task)
@@ -112,6 +115,7 @@ def _payloads(
     sends = [flow for flow in flows if flow.edge.destination not in gates]
     counts = [rounds[flow.edge.source] for flow in sends]
     volumes = _rows([flow.volume for flow in sends], counts) * byte_scale
+    # What is beyond an int64 would turn negative without a word.
     real_bytes = np.rint(np.minimum(volumes, _MOST_BYTES)).astype(np.int64)
 
     payloads = defaultdict[str, list[list[int]]](list)
@@ -134,6 +138,7 @@ def custom_realization(
 
     counts = [job.rounds[edge.source] for edge in job.edges[: len(flows)]]
     volumes = _rows([flow.volume for flow in flows], counts)
+    # Credit edges stand behind the flows, and carry nothing.
     all_volumes = np.zeros((len(job.edges), job.iterations))
     all_volumes[: len(flows), : volumes.shape[1]] = volumes
     return Realization(times=all_times, volumes=all_volumes)
@@ -242,6 +247,7 @@ class CollectiveSection(Section):
             return len(self.shuffle.sources) * len(self.shuffle.destinations)
         exchange = self.exchange
         ranks = len(exchange.among)
+        # An algorithm that so many ranks cannot run is refused by `problems`.
         with contextlib.suppress(ValueError):
             steps = exchange.steps(self.kind)
             return exchange.segments * sum(len(step) + ranks for step in steps)
@@ -298,6 +304,7 @@ def _rank_tasks(
     label = f"{kind}{collective}.{segment}"
 
     for step in range(len(steps) + 1):
+        # Step s takes in what s - 1 sent; one behind the last has the outcome.
         before = steps[step - 1] if step else ()
         sends = steps[step] if step < len(steps) else ()
         senders = {send.sender for send in before if send.receiver == rank}
@@ -318,8 +325,10 @@ def _rank_tasks(
             task,
             name=f"{task.name}.{label}.{step}",
             kind=ALL_REDUCE if kind == "allreduce" else kind,
+            # The rank's own task demands all that the process needs.
             demands={},
             process=task.process_name,
+            # A step only sends and receives: it holds no slot of its rank's work.
             takes="",
             frees=None,
             program=EXCHANGE,
@@ -340,10 +349,12 @@ def _segment_flows(
     steps = exchange.steps(kind)
     lag = exchange.lag
     if lag is None:
+        # A task that waits for its own outcome would wait for itself without a lag.
         lag = 0 if exchange.then else 1
     # A rank sends to one after the other, but where all goes at once.
     is_direct = exchange.way(kind) in ("direct", "ring")
     for rank, name in enumerate(exchange.among):
+        # What stays on a rank carries no bytes: one process, one memory.
         yield CustomFlow(NamedEdge(name, f"{name}.{label}.0"), 0.0)
         for step, sends in enumerate(steps):
             source = f"{name}.{label}.{step}"

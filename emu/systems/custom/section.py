@@ -140,6 +140,7 @@ class CustomJobSection(JobSection):
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
         edges = sum(collective.edges for collective in self.collectives)
+        # At least one: how many iterations fit is found by dividing by it.
         return max(1, len(self.flows)) + edges
 
     @override
@@ -154,6 +155,7 @@ class CustomJobSection(JobSection):
         found = f"{len(self.flows):,}"
         sizes = [collective.edges for collective in self.collectives]
         largest = max(sizes, default=0)
+        # One key is named: the one that makes most of the edges.
         if largest > len(self.flows):
             position = sizes.index(largest)
             collective = self.collectives[position]
@@ -180,6 +182,7 @@ class CustomJobSection(JobSection):
                 kind=row.kind,
                 demands=row.demands.amounts(),
                 pinned=row.pin,
+                # A server is a process with a pool of one slot, both of its name.
                 process=row.process or row.server or "",
                 iterations=row.iterations,
                 takes=row.slot or row.takes or row.server or "",
@@ -217,6 +220,7 @@ class CustomJobSection(JobSection):
                 problem = f"{task.name!r} occurs {counts[task.name]} times"
                 yield (*trail, "name"), problem
             yield from _count_problems(task.time, rounds[task.name], (*trail, "time"))
+            # A measured time is divided by speed, one of a device is that device's.
             if self.goes_by_speed and isinstance(task.time, dict):
                 problem = "states times by device, but job.times is measured: state one"
                 yield (*trail, "time"), problem
@@ -254,6 +258,7 @@ class CustomJobSection(JobSection):
                 if name and name not in pools:
                     problem = f"no machine has slots of {name!r}"
                     yield (*trail, key), f"{problem}, {_unknown(name, pools)}"
+                # A process has a pool of its own name, in which its tasks take turns.
                 elif name and name == task.home:
                     problem = f"the process is called {name!r} too, call one otherwise"
                     yield (*trail, key), problem
@@ -305,6 +310,7 @@ class CustomJobSection(JobSection):
     @override
     def scale_volumes(self, rows: list[int], scale: Scale) -> Edit:
         """Return the volumes of stated flows, scaled; empty beyond: of a collective."""
+        # Edges behind the stated flows are of collectives, and share its volume.
         if max(rows) >= len(self.flows):
             return {}
         volumes = {row: self.flows[row].volume for row in rows}
@@ -367,6 +373,7 @@ def _exchange_problems(
     """Yield key and problem of a collective."""
     yield from _rank_problems(gates, exchange)
     counts = {name: rounds[name] for name in exchange.among if name in rounds}
+    # Ranks meet in every iteration: one that has fewer would leave the others waiting.
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
         yield "among", f"found different numbers of iterations: {listed}"
@@ -379,6 +386,7 @@ def _exchange_problems(
     for _, problem in _count_problems(exchange.volume, iterations, ()):
         yield "volume", problem
 
+    # Of a single rank something else is wrong, which has been said.
     if len(exchange.among) > 1:
         try:
             exchange.steps(kind)
@@ -436,6 +444,7 @@ def _process_problems(job: CustomJobSection) -> Problems:
         trail: Trail = ("job", "tasks", position)
         process = process_of[task.name]
         word = "server" if task.server else "process"
+        # A task without a process is one of its own name: two must not be meant.
         elsewhere = process_of.get(process, process)
         if elsewhere != process:
             problem = f"task {process!r} runs in process {elsewhere!r}, write that one"
@@ -447,6 +456,7 @@ def _process_problems(job: CustomJobSection) -> Problems:
 
         if task.pin is None:
             continue
+        # All tasks of a process stand with the first of them that is pinned.
         first = pins.setdefault(process, task)
         if first.pin != task.pin:
             problem = (

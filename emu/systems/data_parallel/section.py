@@ -37,6 +37,7 @@ def _tasks(
 ) -> Iterator[Task]:
     """Yield the store, samplers and worker of every rank, and the stores beyond."""
     for rank in range(max(len(owners), len(machines))):
+        # A rank's tasks stand side by side, so that listings read machine by machine.
         if rank < len(owners):
             yield _store(section, rank, owners[rank])
         if rank < len(machines):
@@ -104,6 +105,7 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
         """
         if self.machines is not None or not self.has_stores_apart:
             return super().ranks(machines)
+        # Before a cluster is known, every machine may have room.
         roomy = machines if self._roomy is None else self._roomy
         owners = self.owners(machines)
         return tuple(name for name in roomy if name not in owners)
@@ -111,6 +113,7 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
     @override
     def on_cluster(self, cluster: ClusterSection) -> Self:
         job = super().on_cluster(cluster)
+        # The base returned a copy, which is ours to change.
         if job is not self:
             needs = self.demands.worker.amounts()
             if cluster.has_gpus:
@@ -161,6 +164,7 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
             **self.replica_settings(context),
             **self.cache_settings(len(stores), len(samplers)),
             "partitioner": self.partitioner,
+            # Stores own the parts, and there may be fewer or more of them than workers.
             "parts": len(stores),
         }
         return build_named_job(
@@ -177,6 +181,7 @@ def _write(common: CommonJob) -> Keys:
     common = common.spread(len(common.machines), stores)
     times = common.times_of("sampler", "worker", "graph_store", "all_reduce")
     if "worker" in times:
+        # Without servers a worker takes the step itself.
         times["worker"] = translation.add_times(times["worker"], common.step)
 
     by_import = common.partitioner == "imported"  # which only dgtp takes

@@ -19,6 +19,7 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     dataset = open_for(job.settings)
     model = job.settings["model"]
     count = parameter_count(model, dataset.feature_length, dataset.classes)
+    # All devices have the same state: the first one's makes a cut for all.
     return {"d0.layer1": (count,)}
 
 
@@ -54,6 +55,7 @@ DGCL = System(
     needs_torch=True,
     open_data=calling("emu.systems.dgcl.plans:open_plans"),
     trained=lambda _, results: results["d0.layer1"]["parameters"],
+    # With one layer there is no `gradient1`: layer 1 ends the step itself.
     step_kinds=("gradient1", "layer1"),
     cuts=lambda job: {
         task.name: ("d0.layer1",) for task in job.tasks if task.kind == "layer1"

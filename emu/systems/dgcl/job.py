@@ -64,6 +64,7 @@ class DgclBuilder:
     def gathers(self) -> Iterator[Gathering]:
         """The gathers of an epoch, forward then backward, in their order."""
         layers = self.section.model.layers
+        # Features that are kept leave nothing to gather before layer 1.
         for layer in range(1 + self.section.cache_features, layers + 1):
             yield Gathering(
                 letter="f",
@@ -73,6 +74,7 @@ class DgclBuilder:
                 after=f"layer{layer}",
             )
 
+        # Features need no gradient: none goes back from layer 1.
         for layer in range(layers, 1, -1):
             # The last layer goes on to its own backward pass.
             name = "layer" if layer == layers else "grad"
@@ -87,6 +89,7 @@ class DgclBuilder:
     def stages(self, gather: Gathering) -> Iterator[tuple[int, range]]:
         """Yield rank and stages of all in a gather; a host has rows after the first."""
         for rank in range(len(self.machines)):
+            # In the stage after the last one a device has all rows, and sends none.
             yield rank, range(gather.plan.stages + 1)
         if self.section.plan == "swap":
             yield len(self.machines), range(1, gather.plan.stages + 1)
@@ -181,6 +184,7 @@ def _tasks(builder: DgclBuilder) -> Iterator[Task]:
 
     workers = []
     for rank, machine in enumerate(builder.machines):
+        # The ring's tasks run in the device's process, and read its gradients there.
         worker = Task(f"w{rank}", "worker", pinned=machine, process=f"d{rank}")
         workers.append(worker)
     yield from all_reduce_tasks(workers)
@@ -208,6 +212,7 @@ def _gather_tasks(builder: DgclBuilder, gather: Gathering) -> Iterator[Task]:
 
     if builder.section.coordination == "central":
         for stage in range(1, gather.plan.stages + 1):
+            # The master that waits for everybody, which the paper does without.
             yield Task(gather.gate(stage), "coordination", process="d0", gate=True)
 
 
@@ -216,8 +221,10 @@ def _on(builder: DgclBuilder, rank: int, name: str, kind: str, **place: int) -> 
     return Task(
         name,
         kind,
+        # The host of a swap is the device after the last one.
         pinned=(*builder.machines, builder.section.host)[rank],
         process=f"d{rank}",
+        # A stage only sends: its time is neither sampling nor training.
         phase="" if kind in {"gather", "scatter"} else "training",
         program=PROGRAMS[kind],
         settings={"rank": rank, **place},
@@ -259,6 +266,7 @@ def _transfer_edges(gather: Gathering) -> Iterator[NamedEdge]:
             place=(gather.layer, count),
         )
         yield NamedEdge(task, gather.stage(receiver, stage + 1))
+        # The sender's stage ends with this arrival, too: its flag is set then.
         yield NamedEdge(task, gather.stage(sender, stage + 1), credit=True)
 
 
@@ -270,6 +278,7 @@ def _order_edges(builder: DgclBuilder, gather: Gathering) -> Iterator[NamedEdge]
         last = gather.stage(rank, gather.plan.stages)
         yield NamedEdge(last, f"d{rank}.{gather.after}")
     for rank, stages in builder.stages(gather):
+        # Also where it sends and receives nothing: no stage passes another.
         for stage in stages[:-1]:
             yield NamedEdge(gather.stage(rank, stage), gather.stage(rank, stage + 1))
 

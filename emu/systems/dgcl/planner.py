@@ -130,6 +130,7 @@ class Needs:
         if (np.diff(self.vertices) < 0).any():
             raise ValueError("vertices are not in ascending order")
         owner_reads = self.readers >> self.owners.astype(np.int64) & 1
+        # Bit 63 would make a set negative; at most 62 devices keep it 0.
         if (self.readers <= 0).any() or owner_reads.any():
             raise ValueError("a vertex has no reader, or its owner among them")
 
@@ -152,6 +153,7 @@ class Needs:
         vertices = np.concatenate([*remote, _NO_ROWS])
         owner = np.concatenate([*owners, np.empty(0, np.int32)]).astype(np.int32)
         reader = np.repeat(np.arange(len(remote)), [*map(len, remote)])
+        # reduceat, below, takes no empty array.
         if not len(vertices):
             return cls(vertices=vertices, owners=owner, readers=vertices)
 
@@ -177,6 +179,7 @@ class Needs:
         vertices = np.concatenate([needs.vertices for needs in some])
         owners = np.concatenate([needs.owners for needs in some])
         readers = np.concatenate([needs.readers for needs in some])
+        # Islands share vertices: each island's row of one stays in the islands' order.
         order = np.argsort(vertices, kind="stable")
         return cls(
             vertices=vertices[order], owners=owners[order], readers=readers[order]
@@ -191,6 +194,7 @@ class Needs:
         owner = np.repeat(np.arange(host, dtype=np.int32), [*map(len, local)])
 
         readers = np.full(len(vertices), np.int64(1) << host)
+        # All rows go to the host, and from there to who needed them before.
         readers[np.searchsorted(vertices, self.vertices)] |= self.readers
         return Needs(vertices=vertices, owners=owner[order], readers=readers)
 
@@ -262,6 +266,7 @@ class GatherPlan:
             links = topology.routes.get((sender, receiver))
             if links is None:
                 raise PlanError(f"no link leads from {sender} to {receiver}")
+            # Rows cross all links of their route: each bears the whole count.
             load[stage, [*links]] += count
         return load
 
@@ -295,6 +300,7 @@ class GatherPlan:
                         transfers.append((part, sender, receiver, piece))
             first_part += max(map(len, written.values()))
 
+        # They were made in the order of the way there, by who receives now.
         transfers.sort(key=lambda transfer: transfer[:3])
         return plan_of(self.devices, transfers)
 
@@ -310,6 +316,7 @@ def _split_writes(rows: Ints, written: list[Ints], *, atomic: bool) -> Iterator[
             written.append(_NO_ROWS)
         is_taken = np.isin(rows, written[part], assume_unique=True)
         if atomic:
+            # One part for all: a device adds what several send it at the same time.
             is_taken[:] = False
 
         free = rows[~is_taken]
@@ -401,6 +408,7 @@ def _follow(depth: NDArray[np.int8], vertices: Ints, transfer: RowTransfer) -> N
         raise PlanError("a vertex that no device needs")
 
     sender_depth = depth[places, sender]
+    # In a tree a row is sent on in the stage after it has come, and in no later one.
     wrong = np.flatnonzero(sender_depth != stage)
     if wrong.size:
         found = sender_depth[wrong[0]]

@@ -60,6 +60,7 @@ class DgclJobSection(DgclKeys):
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
         """Return those of the ring: the plan is not known before the data set."""
+        # More devices than a plan can have are another problem, which `problems` says.
         return max(1, all_reduce_edge_count(min(len(machines), MOST_DEVICES)))
 
     @override
@@ -127,6 +128,7 @@ class DgclJobSection(DgclKeys):
         edit: Edit = {}
         for kind in scaled:
             edit[f"job.times.{kind}"] = scale(getattr(self.times, kind))
+        # One key is the time of both: it is scaled where both are.
         if {"gathered", "scattered"} <= kinds:
             scaled |= {"gathered", "scattered"}
             edit["job.times.receive"] = scale(self.times.receive)
@@ -151,6 +153,7 @@ class DgclJobSection(DgclKeys):
         """Yield (key, kind of task, time) of those that are stated."""
         last = self.model.layers
         times = self.times
+        # The two passes of the last layer are one task, of the sum of their times.
         for number in range(last - 1):
             if times.forward is not None:
                 time = layer_time(times.forward, number)
@@ -190,13 +193,16 @@ class DgclJobSection(DgclKeys):
             "backward": self.backward,
             "replicas": replicas,
         }
+        # Without a cluster there are no links to plan for.
         cluster = context.cluster
         if cluster is None:
             return settings
 
         if self.plan == "swap":
+            # The host is the device behind all others: it has no rank and no part.
             machines = (*machines, self.host)
         settings["topology"] = plans.topology_settings(cluster, machines)
+        # From here on the job is of the plan that was chosen.
         if self.plan == "best_of":
             seconds = self._epoch_times(context, cluster)
             settings["plan"]["kind"] = min(seconds, key=seconds.__getitem__)
@@ -217,7 +223,9 @@ class DgclJobSection(DgclKeys):
         self, kind: str, context: BuildContext, cluster: Cluster
     ) -> float:
         candidate = self.model_copy(update={"plan": kind, "epochs": plans.EPOCHS})
+        # With a kind that is not best_of, so that this does not call itself.
         job = candidate.build(context)
+        # A slower machine waits less for rows: that may decide between the plans.
         if context.stated is not None:
             job = with_slowness(job, candidate, context.stated, profiled=False)
         reference = candidate.realize(job, context, cluster, {})
@@ -272,6 +280,7 @@ class DgclJobSection(DgclKeys):
             times={**measured, **times},
             widths=self.widths(dataset)[:-1],
             parameters=count_parameters(job.settings, dataset),
+            # Flows are of emulated bytes; rates, below, are of real ones.
             itemsize=number_bytes(job.settings) / context.byte_scale,
             work=replica_work(job.settings),
         )
@@ -298,8 +307,10 @@ class DgclJobSection(DgclKeys):
         for rank in range(settings["parts"]):
             parts = [graph.part(rank) for graph in graphs]
             numbers = 0
+            # Twice: what a layer computes, and the gradient of it.
             for part, width in zip(parts, widths, strict=True):
                 numbers += 2 * len(part.local) * width
+            # Rows of others come before each layer but the first, which has features.
             for part, width in zip(parts[1:], widths[:-1], strict=True):
                 numbers += 2 * len(part.remote) * width
             features = len(parts[0].vertices) * length
@@ -375,6 +386,7 @@ def replica_work(settings: JobSettings) -> dict[str, float]:
         edges = [int(graph.part(rank).forward.indptr[-1]) for graph in graphs]
         for layer, count in enumerate(edges, 1):
             for name in (f"d{rank}.layer{layer}", f"d{rank}.grad{layer}"):
+                # Times are of a device's own vertices, which is all the last layer has.
                 works[name] = count / max(edges[-1], 1)
     return works
 
@@ -399,6 +411,7 @@ def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str
     gathers = {(t.kind, t.settings["layer"]) for t in job.tasks if t.kind in _WORDS}
     for kind, layer in sorted(gathers):
         plan = by_layer[layer - 1]
+        # No part needs a row of another.
         if not plan.stages:
             continue
         if kind == "scatter":
@@ -409,9 +422,11 @@ def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str
             time = format_duration(_mean_time(schedule, kind, layer))
             waits.append(f"{name} {time}")
         sizes = _bytes_of(first, kind, layer)
+        # t(S) is per row; a row's bytes depend on the layer.
         rows = max(int(plan.counts.sum()), 1) * job.iterations
         row_bytes = float(sizes.sum()) / rows
         bound = ""
+        # The bound is of rows on their way from owners; gradients go the other way.
         if kind == "gather":
             rows_bound = lower_bound(
                 needs[layer - 1 if len(needs) > 1 else 0], topology
@@ -447,8 +462,10 @@ def _mean_time(schedule: Schedule, kind: str, layer: int) -> float:
 def _time_alone(schedule: Schedule, sizes: Floats, policy: str) -> float:
     """Return the seconds of a gather that nobody else's work or bytes delay."""
     problem = schedule.problem
+    # Alone means on links as they are stated, without what happens to them in a run.
     cluster = replace(problem.cluster, changes=(), speed_changes=())
     job = replace(problem.job, iterations=1)
+    # Tasks take no time, and all epochs have the same bytes: one tells all.
     flows = Realization(times=np.zeros((len(job.tasks), 1)), volumes=sizes[:, :1])
     return makespan(replace(problem, cluster=cluster, job=job), flows, policy)
 
@@ -463,4 +480,5 @@ def _bytes_of(schedule: Schedule, kind: str, layer: int) -> Floats:
         belongs.append(
             carries_rows and source.kind == kind and source.settings["layer"] == layer
         )
+    # Flows within a machine have no bytes on record.
     return np.where(np.array(belongs)[:, None], np.nan_to_num(schedule.flow_bytes), 0.0)

@@ -56,12 +56,16 @@ def spst(
         links=len(topology.links),
         starts=topology.starts,
         crossed=topology.crossed,
+        # Over a row's time on the fastest link, so that `eps` has no unit.
         row_times=topology.capacities.max(initial=1.0) / topology.capacities,
         groups=groups,
         width=width,
         owners=needs.owners[first].astype(np.int64),
         readers=needs.readers[first],
+        # A group goes as one, as heavy as its rows are many.
         weights=np.bincount(group_of),
+        # A tree has an edge to each device but its root at most: devices - 1, 62 at
+        # most.
         senders=np.empty((groups, width), np.int8),
         receivers=np.empty((groups, width), np.int8),
         stages=np.empty((groups, width), np.int8),
@@ -70,8 +74,10 @@ def spst(
         peaks=np.zeros(width),
     )
 
+    # The order of the vertices matters to the plan: the seed fixes it (specs, 6b).
     draws = np.random.default_rng(seed)
     lib.grow(trees, pointer(draws.permutation(groups)), eps)
+    # Orders of sweeps are drawn later: without any the plan is the paper's.
     for _ in range(sweeps):
         lib.grow_again(trees, pointer(draws.permutation(groups)), eps)
     return _tables(topology.devices, needs.vertices, group_of, trees)
@@ -94,6 +100,7 @@ def _groups(needs: Needs, most: int) -> tuple[Ints, Ints]:
 
 def _sort_alike(needs: Needs) -> tuple[Ints, NDArray[np.bool_]]:
     """Return rows by owner and readers, and where the first of equal ones stands."""
+    # Stable: equal rows stay in the order of their vertices.
     order = np.lexsort((needs.readers, needs.owners))
     new_owner = np.diff(needs.owners[order], prepend=-1) != 0
     new_readers = np.diff(needs.readers[order], prepend=-1) != 0
@@ -111,6 +118,7 @@ def _tables(devices: int, vertices: Ints, group_of: Ints, trees: Any) -> GatherP
     next_place = np.zeros(len(counts), np.int64)
     next_place[cells] = bounds[:-1]
     rows = np.empty(bounds[-1], np.int64)
+    # C writes each row where its cell has its next place: the places move along.
     lib.fill_tables(
         trees,
         pointer(vertices),
@@ -147,6 +155,7 @@ def lower_bound(needs: Needs, topology: Topology) -> float:
 
     bound = 0.0
     for inside in _cuts(topology.devices):
+        # Owner inside, a reader outside: such a row crosses this cut once at the least.
         leaves = (owners & inside != 0) & (readers & ~inside != 0)
         rows = int(counts[leaves].sum())
         if rows:
@@ -187,7 +196,10 @@ def _capacity(topology: Topology, inside: int) -> float:
         worth: dict[int, float] = {}
         for route in missing:
             for link in route:
+                # A link is worth the routes that it covers, per capacity that it adds.
                 worth[link] = worth.get(link, 0.0) + 1 / capacities[link]
+        # The first of equal ones, in the order of the routes: the bound is always the
+        # same.
         best = max(worth, key=worth.__getitem__)
         cover.append(best)
         missing = [route for route in missing if best not in route]

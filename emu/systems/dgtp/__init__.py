@@ -50,9 +50,11 @@ DGTP = System(
     programs=PROGRAMS,
     needs_torch=True,
     open_data=calling("emu.systems.training_section:open_fitting"),
+    # Shards stand in the servers' order, which is that of the flat vector.
     trained=lambda job, results: np.concatenate(
         [results[name]["parameters"] for name in _holders(job)[0]]
     ),
+    # One worker alone has neither servers nor a ring: it ends its steps itself.
     step_kinds=("parameter_server", ALL_REDUCE, "worker"),
     parameter_kinds=("parameter_server",),
     cuts=_tasks_with_state,

@@ -107,6 +107,7 @@ def dgtp_tasks(section: DgtpKeys, owners: Sequence[str]) -> Iterator[Task]:
             name,
             kind,
             demands=demands[kind],
+            # Without servers a worker sums and steps itself, by another program.
             program=PROGRAMS["replica" if is_replica else kind],
             settings=settings,
             takes=section.pools.get(kind, ""),
@@ -146,8 +147,10 @@ def _part(main: Task, name: str, kind: str, **settings: int) -> Task:
         main,
         name=f"{main.name}.{name}",
         kind=kind,
+        # The process's main task demands for all of them.
         demands={},
         process=main.name,
+        # Hops answer on the CPU: they do not wait for a slot of the GPU.
         takes="",
         program=PROGRAMS[kind],
         settings={**main.settings, **settings},
@@ -175,6 +178,7 @@ def dgtp_edges(section: DgtpKeys, count: int) -> Iterator[NamedEdge]:
         servers = [f"ps{i}" for i in range(section.parameter_servers)]
         for worker, server in product(workers, servers):
             yield NamedEdge(worker, server)
+        # Lag 1: a worker needs the step of the mini-batch before (specs, 2a).
         for server, worker in product(servers, workers):
             yield NamedEdge(server, worker, lag=1)
     else:
@@ -193,6 +197,7 @@ def _hop_edges(
         for sampler, store in product(samplers, stores):
             yield NamedEdge(f"{sampler}.{hop}", f"{store}.{hop}")
         for store, sampler in product(stores, samplers):
+            # Only answers of all stores together make up the next frontier.
             yield NamedEdge(f"{store}.{hop}", f"{sampler}.{following}")
     for sampler, store in product(samplers, stores):
         yield NamedEdge(f"{sampler}.fetch", store)

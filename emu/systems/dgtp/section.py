@@ -107,6 +107,7 @@ def dgtp_volumes(
             row[:] = itemsize * elements_sent(source, destination, parameters)
             continue
         place = {**destination.settings, **source.settings}  # the source's hop
+        # To a server as from it: a gradient is as long as the shard that it is of.
         if "server" in place:
             row[:] = itemsize * shards[place["server"]]
             continue
@@ -145,6 +146,7 @@ class PullingSection(StoresSection):
         """
         if self.place_of_features != "device":
             return {}
+        # One pool: a GPU that collects rows trains nothing meanwhile.
         return {"graph_store": "gpu", "worker": "gpu"}
 
     @property
@@ -159,6 +161,7 @@ class PullingSection(StoresSection):
             return cluster
         machines = []
         for machine in cluster.machines:
+            # A machine that states no gpu computes on one device all the same.
             slots = {"gpu": max(int(machine.gpu or 1), 1), **machine.slots}
             machines.append(machine.model_copy(update={"slots": slots}))
         return cluster.model_copy(update={"machines": tuple(machines)})
@@ -192,6 +195,7 @@ class PullingSection(StoresSection):
         dataset = open_for(settings)
         row = number_bytes(settings) * dataset.feature_length
         parameters = count_parameters(settings, dataset)
+        # Moments of the optimizer lie where the step is taken.
         steps = not any(task.kind == "parameter_server" for task in job.tasks)
         worker_parts = {
             "weights": weight_bytes(settings, parameters, steps=steps),
@@ -235,8 +239,10 @@ def _count_batches(job: Job, operations: Operations) -> None:
         place = task.settings
         if task.kind == "sampler":
             batches = counts[place["sampler"]]
+            # Rows of a cache are collected like those of a store, from the same memory.
             hits = [row * sum(batch.hits) for batch in batches]
             operations.add(position, {"collect": hits})
+            # Asked hop by hop, the stores draw the edges, and samplers none.
             if settings["sampling"] == "oneshot":
                 edges = [batch.edges for batch in batches]
                 operations.add(position, {"sample": edges})
@@ -255,6 +261,7 @@ def _count_batches(job: Job, operations: Operations) -> None:
                 )
                 for number, layer in enumerate(layers):
                     operations.add(position, layer.forward)
+                    # Features need no gradient: the first layer goes back faster.
                     operations.add(position, layer.backward(first=number == 0))
 
 
@@ -284,6 +291,7 @@ def _fullest_batch(job: Job, dataset: Dataset) -> float:
     counts = count_samples(dataset, plan, job.iterations)
     sizes = [[*map(size_of, batches)] for batches in counts]
     samplers = settings["samplers_per_worker"]
+    # Samplers of a worker deliver one mini-batch together: their sizes add up.
     firsts = range(0, len(sizes), samplers)
     return max(most_of_batches(sizes[first : first + samplers]) for first in firsts)
 
@@ -354,6 +362,7 @@ class DgtpJobSection(PullingSection):
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
         samplers = self.workers * self.samplers_per_worker
+        # A question and an answer per hop, and the same for features.
         rounds = 1 if self.sampling == "oneshot" else 2 * (self.hops + 1)
         fetches = (len(self.owners(machines)) * rounds + 1) * samplers
         if self.sync == "parameter_server":
@@ -379,6 +388,7 @@ class DgtpJobSection(PullingSection):
             return super().on_machines(names, count)
         if self.machines is not None:
             return None
+        # All other tasks are confined to the machines of the stores as well.
         fewer = self.with_stores(names, self.memory_of_each(names, count))
         return fewer.model_copy(update={"machines": fewer.stores, "stores": None})
 
@@ -404,6 +414,7 @@ class DgtpJobSection(PullingSection):
     @override
     def on_gpus(self) -> Self:
         worker = self.demands.worker
+        # `gpu: 0` is stated, too: whoever writes it wants none.
         if worker.gpu is None:
             worker = worker.model_copy(update={"gpu": 1.0})
         demands = self.demands.model_copy(update={"worker": worker})
@@ -423,6 +434,7 @@ class DgtpJobSection(PullingSection):
                 problem = f"{name!r} takes no part, job.machines: {stated}"
                 yield ("job", "stores", position), problem
 
+        # Its partner is at a distance of a power of 2 in every step.
         if self.sync == "halving_doubling" and self.workers & (self.workers - 1):
             problem = (
                 f"halving and doubling needs 2, 4, 8, ... workers, found "
@@ -456,6 +468,7 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
         ranks = tuple(name for name in ranks if name not in owners) or ranks
     worker = demands["worker"]
     sampler = demands["sampler"]
+    # A replica is one process: a worker and its samplers, with what all of them need.
     replica = {
         name: worker.get(name, 0.0) + job.samplers_per_worker * sampler.get(name, 0.0)
         for name in worker | sampler
@@ -481,6 +494,7 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
 def _write(common: CommonJob) -> Keys:
     machines = common.stated or common.everywhere
     common = common.spread(common.workers, common.stores_on(machines))
+    # Times that other systems do not have, as of a server's step, begin at nothing.
     times: dict[str, PerDevice] = {"graph_store": 0.0, "parameter_server": 0.0}
     times |= common.times_of("graph_store", "sampler", "worker", "parameter_server")
     if common.by_hops:

@@ -31,6 +31,7 @@ def _holders(job: Job) -> list[str]:
     """Return the task that holds the weights of each layer, of several the first."""
     layers = range(job.settings["model"]["layers"])
     names = {task.name for task in job.tasks}
+    # Every parameter server steps by the whole sum, so all end with the same weights.
     return [f"wu{n}" if f"wu{n}" in names else f"wu{n}_0" for n in layers]
 
 
@@ -39,6 +40,7 @@ def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
     return {
         task.name: (holders[task.settings["layer"]],)
         for task in job.tasks
+        # Before the first epoch no update sends: an apply begins with its weights.
         if task.kind in {"weight_update", "apply"}
     }
 
@@ -52,6 +54,7 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     )
     vectors: dict[str, tuple[int, ...]] = {}
     for name, layer in zip(_holders(job), shapes, strict=True):
+        # A layer's weights and its attention are stepped together, as one vector.
         vectors[name] = (sum(map(prod, layer)),)
     return vectors
 
@@ -68,6 +71,8 @@ def _list_setup(job: Job) -> Iterator[Transfer]:
     dataset, graph = open_parts(settings)
     itemsize = np.dtype(settings["precision"]).itemsize
     if settings["model"]["kind"] != "plain_gat":
+        # The first gather of a server stands for its machine, whose intervals share
+        # memory.
         servers = [f"ga0_{n * settings['intervals']}" for n in range(graph.parts)]
         reads = [graph.part(number).remote for number in range(graph.parts)]
         row = itemsize * dataset.feature_length
@@ -75,6 +80,7 @@ def _list_setup(job: Job) -> Iterator[Transfer]:
 
     updates = {task.name for task in job.tasks if task.kind == "weight_update"}
     for transfer in initial_weights(job):
+        # An apply has its first weights from its own server: they are the edges below.
         if transfer.destination in updates:
             yield transfer
 
@@ -99,10 +105,13 @@ DORYLUS = System(
         f"dorylus.{mode}": Variant("dorylus", {"job.mode": mode})
         for mode in ("pipe", "async")
     },
+    # More intervals overlap more, and each brings a copy of the weights.
     knobs={"intervals": (1, 2, 4, 8)},
     translation=on_demand("emu.systems.dorylus.section:TRANSLATION"),
     open_data=calling("emu.graph_data:open_parts"),
     trained=_collect_parameters,
+    # What is read when decides the weights of `async` alone; `pipe` waits for all
+    # values.
     asynchronous=lambda settings: settings["mode"] == "async",
     follow=calling("emu.systems.dorylus.replay:replay_training"),
     step_kinds=("weight_update",),

@@ -82,6 +82,7 @@ class Graph:
             self.attempts = draw_attempts(section.dying_lambdas, context.seed, shape)
 
     def _entries(self) -> dict[str, str]:
+        # Where launches take no time, the call itself takes the slot.
         takes_time = bool(self.lambdas) and self.section.launch.takes_time
         entries = {}
         tensor = 0  # number of the next tensor task
@@ -141,6 +142,7 @@ class Graph:
         if step.kind.endswith("apply_back"):
             return True
         is_last = step.layer == self.section.model.layers - 1
+        # A GAT cannot fuse: between its last apply and the loss its edges are gathered.
         is_fused = self.section.fuse and not self.section.attends
         return step.kind == "apply" and is_last and is_fused
 
@@ -178,6 +180,7 @@ def dorylus_job(section: DorylusKeys, context: BuildContext) -> Job:
     for interval in range(graph.count):
         _add_interval(graph, interval)
     _parameter_tasks(graph)
+    # A gate runs in no process: to stand on server 0 costs that server nothing.
     graph.add(graph.on_server(0), "done", "barrier", gate=True)
     if len(section.parameter_servers) > 1:
         # What each parameter server has summed goes into the updates of all.
@@ -219,6 +222,7 @@ def _add_interval(graph: Graph, i: int) -> None:
             graph.join(entry, name)
             graph.join(entry, f"launch{tensor}_{i}")
         else:
+            # With backend `cpu` applies wait for the same threads as gathers do.
             pool = "gpu" if step.tensor and section.backend == "gpu" else THREADS
             graph.add(template, name, step.kind, takes=pool)
         if before:
@@ -252,6 +256,7 @@ def _add_lambda(graph: Graph, server: Task, k: int, step: Step, before: str) -> 
     slots = {"takes": LAMBDAS, "frees": ""}
     if section.launch.takes_time:
         graph.add(server, f"launch{k}_{i}", "launch", **slots)
+        # The launch has taken the slot, and the call must not take another.
         slots = {}
     graph.add(server, f"call{k}_{i}", "call", **slots)
     if section.stream > 1:
@@ -259,6 +264,7 @@ def _add_lambda(graph: Graph, server: Task, k: int, step: Step, before: str) -> 
     # Where every lambda answers, nothing is said of ends.
     ends = attempts[0].settings if attempts else {}
     graph.add(remote, name, step.kind, settings=ends)
+    # The slot is given back with the answer, not with the end of the lambda's work.
     graph.add(server, back, "answer", frees=LAMBDAS)
 
     _join_lambda(graph, i, k, step, before)
@@ -374,11 +380,13 @@ def _weight_edges(graph: Graph, i: int, step: Step, caller: str) -> None:
 
     if graph.sends_gradient(step):
         graph.join(name, graph.sums[step.layer][server])
+    # The first use of weights in an epoch reads them; later ones get the same (5.1).
     if step.kind == "apply":
         update = graph.updates[step.layer][server]
         graph.join(update, first, section.lag, latest=section.mode == "async")
     elif graph.stashes(step):
         stash = _stash(step, i)
+        # The apply tells its version, and the caller that its lambda is up to take it.
         graph.join(f"av{step.layer}_{i}", stash)
         graph.join(caller, stash)
         graph.join(stash, first)
@@ -392,6 +400,8 @@ def _parameter_tasks(graph: Graph) -> None:
     for layer in range(section.model.layers):
         place = {"layer": layer}
         for number, server in enumerate(servers):
+            # A single server sums and steps in one task: it has nobody to exchange
+            # with.
             if count > 1:
                 total = graph.sums[layer][number]
                 graph.add(server, total, "gradient_sum", settings=place)
@@ -428,6 +438,7 @@ def _receivers(graph: Graph, scatter: Step, gather: Step) -> None:
                 graph.join(f"{scatter.name}_{i}", source)
 
             for j in graph.of_server(g):
+                # An interval's own rows follow from the order of its tasks.
                 if j != i:
                     reader = f"{graph.entry[gather.name]}_{j}"
                     graph.join(source, reader, lag, latest=is_async)
@@ -450,6 +461,8 @@ def _receivers_together(graph: Graph, scatter: Step, gather: Step) -> None:
         graph.add(graph.on_server(g), receiver, "ghosts", settings=place)
 
         for i in range(graph.count):
+            # No lag here: it waits for all to have sent epoch m, and may show later
+            # ones.
             graph.join(f"{scatter.name}_{i}", receiver, latest=is_async)
         for j in graph.of_server(g):
             reader = f"{graph.entry[gather.name]}_{j}"
@@ -461,10 +474,12 @@ def _receivers_together(graph: Graph, scatter: Step, gather: Step) -> None:
 def _first_epoch(graph: Graph, scatter: Step, gather: Step) -> list[str]:
     """Add and return a gate per server that holds the gathers of the first epoch."""
     section = graph.section
+    # Without it the first gathers would read rows that nobody has sent yet (specs, 5b).
     if section.mode != "async" or section.first_epoch != "sync":
         return []
     gates = []
     for g in range(len(graph.servers)):
+        # One iteration alone: later epochs pass without it.
         gate = scatter.receiver.replace("in", "full") + f"_{g}"
         graph.add(graph.on_server(g), gate, "barrier", gate=True, iterations=1)
         for j in graph.of_server(g):
@@ -486,6 +501,7 @@ def _stages(graph: Graph) -> None:
 
         if place:
             for i in range(graph.count):
+                # Order alone: no byte goes by way of a gate.
                 graph.join(f"stage{place}", f"{first}_{i}", credit=True)
         if place + 1 < len(graph.steps):
             gate = f"stage{place + 1}"

@@ -71,9 +71,11 @@ def ages_of_reads(schedule: Schedule) -> NDArray[np.int64]:
     for position, edge in enumerate(job.edges):
         sender = job.tasks[edge.source].kind
         reader = job.tasks[edge.destination].kind
+        # What a receiving task takes in is not read yet: the gather behind it reads.
         gathers = reader != "ghosts" and sender in {"ghosts", "scatter", "scatter_back"}
         if edge.latest and gathers:
             reads = schedule.reads[position]
+            # -1 is before the first epoch: no value was there, so none has an age.
             epochs = np.flatnonzero(reads >= 0)
             ages.append(epochs - reads[epochs])
     return np.concatenate(ages)
@@ -92,6 +94,7 @@ def live_versions(schedule: Schedule) -> int:
         reader = job.tasks[edge.destination].kind
         if (sender, reader) != ("weight_update", "apply"):
             continue
+        # Where nothing was read as the newest, the lag alone says which version it is.
         versions = np.arange(job.iterations) - edge.lag
         if edge.latest and schedule.reads is not None:
             versions = schedule.reads[position]
@@ -103,6 +106,7 @@ def live_versions(schedule: Schedule) -> int:
     most = 0
     for update, ends in use_ends.items():
         starts = np.concatenate([[0.0], schedule.task_end[update]])
+        # The last version stays: nothing replaces it.
         next_starts = np.append(starts[1:], np.inf)
         last = np.maximum(ends, next_starts)
         # Most are there when one of them begins.
@@ -123,5 +127,6 @@ def _use_ends(schedule: Schedule, apply: int) -> Floats:
         if kind == "stash":
             ends = np.maximum(ends, schedule.task_end[reader])
         elif kind == "apply":  # the second half of a streaming lambda
+            # It uses the same version, later.
             ends = np.maximum(ends, _use_ends(schedule, reader))
     return ends

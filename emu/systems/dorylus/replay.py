@@ -84,6 +84,8 @@ class ReadLog:
 
     def _epoch(self, edge: int, epoch: int) -> int:
         """Return what an edge brought to an epoch of its destination."""
+        # Of an edge that reads the newest, the lag is only a bound: the log has what
+        # was read.
         if self._job.edges[edge].latest and self._reads is not None:
             return int(self._reads[edge, epoch])
         return epoch - self._job.edges[edge].lag
@@ -94,6 +96,7 @@ class ReadLog:
     def weights(self, place: Place) -> int:
         """Return the epoch of the weights of a forward pass, -1 for the first."""
         first = f"av{place.layer}_{place.interval}"
+        # Of a lambda in two parts the server sends its weights to the first alone.
         if self._streams:
             first += ".first"
         for edge in self._in_edges[self._job.index(first)]:
@@ -104,6 +107,8 @@ class ReadLog:
     def rows(self, step: str, place: Place) -> Iterator[Place]:
         """Yield the places of the rows that a step has read, none of epoch -1."""
         reader = self._entry[step, place.interval]
+        # An interval reads its own rows from its server's memory, so always of this
+        # epoch.
         epochs = {place.interval: place.epoch}
 
         for edge in self._in_edges[reader]:
@@ -113,9 +118,13 @@ class ReadLog:
             if task.kind.startswith("scatter") and source != reader:
                 epochs[task.settings["interval"]] = epoch
             elif task.kind == "ghosts" and epoch >= 0:
+                # A task that receives for a server has read each interval at an epoch
+                # of its own.
                 for scatter_edge in self._in_edges[source]:
                     scatter = self._job.tasks[self._source(scatter_edge)]
                     interval = scatter.settings["interval"]
+                    # It receives this interval's rows, too, but those are read from
+                    # memory.
                     if interval != place.interval:
                         epochs[interval] = self._epoch(scatter_edge, epoch)
 
@@ -129,6 +138,7 @@ def _once(compute: Callable[..., T]) -> Callable[..., T]:
 
     @wraps(compute)
     def find(replay: Replay, place: Place | int, **options: bool) -> T:
+        # The place stands second: `after` finds the epoch of a value there.
         key = (compute.__name__, place, *options.values())
         if key not in replay.known:
             replay.known[key] = compute(replay, place, **options)
@@ -168,6 +178,7 @@ class Replay:
 
         first = initial_weights(settings, self._dataset)
         self._weights = [[layer] for layer in first]  # of each layer by epoch + 1
+        # Optimizers step these arrays in place, so that every version kept is a copy.
         self._newest = [layer.copy() for layer in first]
         self._optimizers = [
             make_optimizer(settings, layer.reshape(-1)) for layer in self._newest
@@ -176,6 +187,7 @@ class Replay:
 
     @cached_property
     def _matrix(self) -> Tensor:
+        # The matrix of the reference: it knows no parts, so a wrong cut shows.
         return WholeGraphModel(self._settings, self._dataset).matrix
 
     @cached_property
@@ -247,9 +259,13 @@ class Replay:
         """
         versions = self._weights[layer]
         newest = self._newest[layer]
+        # A version needs the gradients of its own epoch, which need older versions
+        # alone.
         while epoch + 1 >= len(versions):
             step = len(versions) - 1
             total = np.zeros_like(newest)
+            # One order of adding, whatever a run's was: weights equal those of a run to
+            # rounding.
             for interval in range(len(self._rows)):
                 total += self._gradient(Place(layer, interval, step))
             self._optimizers[layer].step(total.reshape(-1))
@@ -271,6 +287,8 @@ class Replay:
     @_once
     def _loss(self, place: Place) -> Loss:
         """Return the loss of the last layer."""
+        # Targets are over the training vertices of the whole graph: losses of intervals
+        # add up.
         return cross_entropy(self.scores(place), self._targets(place.interval))
 
     @_once
@@ -287,6 +305,8 @@ class Replay:
         steps = {(step.kind, step.layer): step.name for step in self._section.steps}
         gather = steps["gather_back", place.layer + 1]
         rows = self._read_rows(gather, place.above, self._of_gathered)
+        # dH = A^T (dZ W^T): the lambda sends dZ W^T, the gather back multiplies with
+        # A^T.
         sums = self._sums(place.interval, rows, backward=True)
         return sums * self._slope(place)
 
@@ -326,6 +346,7 @@ class AttentionReplay(Replay):
         """Return the rows that a layer multiplies with its weights."""
         if place.layer == 0:
             return self._features[self._rows[place.interval]]
+        # A GAT has gathered already: its layer needs no row of another interval here.
         return activate(self._activation, self.scores(place.below))
 
     def _matrix_in_use(self, place: Place) -> Array:
@@ -353,6 +374,7 @@ class AttentionReplay(Replay):
 
     @override
     def scores(self, place: Place) -> Array:
+        # `_attend` is kept, so this needs no `_once` of its own.
         return np.asarray(self._attend(place).sums.detach().numpy())
 
     @_once
@@ -370,6 +392,8 @@ class AttentionReplay(Replay):
     @_once
     def _of_z(self, place: Place) -> Array:
         total: Array = np.zeros_like(self._z(place))
+        # Gradients run against the edges: each interval pushes what it owes to its
+        # sources.
         for source in self._log.rows(f"dga{place.layer}", place):
             of_rows, _ = self._push(source)
             total += of_rows[self._rows[place.interval]]
@@ -386,6 +410,7 @@ class AttentionReplay(Replay):
     def _gradient(self, place: Place) -> Array:
         of_weights = self._input(place).T @ self._of_z(place)
         _, of_attention = self._push(place)
+        # The rows of attention stand below the weights, as in `initial_weights`.
         return np.concatenate([of_weights, of_attention])
 
 

@@ -57,6 +57,8 @@ class DorylusJobSection(DorylusKeys):
     @override
     def uncut(self) -> str:
         """Epochs of intervals overlap where reads are of the newest."""
+        # Without it an epoch ends for all intervals at once, and there a checkpoint
+        # fits.
         if self.mode != "async":
             return ""
         return "mode async keeps no checkpoints: write pipe, or remove this key"
@@ -89,14 +91,18 @@ class DorylusJobSection(DorylusKeys):
             return cluster.model_copy(update={"machines": tuple(machines)})
 
         lambdas = self.lambdas_of(servers)
+        # Whether the cluster states lambdas shows at the first of them.
         if lambdas[0] not in names:
             count = len(lambdas)
             row = MachineSection.model_construct(
+                # A row of several machines numbers them itself: lambda0, lambda1, ...
                 name="lambda" if count > 1 else lambdas[0],
                 count=count,
                 nic=_nic(self.lambda_nic, self.lambda_latency),
             )
             machines.append(row)
+        # Lambdas of a server share its uplink: 800 Mbit/s each alone, 200 at 100
+        # (paper, 6).
         racks = (*cluster.racks, *self._lambda_racks(cluster, servers))
         update = {"machines": tuple(machines), "racks": racks}
         return cluster.model_copy(update=update)
@@ -123,6 +129,8 @@ class DorylusJobSection(DorylusKeys):
         slots = {THREADS: self.threads or cores, LAMBDAS: self.quota}
         if self.backend == "gpu":
             slots["gpu"] = max(int(server.gpu or 1), 1)
+        # What the cluster states of a server goes before what follows from its
+        # hardware.
         return {**slots, **server.slots}
 
     @property
@@ -145,6 +153,8 @@ class DorylusJobSection(DorylusKeys):
                     position,
                     LAMBDAS,
                     THREADS,
+                    # An interval has one lambda at a time: more slots than intervals
+                    # help nobody.
                     max(machine.slots[LAMBDAS], self.intervals),
                     self.tuner.period,
                 )
@@ -191,6 +201,8 @@ class DorylusJobSection(DorylusKeys):
             yield ("job", "parameter_servers"), problem
 
     def _backend_problems(self, cluster: ClusterSection) -> Problems:
+        # Machines that are stated keep their own latency, so that the key would do
+        # nothing.
         stated_lambda = cluster.by_name.get(f"{LAMBDA}0")
         if not self.uses_lambdas:
             for key in _OF_LAMBDAS:
@@ -229,6 +241,8 @@ class DorylusJobSection(DorylusKeys):
     @override
     def list_untimed(self) -> Iterator[str]:
         kinds = {"gather", "apply"}
+        # A GCN of one layer scatters nothing: the features of ghosts are there at the
+        # start.
         if self.attends or self.model.layers > 1:
             kinds.add("scatter")
         if self.attends:
@@ -265,6 +279,7 @@ class DorylusJobSection(DorylusKeys):
         servers = self.ranks(cluster.names)
         lambdas = {*self.lambdas_of(servers)} - {*cluster.names}
         racks = {_rack_name(server) for server in servers}
+        # Links that the cluster states have their rates there, and no key of the job.
         racks -= {rack.name for rack in cluster.racks}
         nics = {f"{name} {way}" for name in lambdas for way in ("out", "in")}
         uplinks = {f"{name} {way}" for name in racks for way in ("up", "down")}
@@ -297,12 +312,15 @@ class DorylusJobSection(DorylusKeys):
         tensors = sum(step.tensor for step in steps)
         within = len(steps) + 1 + tensors * (3 if self.uses_lambdas else 1)
         exchanges = sum(step.kind.startswith("scatter") for step in steps)
+        # A task per interval on every server but its own makes this grow with their
+        # square.
         receivers = 1 if self.receives_together(count) else count - 2
         between = exchanges * (servers + receivers)
 
         parameter_servers = len(self.parameter_servers)
         updates = 0
         if parameter_servers > 1:
+            # What each server has summed goes to all of them.
             updates = self.model.layers * parameter_servers**2
         return count * (within + between) + updates
 
@@ -331,11 +349,13 @@ class DorylusJobSection(DorylusKeys):
             self,
             job,
             counts,
+            # A stated time goes before a measured one.
             times={**measured, **self.times.default_times()},
             seed=context.seed,
             rated=rated,
         )
 
+        # Nothing is sampled: all epochs send the same, but for lambdas that die.
         by_epoch = np.repeat(volumes[:, None], job.iterations, axis=1)
         if self.dying_lambdas.share:
             # Edges without bytes need no look: there are many times as many.
@@ -347,6 +367,8 @@ class DorylusJobSection(DorylusKeys):
         self, cluster: Cluster, widths: Sequence[int], itemsize: int
     ) -> None:
         """Hold the versions of the weights against every parameter server's memory."""
+        # With one parameter server at most S + 2 versions live (weight stashing, paper,
+        # 5.1).
         versions = self.lag + 1
         weights = weight_bytes(self, widths, itemsize)
         size = versions * sum(map(sum, weights))
@@ -387,6 +409,7 @@ def _write(common: CommonJob) -> Keys:
     keys = write_whole_graph(common, "dorylus", "gcn", "gat")
     if keys["model"]["kind"] == "gat":
         del keys["model"]["activation"]
+    # All gradients go to the parameter server: its NIC is the first to be full.
     fastest = next(name for name in common.by_nic if name in keys["machines"])
     return {
         **keys,

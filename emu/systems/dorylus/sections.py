@@ -58,6 +58,7 @@ class DorylusModelSection(WholeGraphModelSection):
         """Return the model as ``Job.settings`` hold it: one without biases."""
         settings = {**super().settings(), "kind": f"plain_{self.kind}"}
         if self.kind == "gat":
+            # Attention weighs the edges: the matrix only has to say where they are.
             settings["norm"] = "sum"
         return settings
 
@@ -104,6 +105,7 @@ class DorylusTimesSection(KindTimesSection):
         times = super().by_kind()
         for kind in ("gather", "apply", "scatter", "edge_apply"):
             if kind in times:
+                # A backward pass has as many edges or rows as its forward pass.
                 times.setdefault(f"{kind}_back", times[kind])
         return times
 
@@ -139,6 +141,8 @@ class SlowLambdasSection(Section):
         is_slow = draws[0] < self.share
         extra = np.full(shape, self.factor - 1.0)
         if self.spread == "exponential":
+            # An exponential of mean 1 by inversion: draws are below 1, so no logarithm
+            # of 0.
             extra *= -np.log1p(-draws[1])
         return 1.0 + np.where(is_slow, extra, 0.0)
 
@@ -260,10 +264,13 @@ class DorylusKeys(WholeGraphSection):
     @property
     def lag(self) -> int:
         """Epochs from an update to the reads that need it at the least."""
+        # Asynchrony 0 is one epoch behind, not none: an update is read in the next
+        # epoch.
         return self.staleness + 1
 
     def receives_together(self, count: int) -> bool:
         """Return True where a server has one receiving task, of so many intervals."""
+        # With a task per interval and server, edges grow with the square of intervals.
         if self.receivers is None:
             return count >= MANY_INTERVALS
         return self.receivers == "server"
@@ -273,6 +280,7 @@ class DorylusKeys(WholeGraphSection):
         """Lambdas of a server at a time, at first where they are tuned."""
         if isinstance(self.lambdas, int):
             return self.lambdas
+        # Where the paper's autotuner begins (section 6).
         return min(self.intervals, 100)
 
     @override
@@ -282,6 +290,7 @@ class DorylusKeys(WholeGraphSection):
         return tuple(
             name
             for name in machines
+            # The cluster may state machines for lambdas: they are no graph servers.
             if name not in self.parameter_servers and not name.startswith(LAMBDA)
         )
 

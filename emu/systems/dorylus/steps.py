@@ -27,6 +27,7 @@ def _program(module: str, name: str) -> str:
 #: What ``nodes`` runs for each kind; ``emu`` never imports it.
 PROGRAMS = {
     **{kind: _program("programs", kind) for kind in _SAME},
+    # A launch only takes time; a stage back runs the program of its stage forward.
     "launch": _program("programs", "nothing"),
     "scatter_back": _program("programs", "scatter"),
     "gather_back": _program("programs", "gather"),
@@ -120,13 +121,17 @@ def convolution_steps(layers: int, *, fuse: bool) -> list[Step]:
     last = layers - 1
     steps: list[Step] = []
     for layer in range(layers):
+        # Layer 0 gathers features, which ghosts have from the start: nothing is
+        # scattered.
         if layer:
             steps.append(Step(f"sc{mark(layer)}", "scatter", layer))
         steps.append(Step(f"ga{layer}", "gather", layer))
         steps.append(Step(f"av{layer}", "apply", layer))
 
+    # The loss and the last layer's backward pass need no other interval.
     if not fuse:
         steps.append(Step(f"dav{last}", "apply_back", last))
+    # Features need no gradient, so that nothing is gathered back below layer 1.
     for layer in reversed(range(1, layers)):
         below = layer - 1
         steps.append(Step(f"dsc{mark(layer)}", "scatter_back", layer))

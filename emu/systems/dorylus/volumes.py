@@ -48,10 +48,13 @@ def step_bytes(
     row_gradient = b * before if layer else 0  # features have none
     if kind == "apply_back":
         # The gradient of act(Z), and Z unless it is computed again.
+        # A H comes once more, `before` numbers: dW is its product with dZ.
         numbers = after if section.rematerialize else 2 * after
         return LambdaBytes(b * (before + numbers), row_gradient)
     if last and section.fuse:  # labels come with it
+        # Fused with its backward pass: A H and a row of targets, one number per class.
         return LambdaBytes(b * (before + after), row_gradient)
+    # AV returns act(Z) to be scattered, and Z for its backward pass.
     keeps_z = not section.rematerialize and not last
     return LambdaBytes(b * before, b * (2 * after if keeps_z else after))
 
@@ -70,6 +73,7 @@ def attention_bytes(
     """
     before, after = widths[layer : layer + 2]
     vertices, edges = sizes
+    # AV of a GAT multiplies what an interval has, and returns z, which is scattered.
     if kind == "apply":
         return LambdaBytes(b * vertices * before, b * vertices * after)
     if kind == "apply_back":
@@ -81,6 +85,7 @@ def attention_bytes(
     if kind == "edge_apply":
         return LambdaBytes(pull, b * edges)
     is_last = layer == len(widths) - 2
+    # The last layer has no gradient yet: scores and targets make it.
     pull += b * vertices * after * (2 if is_last else 1)
     return LambdaBytes(pull, b * after * (edges + vertices))
 
@@ -149,6 +154,7 @@ class _FlowSizes:
         pushes = self.section.attends and source.kind == "scatter_back"
         ghosts = self.counts.sources if pushes else self.counts.ghosts
         rows = ghosts[source.settings["interval"], destination.settings["server"]]
+        # A GAT scatters the rows that its layer makes, a GCN those that it gets.
         width = self.widths[destination.settings["layer"] + self.section.attends]
         return float(rows * (GHOST_ID + self.itemsize * width))
 
@@ -158,6 +164,7 @@ class _FlowSizes:
             return 0
         layer: int = destination.settings["layer"]
         matrix, attention = self.weights[layer]
+        # Parameter servers exchange both in one message, lambdas send each for itself.
         if source.kind == "gradient_sum":
             return matrix + attention
         return matrix if kinds.isdisjoint(EDGE_TENSORS) else attention
@@ -179,6 +186,7 @@ def _rows(settings: JobSettings, section: DorylusKeys, counts: IntervalCounts) -
     rows = int(counts.vertices[settings["interval"]])
     if not section.uses_lambdas or section.stream == 1:
         return rows
+    # Of an odd number the first part has one more, so that the parts add up.
     return (rows + 1) // 2 if settings["part"] == 0 else rows // 2
 
 
@@ -201,16 +209,19 @@ def dorylus_times(
     ``times``. Raises ValueError when a kind of task has no time.
     """
     launch = section.launch
+    # Rates count operations of each interval: its size is in them already.
     works = _works(section, job, counts, by_size=rated is None)
     seconds = np.zeros((len(job.tasks), job.iterations))
     for position, task in enumerate(job.tasks):
         if task.gate or task.kind in {"begin", "held", "late"}:
             continue
+        # The wait itself is added by `end_early`, which knows how long others took.
         if task.kind == "recall":  # after the timeout
             calling = times["call"] if rated is None else 0.0
             seconds[position] = launch.cold + calling
         elif task.kind == "launch":
             seconds[position] = launch.warm
+            # The interval's one lambda stays up: only its first launch of all is cold.
             if task.settings["tensor"] == 0:
                 seconds[position, 0] = launch.cold
         elif rated is not None:
@@ -223,6 +234,7 @@ def dorylus_times(
     # Relaunched lambdas are not slow: the draws are of the first ones alone.
     first = first_attempts(job)
     usual = seconds[first]
+    # Slowness comes first: how long a server waits for an answer follows from it.
     if section.slow_lambdas.share and section.uses_lambdas:
         seconds[first] *= section.slow_lambdas.factors(seed, usual.shape)
     if section.dying_lambdas.share and section.uses_lambdas:
@@ -250,6 +262,7 @@ def _works(
         kind = task.kind.removesuffix("_back")
         if by_size and kind in sizes:
             work = sizes[kind][task.settings["interval"]]
+        # Operations, too, are counted of the whole interval: a part takes its share.
         if streams and kind == "apply":  # a part of the rows
             rows = counts.vertices[task.settings["interval"]]
             work *= _rows(task.settings, section, counts) / rows
@@ -284,12 +297,14 @@ def count_step(
     if kind in EDGE_TENSORS:  # two products of a row with a vector
         on_edges = LayerWork(0.0, edges * 2 * after, narrows=True)
         is_forward = kind == "edge_apply"
+        # Attention is of z = h W: in layer 0, too, its rows need a gradient.
         return on_edges.forward if is_forward else on_edges.backward(first=False)
 
     products = LayerWork(0.0, vertices * before * after, narrows=True)
     is_last = layer == len(widths) - 2
     is_fused = section.fuse and not section.attends and is_last
     amounts = dict.fromkeys(products.forward, 0.0)
+    # Rematerialized, a backward pass begins with the forward one: Z is not stored.
     if kind == "apply" or section.rematerialize:
         amounts = products.forward
     if kind == "apply_back" or is_fused:
@@ -319,6 +334,7 @@ def count_steps(
     for position, task in enumerate(job.tasks):
         if task.kind.removesuffix("_back") in {"gather", "apply", "edge_apply"}:
             interval = task.settings["interval"]
+            # Every vertex has a loop, to itself, that is no edge of the graph.
             vertices = float(counts.vertices[interval])
             edges = vertices + float(counts.edges[interval])
             amounts = count_step(

@@ -33,6 +33,7 @@ def no_features(evidence: Evidence) -> Iterator[Finding]:
     receivers read in the frames, not what the workload says of its edges.
     """
     job = evidence.schedule.problem.job
+    # Several jobs may run together: another system's features may travel.
     of_p3 = {task.job_name for task in job.tasks if task.kind == PHASES["Mf"]}
     for (edge, kind), count in count_kinds(evidence.statistics).items():
         source = job.tasks[job.edges[edge].source]
@@ -66,7 +67,9 @@ def join_columns(job: Job, results: Results) -> NDArray[Any]:
 
     dataset = open_for(job.settings)
     blocks = _blocks(job.settings, dataset.feature_length)
+    # Groups end with the same columns: the first group's are taken.
     columns = [results[f"Mf{rank}"]["own"] for rank in range(len(blocks))]
+    # Joining needs no block of one's own: any will do.
     split = ColumnSplit(job.settings, dataset, blocks, 0)
     return split.join(columns, results["Mf0"]["upper"])
 
@@ -84,6 +87,7 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     settings = job.settings
     dataset = open_for(settings)
     length = dataset.feature_length
+    # Lengths are asked for, no bytes: the size of a number plays no role.
     model = split_model(settings["model"], length, dataset.classes, itemsize=1)
     blocks = _blocks(settings, length)
     vectors: dict[str, tuple[int, ...]] = {}

@@ -42,6 +42,7 @@ class P3Builder:
         self.machines = section.ranks(context.machines)
         self.batches = section.count_batches(context)
         self.pipeline = PIPELINES[section.pipeline]
+        # The last batch's last phase comes so many cycles after its first.
         self.cycles = self.batches + self.pipeline.depth
         self.members = section.cache or len(self.machines)
         self.groups = len(self.machines) // self.members
@@ -53,6 +54,7 @@ class P3Builder:
         shares: tuple[float, ...] = self.section.columns
         if not shares:
             return 1.0
+        # Shares are stated in any unit: of an even one each, the mean is 1.
         return shares[rank % self.members] * self.members / sum(shares)
 
     def blocks(self, feature_length: int) -> tuple[int, ...]:
@@ -138,9 +140,11 @@ class P3Builder:
                 kind=kind,
                 phase="training",
                 behind=self.pipeline.behind_of(kind),
+                # The phases are one process: the first demands for all.
                 demands=demands.worker.amounts() if name == "Mf" else {},
                 program=PROGRAMS[kind],
                 settings={"rank": rank},
+                # Phases of several batches take turns on the one GPU.
                 takes="gpu",
             )
 
@@ -178,6 +182,7 @@ class P3Builder:
             yield from self._batch_edges(rank)
             for phase, following in itertools.pairwise(order):
                 yield NamedEdge(f"{phase}{rank}", f"{following}{rank}")
+            # The order is static: a cycle begins when the one before has ended.
             yield NamedEdge(f"{order[-1]}{rank}", f"{order[0]}{rank}", lag=1)
             yield from self._credits(rank)
 
@@ -185,6 +190,7 @@ class P3Builder:
             [f"w{rank}" for rank in ranks],
             [f"Db{rank}" for rank in ranks],
             [f"Mf{rank}" for rank in ranks],
+            # Weights of batch k are for Mf of k + 1 + tau, and Db is behind Mf.
             lag=1 + pipeline.missed - pipeline.behind_of("data_backward"),
             carries="upper",
         )
@@ -195,6 +201,7 @@ class P3Builder:
                     [f"v{rank}" for rank in holders],
                     [f"Mb{rank}" for rank in holders],
                     [f"Mf{rank}" for rank in holders],
+                    # As above, from Mb, which is the whole depth behind.
                     lag=1 + pipeline.missed - pipeline.depth,
                     carries="first_layer",
                     about=(member,),
@@ -265,6 +272,7 @@ class P3Builder:
             yield NamedEdge(f"g{rank}", f"Mf{rank}")
 
         behind = self.pipeline.behind_of
+        # Lags are in cycles: by how many the reader's phase is behind the sender's.
         forward_lag = behind("data_forward")
         backward_lag = behind("model_backward") - behind("data_backward")
         for peer in peers:

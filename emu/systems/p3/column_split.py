@@ -58,6 +58,7 @@ class ColumnSplit:
         model = settings["model"]
         first, *others = layer_shapes(model, dataset.feature_length, dataset.classes)
         self._layer = LAYERS[model.get("kind", "sage")]
+        # Only what is linear in the features can be cut by their columns and summed.
         self._split = first[: self._layer.weights]
         self._upper = [first[self._layer.weights :], *others]
         self._precision = np.dtype(settings["precision"])
@@ -80,6 +81,7 @@ class ColumnSplit:
         """Return all parameters, flat, from the weights of every block."""
         parts = []
         for number, (outputs, _) in enumerate(self._split):
+            # `own` puts a block's matrices one after the other.
             shape = (len(self._split), outputs, -1)
             columns = [flat.reshape(shape)[number] for flat in owned]
             parts.append(np.concatenate(columns, axis=1).ravel())
@@ -95,6 +97,7 @@ class ColumnSplit:
 
         with torch.no_grad():
             product = self._linear(as_tensor(weights), block, rows).numpy()
+        # It is sent as it lies in memory.
         return np.ascontiguousarray(product)
 
     def own_gradient(self, block: Block, rows: Array, of_sum: Array) -> Array:
@@ -134,6 +137,7 @@ class ColumnSplit:
         from torch.nn import functional
 
         flat = torch.tensor(upper, requires_grad=True)
+        # The backward pass ends here: owners of columns go on from its gradient.
         part = torch.tensor(summed, requires_grad=True)
         tensors = iter(
             _views(flat, [shape for layer in self._upper for shape in layer])
@@ -141,12 +145,14 @@ class ColumnSplit:
         hidden = part
         for number, block in enumerate(make_blocks(sizes, edges)):
             layer_tensors = [next(tensors) for _ in self._upper[number]]
+            # The linear part of layer 1 is in the sum already.
             layer = self._layer if number else self._layer.rest
             hidden = layer(block, hidden, *layer_tensors)
             if number < len(self._upper) - 1:
                 hidden = hidden.relu()
 
         truth = as_tensor(labels).long()
+        # Samplers of a machine share its mini-batch: weighed losses add up to its mean.
         loss = functional.cross_entropy(hidden, truth) * share
         is_right = hidden.argmax(1) == truth
         accuracy = float(is_right.double().mean())

@@ -77,6 +77,7 @@ class Pipeline:
 
         Those of mini-batch k are there for ``Mf`` of mini-batch k + 1 + tau.
         """
+        # In a cycle that steps before the next forward pass, that update is not missed.
         before = self.order.index("Mb") < self.order.index("Mf")
         return self.depth - before
 
@@ -95,6 +96,7 @@ def column_blocks(
     """Return the columns of each member: array_split, or as the shares say."""
     if not shares:
         return shard_sizes(feature_length, members)
+    # Rounded as sums, so that the columns add up to all of them.
     bounds = np.rint(np.cumsum(shares) / sum(shares) * feature_length)
     counts = np.diff(bounds, prepend=0).astype(int)
     return tuple(counts.tolist())

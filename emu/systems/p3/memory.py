@@ -32,6 +32,7 @@ def count_memory(
     counts = count_job(settings, dataset, builder.batches)
 
     def layers_bytes(batch: SampleCounts) -> float:
+        # Features are by columns, counted below: a row has no bytes here.
         return batch_bytes(
             batch, settings["model"], dataset.classes, row=0, number=split.itemsize
         )
@@ -51,6 +52,7 @@ def count_memory(
                 sizes.append([first_layer_bytes(batch, columns) for batch in batches])
 
         parameters = split.first_width * columns + split.upper
+        # Updates under way leave as many older versions of the weights in use.
         versions = builder.pipeline.missed * split.upper * split.itemsize
         under_way = builder.pipeline.depth + 1
         parts = {

@@ -39,6 +39,7 @@ def split_layer(
     inputs = np.array([batch.inputs for batch in counts], float)
     outputs = np.array([batch.outputs for batch in counts], float)
     if kind == "gat":
+        # Every source is weighed, and nothing is added up before attention.
         linear = LayerWork(0.0, inputs * columns * width, narrows=True)
         attention = LayerWork((edges + outputs) * width, 0.0, narrows=True)
         return linear, attention
@@ -70,6 +71,7 @@ def count_phases(
     operations = Operations(job)
     operations.add_gradients(job, volumes, number_bytes(settings))
     for number, task in enumerate(job.tasks):
+        # A phase works on its batches from the cycle on that it is behind by.
         when = slice(task.behind, task.behind + builder.batches)
         for amounts in phases.of_task(task):
             operations.add(number, amounts, when)
@@ -92,6 +94,7 @@ class _Phases:
         match task.kind:
             case "graph_store_hop":
                 yield self._answered(place["store"], place["hop"])
+            # Asked hop by hop, the owners draw the edges.
             case "sampler" if not self.builder.hops:
                 yield from self._drawn(task)
             case "graph_store":
@@ -119,6 +122,7 @@ class _Phases:
         """Yield the edges of a sampler's batches, and of those that it derives."""
         sampler = task.settings["sampler"]
         samplers = [sampler]
+        # Without columns a machine has no use for peers' batches.
         if self.builder.columns_of(task.settings["rank"], self.feature_length):
             samplers += self.builder.derived_by(sampler)
         for drawn in samplers:
@@ -149,8 +153,10 @@ class _Phases:
             layers = count_layers(
                 self.model, self.feature_length, self.classes, batches
             )
+            # Here layer 1 is only what is left of it behind the sum.
             _, layers[0] = self._split(self.feature_length, batches)
             for layer in layers:
+                # Layer 1 goes back to the sum, whose gradient owners of columns need.
                 yield layer.forward if forward else layer.backward(first=False)
         if not forward:
             yield {"step": float(self.steps[1])}
@@ -164,9 +170,11 @@ class _Phases:
         yield {"launch": 1.0}  # the group's batches are one pass
         for sampler in self.builder.samplers_of_group(rank):
             linear, _ = self._split(columns, self.counts[sampler])
+            # Features need no gradient.
             work = linear.forward if forward else linear.backward(first=True)
             yield work | {"launch": 0.0}
         if not forward:
             yield {"step": float(self.steps[0] * columns)}
+        # Columns on the device: the same task collects them first.
         elif self.builder.entry == "Mf":
             yield self._collected(rank)

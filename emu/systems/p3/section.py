@@ -51,15 +51,18 @@ class P3JobSection(P3Keys):
     @override
     def of_steps(self, steps: int) -> Self:
         """Return the job with so many mini-batches, or as many as fill its pipeline."""
+        # With fewer some phase would never be at work beside the others.
         return super().of_steps(max(steps, PIPELINES[self.pipeline].depth + 1))
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
         ranks = len(self.ranks(machines))
         members = min(self.cache or ranks, ranks)
+        # A question and an answer per hop and machine.
         asks = 2 * self.hops * ranks if self.structure == "hashed" else 0
         rings = all_reduce_edge_count(ranks)
         of_samplers = self.samplers_per_worker * (asks + 1)
+        # Activations and gradients with each peer; three edges order four phases.
         return ranks * (2 * (members - 1) + of_samplers + 3) + rings
 
     @override
@@ -90,6 +93,7 @@ class P3JobSection(P3Keys):
                 f"write one of {', '.join(map(str, fitting))}"
             )
             yield ("job", "cache"), problem
+        # Without a stated length the data set tells, in `realize_sampled`.
         elif not self.columns and members > (self.dataset.feature_length or members):
             problem = _TOO_FEW.format(members, self.dataset.feature_length)
             yield ("job", "columns"), problem
@@ -130,6 +134,7 @@ class P3JobSection(P3Keys):
     def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:
         """Return that of every machine, under its ``Mf``."""
         train_count = open_for(job.settings).train_count
+        # Epochs are counted in training vertices, which only the data set knows.
         context = replace(context, train_vertices=train_count)
         return count_memory(P3Builder(self, context), job, _split_of(job))
 
@@ -191,6 +196,7 @@ def _write(common: CommonJob) -> Keys:
     translation.refuse_stores(common, "p3")
     count = len(common.machines)
     common = common.spread(count, count)
+    # Machines collect columns at once, within a phase: `phases` adds what stores take.
     kinds = ["sampler", "all_reduce"]
     if common.by_hops:
         kinds += translation.HOPS

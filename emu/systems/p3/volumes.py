@@ -49,6 +49,7 @@ def split_model(
     """Return the sizes of a model of ``Job.settings``."""
     kind = model.get("kind", "sage")
     first, *_ = model_shapes.layer_shapes(model, feature_length, classes)
+    # Matrices of the linear part have a row per unit and a column per feature.
     matrices = first[: model_shapes.SPLIT_WEIGHTS[kind]]
     widths = [matrix[0] for matrix in matrices]
     first_width = sum(widths)
@@ -58,7 +59,9 @@ def split_model(
         feature_length=feature_length,
         first_width=first_width,
         upper=parameters - first_width * feature_length,
+        # Both matrices of GraphSAGE add to one row, as long as one is high.
         pulled_width=widths[0],
+        # GAT needs z of each neighbour to attend, others the sum of all alone.
         pulls="inputs" if kind == "gat" else "outputs",
         itemsize=itemsize,
     )
@@ -80,7 +83,9 @@ def p3_realization(
     for row, task in zip(seconds, tasks, strict=True):
         time = times.get(task.kind, 0.0)
         if task.kind in _BY_COLUMNS:
+            # Work on layer 1 goes by columns: twice as many take twice the time.
             time *= builder.share(task.settings["rank"])
+        # Cycles before and after have no batch of this phase: no time, no bytes.
         row[task.behind : task.behind + builder.batches] = time
 
     edges = [*builder.edges()]
@@ -114,6 +119,7 @@ class _EdgeSizes:
         sizes = [*self._of_samplers(edge)]
         if not sizes:
             return 0.0
+        # One flow has the bytes of all samplers' batches of its machine.
         totals = np.sum(sizes, axis=0)
         return np.asarray(totals[: self.builder.batches])
 
@@ -140,7 +146,9 @@ class _EdgeSizes:
                 yield [size * edges[store] for edges in answers]
             case "batch", (rank,):
                 yield [_structure_bytes(batch, batch.edges) for batch in batches]
+                # `push: derived`: peers' batches are drawn here and not shipped.
                 yield from self._of_derived(sampler, rank)
+            # A peer without columns needs no structure of layer 1.
             case "push", (peer,):
                 if self.builder.columns_of(peer, self.model.feature_length):
                     yield [_first_bytes(batch) for batch in batches]
