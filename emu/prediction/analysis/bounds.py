@@ -84,6 +84,7 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
 
     Raises ValueError when ``realization`` does not fit the job.
     """
+    # By identity: a problem that was built anew is asked anew, which is never wrong.
     known_problem, known_bounds = _LAST.get(realization, (None, None))
     if known_problem is problem and known_bounds is not None:
         return known_bounds
@@ -98,6 +99,7 @@ def _find_bounds(problem: Problem, realization: Realization) -> Bounds:
     widest = problem.cluster.widest
     if widest is not problem.cluster:  # a bound holds whatever events give links
         problem = replace(problem, cluster=widest)
+    # Any rule does: these paths are of flows alone, which get a whole link under each.
     layout = Layout(
         job_arrays(problem.job, problem.cluster, rate_policy("oes")),
         np.array(problem.placement.machine_of, dtype=np.int64),
@@ -118,6 +120,7 @@ def _find_bounds(problem: Problem, realization: Realization) -> Bounds:
         *_slot_limits(problem, times, alone),
     ]
     combined, binding = max(limits, key=itemgetter(0))
+    # Flows of one edge go one after the other: so edges are counted, not flows.
     uses = Counter(port for hops in problem.hops for port in hops)
     return Bounds(
         nic_load=max((load for _, _, load in loads), default=0.0),
@@ -147,6 +150,7 @@ class _FlowTimes:
         ``seconds`` are of these edges alone: all for each of 6,036 ports took 39 s.
         """
         columns = np.arange(seconds.shape[1])
+        # Volumes beyond the last iteration that is sent are drawn, but never leave.
         is_sent = columns < self._counts[edges][:, None]
         is_flow = is_sent & (seconds > 0)
         heads = self._heads[edges][is_flow]
@@ -172,8 +176,11 @@ def _port_limits(
         seconds = volumes[edges] / problem.capacities[port]
         head, size, tail = flows.of(edges, seconds)
         least = _one_by_one(head, size, tail)
+        # Beside `widest` a port with events has its true capacity over time: where that
+        # keeps it down, this bound is the tighter one.
         times, _ = steps.of(port)
         if size.size and len(times) > 1:
+            # Sizes are in seconds of the largest capacity; `when` asks for bytes.
             volume = float((size * steps.most[port]).sum())
             least = max(least, steps.when(port, volume) + float(tail.min()))
         yield least, problem.links[port].name, float(size.sum())
@@ -216,8 +223,11 @@ def _slot_limits(
     held = _held_until_freed(problem, times, alone)
     for number, pool in enumerate(problem.pools):
         pairs = held[number]
+        # Only where each taker has one freer of its own is it known how long a slot is
+        # held.
         is_in_pairs = len(pairs) == len(pool.takers) == len(pool.freers)
         seconds = pairs if is_in_pairs else times
+        # Slots work at once: the seconds of all are divided among them.
         total = sum(float(seconds[task][: rounds[task]].sum()) for task in pool.takers)
         machine = problem.cluster.machines[pool.machine].name
         yield total / pool.most, f"{pool.name} of {machine}"
@@ -240,6 +250,7 @@ def _held_until_freed(
     holds: dict[int, _Hold] = {}  # task -> the slot that is held when it has ended
     freed: list[dict[int, Floats]] = [{} for _ in problem.pools]
     for task in job.order:
+        # Of two slots that reach one task it cannot be said which of them it ends.
         takers = set()
         seconds = []
         for position in job.in_edges(task):
@@ -252,6 +263,7 @@ def _held_until_freed(
             holds[task] = _Hold(task, times[task])
         elif len(takers) == 1:
             (taker,) = takers
+            # Iterations are matched one by one: tasks of other counts have no pairs.
             if job.rounds[taker] == job.rounds[task]:
                 longest = np.max(seconds, axis=0)
                 holds[task] = _Hold(taker, longest + times[task])
@@ -263,6 +275,7 @@ def _held_until_freed(
 
 def _one_by_one(head: Floats, size: Floats, tail: Floats) -> float:
     """Return the least time of what must be served one by one, in any order."""
+    # A schedule read backwards is one, too, with heads and tails exchanged.
     return max(_in_context(head, size, tail), _in_context(tail, size, head))
 
 
@@ -270,6 +283,8 @@ def _in_context(head: Floats, size: Floats, tail: Floats) -> float:
     """Return the best of head + sizes + tail over sets of the latest heads."""
     if not size.size:
         return 0.0
+    # The best set for a given least head has all flows with heads no earlier: so only
+    # the prefixes of this order need be tried.
     latest_first: Ints = np.argsort(-head, kind="stable")
     sums = np.cumsum(size[latest_first])
     shortest_tails = np.minimum.accumulate(tail[latest_first])
@@ -317,6 +332,7 @@ def optimality(
     ----------
     .. [1] Luo, Bao, Wu, INFOCOM 2022, Theorem 1.
     """
+    # The schedule is of the last attempt alone, the makespan of all of them.
     if schedule.outages.seconds:
         return {}
     problem = schedule.problem
@@ -363,6 +379,7 @@ def placement_gap(
     """
     reference = problem.reference(realization)
     if problem.job.fixed:
+        # Nothing can move: the schedule's bound, which knows the routes, is tighter.
         bound = bounds(problem, realization).combined  # of the one placement
     else:
         bound = placement_bound(
@@ -373,6 +390,7 @@ def placement_gap(
         )
     if bound > makespan * (1 + _ROUNDING):
         raise ArithmeticError(f"a bound of {bound} s is above {makespan} s")
+    # Above it by rounding alone: a negative gap would need an explanation.
     bound = min(bound, makespan)
     gap = 1.0 - bound / makespan if makespan else 0.0
     return {"placement_bound": bound, "placement_gap": gap}

@@ -28,6 +28,8 @@ class CoflowTimes:
         Coflows without bytes over a link have no slowdown; without others it is 1.
         """
         has_bytes = self.alone > 0
+        # The mean of quotients, as papers on coflows report it: each coflow counts the
+        # same, however large it is.
         slowdown = self.seconds[has_bytes] / self.alone[has_bytes]
         return {
             "count": len(self.names),
@@ -44,11 +46,14 @@ def coflow_times(schedule: Schedule) -> CoflowTimes | None:
     Handoffs within a machine are no flows.
     """
     edges = schedule.problem.job.edges
+    # In the order of the job, so that the figures of two runs stand in one order.
     names = [*dict.fromkeys(edge.coflow for edge in edges if edge.coflow)]
     numbers = {name: number for number, name in enumerate(names)}
     name_of_edge = np.array([numbers.get(edge.coflow, -1) for edge in edges], np.int64)
 
     flows = schedule.flows()
+    # Flows of no bytes end at once and are never active (A15): no coflow begins or ends
+    # with one.
     is_named = name_of_edge[flows[:, 0]] >= 0
     flows = flows[is_named & (schedule.flow_bytes[*flows.T] > 0)]
     if not len(flows):
@@ -57,6 +62,8 @@ def coflow_times(schedule: Schedule) -> CoflowTimes | None:
     edge, iteration = flows.T
     lags = np.array([edge.lag for edge in edges])
     keys, coflow = np.unique(
+        # By the iteration that is served, not by that of the source: edges of one
+        # coflow may have different lags.
         np.stack([name_of_edge[edge], iteration + lags[edge]]),
         axis=1,
         return_inverse=True,
@@ -64,6 +71,8 @@ def coflow_times(schedule: Schedule) -> CoflowTimes | None:
     count = keys.shape[1]
     starts = np.full(count, np.inf)
     ends = np.full(count, -np.inf)
+    # From ready and not from start: what a flow waits behind others of its edge is time
+    # that the coflow takes.
     np.minimum.at(starts, coflow, schedule.flow_ready[edge, iteration])
     np.maximum.at(ends, coflow, schedule.flow_end[edge, iteration])
     return CoflowTimes(
@@ -86,6 +95,7 @@ def _times_alone(schedule: Schedule, flows: Ints, coflow: Ints, count: int) -> F
     capacities = np.array([link.capacity for link in schedule.problem.links])
 
     # One code per coflow and link that it crosses: its bytes there are one sum.
+    # A table of coflows by links would be mostly empty: codes name the pairs in use.
     codes, code_of = np.unique(
         np.repeat(coflow, hop_counts) * len(capacities) + link, return_inverse=True
     )

@@ -141,6 +141,7 @@ def span(made: Schedule, part: ChainLink | _Part) -> tuple[float, float]:
 
 
 #: A run is judged, budgeted and drawn along one path.
+#: Keys are weak: a schedule may be large, and its path must not keep it alive.
 _PATHS: WeakKeyDictionary[Schedule, CriticalPath] = WeakKeyDictionary()
 
 
@@ -164,9 +165,12 @@ class _Walk:
         #: Parts crossed on the way back: those that take no time wait for each other.
         self._walked: set[tuple[int, int, int]] = set()
         #: Edges whose flows go before those of an edge: itself, then its channel.
+        #: Itself first: of two flows that end together the reason is the order of the
+        #: edge.
         self._rivals = [[position] for position in range(len(self._job.edges))]
         channels: dict[str, list[int]] = defaultdict(list)
         for position, edge in enumerate(self._job.edges):
+            # Handoffs within a machine take no turn in their channel.
             if self._hops[position]:
                 channels[edge.channel].append(position)
         for position, edge in enumerate(self._job.edges):
@@ -177,6 +181,8 @@ class _Walk:
     def links(self) -> Iterator[ChainLink]:
         """Yield the links, the last one first."""
         rounds = np.array(self._job.rounds, dtype=np.int64)
+        # Rounds differ between tasks: the last column alone would miss those that end
+        # early.
         ends = self._schedule.task_end[np.arange(rounds.size), rounds - 1]
         last = int(ends.argmax())
         next_part = _Part(task=last, iteration=self._job.rounds[last] - 1)
@@ -186,9 +192,14 @@ class _Walk:
         while part is not None:
             self._walked.add((part.task, part.edge, part.iteration))
             start, end = span(self._schedule, part)
+            # Only an emulated schedule gets here: simulated parts begin when others
+            # end.
             if cursor - end > self._same:
                 yield _gap(next_part, end, cursor)
                 cursor = end
+            # In a run, by its clocks, a part may seem to begin after the next one did:
+            # its length must not be negative, or the links would not sum to the
+            # makespan.
             start = min(start, cursor)
             yield from self._pieces(part, start, cursor)
             cursor = start
@@ -198,6 +209,7 @@ class _Walk:
             else:
                 part = self._before_task(part.task, part.iteration)
 
+        # The first tasks of a run begin after time 0 by what starting them takes.
         if cursor > self._same:
             yield _gap(next_part, 0.0, cursor)
 
@@ -207,12 +219,15 @@ class _Walk:
         A part that no rule waited for is one piece.
         """
         plain = Cause.TRANSFER if part.edge >= 0 else Cause.COMPUTE
+        # `wanted` is infinite where no rule held the next part back: one piece is empty
+        # then.
         ready = min(max(part.wanted, start), end)
         pieces = ((part.cause or plain, ready, end), (plain, start, ready))
 
         for cause, begin, over in pieces:
             if over > begin:
                 port = -1
+                # A flow that has been served holds no port any more.
                 if part.edge >= 0 and cause is not Cause.LATENCY:
                     port = self._crowd.bottleneck(part.edge, begin, over)
                 yield ChainLink(
@@ -232,10 +247,13 @@ class _Walk:
         ready = float(schedule.flow_ready[edge, iteration])
         start = float(schedule.flow_start[edge, iteration])
 
+        # Case 2 of the proof: its source had ended, and a flow ahead of it had not.
         rivals = self._rivals[edge]
         ends = schedule.flow_end[rivals]
         for row, rival_iteration in self._ends_between(ends, ready, start):
             rival = rivals[row]
+            # Flows of no time end at one moment and may each seem to wait for the
+            # other: the walk would go round for ever.
             if (-1, rival, rival_iteration) not in self._walked:
                 return _Part(
                     edge=rival,
@@ -253,6 +271,7 @@ class _Walk:
         start: float,
     ) -> list[tuple[int, int]]:
         """Return where ``ends`` lie after ``ready`` and up to ``start``, last first."""
+        # Strictly after `ready`: what ended by then held nothing up.
         is_between = (ends > ready + self._same) & (ends <= start + self._same)
         places = np.argwhere(is_between)
         order = np.argsort(-ends[is_between], kind="stable")
@@ -262,12 +281,15 @@ class _Walk:
         """Return the last input; of several, flows come first as in the proof."""
         inputs = [*self._inputs(task, iteration)]
         ready = max((item.time for item in inputs), default=0.0)
+        # A slot first: it came after all inputs, or the task would have begun with
+        # them.
         holder = self._slot_holder(task, iteration, ready)
         if holder is not None or not inputs:
             return holder
 
         latest = [item for item in inputs if item.time >= ready - self._same]
         last = min(latest, key=attrgetter("rank"))
+        # Ranks put credits last: one counts only where nothing else ended with it.
         if last.rank < _CREDIT:  # it waited for more than a credit
             return last.part
 
@@ -287,6 +309,7 @@ class _Walk:
         for position in self._job.in_edges(task):
             edge = self._job.edges[position]
             number = iteration - edge.lag
+            # The first iterations of an edge with lag wait for nothing.
             if not self._job.sends(position, number):
                 continue
             if not self._hops[position]:
@@ -308,6 +331,8 @@ class _Walk:
         if start <= ready + self._same:
             return None
 
+        # No input explains the wait, so that some slot was taken until then. Without
+        # pools the wait is a gap of the run, and the walk goes on with the inputs.
         for pool in schedule.problem.pools:
             if task not in pool.takers:
                 continue
@@ -378,6 +403,7 @@ def divergences(emulated: Schedule, simulated: Schedule) -> tuple[Drift, ...]:
     moment = 0.0  # where the simulation is
     by_part = groupby(links, attrgetter("edge", "task", "iteration"))
     for _, group in by_part:
+        # Pieces of one part are compared as one: a simulation may divide it elsewhere.
         pieces = []
         for link in group:
             if link.cause is Cause.GAP:
@@ -387,12 +413,16 @@ def divergences(emulated: Schedule, simulated: Schedule) -> tuple[Drift, ...]:
         if pieces:
             last = pieces[-1]
             start, end = span(simulated, last)
+            # In the simulation the part before need not be what this one waited for.
+            # What it waited beyond that is counted here, so that all drifts sum to the
+            # difference.
             drifts.append(Drift(ELSEWHERE, last, moment - start))
             took = last.end - pieces[0].start
             drifts.append(Drift(last.cause, last, took - (end - start)))
             moment = end
 
     if links:  # a run of no length has no chain
+        # The task that ended last in the run need not be last in the simulation.
         drifts.append(Drift(ELSEWHERE, links[-1], moment - simulated.length))
     return tuple(drift for drift in drifts if drift.seconds)
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from emu.prediction.analysis.what_if import Improvement, Lengths, Stated
 
 #: Version of the JSON form.
+#: Scripts read this form: a key that changes its meaning needs another version.
 VERSION = 1
 
 
@@ -104,6 +105,8 @@ class Explanation:
             ],
             "notes": list(self.notes),
         }
+        # Lengths, not makespans: the parts lie along one attempt, and the seconds that
+        # deaths add belong to none of them.
         if self.simulated is not None:
             content["apart"] = {
                 "seconds": self.schedule.length - self.simulated.length,
@@ -148,9 +151,13 @@ def explain(
     """
     outages = outages or Outages()
     if emulated:
+        # Tuners repeat the quotas that they set in the run. Left to their rule they
+        # would set others in the replay, and all that follows would count as drift.
         if replayed is None:
             problem = schedule.problem.following(schedule)
             replayed = simulate(problem, realization, policy)
+        # A replay is of one attempt. Without the seconds that deaths add its makespan
+        # could not be held against that of the whole run.
         if replayed.outages != outages:
             replayed = replace(replayed, outages=outages)
 
@@ -163,6 +170,7 @@ def explain(
         realization=realization,
         notes=notes,
     )
+    # The chain and its parts cost one simulation, what follows about a hundred.
     if not helpful:
         return explanation
 
@@ -173,6 +181,8 @@ def explain(
         realization=realization,
         policy=policy,
         with_deaths=with_deaths,
+        # Of a recorded run it is not known what deaths would cost after a change: every
+        # what-if keeps what they did cost.
         added=outages.seconds,
     )
     return _with_improvements(explanation, base, stated)
@@ -184,6 +194,8 @@ def _with_improvements(
     stated: Stated | None,
 ) -> Explanation:
     moves = task_moves(base, stated)
+    # Each of these is placed anew on its own machines, wherever the tasks stand now: so
+    # they hold after the moves as well, and are made once.
     machine_changes: list[Change] = []
     if stated is not None:
         machine_changes += stated.fewer_machines(base)
@@ -196,6 +208,8 @@ def _with_improvements(
         searched=True,
     )
     improvements_then: tuple[Improvement, ...] = ()
+    # The moves may shift the bottleneck: another chain leads to other proposals, and
+    # their gains are against the makespan after the moves.
     if moves.steps:
         target = moves.steps[-1].run
         schedule = simulate(target.problem, target.realization, base.policy)
@@ -235,6 +249,9 @@ def _rank_changes(
         rules = []
         changes = []
         for change in changes_of(base, chain):
+            # The search placed the tasks under the present rule and would place them
+            # otherwise under another. With the old placement that rule looks worse than
+            # it is.
             if searched and change.kind == "policy":
                 rules.append(change)
             else:
@@ -266,6 +283,7 @@ def cause_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:
 
     ``what`` is a kind of task, ``kind -> kind`` of a flow, or what a gap delayed.
     """
+    # One key for both tables, so that a row has the number of links that it sums.
     counts = Counter(_row(problem, link) for link in chain.links)
     sums = chain.sums(lambda link: _row(problem, link))
 
@@ -291,6 +309,7 @@ def port_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:
     return [
         {"port": port_name(problem, port), "seconds": seconds}
         for port, seconds in sums.items()
+        # Computing and waiting links, and handoffs within a machine, have no port.
         if port >= 0
     ]
 
@@ -299,9 +318,13 @@ def apart_rows(problem: Problem, parts: tuple[Drift, ...]) -> list[dict[str, Any
     """Return cause, what and seconds of a drift, greatest first, either sign."""
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     for part in parts:
+        # The simulation waited for something off this chain: the part that came next
+        # there is not to blame.
         name = "" if part.cause == ELSEWHERE else kind_name(problem, part.link)
         groups[str(part.cause), name].append(part.seconds)
     rows = [
+        # Parts of either sign cancel: a plain sum would leave rounding as large as the
+        # difference that is explained.
         {"cause": cause, "what": name_of_part, "seconds": math.fsum(seconds)}
         for (cause, name_of_part), seconds in groups.items()
     ]

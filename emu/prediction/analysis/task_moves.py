@@ -113,6 +113,7 @@ def task_moves(base: Change, stated: Stated | None = None) -> TaskMoves:
     reference = problem.reference(base.realization)
     placement = problem.placement
     best = placement
+    # A search that finds nothing feasible leaves the run as it is: no moves, no error.
     with suppress(PlacementError):
         if stated is not None:
             best = stated.best(problem, reference)
@@ -128,6 +129,8 @@ def task_moves(base: Change, stated: Stated | None = None) -> TaskMoves:
 
     first_makespan = span(base)
     sequence = _MoveOrder(base, stated)
+    # Judged once more as this very run, with its deaths: what is better by rounding
+    # alone is no advice.
     if best == placement or not sequence.length(best) < first_makespan * (1 - _WORTH):
         return TaskMoves(first_makespan, ())
     return TaskMoves(first_makespan, tuple(sequence.steps(best)))
@@ -143,6 +146,7 @@ class _MoveOrder:
         self._reference = problem.reference(base.realization)
         self._space = Space(problem.job, problem.cluster, apart=True)
         self._present = self._space.machines(problem.placement)
+        # Counted in flows and not in seconds, so that every host finds the same moves.
         self._left = affordable(problem.job, base.policy, FLOWS, MOST_TRIED)
         #: Placement -> makespan: groups overlap, and lead to the same ones.
         self._known: dict[Placement, float] = {}
@@ -155,6 +159,8 @@ class _MoveOrder:
         problem = replace(self._base.problem, placement=placement)
         if self._stated is not None:
             problem = self._stated.reorder_rings(problem)
+        # Times are of the machine where a task stood: reference times are stretched by
+        # the slowness of the one where it stands now.
         realization = problem.stretch(self._reference)
         return replace(self._base, problem=problem, realization=realization)
 
@@ -163,6 +169,8 @@ class _MoveOrder:
         if placement not in self._known:
             job = self._base.problem.job
             cluster = self._base.problem.cluster
+            # Some moves of a feasible way break a capacity half way: they cost no
+            # simulation.
             self._known[placement] = np.inf
             if not placement.violations(job, cluster):
                 self._left -= 1
@@ -174,6 +182,8 @@ class _MoveOrder:
 
         Moves that pay only with later ones are one step with them.
         """
+        # Interchangeable tasks may take each other's place: where those stay that can,
+        # fewer move.
         symmetry = find_symmetry(self._space, self._reference)
         target = self._space.machines(best)
         relabelled = relabel(symmetry, target, self._present)
@@ -186,6 +196,7 @@ class _MoveOrder:
             return self._space.placement(machines)
 
         rest = frozenset(np.flatnonzero(target != self._present).tolist())
+        # The tolerance is one for all: allowed at each step it would add up.
         enough = self.length(with_moved(rest)) * (1 + _WORTH)
         for group in self._groups(rest):  # what may as well stay, stays
             fewer = rest - group
@@ -213,6 +224,7 @@ class _MoveOrder:
         if self._left <= 0:
             return left
         best = left
+        # Of equally good groups the smaller: a reader moves as little as possible.
         least = (np.inf, 0)
         for group in self._groups(left):
             length = self.length(placed(done | group))
@@ -223,6 +235,8 @@ class _MoveOrder:
 
     def _groups(self, units: Units) -> list[Units]:
         """Return groups that may move at once: teams, units, pairs where few are."""
+        # A worker that moves without its samplers may gain nothing: teams are tried as
+        # one.
         groups = [team & units for team in self._teams if team & units]
         groups += [frozenset([unit]) for unit in sorted(units)]
         # A swap may pay where neither of its moves does, but pairs are many.
@@ -255,6 +269,8 @@ class _MoveOrder:
         for port, kinds in loads.items():
             relief = sum(kinds.values()) - sum(loads_after[port].values())
             if relief > 0:
+                # As a share of what the link can carry: a thousand bytes matter on a
+                # slow one only.
                 reliefs[port] = relief / float(steps.carry(port, end)[0])
         if not reliefs:
             return ""
@@ -262,6 +278,7 @@ class _MoveOrder:
         port = max(reliefs, key=reliefs.__getitem__)
         sizes = loads[port]
         sizes_after = loads_after[port]
+        # The kind of flows that shrinks most stands for all that the link is spared.
         kind = max(sizes, key=lambda kind: sizes[kind] - sizes_after[kind])
         content = f"bytes of {kind[0]} -> {kind[1]}"
         if self._stated is not None:
@@ -296,6 +313,7 @@ class _Sender(NamedTuple):
 def _name_sender(problem: Problem, port: int) -> _Sender:
     link = problem.links[port]
     if link.machine < 0:
+        # With an s behind it the stem is right for a NIC and a link: sends, carries.
         return _Sender(f"link {link.name}", "carrie")
     machine = problem.cluster.machines[link.machine].name
     return _Sender(f"{machine}'s NIC", "send" if link.direction == "out" else "receive")

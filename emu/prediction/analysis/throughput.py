@@ -70,9 +70,11 @@ def pace(schedule: Schedule, epoch: Epoch | None) -> Pace:
     speed = speed_of(job, schedule.task_end, seconds, epoch)
 
     spent: defaultdict[str, float] = defaultdict(float)
+    # Tasks with fewer rounds than the job have NaN behind their last one.
     lengths = np.nansum(schedule.task_end - schedule.task_start, axis=1)
     for task, length in zip(job.tasks, lengths, strict=True):
         if task.phase == "training":
+            # Several training tasks of one process add up: the mean is over processes.
             spent[task.process_name] += float(length)
     busy = None
     if spent and seconds:
@@ -83,6 +85,8 @@ def pace(schedule: Schedule, epoch: Epoch | None) -> Pace:
             return "transfer"
         if link.cause is Cause.LATENCY:
             return "latency"
+        # Waits for a credit, for a slot, and gaps: nothing useful went on for the
+        # chain.
         if link.cause is not Cause.COMPUTE:
             return "waiting"
         return "sampling" if job.tasks[link.task].phase == "sampling" else "compute"
@@ -122,8 +126,12 @@ def speed_of(job: Job, task_end: Floats, seconds: float, epoch: Epoch | None) ->
     ends = np.nanmax(task_end, axis=0)
     # Of a pipeline the cycles in which all phases work.
     full = ends[depth : len(ends) - depth]
+    # From end to end: the first iteration also has the start of the job, which a longer
+    # one would not pay again.
     gaps = len(full) - 1
     if gaps > 0:
+        # The latest end need not be that of the last iteration: some task of an earlier
+        # one may end after it.
         iteration = float(full.max() - full[0]) / gaps
     else:
         mini_batches = len(ends) - depth
@@ -132,6 +140,7 @@ def speed_of(job: Job, task_end: Floats, seconds: float, epoch: Epoch | None) ->
         return Speed(iteration, None)
 
     step = iteration
+    # With one step an epoch is one gap: that is the mean above already.
     epochs = gaps // epoch.steps
     if epochs and epoch.steps > 1:
         last = epochs * epoch.steps
@@ -146,6 +155,7 @@ def seeds_per_iteration(settings: Mapping[str, Any]) -> int | None:
     Each worker has a mini-batch of ``batch_size`` seeds, however many samplers share
     it. None where the job has no mini-batches.
     """
+    # Jobs on whole graphs have epochs, but no mini-batches.
     if "batch_size" not in settings:
         return None
     return int(settings["batch_size"] * settings["workers"])
@@ -189,13 +199,16 @@ def job_times(
         problem, run = only(schedule.problem, realization, name)
         part = problem.job
         is_release = [task.kind == RELEASE for task in part.tasks]
+        # A job that is there from the start has no task of this kind: the sum is 0.
         release = float(run.times[is_release, 0].sum())
         rows = [task.job_name == name for task in job.tasks]
         task_end = schedule.task_end[rows]
         end = float(np.nanmax(task_end))
         seconds = end - release
+        # Its release is a task of the part: alone the job waits until then as well.
         alone = makespan(problem, run, policy) - release
 
+        # Columns beyond are of longer jobs beside it: all NaN here.
         ends = task_end[:, : max(part.rounds)]
         speed = speed_of(part, ends, seconds, epoch_of(part.settings))
         times.append(
@@ -220,6 +233,7 @@ def only(
     """Return one of several jobs without the others, where it stands."""
     job = problem.job
     tasks = [row for row, task in enumerate(job.tasks) if task.job_name == name]
+    # Jobs share machines and links, never edges: an edge goes with its source.
     position = {row: number for number, row in enumerate(tasks)}
     edges = []
     edge_rows = []
@@ -263,6 +277,8 @@ class Prices:
 
     def functions(self, seconds: Floats) -> float:
         """Return the dollars of functions that ran for so long each."""
+        # Every function is rounded up on its own: a sum rounded once would be too
+        # cheap.
         bill = np.ceil(seconds / self.granularity - _ROUNDING) * self.granularity
         running = float(bill.sum()) * self.function_hour / _HOUR
         return self.request * seconds.size + running
@@ -336,19 +352,23 @@ def schedule_cost(
     kinds: defaultdict[str, set[str]] = defaultdict(set)
     for task in problem.job.tasks:
         kinds_there = kinds[machine_of[task.name]]
+        # A gate has no process: it takes no part in what its machine is paid for.
         if not task.gate:
             kinds_there.add(task.kind)
 
     server_price = 0.0
     parameter_price = 0.0
     for name, price in hourly.items():
+        # A placement may leave machines out: nobody rents those.
         if name not in kinds:
             continue
+        # Of a machine that only gates stand on, the set is empty: it is a server.
         if kinds[name] and kinds[name] <= {*parameter_kinds}:
             parameter_price += price
         else:
             server_price += price
     seconds = schedule.makespan
+    # A function without an answer is paid for like any other.
     in_vain = prices.functions(lost)
     return Cost(
         servers=machine_cost(1, server_price, seconds),

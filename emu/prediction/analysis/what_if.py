@@ -121,6 +121,8 @@ def rank(base: Change, changes: Iterable[Change]) -> list[Improvement]:
 
     Changes that make no difference are ranked too, with a gain of 0.
     """
+    # Simulated, too: of a recorded run gains are against its replay, so that what no
+    # simulation has is on neither side.
     before = span(base)
     improvements = []
     for change in changes:
@@ -152,15 +154,19 @@ def rank_pairs(
     for improvement in alone:
         change = improvement.change
         is_of_kind = _PAIRS.get(change.kind) == change.factor
+        # Where tasks follow from links, as those of a plan do, an edit has built others:
+        # their rows are not those of the base.
         has_same_plan = change.problem.job is base.problem.job
         if is_of_kind and has_same_plan and abs(improvement.gain) < _MORE * before:
             candidates.append(improvement)
+    # Six make 15 pairs, as many simulations: what is busy longest has most to give.
     candidates.sort(key=lambda improvement: -_seconds(base, improvement.change))
 
     pairs = []
     for first, second in combinations(candidates[:_PAIRED], 2):
         both = _both(base, first.change, second.change)
         gain = before - span(both)
+        # What both bring is listed already where it is only the sum of the two.
         if gain > max(first.gain, 0) + max(second.gain, 0) + _MORE * before:
             if both.kind != "pair":  # a pair has the edits of both already
                 both = edited(both)
@@ -173,6 +179,7 @@ def _seconds(base: Change, change: Change) -> float:
     if change.kind == "compute":
         sums = base.realization.times[[*change.rows]].sum(axis=1)
         return float(sums.max())
+    # The busiest: a change may name all links of a machine, of which one is full.
     return float(_link_seconds(base)[[*change.rows]].max())
 
 
@@ -199,6 +206,7 @@ def _scale(
         cluster = problem.cluster.with_capacities(rows, factor)
         problem = replace(problem, cluster=cluster)
     else:
+        # Copies: the base is used for every other change.
         times = np.array(run.times)
         volumes = np.array(run.volumes)
         scaled = times if kind == "compute" else volumes
@@ -272,6 +280,7 @@ def span(run: Change) -> float:
         if run.with_deaths is not None:
             return run.with_deaths(run.problem, run.realization, run.policy)
         return run.added + makespan(run.problem, run.realization, run.policy)
+    # Such a change is ranked last instead of ending the whole explanation.
     except (NodeLost, SchedulingError):
         return np.inf
 
@@ -284,16 +293,19 @@ def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
 
     nics = [[*links.of_machine(number)] for number in range(len(machines))]
     busy = _link_seconds(base)
+    # A machine without a NIC has no ports: hence `initial`.
     longest = [busy[ports].max(initial=0.0) for ports in nics]
     busiest = sorted(range(len(nics)), key=lambda number: -longest[number])
     choices += [
         (f"NIC of {machines[number].name}", {*nics[number]})
+        # In the order of the cluster, which decides among equal gains.
         for number in sorted(busiest[:NICS])
     ]
     for port in sorted({link.port for link in chain.links} - {-1}):
         word = "port" if links[port].direction else "link"
         choices.append((f"{word} {links[port].name}", {port}))
 
+    # Where one slow NIC alone gains nothing, all of its kind together may.
     alike: dict[tuple[float, float], list[int]] = defaultdict(list)
     for number, machine in enumerate(machines):
         alike[machine.bandwidth_in, machine.bandwidth_out].append(number)
@@ -307,6 +319,7 @@ def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
 
     used = {port for hops in problem.hops for port in hops}
     for name, ports in choices:
+        # A link that no flow crosses cannot change the makespan: no simulation.
         if ports & used:
             for factor, word in _CAPACITY:
                 words = f"{name} {word}"
@@ -331,6 +344,7 @@ def _compute(base: Change, chain: CriticalPath) -> Iterator[Change]:
     tasks = base.problem.job.tasks
     rows_of_kind: dict[str, list[int]] = defaultdict(list)
     for row, task in enumerate(tasks):
+        # The release of a job is a date, not work that could be faster.
         if task.kind != RELEASE:
             rows_of_kind[task.kind].append(row)
     choices = [(f"every {kind}", rows) for kind, rows in rows_of_kind.items()]
@@ -352,6 +366,7 @@ def _compute(base: Change, chain: CriticalPath) -> Iterator[Change]:
 def _bytes(base: Change, chain: CriticalPath) -> Iterator[Change]:
     job = base.problem.job
     kind_of_edge = [edge_kind(job, edge) for edge in job.edges]
+    # Only kinds on the chain: a job may have many, and each costs two simulations.
     kinds = {kind_of_edge[link.edge] for link in chain.links if link.port >= 0}
     for kind in sorted(kinds):
         rows = [row for row, found in enumerate(kind_of_edge) if found == kind]
@@ -380,6 +395,7 @@ def _window(base: Change) -> Iterator[Change]:
         problem=replace(problem, job=replace(job, edges=tuple(edges))),
     )
 
+    # Credits without lag order two tasks within an iteration: no window, so they stay.
     rows = [row for row, edge in enumerate(job.edges) if not (edge.credit and edge.lag)]
     free = replace(job, edges=tuple(job.edges[row] for row in rows))
     run = base.realization
@@ -396,6 +412,7 @@ def _window(base: Change) -> Iterator[Change]:
 def _slots(base: Change, chain: CriticalPath) -> Iterator[Change]:
     """Yield twice the slots of pools that machines state and no rule tunes."""
     cluster = base.problem.cluster
+    # A tuner would set other quotas at once: twice its slots is no lasting change.
     tuned = {tuner.pool for tuner in cluster.tuners}
     for pool in sorted({link.pool for link in chain.links} - {"", *tuned}):
         machines = list(cluster.machines)

@@ -41,6 +41,8 @@ _KINDS = {
     np.dtype(np.float32): "float[]",
 }
 #: What structures point to lives as long as they do.
+#: cffi keeps nothing alive by a pointer in a field: without this the core would read
+#: arrays that are gone.
 _kept: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
@@ -55,6 +57,7 @@ def pointer(array: NDArray[Any]) -> Any:
         raise ValueError(f"an array of {array.dtype} in place of numbers")
     if not array.flags.c_contiguous:
         raise ValueError("the array is not contiguous")
+    # The core takes NULL as "there is none of this", and looks nothing up.
     return ffi.from_buffer(kind, array) if array.size else ffi.NULL
 
 
@@ -74,6 +77,8 @@ def _fill(part: Any, fields: dict[str, Any]) -> None:
         if isinstance(value, dict):
             _fill(getattr(part, name), value)
         elif isinstance(value, Record):
+            # A structure within another is copied: what its pointers lead to is kept by
+            # `fields`.
             setattr(part, name, value.core[0])
         elif isinstance(value, np.ndarray):
             setattr(part, name, pointer(value))
@@ -113,6 +118,7 @@ def view(
     """Return the array that the core has laid out at ``start`` within ``memory``."""
     if count == 0:
         return np.empty(0, dtype)
+    # As a slice of `memory`, so that the array keeps it alive.
     first = int(ffi.cast("intptr_t", start)) - memory.ctypes.data
     size = count * np.dtype(dtype).itemsize
     return memory[first : first + size].view(dtype)

@@ -126,7 +126,11 @@ def attempts(
         job = schedule.problem.job
         end_of_process = cache(partial(end_of, schedule))
         due = next_kills(kills, first, began, schedule.task_end.item, end_of_process)
+        # A kill may be stated by the end of a task: each attempt's schedule says anew
+        # when that is.
         ties |= _find_ties(due.idle, end_of_process, began)
+        # By rounding such a kill falls before or after the end. A run may see it the
+        # other way: the ties say for which kills both are right.
         ran = max(due.time, 0.0)
         if not ran < schedule.length:
             return Attempts(
@@ -139,11 +143,16 @@ def attempts(
         kill = due.now[0]
         error = _describe(kill, schedule, first, began, ran)
         _check_restart(error, kill, job, rules, len(deaths))
+        # Made once: which copies died is remembered from attempt to attempt.
         holders = holders or Holders(job)
         coming = [kill for kill in kills if kill not in due.idle]
+        # A process that has ended cannot fall while others recover.
         pause, fallen = time_down(coming, due.now, began + ran, rules.recovery)
         cut, cut_time, is_lost = _find_cut(holders, schedule, rules, first, ran, fallen)
+        # A copy has the state again when its task of that iteration has begun.
         if is_lost:  # and what earlier attempts had kept, too
+            # Owner and copy are both gone: the job begins anew, and all work counts as
+            # lost.
             deaths = [replace(attempt, again=attempt.ran) for attempt in deaths]
         death = Killed(
             first_iteration=first,
@@ -219,6 +228,7 @@ def _describe(
         return kill.name
     job = schedule.problem.job
     task = job.processes[kill.processes[0]][0]
+    # The schedule counts from its own first iteration, messages from that of the job.
     iteration = first + int((schedule.task_end[task] <= ran).sum())
     place = f"task {job.tasks[task].name}, iteration {iteration}"
     return f"{kill.name} is killed at {began + ran:g} s ({place})"
@@ -245,8 +255,10 @@ def end_of(schedule: Schedule, process: str) -> float:
     ends = [schedule.task_end[[*tasks]]]
     for position, edge in enumerate(job.edges):
         if edge.source in tasks and problem.hops[position]:
+            # A process that has sent its last byte is needed until that has landed.
             arrivals = schedule.flow_end[position] + problem.latencies[position]
             ends.append(arrivals)
+    # NaN is of what never happens: it must not decide the maximum.
     return max(float(np.nan_to_num(times).max()) for times in ends)
 
 
@@ -318,6 +330,8 @@ def time_down(
     for kill in sorted(kills, key=lambda kill: kill.time):
         if died < kill.time < died + down and kill not in now:
             fallen.append(kill)
+            # Recovery begins anew with every death, so that a later one may come within
+            # reach: by time, each is held against the end as it is by then.
             down = max(down, kill.time - died + lasts(kill))
     return down, tuple(fallen)
 
@@ -358,9 +372,11 @@ def _last_cut(
     """Return the cut that the next attempt begins with, and when it was taken."""
     if not rules.every:
         return first, 0.0
+    # The last keeper decides: a cut holds where each has begun the iteration.
     starts = schedule.task_start[list(rules.keepers)].max(axis=0)
     arrivals = schedule.task_start[list(rules.copies or rules.keepers)].max(axis=0)
     rest = min(schedule.problem.job.rounds[task] for task in rules.keepers)
+    # Cuts are at multiples of the whole job's iterations, whatever attempt takes them.
     newest = (first + rest - 1) // rules.every * rules.every
     for cut in range(newest, first, -rules.every):
         counting = cut - first + rules.missed

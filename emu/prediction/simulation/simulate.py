@@ -49,6 +49,8 @@ def simulate(
         flow keeps its rate in the slot that it needs a part of. As the slots get
         short the schedule becomes that of continuous time.
     """
+    # The core allocates nothing: how many rows a history has is known after a run, and
+    # a second run, which is the same to the last bit, writes them.
     run = _Run(problem, realization, policy, profile=profile, step=step)
     edges = len(problem.job.edges)
     recorder = _recorder(edges) if record_rates else None
@@ -63,6 +65,7 @@ def simulate(
             recorder.iteration,
             recorder.rate,
         )
+    # Of few looks at quotas the first run has kept all: no second one is needed.
     if recorder is not None or state.looks > _LOOKS:
         _, state = run.carry_out(recorder=recorder, looks=state.looks)
     log = state.log
@@ -73,6 +76,7 @@ def simulate(
         flow_ready=log.flow_ready,
         flow_start=log.flow_start,
         flow_end=log.flow_end,
+        # Volumes are drawn for all iterations, also for those that an edge never sends.
         flow_bytes=np.where(np.isnan(log.flow_ready), np.nan, realization.volumes),
         rates=rates,
         reads=log.reads if log.reads.size else None,
@@ -112,6 +116,7 @@ def best_policy(
 
     ``candidates``: names; all policies if empty.
     """
+    # A profile may be shorter than the job, or longer.
     columns = np.arange(problem.job.iterations) % profile.times.shape[1]
     expected = Realization(profile.times[:, columns], profile.volumes[:, columns])
     names = {"oes", *candidates}
@@ -124,10 +129,12 @@ def best_policy(
 
     # none is maxmin by another name: one simulation for both.
     rules = {}
+    # Backwards, so that of two names of one rule the first in the table stays.
     for name in reversed(RATE_POLICIES):
         if name in names and name != "portfolio":
             rules[policy_named(name).code] = name
     spans = {}
+    # Of equal ones `min` keeps the first: by code, that is oes before all others.
     for _, name in sorted(rules.items()):
         spans[name] = makespan(problem, expected, name, profile=profile)
     return min(spans, key=spans.__getitem__)
@@ -167,9 +174,11 @@ class _Run:
         realization.check_shapes(job)
         if not 0.0 <= step < math.inf:
             raise ValueError(f"a step of {step} s")
+        # Without a profile a rule that looks ahead knows the very run: its best case.
         profile = profile or realization
         check_rows(job, profile)
         if policy_named(policy).code == PORTFOLIO:
+            # By the profile, not by the run: a choice must not know what is to come.
             policy = best_policy(problem, profile)
 
         self.problem = problem
@@ -214,6 +223,7 @@ class _Run:
 def _describe_stuck(problem: Problem, state: State) -> str:
     """Return a text on tasks that never start, flows cut off, holders of slots."""
     tasks_left = np.flatnonzero(state.ended < problem.job.rounds)
+    # All tasks behind one that is stuck are left: the first few are enough to see.
     names = ", ".join(problem.job.tasks[task].name for task in tasks_left[:8])
     return "; ".join(
         [
@@ -257,6 +267,7 @@ def _awaited_slots(problem: Problem, state: State) -> Iterator[str]:
             continue
         holders = []
         for task in pool.takers:
+            # Who holds a slot is written nowhere: so every taker is named that may.
             is_on = state.started[task] > state.ended[task]
             gives_back = tasks[task].gives_back == pool.name
             if is_on or (state.started[task] > 0 and not gives_back):
@@ -294,6 +305,7 @@ def rounding_effect(
 
     Raises ValueError or SchedulingError as `simulate`.
     """
+    # A fixed seed: the same question must print the same digits.
     rng = np.random.default_rng(0)
     before = makespan(problem, realization, policy, profile=profile)
     most = 0.0
