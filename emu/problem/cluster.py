@@ -85,6 +85,7 @@ class Cluster:
         links = {link.name for link in self.shared_links}
         for machine in machines:
             links.update(f"{machine.name} {direction}" for direction in ENDS)
+        # Positions are others here: what is of a machine that is gone goes with it.
         tuners = [
             replace(tuner, machine=place[tuner.machine])
             for tuner in self.tuners
@@ -210,6 +211,7 @@ class Cluster:
 
         for position, machine in enumerate(machines):
             ports = self.links.of_machine(position)
+            # A machine without a NIC has none.
             if ports:
                 outward, inward = ports
                 machines[position] = replace(
@@ -235,6 +237,7 @@ class Cluster:
         names: set[str] = set()
         for machine in self.machines:
             names.update(machine.resources)
+        # A set has no order, and names of resources are columns to searches.
         return tuple(sorted(names))
 
 
@@ -247,6 +250,7 @@ def _shift_changes(
     newest: dict[tuple[str, float], _Change] = {}
     # Later ones take the place of earlier ones of the same first instant.
     for change in sorted(changes, key=lambda change: change.time):
+        # A change at 0 would be refused, as a cluster's own state is that of 0.
         time = max(change.time - began, _AT_ONCE)
         newest[subject(change), time] = replace(change, time=time)
     return tuple(newest.values())

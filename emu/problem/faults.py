@@ -108,6 +108,7 @@ def next_kills(
             for kill in due[time]
             if not kill.processes or any(time < over(p) for p in kill.processes)
         ]
+        # What has ended cannot die: such a kill is used up.
         idle += [kill for kill in due[time] if kill not in fatal]
         if fatal:
             return Due(time=time, now=tuple(fatal), idle=tuple(idle))

@@ -467,6 +467,7 @@ class Realization:
     def of(self, job: Job) -> Realization:
         """Return what is of the first tasks and edges alone, those of ``job``."""
         return Realization(
+            # Copies of state stand behind all others.
             times=self.times[: len(job.tasks)],
             volumes=self.volumes[: len(job.edges)],
         )

@@ -251,6 +251,7 @@ class Schedule:
 
     def _task_rows(self) -> list[dict[str, Any]]:
         job = self.problem.job
+        # Lists at once, as of flows: JSON takes no numbers of numpy.
         starts = self.task_start.tolist()
         ends = self.task_end.tolist()
 

@@ -69,6 +69,7 @@ def cost_of(scenario: Scenario, schedule: Schedule) -> Cost | None:
     for name, machine in scenario.cluster.by_name.items():
         if machine.price is not None:
             hourly[name] = machine.price
+    # A file without prices asks for no cost, though functions have default ones.
     if not hourly:
         return None
 
@@ -283,6 +284,7 @@ class Experiment:
         # Where all is pinned nothing was searched, whatever the policy.
         search = None if is_fixed else self.placed
         is_optimal = is_fixed or (search is not None and search.optimal)
+        # Of machines that can be chosen: those that jobs bring along are always there.
         names = scenario.stated_cluster.names
         used = set(self.tasks.values())
 
@@ -380,9 +382,11 @@ def _prepare_until(scenario: Scenario, progress: Progress | None) -> Experiment:
     try:
         looks = look_until(stated, longest.simulate)
     except ScenarioError as error:
+        # Who trains knows no file: the error gets its line here.
         error.args = (scenario.origin.locate(error.key, error.problem),)
         raise
 
+    # Placed anew: of a shorter job another placement may be the best.
     shorter = {"job": stated.job.of_steps(looks[-1].step), "until": None}
     experiment = prepare(stated.model_copy(update=shorter), progress=progress)
     return replace(
@@ -463,6 +467,7 @@ def _place_built(
         problem=problem,
         realization=problem.stretch(realization),
         placed=outcome,
+        # Only now: who dies with a machine follows from the placement.
         kills=scenario.kills(problem),
     )
 
@@ -495,6 +500,7 @@ def makespan_of(
         run = realization.beginning_at(first, problem.job)
         return simulate(rest, run, policy)
 
+    # Of the changed job: its processes may stand elsewhere.
     kills = experiment.scenario.kills(problem)
     return attempts(part, kills, experiment.rules).makespan
 

@@ -125,6 +125,8 @@ def _with_peers(
 
     Raises NoPeer when there is no other.
     """
+    # Without machines that jobs bring along: functions go, and what they keep with
+    # them.
     names = set(scenario.stated_cluster.names)
     count = sum(machine.name in names for machine in cluster.machines)
     try:

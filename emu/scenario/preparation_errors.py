@@ -28,6 +28,7 @@ def preparation_errors(scenario: Scenario) -> Problems:
         for trail, problem in preparation_errors(part):
             is_part_wrong = True
             yield ("jobs", position, *trail), problem
+    # All jobs together would fail by the same.
     if is_part_wrong:
         return
 
@@ -51,6 +52,7 @@ def preparation_errors(scenario: Scenario) -> Problems:
 def _training_errors(scenario: Scenario, job: Job, cluster: Cluster) -> Problems:
     """Yield what is wrong with data, looks at a training, or memory of devices."""
     problems = list(_data_errors(job))
+    # Looks are counted in the data, which have to be right for that.
     if scenario.until and not problems:
         from emu.scenario.virtual_training import look_errors  # noqa: PLC0415 - 0.1 s
 

@@ -59,6 +59,7 @@ def build_job(scenario: Scenario) -> Job:
         from emu.graph_data import open_for  # noqa: PLC0415 - 0.1 s
 
         job = scenario.to_job(train_vertices=open_for(job.settings).train_count)
+    # Before any placement, as caches take memory from tasks.
     if isinstance(section, CachedSection):
         job = section.reserve(job, cluster)
     job = _with_rated_devices(scenario, job)
@@ -274,6 +275,7 @@ def _realize_several(scenario: Scenario, job: Job) -> Realization:
 def _realize_without_copies(scenario: Scenario, job: Job) -> Realization:
     if scenario.jobs:
         return _realize_several(scenario, job)
+    # A profile has been measured: it wins over all that is stated or counted.
     if scenario.profile is not None:
         rng = np.random.default_rng([scenario.seed, _DRAW_STREAM])
         return read_profile(scenario.profile).profile(job).draw(rng, job.iterations)

@@ -54,6 +54,7 @@ def setup_bytes(experiment: Experiment) -> dict[tuple[str, str, str], float]:
     for prefix, job in jobs.items():
         names = [task.name for task in job.tasks]
         places = {name: machine_of.get(prefix + name, "") for name in names}
+        # Caches where samplers stand: what fills them before time 0 is sent there.
         for cause, source, destination, size in list_transfers(
             settle_caches(job, places)
         ):

@@ -114,6 +114,7 @@ def _read_answers(document: Document, folder: Path) -> tuple[str, Data]:
 
 
 def _check_count(document: Document, trail: Trail, value: Any) -> None:
+    # A truth value is a whole number to Python.
     is_count = isinstance(value, int) and not isinstance(value, bool)
     if not is_count or not 1 <= value <= _MOST_BOXES:
         raise document.error(trail, f"found {value!r:.40}, write 1 to {_MOST_BOXES}")
@@ -207,6 +208,7 @@ def boxes_of(boxes: int, *, nvlinks: bool) -> Data:
             kinds[f"ib{box} in"] = "ib"
 
     routes = []
+    # Without NICs every way has to be stated.
     for sender, receiver in itertools.permutations(devices, 2):
         lanes = _lanes(sender, receiver) if nvlinks else ""
         through = _cross(sender, receiver)
@@ -239,6 +241,7 @@ def _lanes(sender: int, receiver: int) -> str:
 
 def _cross(sender: int, receiver: int) -> list[str]:
     """Return the links between two devices that no NVLink joins."""
+    # Two sockets a box, numbered through all of them.
     socket = sender * 2 // _DEVICES
     box = sender // _DEVICES
     other_box = receiver // _DEVICES

@@ -76,6 +76,7 @@ def variations(
             scenario = load(file, changes)
             point = Point(
                 values=values,
+                # Its own, which a varied key may have set.
                 seed=scenario.seed,
                 scenario=scenario,
                 unchanged=scenario == as_stated,

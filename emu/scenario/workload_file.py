@@ -67,6 +67,7 @@ def workload_document(document: Document) -> Document:
             # As in the paper (A1): the listed makespans are without a window.
             "credit_window": "unlimited",
         }
+        # Machines without a name are called so.
         places = {name: f"m{number}" for name, number in data["placement"].items()}
         scenario = {
             "cluster": {"machines": machines},
@@ -100,6 +101,7 @@ def expect_listed_makespan(data: Data, workload: Data) -> None:
 
 def _machines(rates: Sequence[Sequence[Any]]) -> list[Data]:
     """Return machines by the rates of their NICs, in and out, bytes per second."""
+    # As text with a unit, which sections take, and of the same float.
     rows = [[RATE.exact(float(rate)) for rate in row] for row in rates]
     return [{"nic": {"in": inward, "out": outward}} for inward, outward in rows]
 

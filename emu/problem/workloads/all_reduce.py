@@ -104,6 +104,7 @@ def credit_edges(
     reached = _reachable_ends(followers, ends)
     credits_: list[Edge] = []
     for bit, end in enumerate(ends):
+        # A task waits for itself anyhow: it runs one iteration at a time.
         credits_ += [
             Edge(end, start, lag=window, credit=True)
             for start in starts
@@ -310,6 +311,7 @@ def all_reduce_edges(
     """
     steps = steps_of(algorithm, len(names))
     if not steps:
+        # One rank has its sum already: only the order is left.
         if givers[0] != takers[0]:
             yield NamedEdge(givers[0], takers[0], lag)
         return

@@ -107,6 +107,7 @@ def list_steps(
     # Between the halves rank r of a ring has chunk r + 1, which is its own here.
     shift = int(algorithm == "ring" and collective in halves)
     sends_of_steps = []
+    # An allreduce is both halves.
     for transfers in halves.get(collective, steps_of_sum):
         sends = []
         for rank, (receiver, first, last) in enumerate(transfers):

@@ -47,6 +47,8 @@ def with_copies(job: Job, owners: Iterable[str], every: int, missed: int) -> Job
             behind=missed,
         )
         tasks.append(task)
+        # In every iteration, but without bytes where nothing is cut: such flows end at
+        # once.
         edges.append(Edge(source, copy))
         # One copy at a time is on its way.
         edges.append(Edge(copy, source, lag=every, credit=True))

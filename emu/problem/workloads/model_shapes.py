@@ -47,6 +47,7 @@ PARTS = {
     "plain_gcn": ("weight",),
     "plain_gat": ("weight", "attention_source", "attention_destination"),
 }
+#: One int32; an edge of a block is two; ids are int64, as is structure on request.
 LABEL_BYTES = 4
 BLOCK_EDGE_BYTES = 8
 VERTEX_ID_BYTES = 8
@@ -83,6 +84,7 @@ def layer_shapes(
 
         matrix = (width, inputs)
         bias = (width,)
+        # Attention is per head, and all heads make the width together.
         scores = (heads, width // heads)
         shapes: dict[str, tuple[Shape, ...]] = {
             "sage": (matrix, matrix, bias),

@@ -77,6 +77,7 @@ class Operations:
         for edge, row in zip(job.edges, volumes, strict=True):
             receiver = job.tasks[edge.destination]
             if receiver.kind in kinds or _adds_chunk(receiver):
+                # A gradient arrives as bytes: each of its numbers is added once.
                 counts[edge.destination] += row / itemsize
 
     def seconds(self, rates: Sequence[Mapping[str, float]]) -> Floats:

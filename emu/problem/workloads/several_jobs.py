@@ -34,6 +34,7 @@ class JobPart:
                 task,
                 name=self._rename(task.name),
                 process=self._rename(task.process_name),
+                # Stated, as the job of all parts may have more.
                 iterations=rounds,
                 takes=self._pool(task.takes),
                 frees=self._pool(task.gives_back),
@@ -104,6 +105,7 @@ def several_jobs(parts: Sequence[JobPart]) -> Job:
         tasks += part.tasks()
         edges += part.edges(firsts[-1])
 
+    # Behind the tasks of all parts, as their edges count on the positions of these.
     for part, first in zip(parts, firsts, strict=True):
         if not part.release:
             continue
@@ -128,6 +130,7 @@ def several_realizations(
     longest = max(part.job.iterations for part in parts)
     times = [_widen(part.times, longest) for part in realizations]
     volumes = [_widen(part.volumes, longest) for part in realizations]
+    # In the order of `several_jobs`, whose gates stand behind all parts.
     for part in parts:
         if part.release:  # its gate, and the edges from there
             gate = np.array([[part.release]])
