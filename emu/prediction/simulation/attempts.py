@@ -125,12 +125,12 @@ def attempts(
         schedule = part(first, began)
         job = schedule.problem.job
         end_of_process = cache(partial(end_of, schedule))
-        due = next_kills(kills, first, began, schedule.task_end.item, end_of_process)
         # A kill may be stated by the end of a task: each attempt's schedule says anew
         # when that is.
-        ties |= _find_ties(due.idle, end_of_process, began)
+        due = next_kills(kills, first, began, schedule.task_end.item, end_of_process)
         # By rounding such a kill falls before or after the end. A run may see it the
         # other way: the ties say for which kills both are right.
+        ties |= _find_ties(due.idle, end_of_process, began)
         ran = max(due.time, 0.0)
         if not ran < schedule.length:
             return Attempts(
@@ -149,7 +149,6 @@ def attempts(
         # A process that has ended cannot fall while others recover.
         pause, fallen = time_down(coming, due.now, began + ran, rules.recovery)
         cut, cut_time, is_lost = _find_cut(holders, schedule, rules, first, ran, fallen)
-        # A copy has the state again when its task of that iteration has begun.
         if is_lost:  # and what earlier attempts had kept, too
             # Owner and copy are both gone: the job begins anew, and all work counts as
             # lost.
@@ -192,6 +191,7 @@ def _find_cut(
     """Return the cut that is left, its time, and whether a newer one is lost."""
     newest, cut_time = _last_cut(schedule, rules, first, ran)
     last = schedule.problem.job.iterations - 1
+    # A copy has the state again when its task of that iteration has begun.
     starts = schedule.task_start[:, min(rules.missed, last)]
     arrivals = {*np.flatnonzero(starts < ran).tolist()}
     cut = holders.left_of(newest, first, fallen, arrivals)
