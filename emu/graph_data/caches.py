@@ -76,7 +76,7 @@ def _chance_to_meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> Floats:
     degrees = structure.degrees
     destinations = rows_of(structure.indptr)
     chance = np.zeros(structure.vertices)
-    # A seed is as likely as any other of the share.
+    # A batch that is larger than the share has all of it.
     chance[train] = min(1.0, plan.batch_size / len(train))
     for hop in range(1, len(plan.fanouts) + 1):
         fanout = plan.hop_fanout(hop)

@@ -169,9 +169,9 @@ def _silence() -> Iterator[None]:
 _LAYOUT = 2  # of the prepared form and its parts; in the cache key
 
 
-@dataclass(frozen=True)
 # Names and values of the fields are in the cache key: to rename one makes every
 # prepared form anew.
+@dataclass(frozen=True)
 class DatasetSpec:
     """Settings that identify a prepared data set, apart from the source's content."""
 
@@ -425,7 +425,8 @@ def open_columns(dataset: Dataset, blocks: Sequence[int]) -> prepared.PreparedAr
     checked when it is read. Raises DataError when they are damaged or cannot be
     written.
     """
-    # Beside the prepared form, whose name has the content: only the cut is new.
+    # The folder's name has the content of the data set already: the key adds the blocks
+    # alone.
     key = hashlib.sha256(repr([*blocks]).encode()).hexdigest()[:8]
 
     def write(folder: Path) -> dict[str, Any]:

@@ -228,8 +228,7 @@ def interval_counts(
     pushes = np.zeros((count if sources else 0, parts), np.int64)
     for number in range(len(pushes)):
         members = np.flatnonzero(interval == number)
-        # The vertices of an interval are many rows: only distinct sources are sent to
-        # it.
+        # A source with several edges into the interval counts once.
         _, neighbours = structure.neighbours(members)
         sources_part = part[np.unique(neighbours)]
         pushes[number] = np.bincount(sources_part, minlength=parts)
@@ -251,7 +250,7 @@ def _needs(structure: Structure, part: SmallInts, parts: int) -> Mask:
         indptr = structure.indptr[first : last + 1]
         sources = structure.indices[indptr[0] : indptr[-1]]
         readers = np.repeat(part[first:last], np.diff(indptr))
-        # The structure is symmetric: a row's in-neighbours are who reads it, too.
+        # Repeated pairs set one mark: a part reads a vertex once.
         needs[sources, readers] = True
     needs[np.arange(structure.vertices), part] = False
     return needs

@@ -275,8 +275,7 @@ def _arrays_of(part: Part) -> dict[str, Array]:
         "forward": part.forward.weights,
         "backward": part.backward.weights,
     }
-    # Only replicas have it: an empty array would be a file for each part of any other
-    # job.
+    # An empty array would be a further file for each part of any other job.
     if len(part.held):
         arrays["held"] = part.held
     return arrays

@@ -94,6 +94,7 @@ def audit(
     auditor = _Auditor(schedule, tolerance, relative, at_once, unpaced)
     auditor.check_shapes(times, least_times, volumes)
 
+    # In the order of the paper, which is that of the report.
     checks = {
         "(5),(6)": (
             *auditor.every_iteration_once(),
@@ -148,6 +149,7 @@ class _Auditor:
         self._tolerance = tolerance
         self._relative = relative
         self._at_once = at_once
+        # Never less than the tolerance, which holds for every time.
         self._unpaced = max(unpaced, tolerance)
         self._task = partial(task_name, self._job)
         self._flow = partial(flow_name, self._job)
@@ -186,6 +188,7 @@ class _Auditor:
         is_due = np.arange(self._job.iterations) < rounds
         yield self._absent("(6)", is_due & ~ran, name=self._task, words="did not run")
 
+        # What did not run is named above, and has no times.
         task, n = np.nonzero(ran)
         start = start[task, n]
         end = end[task, n]
@@ -232,6 +235,7 @@ class _Auditor:
         reader = n + self._lag[edge]  # the iteration of the task that needs the flow
         start = self._schedule.task_start[task, reader]
         landed = landings(self._schedule)[edge, n]
+        # Without latencies a flow lands when it ends: the plainer word.
         verb = "landed" if self._problem.latencies.any() else "ended"
         bound = _bound_of(name_flows(self._job, edge, n), verb)
         name = self._name_tasks(task, reader)
@@ -324,6 +328,8 @@ class _Auditor:
         loads = excess_loads(rates, self._tolerance)
         for port, most in enumerate(steps.most):
             excess, time = loads[port]
+            # By the most that the link ever has: a link that is cut has 0, which leaves
+            # no room for rounding.
             if excess > most * self._relative:
                 capacity = steps.at(port, np.array([time]))[0]
                 limit = f"its capacity of {capacity:g} B/s at {time:g} s"
@@ -341,7 +347,7 @@ class _Auditor:
                 words = f"of {most:g} B/s carries too much {interval}"
                 yield port, excess, "B", words
 
-    # Two checks cut the history into pieces: (12) and (13), (14).
+    # Once for (12) and for (13), (14): there are as many pieces as rates.
     @cached_property
     def _pieces(self) -> Pieces | None:
         rates = self._schedule.rates

@@ -83,7 +83,7 @@ def work_of(problem: Problem, start: Floats, end: Floats) -> Floats:
     ``start`` and ``end``: seconds of (task, iteration); gates stand on no machine.
     """
     cluster = problem.cluster
-    # From when to when, less what a lower speed has taken of it.
+    # Work where the speed never changes; what slower spells cost is taken off below.
     work = end - start
     for task, machine in enumerate(problem.placement.machine_of):
         name = cluster.machines[machine].name
@@ -225,7 +225,7 @@ def sound(schedule: Schedule) -> Schedule:
     if rates is None:
         return schedule
     is_sound = _sound(schedule.problem.job, rates)
-    # The same object, with all that it has cached.
+    # Nothing to leave out: a history of millions of rows is not copied.
     if is_sound.all():
         return schedule
     return replace(schedule, rates=rates.rows(is_sound))

@@ -118,6 +118,8 @@ def seconds_of_waits(
     lengths: defaultdict[tuple[int, int], float] = defaultdict(float)
     for link in chain.links:
         if link.edge >= 0:
+            # A flow may be several links of the chain: only all of it says how young it
+            # was.
             lengths[link.edge, link.iteration] += link.seconds
 
     waits = []
@@ -125,6 +127,7 @@ def seconds_of_waits(
         edge = job.edges[position]
         # A flow needs a core at either end.
         share = shares.get(edge.source, 0.0) + shares.get(edge.destination, 0.0)
+        # YOUNG is of wall time, the chain of emulated time.
         young = min(seconds, YOUNG / time_scale)
         waits.append(young * share)
     return math.fsum(waits)
@@ -456,6 +459,7 @@ def effect_of_slight_delays(
         flows = np.zeros_like(schedule.flow_end)
         # Exponential: many small delays and few large ones, as of a busy host.
         flows[sent] = rng.exponential(mean_delay, count)
+        # Ends of tasks are as late as those of flows: either may change an order.
         tasks = rng.exponential(mean_delay, schedule.task_end.shape)
         late = delay(realization, schedule, tasks=tasks, flows=flows)
         end = makespan(schedule.problem, late, policy, profile=profile)

@@ -431,7 +431,7 @@ def lone_rates(emulated: Schedule) -> dict[int, list[float]]:
         for port in ports:
             crossing[port].append(rows_of_edge)
 
-    # Other flows have no rate that could be compared.
+    # A flow of no length or of no bytes has no rate.
     is_alone = (end > start) & (size > 0)
     for rows in map(np.concatenate, crossing.values()):
         # Those that begin before it ends, less those of them that end before it begins.

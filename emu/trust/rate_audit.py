@@ -216,7 +216,7 @@ def _next_demotion(flows: list[Flow], now: float) -> float:
     """
     moving = [flow for flow in flows if flow.rate > 0]
     ends = [now + flow.left / flow.rate for flow in moving]
-    # Without a flow that moves no coflow goes on: now is no time apart.
+    # Where nothing moves no coflow goes to its next queue.
     soonest = min(ends, default=now)
     demotion = now + time_in_queue(flows)
     is_apart = now * (1 + _TIE) < demotion < soonest * (1 - _TIE)

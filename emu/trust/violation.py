@@ -183,7 +183,6 @@ def list_where(
 
     ``name``, ``words``, ``unit`` and ``values``: as for `list_beyond`. Amounts are 1.
     """
-    # As numbers: 1 is beyond a limit of 0.
     off = is_wrong.astype(np.int64)
     return list_beyond(
         constraint, off, limit=0, name=name, words=words, unit=unit, values=values

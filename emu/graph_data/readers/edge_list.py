@@ -104,7 +104,7 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
     pair = [table.columns[end] for end in ends.columns]
     as_words = _are_words(table, ends.columns, *pair)
     graph = _build(table, ends, pair, counts, as_words=as_words)
-    # After the columns are words for certain: a row of types is told by them.
+    # Last, since only a table of words can have a second header that passes for a row.
     _check_second_row(table, ends.columns, pair)
 
     left_out = count_left_out("column", table.left_out(ends.columns))

@@ -302,7 +302,7 @@ class AskedArrays(UserDict[str, Array]):
     """
 
     def __init__(self, arrays: Arrays, others: Iterable[str] = ()) -> None:
-        # One number alone has no length: it is made an array of one.
+        # num_nodes is often a number alone, which has no length.
         super().__init__({name: np.atleast_1d(arrays[name]) for name in arrays})
         self.unread = {*arrays, *others}
 

@@ -88,6 +88,7 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
     )
     if not id_name:
         return table
+    # Ids may stand in a column of shape (rows, 1).
     ids = arrays[id_name].reshape(-1)
     return replace(table, ids=ids, how=f"{origin}, by id in {id_name}")
 
@@ -137,6 +138,7 @@ def _value_array(values: list[Any], kind: str, path: Path) -> Array:
     except ValueError as error:
         raise DataError(f"its {kind} differ in length", path=path) from error
 
+    # numpy makes objects of None and of dictionaries.
     if array.dtype.kind not in "iufbU":
         problem = f"its {kind} are no numbers or words: {values[0]!r:.60}"
         raise DataError(problem, path=path)

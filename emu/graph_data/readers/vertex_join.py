@@ -40,8 +40,7 @@ def join_tables(
     in_order = [table for table in tables if table.ids is None]
     _check_lengths(graph, in_order)
     for table in tables:
-        # Whoever stated that ids are ids takes responsibility for those that do not
-        # meet.
+        # An option has said that ids are those of the graph: some may be alone.
         if table.ids is not None and not table.is_stated:
             _check_meeting(graph, table)
 

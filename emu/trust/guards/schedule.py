@@ -249,6 +249,7 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
         # Ends are made of what was notified: only rounding is between the two.
         slack = 1e-9 * (1 + schedule.flow_end)
 
+    # Two processes noted these: their clocks may be apart.
     too_soon = arrivals < last_sends - clocks
     outrun = _outrun(evidence, arrivals)
     too_early = is_shaped & (firsts < soonest)
@@ -426,8 +427,10 @@ def window(evidence: Evidence) -> Iterator[Finding]:
 
     for prefix, most in evidence.windows:
         for first, last in _first_and_last_tasks(job, prefix):
+            # A worker with fewer iterations bounds fewer starts.
             last_bound = most + job.rounds[last]
             rounds = min(job.rounds[first], job.iterations, last_bound)
+            # The first K iterations wait for no worker.
             for n in range(most, rounds):
                 start = schedule.task_start[first, n]
                 bound = schedule.task_end[last, n - most]

@@ -104,7 +104,7 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
     """
     schedule = evidence.schedule
     problem = schedule.problem
-    # In wall seconds until here, emulated ones from the next line on.
+    # In wall seconds here, emulated ones from the next line on.
     seconds_ahead = evidence.lead + evidence.stale + CLOCKS
     seconds_ahead /= evidence.time_scale
     source = np.array([edge.source for edge in problem.job.edges], dtype=np.int64)
