@@ -101,7 +101,6 @@ class ScenarioEdits:
             return outcome.placement
         if scenario.placed_by == "best" and not self._measured:
             return problem.placement  # it is that already
-        # Under the settings of a search that the file states, but for its policy.
         variant = self._load(placement_edit(scenario, "best"))
         return place(variant, problem.job, problem.cluster, reference).placement
 
@@ -185,7 +184,6 @@ class ScenarioEdits:
                 for process, machine in machines.items()
                 if process.startswith(prefix)
             }
-            # The whole section: its pins are among these tasks.
             edit[f"{key}placement"] = {"policy": "explicit", "tasks": tasks}
         return edit
 
@@ -237,8 +235,7 @@ class ScenarioEdits:
         for name, rate in rates.stated.items():
             edit: Edit = {f"job.rates.{name}": _scale_value(DURATION, rate, 0.5)}
             change = replace(base, kind="compute", what=f"rate {name} twice as fast")
-            # Where tasks stand decides which rows machines cache: searched anew, a rate
-            # twice as fast came out slower with a cache.
+            # Placed anew beside a cache, a rate twice as fast came out slower.
             yield self._prepare(change, edit | self.standing(base.problem))
 
     def placed_anew(self, changes: Iterable[Change]) -> Iterator[Change]:
@@ -351,7 +348,6 @@ class ScenarioEdits:
         while f"{name}+{number}" in cluster.names:
             number += 1
         another = f"{name}+{number}"
-        # Unset keys stay unset, so that the copy reads as its file does.
         section = cluster.machines[position].model_dump(mode="json", exclude_unset=True)
         section |= {"name": another, "count": 1}
         edit: Edit = {f"cluster.machines[{len(cluster.machines)}]": section}
@@ -364,8 +360,7 @@ class ScenarioEdits:
         for i, route in enumerate(cluster.routes):
             lists[f"routes[{i}].from"] = route.sources
             lists[f"routes[{i}].to"] = route.destinations
-        # Machines of equal sections are two kinds where racks or routes tell them
-        # apart.
+        # Equal sections are two kinds where racks or routes differ.
         keys = [key for key, machines in lists.items() if name in machines]
         for key in keys:
             edit[f"cluster.{key}"] = [*lists[key], another]
