@@ -48,6 +48,7 @@ def list_nic_changes(
     second.
     """
     links = problem.cluster.links
+    # A NIC that changes both ways at one time changes once.
     pairs = {(row[0], links[int(row[1])].machine) for row in links.steps.rows}
     changes = []
     for instant, number in sorted(pairs):
@@ -146,6 +147,7 @@ class LabNics:
 
     def _wait_for(self, instant: float, change: _Change) -> None:
         wall = self._clock.to_wall(instant)
+        # Changes of one instant keep their order, and are never compared themselves.
         heapq.heappush(self._waiting, (wall, next(self._count), change))
 
     def _carry_out_due(self) -> None:
@@ -345,6 +347,7 @@ def emulate_on_kernel(
             kernel_nics=nics,
         )
         run = emulate(
+            # Where TCP shares no rate of ours may stand in its way.
             problem if by_rates else _without_shaping(problem),
             policy if by_rates else "none",
             lab_settings,
@@ -352,6 +355,7 @@ def emulate_on_kernel(
             log=log,
             observer=observer,
         )
+        # A callback of the loop could not raise what it met.
         nics.check()
         tcp = lab.counters.tcp()
 
@@ -394,6 +398,7 @@ def _lab(
     try:
         lab = Lab(machines, sharing=sharing, connections=ends)
         for _, machine in changes:
+            # A rate that no kernel carries is refused now, not in the middle of a run.
             lab.plans(machine)
     except ValueError as error:
         raise ScenarioError(

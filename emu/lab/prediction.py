@@ -80,6 +80,7 @@ def predict_lab(file: LabFile) -> Schedule | None:
         rates = f"out: {machine.bandwidth_out!r} B/s, in: {machine.bandwidth_in!r} B/s"
         nics.append(f"{row}.nic={{{rates}}}")
         speeds.append(f"{row}.speed={cores[machine.name]!r}")
+    # Read a second time, with the lab's NICs and cores in place of the fit's.
     return prepare(load(path, [*nics, *speeds])).simulate()
 
 
@@ -91,6 +92,7 @@ def _mismatch(scenario: Scenario, cores: Mapping[str, float]) -> str:
             f"is of machines {', '.join(positions)}, the lab of {', '.join(cores)}: "
             "name a fit of this lab"
         )
+    # An entry of several machines has room for the NIC of one.
     if len(set(positions.values())) < len(positions):
         return "counts machines: write one entry for each"
     if {*cores.values()} != {1.0} and not scenario.job.goes_by_speed:
@@ -140,6 +142,7 @@ def judge_lab(
     except Unfittable as why:
         return unknown(threshold, why)
 
+    # Per iteration, since a lab may run more of them, or fewer, than its fit.
     period = predicted.makespan / predicted.problem.job.iterations
     error = outcome.seconds / period - 1
     if abs(error) <= threshold:
@@ -201,6 +204,7 @@ def _of_messages(
     for edge, number in schedule.flows().tolist():
         delay = float(delays[edge, number])
         is_rough = abs(delay) < _ROUGH * _PACKET / traffic.nics.min()
+        # A late message explains no early end, nor an early one a late end.
         if not is_rough and delay * excess > 0:
             drifts[edge, number] = delay
     losses = [(edge, seconds) for (edge, _), seconds in drifts.items()]
@@ -239,6 +243,7 @@ def _of_bytes(traffic: Traffic, outcome: Fitted, predicted: Schedule) -> Cause:
     problem = predicted.problem
     volumes = np.nan_to_num(predicted.flow_bytes)
     iterations = problem.job.iterations
+    # What stays on a machine is not captured either.
     crosses = [bool(hops) for hops in problem.hops]
     predicted_size = float(volumes[crosses].sum()) / iterations
     share = size / predicted_size if predicted_size else 1.0
@@ -274,6 +279,7 @@ def laid_out(
         return None
 
     # Messages by direction, each row in the order of time.
+    # A sort that is not stable would mix them up within a direction.
     order = np.argsort(edges, kind="stable")
     starts = np.cumsum(counts) - counts
     number = np.arange(len(rows)) - np.repeat(starts, counts)
@@ -289,6 +295,7 @@ def laid_out(
     late_bytes = rows["bytes"].astype(float) - _PACKET
     sizes = table(np.maximum(late_bytes, 1.0))
     problem = _problem(traffic, directions, counts.tolist())
+    # A sender computes up to each message, so that all begin when they did.
     gaps = np.diff(first, axis=1, prepend=0.0)
     work = np.concatenate([gaps, np.zeros_like(gaps)])
     times = Realization(np.nan_to_num(work), np.nan_to_num(sizes))

@@ -75,8 +75,10 @@ def summary(
     wait = float(samples["waited"][-1])
     share = wait / (ran + wait) if ran + wait > 0 else 0.0
     length = max(float(samples["time"][-1]), 1e-9)
+    # The mean over machines, as with waits; the worst alone decides nothing.
     gain = sum(early) / len(early) / length
 
+    # What the lab ended itself has a signal for its code, and did not fail.
     failures = [run for run in programs if run.code and not run.stopped]
     first = min(failures, key=lambda run: run.end or 0.0, default=None)
     failed = None
@@ -226,6 +228,7 @@ class LabPrograms:
                     output=output,
                 )
             finally:
+                # The program has a descriptor of its own by now.
                 os.close(output)
             run = ProgramRun(start.program, start.machine, self.samples.seconds)
             self.runs[program.number] = run
@@ -323,6 +326,7 @@ class LabPrograms:
             programs = [(run.program, run.machine) for run in self.runs.values()]
             try:
                 marks = marks_of(self._folder, section.mark, programs, traffic)
+            # What was measured counts even where no line says when iterations began.
             except DataError as why:
                 return {"prediction": unknown(section.max_difference, why)}
         verdict = judge_lab(
@@ -357,9 +361,11 @@ class LabPrograms:
 
         for run in self.runs.values():
             run.stopped = run.end is None
+        # Asked first, so that programs can write what they have; then killed.
         for number in (signal.SIGTERM, signal.SIGKILL):
             if number == signal.SIGKILL:
                 self._name_survivors()
+            # A machine that has gone has no program left to signal.
             with contextlib.suppress(RunError):
                 self._lab.signal_all(number)
             deadline = time.monotonic() + GRACE * self._lab.time_scale
@@ -380,6 +386,7 @@ class LabPrograms:
         """Carry out the events whose time has come."""
         while self._events and self._events[0][0] <= self.samples.seconds:
             _, machine = self._events.pop(0)
+            # As it came about, which is a little later than the file says.
             now = self.samples.seconds
             self._lab.change_nic(machine)
             self.changes.append((now, machine))
@@ -389,6 +396,7 @@ class LabPrograms:
         """Return programs that have ended; take a sample when it is time for one."""
         timeout = patience
         if self._events:
+            # Nobody else would wake this up when a NIC is to change.
             instant, _ = self._events[0]
             due = (instant - self.samples.seconds) * self._lab.time_scale
             timeout = max(0.0, min(due, patience))
@@ -438,8 +446,10 @@ def run_lab(
     lab cannot be started, or a machine dies.
     """
     programs = programs_of(file, command)
+    # Before the lab runs: what is judged then was known beforehand.
     prediction = predict_lab(file)
     with open_lab(file) as lab:
+        # `forecast` knows the queues of labs that state none, and how TCP shares them.
         if prediction is not None and _is_plain(file):
             watch(forecast(prediction, lab.time_scale).sentence())
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
@@ -456,9 +466,11 @@ def run_lab(
             with running_lab(directory.path, lab.holders):
                 running.until_end()
         finally:
+            # Before anything is closed, which takes its own time.
             seconds = running.samples.seconds
             samples = running.close()
             packets = None if capture is None else capture.close(lab.time_scale)
+        # While the machines are there: the kernel's counters go with them.
         counts = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
 
     runs = [*running.runs.values()]

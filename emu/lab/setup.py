@@ -72,6 +72,7 @@ def time_scale(file: LabFile) -> float:
 def cores_here() -> float:
     """Return the cores of this computer that groups may use, or else all."""
     try:
+        # Control groups, as of a container, may allow less than the affinity says.
         return Hierarchy.find().cores()
     except RunError:
         return float(len(os.sched_getaffinity(0)))
@@ -86,6 +87,7 @@ def find_lab_errors(
         problems = [
             file.origin.error(trail, problem) for trail, problem in _errors(file)
         ]
+        # What only making the lab can show comes last.
         if not problems:
             open_lab(file)
     except ScenarioErrors as errors:
@@ -112,6 +114,7 @@ def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     programs = programs_of(file, ()) if file.lab.programs else ()
     for number, program in enumerate(programs):
         try:
+            # Only whether its places are known is asked: the addresses may be empty.
             starts([program], dict.fromkeys(file.cluster.names, ""), places)
         except ValueError as error:
             yield ("lab", "programs", number), str(error)
@@ -152,6 +155,7 @@ def _core_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
             quotas[name] = plan_cpu(file.cores[name], scale)
         except ValueError as error:
             trail: Trail = ("cluster", "machines", position, "cpu")
+            # A share that nobody stated is too small by the time scale alone.
             yield trail if shares[position] is not None else scales, str(error)
             return
 
@@ -167,15 +171,18 @@ def _core_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
         yield scales, problem
         return
     try:
+        # Whether this user may have groups shows only where they are made.
         CpuGroups(quotas).close()
     except RunError as error:
         yield scales, f"needs quotas of CPU time, and {error}"
 
 
 def _nic_errors(file: LabFile, trail: Trail, nic: Nic) -> Iterator[tuple[Trail, str]]:
+    # `_core_errors` names that; no scale follows from a machine without a core.
     if file.lab.time_scale == "auto" and not min(file.cores.values()) > 0:
         return
     scale = time_scale(file)
+    # One error, where both directions have the same rate.
     for rate in dict.fromkeys((nic.outward, nic.inward)):
         try:
             plan_nic(

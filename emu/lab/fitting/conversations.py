@@ -108,6 +108,7 @@ def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
     low = np.minimum(talk.source, talk.destination)
     high = np.maximum(talk.source, talk.destination)
     pair = low * len(packets.processes) + high
+    # By pair, and then by time: the last key of lexsort counts first.
     order = np.lexsort((talk.time, high, low))
 
     exchanges: list[Exchange] = []
@@ -118,6 +119,7 @@ def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
         turns = [rows[begin:end] for begin, end in _runs(speakers)]
         requests = turns[::2]
         answers = turns[1::2]
+        # The last request may not have been answered when the lab ended.
         for request, answer in zip(requests, answers, strict=False):
             exchange = Exchange(
                 client=packets.processes[talk.source[first_row]],
@@ -180,6 +182,7 @@ def _owners(traffic: Traffic) -> NDArray[np.int64]:
     rows = traffic.owners
     cells = rows["machine"], rows["port"]
     owner = np.full((len(traffic.machines), 65536), -1, np.int64)
+    # Of two programs at one port the last stays, and the other one differs from it.
     owner[cells] = rows["program"]
     shared = rows[owner[cells] != rows["program"]]
     for machine, port, program in shared.tolist():
@@ -240,6 +243,7 @@ def _follow(sizes: NDArray[Any]) -> list[int]:
     ``sizes``: bytes by sender and receiver.
     """
     ring = [int(sizes.sum(1).argmax())]
+    # The bound ends a way that gets into a loop without the first.
     while sizes.any() and len(ring) <= len(sizes):
         following = int(sizes[ring[-1]].argmax())
         if following == ring[0]:

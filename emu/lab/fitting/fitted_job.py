@@ -54,6 +54,7 @@ def write_fit(
         "job": {
             "system": "custom",
             "iterations": found.count,
+            # All that programs waited for are flows of the fit: a window would add.
             "credit_window": "unlimited",
             "times": "measured",
             "tasks": job.tasks,
@@ -110,6 +111,7 @@ class _Job:
             "name": name,
             "kind": self._traffic.programs[program],
             "process": machine_name,
+            # As of a whole core: a slower machine took as much longer.
             "time": _once([f"{seconds * speed:.6f} s" for seconds in times]),
         }
         if machine not in self._seated:
@@ -148,12 +150,14 @@ class _RingJob(_Job):
             "among": [f"{name}.send" for name in names],
             "volume": f"{found.volume:.0f} B",
             "then": [f"{name}.0" for name in names],
+            # The sum that ends one iteration begins the next.
             "lag": 1,
         }
         self.collectives.append({"allreduce": allreduce})
 
     def _client(self, process: Process, following: Process) -> None:
         stages = self._found.stages[process].copy()
+        # An all-reduce is simulated by its NICs alone: what it took beyond follows it.
         stages[0] += self._found.overhead
         name = self._name(process)
         turns = [f"{name}.{turn}" for turn in range(len(stages) - 1)]
@@ -168,6 +172,7 @@ class _RingJob(_Job):
         self._task(send, process, np.zeros(self._found.count))
         for earlier, later in pairwise([*names, send]):
             self._flow(earlier, later)
+        # gloo sends when the next of the ring has said that it is ready.
         note = [NOTE] * self._found.count
         self._flow(f"{self._name(following)}.sum", send, note)
 

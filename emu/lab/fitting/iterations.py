@@ -177,6 +177,7 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
     counts = np.array(numbers)
     usual = np.median(counts) if counts.size else 0
     alike = longest_run(np.all(counts <= usual + MORE_ROUNDS, axis=0))
+    # Iterations are numbered from the second all-reduce on, `skip` from the first.
     first = max(alike.start, skip - 1)
     last = alike.stop
     if last - first < FEWEST:
@@ -201,6 +202,7 @@ def _services(exchanges: Sequence[Exchange]) -> dict[Exchange, float]:
     for exchange in sorted(exchanges, key=lambda exchange: exchange.answered):
         answer, _ = exchange.answered
         _, asked = exchange.asked
+        # A server answers one after the other: what others took is not of this answer.
         began = max(asked, free.get(exchange.server, 0.0))
         services[exchange] = max(answer - began, 0.0)
         free[exchange.server] = answer
@@ -260,6 +262,7 @@ def _bursts(ring: Ring, answers: list[list[float]]) -> list[list[_Burst]]:
     silences = (times[quiet] + times[quiet + 1]) / 2
     bursts = []
     for (sent, _), instants in zip(ring.sent, answers, strict=True):
+        # Processes that ask no server have no answers: silence parts what they send.
         numbers = np.searchsorted(instants or silences, sent)
         cuts = np.flatnonzero(np.diff(numbers)) + 1
         edges = [0, *cuts.tolist(), len(sent)]
@@ -291,9 +294,11 @@ def _whole(
         for start in reversed(range(earliest, end)):
             size = int(sent[last] - sent[bursts[start][0]])
             count = round(size / usual)
+            # What was lost crossed twice, so that a sum may be larger than it is.
             if count and -TOLERANCE <= size / usual - count <= AGAIN:
                 rest = best[start]
                 candidate = _Best(rest.sums + count, rest.bytes + size, start)
+                # Of equals the first stays: the fewest bursts that make as many sums.
                 choice = max(choice, candidate, key=lambda found: found[:2])
         best.append(choice)
 
@@ -341,6 +346,7 @@ def _rounds(exchanges: Sequence[Exchange], began: float, ended: float) -> _Round
         _, answered = exchange.answered
         if not began <= asked < ended:
             continue
+        # Who asks before the last answer has come did not wait for it.
         if asked >= round_end:
             rounds.append([])
         rounds[-1].append(exchange)
@@ -372,6 +378,7 @@ def _fit_rounds(
                     key = (client, turn, exchange.server)
                     rows = requests.setdefault(key, np.zeros((3, count)))
                     seconds = services[exchange]
+                    # A process may ask the same server more than once in a round.
                     rows[:, number] += exchange.request, exchange.answer, seconds
             computed = sums.began[place, number] - had
             stages[client][-1, number] = max(computed, 0.0)

@@ -128,6 +128,7 @@ class Lab:
             for machine in machines
             if machine.cpu is not None
         }
+        # One without a quota would compute at full speed beside those that are slowed.
         if 0 < len(self._quotas) < len(machines):
             raise ValueError("cores of every machine are needed, or of none")
 
@@ -208,6 +209,7 @@ class Lab:
             "sockets": descriptors,
             "machines": {name: self._sysctl(name) for name in self._index},
             "hosts": "\n".join(["127.0.0.1 localhost", *hosts, ""]),
+            # Root may make namespaces; others first become root of a user namespace.
             "user": os.geteuid() != 0,
         }
         self._keeper = subprocess.Popen(
@@ -362,6 +364,7 @@ class Lab:
         device = f"{DATA}-{number}"
         self._switch.ask(do="shape", device=device, plan=fields, again=True)
         self._plans[number] = plan_out, plan_in
+        # Last: windows, and bytes not sent yet, go by the plans noted above.
         holder.ask(do="set_tcp", settings=self._sysctl(new.name))
 
     def listen(self, port: int = 0) -> tuple[str, socket.socket]:

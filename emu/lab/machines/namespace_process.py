@@ -56,6 +56,7 @@ def main() -> int:
         _fork(sockets, end, hold)
     for end in sockets:
         end.close()
+    # A pipe from the command, which closes however that ends.
     sys.stdin.buffer.read()
     return 0
 
@@ -69,8 +70,10 @@ def _fork(
         return
     namespaces.die_with_parent(parent)
     os.setpgid(0, 0)
+    # Only the keeper waits for the end of standard input.
     os.close(0)
     for further in sockets:
+        # An end that is open here as well would never close for the other side.
         if further is not end:
             further.close()
 
@@ -82,6 +85,7 @@ def _fork(
         with contextlib.suppress(OSError):
             _report(end, error=str(error))
     finally:
+        # A child that went on would run what the keeper has left to do a second time.
         os._exit(code)
 
 
@@ -125,8 +129,10 @@ class Responder:
         """Answer until the other end closes; first set TCP of this network."""
         self._set_tcp(tcp)
         end, wake = os.pipe()
+        # `set_wakeup_fd` takes no end that blocks; a full pipe wakes as well.
         os.set_blocking(wake, False)
         os.set_blocking(end, False)
+        # Without a handler of Python's no byte comes into the pipe.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
@@ -167,6 +173,7 @@ class Responder:
                 process, status = os.waitpid(-1, os.WNOHANG)
                 if not process:
                     return
+                # Process 1 inherits what programs leave behind: that has no number.
                 number = self._programs.pop(process, None)
                 if number is not None:
                     code = os.waitstatus_to_exitcode(status)
@@ -207,6 +214,7 @@ class Responder:
         return {"port": listening.getsockname()[1]}, listening
 
     def _connect(self, host: str, port: int) -> _Answer:
+        # Half of what the asker waits, so that it hears of the error and of no silence.
         return {"done": True}, socket.create_connection((host, port), ANSWER / 2)
 
     def _open_netlink(self, devices: list[str]) -> _Answer:

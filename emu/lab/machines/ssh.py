@@ -58,6 +58,7 @@ class SshServer:
         client.write_text(_CLIENT, "utf-8")
         client.chmod(0o755)
 
+        # A packet is a request: none has to be put together from pieces.
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listening.bind(str(client.with_name("socket")))
         self._listening.listen()
@@ -75,6 +76,7 @@ class SshServer:
         if ready is not self._listening:
             for program, caller in [*self._programs.values()]:
                 if caller is ready:
+                    # The caller was ended: nobody takes output or exit code any more.
                     self._lab.signal(program, Signals.SIGKILL)
                     del self._programs[program.number]
                     caller.close()
@@ -85,6 +87,7 @@ class SshServer:
         try:
             host, command, folder, origin = parse_json(data.decode())
             name = self._names.get(host, host)
+            # What it sends counts as of the program that called ssh.
             settings = {"PATH": self.path, MACHINE: name, PROGRAM: origin}
             program = self._lab.start(
                 name,
@@ -96,11 +99,13 @@ class SshServer:
             )
             self._programs[program.number] = program, caller
         except (ValueError, LookupError, RunError) as error:
+            # The text of a KeyError is no sentence, only the name.
             is_unknown = isinstance(error, KeyError)
             problem = f"{error} is no machine of this lab" if is_unknown else f"{error}"
             caller.send(f" {problem}".encode())
             caller.close()
         finally:
+            # The program has descriptors of its own by now.
             for descriptor in files:
                 os.close(descriptor)
 
@@ -110,6 +115,7 @@ class SshServer:
             return False
         _, caller = self._programs.pop(program.number)
         code = program.code or 0
+        # As a shell has it of a program that a signal ended.
         caller.send(f"{code if code >= 0 else 128 - code}".encode())
         caller.close()
         return True
