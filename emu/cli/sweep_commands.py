@@ -83,6 +83,7 @@ def sweep(
     )
 
     expect = load(file, changes).expect
+    # Of all finished points: one that was done by an earlier command is judged, too.
     misses = _find_misses(points, record, mode, expect)
     if misses:
         console.print(*misses, sep="\n")

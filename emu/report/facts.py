@@ -270,6 +270,7 @@ def _witness(seen: Result, digits: int) -> Iterator[Fact]:
 def _learnt(result: Result) -> Iterator[Fact]:
     """Yield when last bytes came, what was trained, and what each job took."""
     transport = result.get("transport", {})
+    # 0 is a figure as well: a missing key alone is none.
     if (early := transport.get("early_wall_seconds")) is not None:
         yield _last_bytes(early, transport)
     for part in (result, *result.get("jobs", ())):
@@ -507,6 +508,7 @@ def budget_table(result: Result) -> Table:
         if format_duration(seconds) != format_duration(0.0):  # by rounding alone
             table.add_row(cause, *words.difference(float(seconds), makespan))
 
+    # Rows of hosts are parts of the causes above, by where they arose; no further sum.
     for host in result.get("hosts", ()):
         seconds = float(host["seconds"])
         table.add_row(f"of it on {host['host']}", *words.difference(seconds, makespan))
