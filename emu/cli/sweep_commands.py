@@ -83,7 +83,6 @@ def sweep(
     )
 
     expect = load(file, changes).expect
-    # Of all finished points: one that was done by an earlier command is judged, too.
     misses = _find_misses(points, record, mode, expect)
     if misses:
         console.print(*misses, sep="\n")
@@ -97,8 +96,7 @@ def sweep(
 
     if not emulate:
         judge_simulated(expectations.list_unchecked(expect), [])
-    # Last, so that points that could be done are written and shown.
-    if failures:
+    if failures:  # the others are written
         problem = f"{len(failures)} of {len(points)} points failed"
         raise ExpectationMissed(problem)
     if misses:
@@ -233,6 +231,7 @@ def _find_misses(
     Single values are of the scenario as stated: of the point that changes nothing, or
     of every point where that is not among them.
     """
+    # A point that an earlier command has finished is judged by this one, too.
     finished_points = [point for point in points if point.key(mode) in record.rows]
     as_stated = [point for point in finished_points if point.unchanged]
 

@@ -248,6 +248,8 @@ def job_table(jobs: Iterable[JobTime]) -> Table:
     table = plain_table(title, *columns)
     if rows is not jobs:
         seconds_of_all = [job.seconds for job in jobs]
+        # Of many jobs the slowest would tell of themselves alone, so that all stand
+        # above.
         figures = np.array([seconds_of_all, [job.slowdown for job in jobs]])
         for name, (seconds, slowdown) in (
             ("mean of all", figures.mean(axis=1)),
@@ -331,6 +333,7 @@ def ranges(names: Sequence[str]) -> list[str]:
         first, *rest = [name for _, name in members]
         text = first
         if rest:
+            # The stem stands once: w10-13.
             text += f"-{rest[-1].removeprefix(stem)}"
         texts.append(text)
     return texts
