@@ -54,7 +54,7 @@ def job_line(
     known it is that of the credit edges. ``pins``: what the scenario pins, without what
     the system of the job pins by itself, as stores to their partitions.
     """
-    # No credit edge with a lag keeps a window, so that stating one changes nothing.
+    # Where no credit edge has a lag, stating a window changes nothing.
     window = window or window_of(job) or "without effect"
     length = length_text(job.iterations, job.iterations - pipeline_depth(job))
     line = f"{length}, credit window {window}"
@@ -333,7 +333,6 @@ def ranges(names: Sequence[str]) -> list[str]:
         first, *rest = [name for _, name in members]
         text = first
         if rest:
-            # The stem stands once: w10-13.
             text += f"-{rest[-1].removeprefix(stem)}"
         texts.append(text)
     return texts
