@@ -91,6 +91,7 @@ def advise_command(
         if scenario.jobs:
             advice = share_machines(scenario, terms.target, sums=by_sum, watch=watch)
         else:
+            # With neither, the others have to get as far as the file's own job does.
             if not (to or per_epoch):
                 watch("the file's own accuracy")
                 # It trains the file's own job, so that the search has something to
@@ -99,6 +100,8 @@ def advise_command(
             advice = advise(scenario, terms, watch)
     if write is not None:
         best = advice.best
+        # Several jobs are shared out by one scenario; of one job the best choice has
+        # it.
         chosen = best.answer.scenario if isinstance(best, Choice) else best.scenario
         write_scenario(write, chosen)
         typer.echo(f"written to {write}; next: emu simulate {write}", err=True)

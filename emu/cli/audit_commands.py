@@ -62,7 +62,7 @@ def audit(
 
     # A file that was shared is unpacked into a folder of no meaning.
     name = subject.name if run == result else result.name
-    # Findings are violations too; of these one alone is shown for all guards.
+    # The table has the first violation of all guards: here is what each has found.
     lines = [*silent, *(f"guard {finding}" for finding in report.findings)]
     content = {
         "tolerance": limit,

@@ -316,7 +316,7 @@ def judge_rows(scenario: Scenario, rows: Iterable[tuple[str, Answer]]) -> None:
     """Raise where a row was refused, or missed what the scenario expects."""
     lines = []
     for name, row in rows:
-        # Raises where the row was refused.
+        # A row that was asked for by its name, and refused, ends the command.
         row.checked()
         if row.missed:
             lines.append(f"{name}: {'; '.join(dict.fromkeys(row.missed))}")

@@ -71,5 +71,6 @@ def _ends_of(scenario: Scenario, key: str, values: str) -> Values:
             emu.load(scenario, {key: 0})  # which says whether there is such a key
         return Values.around(stated)
     except ValueError as error:
+        # Without a range the value that the file has was not understood.
         option = f"--range {values}" if values else f"--key {key}"
         raise ScenarioError(f"{error}: write --range LOW,HIGH", file=option) from error

@@ -45,6 +45,8 @@ def explain(
         told = _of_scenario(emu.load(what, overrides or []), helpful=helpful)
 
     explanation = told.explanation
+    # Beside JSON on standard output, which `emit` writes at the end, no table may
+    # stand.
     console = terminal(quiet=json_target == "-")
     if told.premises:
         console.print(told.premises)
@@ -57,6 +59,8 @@ def explain(
         words.print_placing(told.placing, console)
 
     content = {**explanation.to_json(), "placing": told.placing, **told.more}
+    # The bound is searched for, which takes up to --bound-time: only where help is
+    # asked for.
     if helpful:
         gap = placement_gap(
             explanation.schedule.problem,
@@ -86,6 +90,7 @@ class _Told:
 def _of_run(run: emu.RecordedRun, *, helpful: bool, run_code: bool) -> _Told:
     return _Told(
         emu.explain(run, helpful=helpful, run_code=run_code),
+        # A run may lack its result.json, which has them.
         placing=run.result.get("placing", {}),
         window=run.result.get("credit_window"),
     )
@@ -105,6 +110,7 @@ def _of_scenario(scenario: emu.Scenario, *, helpful: bool) -> _Told:
         lines.append(best.line())
         more["checkpoints"] = best.to_json()
     else:
+        # It says so where a missing cost is the reason, and nothing of other scenarios.
         lines += not_sought(ready.scenario)
     return _Told(
         emu.explain(ready, helpful=helpful),

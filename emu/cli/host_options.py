@@ -30,6 +30,7 @@ class Hosts:
     any_version: bool = False
 
     def __post_init__(self) -> None:
+        # Read at once, so that what is wrong is told before a scenario is tried.
         stated = [self.agents > 0, self.file is not None, self.ray != ""]
         if sum(stated) > 1:
             problem = "waits for agents that others start, --hosts and --ray start them"
@@ -99,6 +100,8 @@ class Hosts:
 
         options: dict[str, Any] = {}
         if isinstance(launcher, launch.RayLauncher):
+            # Ray decides which host a machine is on, where the scenario does not state
+            # it.
             options["host_of"] = launcher.host_of
         if self.agents:
             # Both sides have to know it; for agents that emu starts one is drawn.

@@ -163,8 +163,7 @@ def simulate_by_rates(
     more: Result = {"pace": speed, "models": models, **recovery.to_json()}
     if failures := count_failures(experiment, recovery.makespan):
         more["failures"] = failures
-    # Looked at for tuning queues alone: it takes further simulations.
-    if schedule.problem.cluster.tuners:
+    if schedule.problem.cluster.tuners:  # takes further simulations
         expected = experiment.expected
         shift = effect_of_slight_delays(
             experiment.realization, rule, expected, schedule
@@ -255,16 +254,13 @@ def simulate_over_packets(
     realization = experiment.realization
     scale = experiment.scenario.emulation.stated_byte_scale  # packets have real sizes
     count = packets_of(problem, realization, scale)
-    # By no console: that of the tables is silent beside JSON, and this takes minutes.
     print(f"about {count:,} packets, by ns-3 ...", file=sys.stderr)  # noqa: T201
 
     run = simulate_packets(
         problem, realization, sharing=sharing, control=control, byte_scale=scale
     )
     schedule = run.schedule
-    # Whatever the scenario's rule is: TCP knows none, and comes near max-min fair
-    # rates.
-    fluid = simulate_rates(problem, realization, "maxmin")
+    fluid = simulate_rates(problem, realization, "maxmin")  # nearest to TCP
     jobs = job_times(schedule, realization, "maxmin", epoch_of)
     _print_tables(schedule, jobs, console)
 
@@ -278,8 +274,7 @@ def simulate_over_packets(
     console.print(f"max-min fair rates: {length}, packets {format_ratio(longer)}")
 
     packets: Result = {}
-    # Queues by turns hold back each flow alone; one queue for all drops where it fills.
-    if sharing is Shares.TCP:
+    if sharing is Shares.TCP:  # whose one queue drops
         queues = full_queues(fluid, time_scale=1.0, byte_scale=scale)
         console.print(queues.sentence())
         packets["full_queues"] = queues.to_json()

@@ -30,6 +30,7 @@ def progress_bar(console: Console, *columns: ProgressColumn) -> Progress:
         console=console,
         # A log has no line to draw again: `signs_of_life` writes there.
         disable=not console.is_terminal,
+        # The result follows, beside which a full bar says nothing.
         transient=True,
     )
 

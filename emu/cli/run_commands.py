@@ -159,7 +159,6 @@ def run(
     _foresee(beginning, settings, progress)
     name = experiment.scenario.name
     directory = beginning.directory or RunDirectory.create(name, runs)
-    # Port 0 is any free one.
     page = (os.environ.get("EMU_DASHBOARD") or "0") if dashboard else ""
     views = LiveViews(
         experiment, settings, directory.path, progress, page=page, table=live
@@ -178,8 +177,7 @@ def run(
             _print_outcome(outcome)
         progress.print(f"written to {directory.path}/")
         draw(directory.path, progress)
-        # Last: the page leads to the report, which is drawn by now.
-        views.linger()
+        views.linger()  # with the report drawn
     # Outside the views, which show every error inside as a run that failed.
     judge(experiment.scenario, outcome.content, strict=strict)
 

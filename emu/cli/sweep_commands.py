@@ -96,8 +96,7 @@ def sweep(
 
     if not emulate:
         judge_simulated(expectations.list_unchecked(expect), [])
-    # Last, so that points that could be done are written and shown.
-    if failures:
+    if failures:  # the others are written
         problem = f"{len(failures)} of {len(points)} points failed"
         raise ExpectationMissed(problem)
     if misses:
@@ -232,6 +231,7 @@ def _find_misses(
     Single values are of the scenario as stated: of the point that changes nothing, or
     of every point where that is not among them.
     """
+    # A point that an earlier command has finished is judged by this one, too.
     finished_points = [point for point in points if point.key(mode) in record.rows]
     as_stated = [point for point in finished_points if point.unchanged]
 

@@ -55,7 +55,7 @@ def job_line(
     known it is that of the credit edges. ``pins``: what the scenario pins, without what
     the system of the job pins by itself, as stores to their partitions.
     """
-    # No credit edge with a lag keeps a window, so that stating one changes nothing.
+    # Where no credit edge has a lag, stating a window changes nothing.
     window = window or window_of(job) or "without effect"
     length = length_text(job.iterations, job.iterations - pipeline_depth(job))
     line = f"{length}, credit window {window}"
@@ -249,6 +249,8 @@ def job_table(jobs: Iterable[JobTime]) -> Table:
     table = plain_table(title, *columns)
     if rows is not jobs:
         seconds_of_all = [job.seconds for job in jobs]
+        # Of many jobs the slowest would tell of themselves alone, so that all stand
+        # above.
         figures = np.array([seconds_of_all, [job.slowdown for job in jobs]])
         for name, (seconds, slowdown) in (
             ("mean of all", figures.mean(axis=1)),

@@ -93,6 +93,7 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
         name = label(run)
         content = name + json.dumps(keys, sort_keys=True)
         first = _Repetition(name=name, keys=keys, runs=[])
+        # Groups stand in the order of their first runs, by which tables compare.
         groups.setdefault(content, first).runs.append(run)
 
     by_name = {}
@@ -134,6 +135,7 @@ def labels(runs: Sequence[RecordedRun]) -> list[str]:
     name_of: dict[int, str] = {}
     for name, group in repetitions(runs).items():
         for run in group:
+            # Runs compare by identity: two of one content are still two.
             name_of[id(run)] = run.name if len(group) > 1 else name
     return [name_of[id(run)] for run in runs]
 

@@ -30,6 +30,7 @@ def ranges_table(ranges: Mapping[str, NDArray[np.float64]]) -> Table:
         share = float(seconds.sum() / longest)
         bar = Text("█" * round(30 * share), style="blue")
         grid.add_row(name, f"{len(seconds):,}", mean, bar)
+    # The trace has them by their time in all, so that the rest is short.
     if len(ranges) > _RANGES:
         grid.caption = f"and {len(ranges) - _RANGES} shorter ones"
     return grid

@@ -336,12 +336,10 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
         name = ", ".join(str(values[key]) for key in outer)
         value = values[inner] if inner else "makespan"
         place = float(value) if across else str(value)
-        # Seeds of one place share a list, over which the interval is taken.
-        by_place = groups.setdefault(name, defaultdict(list))
+        by_place = groups.setdefault(name, defaultdict(list))  # of all seeds
         by_place[place].append(float(row["figures"]["makespan"]))
     if across is None:
-        # Values that are words have no distances, so that no line may join them.
-        return bars(groups)
+        return bars(groups)  # words have no distances
 
     figure = new_figure(2.9)
     axes = figure.subplots()

@@ -117,6 +117,8 @@ def systems_table(results: Sequence[Answer]) -> Table:
         "Simulated", "system", *COLUMNS, ">iteration", ">seeds", ">seeds per s"
     )
     for row in results:
+        # A refused row has no makespans, and says so in that cell; the others stay
+        # empty.
         cells = [row.system, *write_makespans(row.makespans)]
         if not row.refused:
             first = first_of_class(results, row)
@@ -258,6 +260,8 @@ def target_lines(results: Sequence[Answer]) -> Iterator[str]:
     if len(rows) > 1:
         yield from _say_first(rows)
 
+    # Systems that exchange otherwise but update alike train the same weights, and one
+    # training serves them all.
     names_by_weights = defaultdict[str, list[str]](list)
     for row in rows:
         names_by_weights[row.weights].append(row.system)
@@ -266,6 +270,7 @@ def target_lines(results: Sequence[Answer]) -> Iterator[str]:
             yield f"Equal weights, trained once: {', '.join(names)}."
 
     for row in results:
+        # One alone is the file's own setting.
         if len(row.tried) > 1:
             yield _say_settings(row)
 
@@ -284,6 +289,7 @@ def _say_first(rows: Sequence[Answer]) -> Iterator[str]:
     ties = []
     for row in slower:
         change = pair(row.makespans, best.makespans)
+        # Seed by seed: seeds differ more than systems, and would hide who is first.
         if change and change.tie:
             ties.append(row.system)
     if ties:
@@ -329,6 +335,7 @@ def first_of_class(results: Sequence[Answer], row: Answer) -> Answer:
     Steps on the whole graph and of mini-batches are compared to a target alone.
     """
     answers = _list_answers(results)
+    # To a target all are compared by time, whatever a step of theirs is.
     if row.question.target:
         return answers[0]
     return next(other for other in answers if other.whole_graph == row.whole_graph)
@@ -470,6 +477,8 @@ def crossover_table(found: Crossover) -> Table:
 
 def _say_estimate(found: Crossover) -> str:
     """Return where first principles see the crossover, and the simulations it took."""
+    # The estimate looks at bytes alone, and may see no crossover where slots or cores
+    # make one.
     place = "nowhere in the range"
     if found.estimate is not None:
         place = f"at {found.estimate}"
@@ -484,6 +493,7 @@ def _keeps_times(found: Crossover) -> bool:
     if not found.key.startswith(_WORK):
         return False
     return any(
+        # Sections of jobs that train nothing have no such key.
         getattr(scenario.job, "rates", None) is None
         for row in found.below.answers
         for scenario in row.scenarios.values()

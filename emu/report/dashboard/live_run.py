@@ -101,7 +101,7 @@ class _Flows:
         self._served = np.zeros(edges)
         self._rate = np.zeros(edges)
         self._since = np.zeros(edges)
-        # Times the rates of all edges it gives those of all ports in one product.
+        # Multiplied by the rates of all edges it gives those of all ports at once.
         self._crossing = np.zeros((ports, edges))
         for edge, hops in enumerate(problem.hops):
             self._crossing[list(hops), edge] = 1.0

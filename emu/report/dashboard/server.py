@@ -377,8 +377,7 @@ class Dashboard:
         site: asyncio.Server | None = None
         server = cast("web.Server", runner.server)  # which is set up
         try:
-            # The sites of aiohttp take no maker of connections, by which strangers are
-            # counted.
+            # Sites of aiohttp take no maker of connections, which counts strangers.
             site = await self._loop.create_server(
                 partial(self._pages.new_connection, server),
                 self._host,

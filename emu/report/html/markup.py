@@ -17,6 +17,7 @@ _NARROW = 4
 
 def table(shown: Table) -> str:
     """Return a terminal's table, without the columns of bars, which have no name."""
+    # Bars are drawn with letters, which on a page would be noise beside the figures.
     columns = [column for column in shown.columns if column.header]
     attributes = []
     for column in columns:
@@ -57,6 +58,7 @@ def figures(facts: Iterable[Fact]) -> str:
 def meter(label: str, fraction: float, text: str) -> str:
     """Return a bar that is filled to ``fraction``; over-full ones look different."""
     full = " over" if fraction > 1 else ""
+    # A resource may be demanded beyond its capacity; the bar stays within its track.
     width = 100 * min(max(fraction, 0.0), 1.0)
     return (
         f"<div class=meter><span class=label>{escape(label)}</span>"
