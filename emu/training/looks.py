@@ -41,6 +41,7 @@ def count_seeds(settings: JobSettings, train: int, steps: int) -> Ints:
     numbers = np.arange(1, steps + 1)
 
     if trains_whole_graph(settings):
+        # Each step, an epoch, sees all training vertices.
         return numbers * train
     return BatchPlan.from_settings(settings).seeds_after(train, numbers)
 
