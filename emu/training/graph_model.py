@@ -73,6 +73,7 @@ class GraphModel(LayerTensors):
 
         def scores_of(batch: MiniBatch) -> Tensor:
             blocks = make_blocks(batch.sizes, batch.edges)
+            # Features are float32 on disk, whatever the job's precision.
             features = as_tensor(batch.features).to(self._dtype)
             return self.scores(blocks, features)
 
@@ -90,6 +91,7 @@ class GraphModel(LayerTensors):
             sizes=(1,) * (self.layers + 1),
             edges=((zero, zero),) * self.layers,
         )
+        # The gradient is not used, and weights are not stepped: nothing stays of it.
         self.gradient([batch])
 
 
@@ -99,6 +101,7 @@ def parameter_shapes(
     """Return name -> shape of the tensors of a job's model, in their flat order."""
     model = settings["model"]
     if "program" in model:
+        # A program's shapes are known when it is built, and not before.
         return OwnModel(settings, dataset).shapes
 
     shapes = {}
