@@ -273,7 +273,7 @@ class OwnModel:
         """Return the class of each of the last block's destinations, not training."""
         import torch
 
-        # Dropout is off then, and layers that keep statistics use theirs.
+        # Dropout is off then: an accuracy draws nothing.
         self._module.eval()
         with torch.no_grad(), self._running("fails in evaluation", _CALLED):
             return self.scores(sizes, edges, features).argmax(1)

@@ -316,7 +316,7 @@ class CustomJobSection(JobSection):
     @override
     def scale_volumes(self, rows: list[int], scale: Scale) -> Edit:
         """Return the volumes of stated flows, scaled; empty beyond: of a collective."""
-        # Edges behind the stated flows are of collectives, and share its volume.
+        # Edges behind the stated flows are of collectives, which share one volume.
         if max(rows) >= len(self.flows):
             return {}
         volumes = {row: self.flows[row].volume for row in rows}

@@ -501,7 +501,7 @@ def _write(common: CommonJob) -> Keys:
     # Times that other systems do not have, as of a server's step, begin at nothing.
     times: dict[str, PerDevice] = {"graph_store": 0.0, "parameter_server": 0.0}
     times |= common.times_of("graph_store", "sampler", "worker", "parameter_server")
-    # A file that states no time of the fetch has one-shot sampling: it takes none.
+    # P3 asks by hops as well, but fetches no rows: its times lack that one.
     if common.by_hops:
         times["sampler_fetch"] = 0.0
         times |= common.times_of(*translation.HOPS, "sampler_fetch")

@@ -54,7 +54,7 @@ class P3Builder:
         shares: tuple[float, ...] = self.section.columns
         if not shares:
             return 1.0
-        # Shares are stated in any unit: of an even one each, the mean is 1.
+        # Shares are in any unit: over an even share their mean is 1.
         return shares[rank % self.members] * self.members / sum(shares)
 
     def blocks(self, feature_length: int) -> tuple[int, ...]:

@@ -27,8 +27,7 @@ class P3Keys(ReplicaSection):
 
     system: Literal["p3"]
     """Kind of job."""
-    # A has three mini-batches under way, as the paper says; B is its equation to the
-    # letter.
+    # A has three mini-batches under way, as the paper says; B is its equation.
     pipeline: Literal["none", "A", "B"] = "A"
     """Phases of several mini-batches in turn: A lacks 2 updates, B 3; ``none`` trains
     as data parallel training does."""
