@@ -19,6 +19,7 @@ from emu.systems.training_section import TimesSection, TrainingSection
 class ReplicaTimesSection(TimesSection):
     """Execution time of one task of each kind; machines collect features at once."""
 
+    # Unlike DGTP's, which has to be stated: P3 by default has no task that collects.
     graph_store: DurationPerDevice = 0.0
     """Collect the features of one iteration, for all workers; of P3 with ``features:
     host``."""

@@ -107,9 +107,11 @@ class StoresSection(CachedSection):
         storage = [name for name in roomy if not sections[name].gpu]
         if isinstance(self.stores, int) and self.stores <= len(storage):
             names = storage
+        # Where no machine has room, all stay: placement then says what is lacking.
         elif self.stores == "auto" and roomy:
             names = roomy
         job = self.model_copy()
+        # A private field: a scenario that is written back must not show it.
         job._pool = tuple(names)  # noqa: SLF001 - its own class
         return job
 
@@ -131,6 +133,7 @@ class StoresSection(CachedSection):
         if isinstance(self.stores, int):
             if len(names) != self.stores:
                 return None
+            # The memory of one store of a number is stated, and stays.
             return self.with_stores(names, None)
         if self.stores != "auto":
             return None

@@ -118,6 +118,7 @@ class ModelProgramSection(Section):
             except DataError as error:
                 yield "program", str(error)
 
+        # With `fanouts: all` nothing says how many hops there are.
         if not fanouts and self.layers is None:
             yield "layers", "fanouts say no number of layers, write for example 2"
 
@@ -290,6 +291,7 @@ class TrainingSection(JobSection):
     model: Annotated[
         Annotated[ModelSection, Tag("ModelSection")]
         | Annotated[ModelProgramSection, Tag("ModelProgramSection")],
+        # By the key `program`, so that an error names keys of the one that was meant.
         Discriminator(
             lambda found: (
                 "ModelProgramSection"
@@ -339,6 +341,7 @@ class TrainingSection(JobSection):
     @property
     def sampler_batch(self) -> int:
         """Seeds per sampler and iteration, B_s."""
+        # Even: `problems` refuses what leaves seeds over.
         return self.batch_size // self.samplers_per_worker
 
     @property
@@ -367,6 +370,7 @@ class TrainingSection(JobSection):
 
     def share(self, kind: str) -> float:
         """Return a task's part of its kind's time: samplers share a mini-batch."""
+        # Stores serve all samplers at once: their time is of an iteration, as stated.
         if kind not in _SAMPLING:
             return 1.0
         return self.sampler_batch / self.batch_size
@@ -461,6 +465,7 @@ class TrainingSection(JobSection):
         share, left = divmod(self.batch_size, samplers)
         if not left:
             return ""
+        # The nearest multiples on both sides, but for 0.
         even = [str(number * samplers) for number in (share, share + 1) if number]
         return (
             f"{self.batch_size} seeds cannot be shared evenly by {samplers} samplers "
@@ -489,6 +494,7 @@ class TrainingSection(JobSection):
     def scale_times(
         self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
     ) -> Scaling:
+        # Not `by_kind`: a time that follows from others has no key to edit.
         stated = {kind: time for kind, time in self.times if time is not None}
         scaled = whole_kinds(tasks, wanted) & stated.keys()
         edit = {f"job.times.{kind}": scale(stated[kind]) for kind in scaled}

@@ -91,6 +91,7 @@ class WholeGraphModelSection(Section):
 
     def problems(self) -> Problems:
         """Yield (where, what is wrong and what would be right)."""
+        # Weights of edges would make a mean of its sum, which is another model.
         if self.kind == "gin" and self.norm is not None:
             problem = f"found {self.norm} for gin, which sums: remove this key"
             yield ("job", "model", "norm"), problem
@@ -134,6 +135,7 @@ class WholeGraphSection(JobSection):
     @property
     @override
     def iterations(self) -> int:
+        # One word for all systems: whoever counts steps asks for iterations.
         return self.epochs
 
     #: Nothing runs ahead of the weights: no window is needed.
@@ -170,6 +172,7 @@ class WholeGraphSection(JobSection):
 
         parts = len(self.ranks(cluster.names))
         if self.partitioner == "hierarchical" and self.boxes is None:
+            # An example that fits the machines there are.
             half = [parts - parts // 2, parts // 2] if parts > 1 else [1]
             problem = (
                 "found hierarchical without boxes to cut between first: write for "

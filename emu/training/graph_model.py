@@ -73,9 +73,11 @@ class GraphModel(LayerTensors):
 
         def scores_of(batch: MiniBatch) -> Tensor:
             blocks = make_blocks(batch.sizes, batch.edges)
+            # Features are float32 on disk, whatever the job's precision.
             features = as_tensor(batch.features).to(self._dtype)
             return self.scores(blocks, features)
 
+        # Gradients would be added to those of the step before.
         self._flat.grad = None
         loss, accuracy = add_gradients(scores_of, batches)
         return self._flat.grad.numpy(), loss, accuracy
@@ -89,6 +91,7 @@ class GraphModel(LayerTensors):
             sizes=(1,) * (self.layers + 1),
             edges=((zero, zero),) * self.layers,
         )
+        # The gradient is not used, and weights are not stepped: nothing stays of it.
         self.gradient([batch])
 
 
@@ -98,6 +101,7 @@ def parameter_shapes(
     """Return name -> shape of the tensors of a job's model, in their flat order."""
     model = settings["model"]
     if "program" in model:
+        # A program's shapes are known when it is built, and not before.
         return OwnModel(settings, dataset).shapes
 
     shapes = {}
@@ -139,11 +143,13 @@ def initial_parameters(
 
     shapes = [*parameter_shapes(settings, dataset).values()]
     count = sum(map(prod, shapes))
+    # Drawn in float64 either way: float32 begins with the same numbers, rounded.
     flat = np.zeros(count, np.dtype(settings["precision"]))
     rng = np.random.default_rng([settings["seed"], _FIRST_WEIGHTS])
     start = 0
     for shape in shapes:
         end = start + prod(shape)
+        # A vector is a bias, which begins at 0; attention has a row per head.
         if len(shape) == 2:
             bound = np.sqrt(2.0) * np.sqrt(6.0 / sum(shape))
             flat[start:end] = rng.uniform(-bound, bound, prod(shape))

@@ -42,6 +42,7 @@ class RowSums:
 
     def __call__(self, vectors: Array) -> Array:
         """Return the sums, shape (rows, columns of ``vectors``)."""
+        # An interval without rows: reduceat takes no empty array.
         if not len(self._starts):
             return np.zeros((0, vectors.shape[1]), vectors.dtype)
         weighted = self._weights * vectors[self._columns]
@@ -59,6 +60,7 @@ def activation_slope(name: str, z: Array) -> Array:
     """Return the derivative of the activation at every element."""
     if name == "tanh":
         return 1 - np.tanh(z) ** 2
+    # 0 at 0, as torch has it: the reference must take the same side.
     return (z > 0).astype(z.dtype)
 
 
@@ -113,6 +115,7 @@ def initial_weights(settings: JobSettings, dataset: Dataset) -> list[Array]:
     layers = []
     for first in range(0, len(parts), parts_per_layer):
         weight, *attention = parts[first : first + parts_per_layer]
+        # The flat vector has (outputs, inputs); here it is rows times W.
         rows = np.concatenate([weight.T, *attention])
         layers.append(np.ascontiguousarray(rows))
     return layers
@@ -201,9 +204,11 @@ class Ends:
         scores = self._scores()
         scores = np.where(scores > 0, scores, NEGATIVE_SLOPE * scores)
 
+        # Each destination has a loop at the least: the last number is there.
         destinations = int(self.ends.max()) + 1
         highest = np.full(destinations, -np.inf, scores.dtype)
         np.maximum.at(highest, self.ends, scores)
+        # From each destination's highest score on, so that none overflows.
         exponentials = np.exp(scores - highest[self.ends])
         totals = self._sums(exponentials)
         return np.asarray(exponentials / totals[self.ends])
@@ -214,6 +219,7 @@ class Ends:
         Shapes (edges, width), (vertices, width) and (2, width); ``gradient`` is that of
         the sums of every destination, shape (vertices, width).
         """
+        # Computed again from its inputs: a lambda keeps nothing from the forward pass.
         attention = self.attention()
         edge_gradient = gradient[self.ends]
 

@@ -47,6 +47,7 @@ def weight_settings(settings: JobSettings, *, opens: bool) -> dict[str, Any]:
 
     Parts of the graph do with ``epoch: local`` alone, but none ``opens`` without.
     """
+    # With `epoch: local` a sampler draws from its own part; else all draw from all.
     parts = _PARTS if opens or settings.get("epoch") == "local" else ()
     return {name: settings[name] for name in (*_WEIGHTS, *parts) if name in settings}
 
@@ -67,13 +68,17 @@ class Extent:
         ``progress``: of equal weights and looks, to this target or another one.
         """
         count = int(
+            # Looks that are evenly spaced are the same at any length of a training.
             np.searchsorted(progress.looks[: progress.spaced], self.steps, "right")
         )
         levels = progress.accuracy[self.split][:count]
         reached = reach(levels, self.accuracy)
         if reached is not None:
+            # It ends where this is known: at the last of the looks that hold the
+            # target.
             count = reached + HELD
             last_step = int(progress.looks[count - 1])
+        # After it has diverged no step follows, at whatever length.
         elif progress.diverged is not None and progress.diverged <= self.steps:
             return progress
         elif len(progress.loss) >= self.steps:
@@ -168,6 +173,7 @@ def _versions() -> list[str]:
     """Return the digest of emu's code, any of which may count, and versions."""
     digest = hashlib.sha256()
     home = Path(__file__).parents[1]
+    # The compiled core draws samples, which decide weights.
     core = home.glob("prediction/core/_core.*")
     for path in sorted((*home.rglob("*.py"), *core)):
         digest.update(path.read_bytes())

@@ -53,6 +53,7 @@ def _aggregate(block: Block, hidden: Tensor, mode: str) -> Tensor:
 
     source = as_tensor(block.source)
     offsets = as_tensor(block.offsets)
+    # A destination without edges is an empty bag: 0, as in dgl.
     return functional.embedding_bag(source, hidden, offsets, mode=mode)
 
 
@@ -61,6 +62,7 @@ def sum_weighted(
 ) -> Tensor:
     """Aggregate the shorter rows, of the inputs or of the outputs."""
     outputs, inputs = weight.shape
+    # Sums and products may change places: aggregation costs edges times columns.
     if outputs < inputs:
         return aggregate(linear(hidden, weight))
     return linear(aggregate(hidden), weight)
@@ -70,6 +72,7 @@ def _sage(block: Block, hidden: Tensor, neighbours: Tensor, root: Tensor) -> Ten
     def aggregate(rows: Tensor) -> Tensor:
         return _aggregate(block, rows, "mean")
 
+    # A mean is linear, too, so that it may come before or behind the weights.
     mean = sum_weighted(aggregate, hidden, neighbours)
     return linear(hidden[: block.inner], root) + mean
 
@@ -205,6 +208,7 @@ class Block:
     def offsets(self) -> Array:
         """Position of the first edge into every destination."""
         ends = np.cumsum(self.degrees)
+        # embedding_bag wants offsets of the type of the sources.
         return (ends - self.degrees).astype(self.source.dtype)
 
 
@@ -263,11 +267,13 @@ class LayerTensors:
         if len(flat) != size:
             raise ValueError(f"{len(flat)} parameters for a model of {size}")
         with torch.no_grad():
+            # In place: the layers' tensors are views of this vector.
             self._flat.copy_(as_tensor(flat))
 
     def _tensors_of(self, number: int) -> list[Tensor]:
         first = sum(len(shapes) for shapes in self._shapes[:number])
         shapes = self._shapes[number]
+        # Views of one vector: gradients of all layers gather in its own.
         parts = self._flat.split(self._sizes)[first : first + len(shapes)]
         return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
@@ -336,6 +342,7 @@ class MiniBatch:
         sizes = [len(labels)]  # from the output side back
         for source, destination in reversed(edges):
             inner = sizes[-1]
+            # Beyond destinations a source is there because an edge names it.
             outer = max(inner, int(source.max(initial=-1)) + 1)
             # It came over a socket: a block checks its edges.
             Block(source=source, destination=destination, outer=outer, inner=inner)
@@ -368,6 +375,7 @@ def add_gradients(
     for batch in batches:
         scores = scores_of(batch)
         labels = as_tensor(batch.labels).long()
+        # Summed over all seeds: a mean of means would weigh batches unevenly.
         total = functional.cross_entropy(scores, labels, reduction="sum")
         share = total / seeds
         # Its gradients are added to those of the batches before.

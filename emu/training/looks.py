@@ -41,6 +41,7 @@ def count_seeds(settings: JobSettings, train: int, steps: int) -> Ints:
     numbers = np.arange(1, steps + 1)
 
     if trains_whole_graph(settings):
+        # Each step, an epoch, sees all training vertices.
         return numbers * train
     return BatchPlan.from_settings(settings).seeds_after(train, numbers)
 
@@ -57,6 +58,7 @@ def epoch_of(settings: JobSettings) -> Epoch | None:
     try:
         train = open_for(settings).train_count
     except DataError:
+        # Without a training set no batch is known to be short.
         return Epoch(1, plan.samplers * plan.batch_size)
 
     steps = plan.steps_per_epoch(train)
@@ -71,6 +73,7 @@ def space_looks(seen: Ints, spacing: int) -> Ints:
     look to the next; a step that sees more has one look.
     """
     multiples = seen // spacing
+    # Where the number of full spacings grows, a multiple has been passed.
     return np.flatnonzero(np.diff(multiples, prepend=0)) + 1
 
 
@@ -81,6 +84,7 @@ def hold(accuracy: Floats) -> Floats:
     """
     if len(accuracy) < HELD:
         return np.empty(0)
+    # The least of a window holds a target exactly if all of it do.
     return np.asarray(sliding_window_view(accuracy, HELD).min(axis=1))
 
 

@@ -57,6 +57,7 @@ class Optimizer(ABC):
             )
 
         for name, array in self._arrays.items():
+            # Into the arrays that others hold, as views of the parameters.
             array[:] = state[name]
         self._steps = int(state["steps"][0])
 
@@ -123,6 +124,7 @@ def mean_gradient(gradients: list[Array]) -> Array:
     if not gradients:
         raise ValueError("no worker, no gradient")
 
+    # A copy: the caller's gradient must not change. The order decides the rounding.
     total = gradients[0].copy()
     for gradient in gradients[1:]:
         total += gradient

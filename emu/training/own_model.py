@@ -125,6 +125,7 @@ class OwnModel:
         sizes = (dataset.feature_length, dataset.classes, model["layers"])
         arguments = dict[str, Any]()
         for names, size in zip(_OFFERED, sizes, strict=True):
+            # Each size under all its names: a program is given those that it takes.
             arguments |= dict.fromkeys(names, size)
         with self._running("does not build a model", _BUILT):
             module = _build_module(model, arguments)
@@ -141,6 +142,7 @@ class OwnModel:
         import torch
 
         key = int(stream_key(self._seed, *stream))
+        # Standard output is emu's own: a program that prints must not mix with it.
         quiet = contextlib.redirect_stdout(sys.stderr)
         with _ALONE, torch.random.fork_rng([]), quiet:
             numpy_state = np.random.get_state()  # noqa: NPY002 - programs'
@@ -152,6 +154,7 @@ class OwnModel:
                 yield
             except DataError:
                 raise
+            # A program may call sys.exit: that must not end emu without a word.
             except (Exception, SystemExit) as error:
                 text = printable(f"{type(error).__name__}: {error}", limit=300)
                 file = self._program.rpartition(":")[0]
@@ -194,6 +197,7 @@ class OwnModel:
         size = sum(p.numel() for p in self._parameters)
         if len(flat) != size:
             raise ValueError(f"{len(flat)} parameters for a model of {size}")
+        # Parameters become views of this copy; the caller's vector goes on changing.
         vector_to_parameters(as_tensor(flat.copy()), self._parameters)
 
     def gradient(
@@ -228,6 +232,7 @@ class OwnModel:
         """
         blocks = self._blocks(sizes, edges)
         inputs = features.to(self._dtype)
+        # PyTorch Geometric's examples call forward(x, adjs), dgl's forward(blocks, x).
         takes_inputs_first = self._names[1:2] in (["adjs"], ["blocks"], ["mfgs"])
         if takes_inputs_first:
             scores = self._module(inputs, blocks)
@@ -251,6 +256,7 @@ class OwnModel:
         """Return the blocks as the program's examples have them, input side first."""
         import torch
 
+        # Who names them adjs wants PyTorch Geometric's, even where dgl is installed.
         dgl = None if "adjs" in self._names else _dgl()
         blocks: list[Any] = []
         for (source, destination), size in zip(edges, pairwise(sizes), strict=True):
@@ -267,6 +273,7 @@ class OwnModel:
         """Return the class of each of the last block's destinations, not training."""
         import torch
 
+        # Dropout is off then: an accuracy draws nothing.
         self._module.eval()
         with torch.no_grad(), self._running("fails in evaluation", _CALLED):
             return self.scores(sizes, edges, features).argmax(1)
@@ -404,6 +411,7 @@ def _measure(settings: JobSettings, dataset: Dataset) -> ModelFigures:
 
         began = time.thread_time()
         model.gradient(batches)
+        # CPU time of this thread: other processes on the computer do not count.
         seconds.append(time.thread_time() - began)
         if sum(seconds) > _ENOUGH:
             break
@@ -411,6 +419,7 @@ def _measure(settings: JobSettings, dataset: Dataset) -> ModelFigures:
     return ModelFigures(
         parameters=len(model.parameters),
         flops=flops,
+        # The median: one slow call, as of a collection of garbage, does not move it.
         seconds=float(np.median(seconds)),
     )
 

@@ -40,6 +40,7 @@ def _edge_weights(norm: str, source: Array, destination: Array, count: int) -> A
     """Return the weight of every edge in the sums of ``count`` vertices."""
     degree = np.bincount(destination, minlength=count).astype(np.float64)
     if norm == "symmetric":
+        # Kipf and Welling's D^-1/2 A D^-1/2; A has loops where the layer has them.
         return np.asarray(degree[destination] ** -0.5 * degree[source] ** -0.5)
     if norm == "mean":
         return np.asarray(1 / degree[destination])
@@ -52,6 +53,7 @@ class WholeGraphModel:
     def __init__(self, settings: JobSettings, dataset: Dataset) -> None:
         import torch
 
+        # One thread sums in one order, so that a run can be repeated bit by bit.
         torch.set_num_threads(1)
         self._model = settings["model"]
         self._shapes = parameter_shapes(settings, dataset)
@@ -89,6 +91,7 @@ class WholeGraphModel:
             layers[int(number)][part] = piece.view(shape)
 
         activation = getattr(torch, self._model["activation"])
+        # The activation stands before each layer but the first: scores are without one.
         hidden = self._layer(self._features, layers[0])
         for layer in layers[1:]:
             hidden = self._layer(activation(hidden), layer)
@@ -158,6 +161,7 @@ def _train_whole_graph(
         scores = model.scores(flat)
         # A look at the weights of the epoch before: they are what this one begins with.
         look = partial(_grade, dataset, scores.argmax(1).numpy())
+        # The forward pass is there anyway: it spares the look one of its own.
         if epoch and watch(epoch - 1, parameters, look):
             return parameters, losses
 
@@ -166,6 +170,7 @@ def _train_whole_graph(
         optimizer.step(gradient.numpy())
         losses.append(float(loss.detach()))
 
+    # After the last step no forward pass follows: this look needs its own.
     if epochs:
         look = partial(evaluate, settings, parameters, dataset, model)
         watch(epochs - 1, parameters, look)
@@ -204,6 +209,7 @@ def reference_training(
     for iteration in range(iterations):
         # A copy: the optimiser changes parameters in place.
         versions.append(parameters.copy())
+        # The oldest version that is kept: `missed` updates behind the newest.
         model.load(versions[0])
 
         # Workers in rank order: sums of floats depend on it.
@@ -248,6 +254,7 @@ def _grade(dataset: Dataset, classes: Ids) -> dict[str, float]:
     splits = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
     accuracy = {}
     for name, vertices in splits.items():
+        # A mean of none would be NaN.
         if len(vertices):
             is_right = classes[vertices] == dataset.labels[vertices]
             accuracy[name] = float(np.mean(is_right))

@@ -34,6 +34,7 @@ def _bag(adjacency: Adjacency, dtype: Any) -> Aggregate:
 
     columns = as_tensor(adjacency.columns).long()
     offsets = as_tensor(adjacency.indptr)
+    # embedding_bag takes weights of the rows' own type alone.
     weights = as_tensor(adjacency.weights).to(dtype)
 
     def weighted_sums(rows: Tensor) -> Tensor:
@@ -80,6 +81,7 @@ def _sage(
     aggregate: Aggregate, local: int, hidden: Tensor, neighbours: Tensor, *root: Tensor
 ) -> Tensor:
     sums = sum_weighted(aggregate, hidden, neighbours)
+    # Local vertices stand first among a part's rows.
     return sums + linear(hidden[:local], *root)
 
 
@@ -140,6 +142,7 @@ class PartModel(LayerTensors):
         self._parts = parts * repeats
         self._rows = [len(part.vertices) for part in self._parts]
 
+        # With replicas the last layer's part has the device's own vertices alone.
         local = self._parts[-1].local
         self._train = np.flatnonzero(np.isin(local, dataset.train))
         self._labels = dataset.labels[local[self._train]].astype(np.int64)
@@ -152,6 +155,7 @@ class PartModel(LayerTensors):
         import torch
 
         super().load(flat)
+        # Backward passes of the layers add to it, one after the other.
         self._flat.grad = torch.zeros_like(self._flat)
         self._steps.clear()
 
@@ -177,6 +181,7 @@ class PartModel(LayerTensors):
         if number < self.layers - 1:
             vectors = self._activation(vectors)
 
+        # Kept until the gradient of these vectors has come back from all parts.
         self._steps[number] = hidden, vectors
         return np.asarray(vectors.detach().numpy())
 
@@ -185,9 +190,11 @@ class PartModel(LayerTensors):
         import torch
         from torch.nn.functional import cross_entropy
 
+        # Rows that do not train have a gradient of 0, which `gradient` begins with.
         rows = as_tensor(scores[self._train]).requires_grad_()
         labels = as_tensor(self._labels)
         total = cross_entropy(rows, labels, reduction="sum")
+        # Over the whole graph's number: losses of parts, and their gradients, add up.
         loss = total / self._train_count
         (row_gradient,) = torch.autograd.grad(loss, rows)
 

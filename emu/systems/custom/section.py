@@ -146,6 +146,7 @@ class CustomJobSection(JobSection):
     @override
     def size_problems(self, machines: Sequence[str]) -> Problems:
         """Yield what makes too many edges or flows: mostly a collective."""
+        # The base names too many iterations, but knows nothing of collectives.
         edges = self.least_edges(machines)
         if edges <= limit(MOST_EDGES):
             yield from super().size_problems(machines)
@@ -249,6 +250,7 @@ class CustomJobSection(JobSection):
         takes |= {task.takes for task in self.tasks if task.takes}
         for position, task in enumerate(self.tasks):
             trail: Trail = ("job", "tasks", position)
+            # `slot` stands for both: beside them it would contradict one.
             if task.slot and (task.takes or task.frees):
                 problem = "slot says both what is taken and freed"
                 yield (*trail, "slot"), f"{problem}, write it or takes, frees"
@@ -264,9 +266,11 @@ class CustomJobSection(JobSection):
                     yield (*trail, key), problem
 
             frees = task.slot_to_free()
+            # A pool that nobody takes from would only ever grow.
             if frees and frees not in takes:
                 problem = f"no task takes a slot of {frees!r}, {_unknown(frees, takes)}"
                 yield (*trail, "frees"), problem
+            # A server's pool has its name: the machine's slots would be taken instead.
             if task.server in pools:
                 problem = f"machines have slots called {task.server!r}"
                 yield (*trail, "server"), f"{problem}, call it otherwise"
@@ -278,6 +282,7 @@ class CustomJobSection(JobSection):
 
     @override
     def demands_at(self, task: Task) -> Trail:
+        # Tasks of collectives are in no row of the file.
         names = [task_section.name for task_section in self.tasks]
         if task.name in names:
             return ("job", "tasks", names.index(task.name), "demands")
@@ -302,6 +307,7 @@ class CustomJobSection(JobSection):
         edit: Edit = {}
         scaled = set()
         for position, task in enumerate(self.tasks):
+            # Each task has a time of its own: others of its kind stay as they are.
             if task.name in wanted:
                 edit[f"job.tasks[{position}].time"] = scale(task.time)
                 scaled.add(task.name)
@@ -310,7 +316,7 @@ class CustomJobSection(JobSection):
     @override
     def scale_volumes(self, rows: list[int], scale: Scale) -> Edit:
         """Return the volumes of stated flows, scaled; empty beyond: of a collective."""
-        # Edges behind the stated flows are of collectives, and share its volume.
+        # Edges behind the stated flows are of collectives, which share one volume.
         if max(rows) >= len(self.flows):
             return {}
         volumes = {row: self.flows[row].volume for row in rows}

@@ -117,6 +117,7 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
         if job is not self:
             needs = self.demands.worker.amounts()
             if cluster.has_gpus:
+                # Where machines have gpus a worker needs one, unless it states its own.
                 needs = {"gpu": 1.0, **needs}
             job._roomy = cluster.roomy(needs)  # noqa: SLF001 - its own class
         return job

@@ -65,10 +65,12 @@ def _edge_bytes(
         case "graph_store":
             return row * counts.sent(place["store"])
         case "sampler":
+            # Two int32 per edge: positions within the block, not numbers of vertices.
             edges = model_shapes.BLOCK_EDGE_BYTES * counts.edges
             labels = model_shapes.LABEL_BYTES * counts.seeds
             return row * counts.inputs + edges + labels
         case "sampler_fetch":
+            # An id for each row that the store sends back.
             return model_shapes.VERTEX_ID_BYTES * counts.sent(place["store"])
         case "sampler_hop":
             frontier = counts.frontier_owned[place["hop"] - 1]
@@ -384,6 +386,7 @@ class DgtpJobSection(PullingSection):
         """
         if self.partitioner == "imported" and self.chosen_count is None:
             return None
+        # With `stores` stated only these are chosen; other tasks may go anywhere.
         if self.stores is not None:
             return super().on_machines(names, count)
         if self.machines is not None:
@@ -465,6 +468,7 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
     ranks = job.ranks(cluster.names)
     # Where stores are on machines of their own, workers stand on the others.
     if job.has_stores_apart:
+        # Where stores are on all machines, workers stand beside them.
         ranks = tuple(name for name in ranks if name not in owners) or ranks
     worker = demands["worker"]
     sampler = demands["sampler"]
@@ -497,6 +501,7 @@ def _write(common: CommonJob) -> Keys:
     # Times that other systems do not have, as of a server's step, begin at nothing.
     times: dict[str, PerDevice] = {"graph_store": 0.0, "parameter_server": 0.0}
     times |= common.times_of("graph_store", "sampler", "worker", "parameter_server")
+    # P3 asks by hops as well, but fetches no rows: its times lack that one.
     if common.by_hops:
         times["sampler_fetch"] = 0.0
         times |= common.times_of(*translation.HOPS, "sampler_fetch")

@@ -400,8 +400,7 @@ def _parameter_tasks(graph: Graph) -> None:
     for layer in range(section.model.layers):
         place = {"layer": layer}
         for number, server in enumerate(servers):
-            # A single server sums and steps in one task: it has nobody to exchange
-            # with.
+            # A single server sums and steps in one task: it exchanges nothing.
             if count > 1:
                 total = graph.sums[layer][number]
                 graph.add(server, total, "gradient_sum", settings=place)
@@ -461,8 +460,7 @@ def _receivers_together(graph: Graph, scatter: Step, gather: Step) -> None:
         graph.add(graph.on_server(g), receiver, "ghosts", settings=place)
 
         for i in range(graph.count):
-            # No lag here: it waits for all to have sent epoch m, and may show later
-            # ones.
+            # No lag here: it waits for all to send epoch m, and may show later.
             graph.join(f"{scatter.name}_{i}", receiver, latest=is_async)
         for j in graph.of_server(g):
             reader = f"{graph.entry[gather.name]}_{j}"

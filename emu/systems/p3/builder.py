@@ -54,7 +54,7 @@ class P3Builder:
         shares: tuple[float, ...] = self.section.columns
         if not shares:
             return 1.0
-        # Shares are stated in any unit: of an even one each, the mean is 1.
+        # Shares are in any unit: over an even share their mean is 1.
         return shares[rank % self.members] * self.members / sum(shares)
 
     def blocks(self, feature_length: int) -> tuple[int, ...]:
@@ -89,6 +89,7 @@ class P3Builder:
             yield from self._phases(rank, machine)
         yield from all_reduce_tasks(self._ranks("w", "data_backward"))
         if self.groups > 1:
+            # Machines with the same block step the same rows: a ring for each block.
             holders = self._ranks("v", "model_backward")
             for member in range(self.members):
                 yield from all_reduce_tasks(holders[member :: self.members])
@@ -218,6 +219,7 @@ class P3Builder:
             return []
         rank, number = divmod(sampler, self.section.samplers_per_worker)
         peers = self._peers_of(rank)
+        # Of each peer the one of its number: a machine draws every batch once.
         return [self.samplers_of(peer)[number] for peer in peers]
 
     def group_of(self, rank: int) -> range:
@@ -264,6 +266,7 @@ class P3Builder:
             name = f"s{sampler}"
             place = (sampler, rank)
             yield NamedEdge(name, f"{entry}{rank}", carries="batch", place=place)
+            # Ids and edges of layer 1 go to all who have columns of its inputs.
             if self.section.push == "shipped":
                 for peer in peers:
                     place = (sampler, peer)

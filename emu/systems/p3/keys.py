@@ -18,6 +18,7 @@ Shares: TypeAlias = Annotated[
 class P3Keys(ReplicaSection):
     """Keys of P3, from which its job follows."""
 
+    # Columns are an Nth of the features: the paper has them in memory of the GPU.
     usual_features: ClassVar[str] = "device"
     foreign: ClassVar[dict[str, str]] = {
         **ReplicaSection.foreign,
@@ -26,9 +27,11 @@ class P3Keys(ReplicaSection):
 
     system: Literal["p3"]
     """Kind of job."""
+    # A has three mini-batches under way, as the paper says; B is its equation.
     pipeline: Literal["none", "A", "B"] = "A"
     """Phases of several mini-batches in turn: A lacks 2 updates, B 3; ``none`` trains
     as data parallel training does."""
+    # The paper counts no bytes of structure, which is true of `derived` alone.
     push: Literal["shipped", "derived"] = "shipped"
     """``shipped``: samplers send ids and edges of layer 1; ``derived``: every machine
     samples for its group, which needs the structure there."""

@@ -51,6 +51,7 @@ def count_memory(
                 batches = counts[sampler]
                 sizes.append([first_layer_bytes(batch, columns) for batch in batches])
 
+        # Of layer 1 a machine has the rows of its own columns alone.
         parameters = split.first_width * columns + split.upper
         # Updates under way leave as many older versions of the weights in use.
         versions = builder.pipeline.missed * split.upper * split.itemsize

@@ -38,6 +38,7 @@ _TOO_FEW = (
     "{0} machines cannot share {1} features, write {1} or fewer of them, or shares of "
     "which some are 0"
 )
+#: Nobody knows which part of a program's layer is linear in its features.
 _NO_PROGRAM = "p3 cannot split the first layer of a program: write a kind, not this"
 
 
@@ -71,6 +72,7 @@ class P3JobSection(P3Keys):
         if isinstance(self.model, ModelProgramSection):
             yield ("job", "model", "program"), _NO_PROGRAM
         yield from self._column_problems(cluster)
+        # Who derives draws the same samples from the seed, and must see all edges.
         if self.push == "derived" and self.structure == "hashed":
             problem = "found derived, which needs the whole structure: write shipped"
             yield ("job", "push"), problem
@@ -86,6 +88,7 @@ class P3JobSection(P3Keys):
     def _column_problems(self, cluster: ClusterSection) -> Problems:
         machines = len(self.ranks(cluster.names))
         members = self.cache or machines
+        # Groups are of equal size, each with every column once.
         if machines % members:
             fitting = [c for c in range(1, machines + 1) if machines % c == 0]
             problem = (
@@ -154,6 +157,7 @@ class P3JobSection(P3Keys):
     def _check_memory(
         self, builder: P3Builder, cluster: Cluster, dataset: Dataset
     ) -> None:
+        # Columns come on top of what the file demands for the worker itself.
         needs = self.demands.worker.amounts().get("memory", 0.0)
         length = dataset.feature_length
         for rank, name in enumerate(builder.machines):
