@@ -313,7 +313,7 @@ def _unknown_system(_: ErrorDetails, context: Mapping[str, Any]) -> str:
     tag = context["tag"]
     if any(tag in system.variants for system in systems().values()):
         return f"found system {tag!r}, a row of tables: {TRANSLATED}"
-    # pydantic has one text for all: ``'custom', 'dgtp'``.
+    # pydantic has one text for all names, each in quotes.
     known = context["expected_tags"].replace("'", "").split(", ")
     return f"found system {tag!r}, {nearest(tag, known)}"
 

@@ -24,7 +24,13 @@ def git(tree: Path, *words: str) -> str:
 
 def version_in(tree: Path) -> str:
     done = subprocess.run(
-        [sys.executable, "-B", "-P", "-c", f"import sys; sys.path.insert(0, '.'); {ASK}"],
+        [
+            sys.executable,
+            "-B",
+            "-P",
+            "-c",
+            f"import sys; sys.path.insert(0, '.'); {ASK}",
+        ],
         cwd=tree,
         check=True,
         capture_output=True,
