@@ -77,7 +77,7 @@ def check_policy(found: object) -> str:
     known = list_policies()
     if text in known or PROGRAM.fullmatch(text):
         return text
-    remedy = policies.replacement_of(text) or nearest(str(found), known)
+    remedy = nearest(str(found), known)
     if is_program(text) or text.endswith(".py"):
         remedy = "write FILE.py:CLASS or MODULE:CLASS"
     raise ValueError(f"found {found!r}, {remedy}")

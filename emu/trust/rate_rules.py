@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import TypeAlias
@@ -277,6 +277,16 @@ def mrtf(flows: list[Flow], capacity: Capacities) -> None:
     in_order(flows, capacity, lambda flow: flow.key(flow.time_alone))
 
 
+def mrtf_exclusive(flows: list[Flow], capacity: Capacities) -> None:
+    """Do likewise, and let no two flows share a link."""
+    del capacity
+    busy: set[str] = set()
+    for flow in sorted(flows, key=lambda flow: flow.key(flow.time_alone)):
+        if not busy & {*flow.hops}:
+            flow.rate = flow.alone
+            busy |= {*flow.hops}
+
+
 def coflows(flows: list[Flow]) -> list[list[Flow]]:
     """Return the flows by what they are needed for: turn, and name or destination."""
     by_purpose = attrgetter("purpose")
@@ -300,16 +310,30 @@ def note_coflows(before: list[Flow], flows: list[Flow], now: float) -> None:
         flow.came, flow.carried = known.get(flow.purpose, (now, 0.0))
 
 
-def omcoflow(flows: list[Flow], capacity: Capacities) -> None:
-    """Share every link by the inverse of each flow's time within its coflow."""
+def foreseen(flow: Flow) -> float:
+    """Return the bytes left, or a hundredth of the flow: 1 / time has no bound."""
+    return max(flow.left, 0.01 * flow.volume)
+
+
+def finish_weights(
+    flows: list[Flow], capacity: Capacities, *, whole: bool = False
+) -> dict[int, float]:
+    """Return the inverse of each flow's time within its coflow, 0 where it is cut.
+
+    ``whole``: the time of all its bytes, not of those that are left.
+    """
     weights = {}
     for coflow in coflows(flows):
         for flow in coflow:
             rate = min(capacity[p] / len(over(p, coflow)) for p in flow.hops)
-            # Bytes left, bounded by a hundredth of the flow: 1 / time has no bound.
-            size = max(flow.left, 0.01 * flow.volume)
+            size = flow.volume if whole else foreseen(flow)
             weights[id(flow)] = 1 / (size / rate) if rate else 0.0
+    return weights
 
+
+def omcoflow(flows: list[Flow], capacity: Capacities, *, whole: bool = False) -> None:
+    """Share every link by the inverse of each flow's time within its coflow."""
+    weights = finish_weights(flows, capacity, whole=whole)
     for flow in flows:
         weight = weights[id(flow)]
         if not weight:
@@ -319,6 +343,12 @@ def omcoflow(flows: list[Flow], capacity: Capacities) -> None:
             total = sum(weights[id(rival)] for rival in over(port, flows))
             shares.append(capacity[port] * weight / total)
         flow.rate = min(shares)
+
+
+def omcoflow_wc(flows: list[Flow], capacity: Capacities) -> None:
+    """Fill by the same weights: what one flow cannot use goes to the others."""
+    weights = finish_weights(flows, capacity)
+    water_fill(flows, capacity, lambda flow: weights[id(flow)])
 
 
 def bottleneck(coflow: list[Flow], free: Mapping[str, float]) -> float:
@@ -333,6 +363,25 @@ def bottleneck(coflow: list[Flow], free: Mapping[str, float]) -> float:
 def first_rank(coflow: list[Flow]) -> tuple[int, Rank]:
     """Return what breaks ties between coflows: turn, and rank of the first flow."""
     return coflow[0].turn, min(flow.rank for flow in coflow)
+
+
+def omcoflow_gamma(flows: list[Flow], capacity: Capacities) -> None:
+    """Fill by bytes over the square of the coflow's bottleneck: its flows end together.
+
+    Bytes are those that are foreseen.
+    """
+    weights: dict[int, float] = {}
+    for coflow in coflows(flows):
+        sizes = {id(flow): foreseen(flow) for flow in coflow}
+        times = [
+            sum(sizes[id(flow)] for flow in over(port, coflow)) / capacity[port]
+            for port in ports_of(coflow)
+            if capacity[port] > 0
+        ]
+        gamma = max(times, default=0.0)
+        for flow in coflow:
+            weights[id(flow)] = sizes[id(flow)] / gamma**2 if flow.alone else 0.0
+    water_fill(flows, capacity, lambda flow: weights[id(flow)])
 
 
 def sebf_madd(flows: list[Flow], capacity: Capacities) -> None:
@@ -474,7 +523,11 @@ POLICIES: dict[str, Rule] = {
     "oes_cp": oes_cp,
     "weighted_maxmin": share_by_weight,
     "mrtf": mrtf,
+    "mrtf_exclusive": mrtf_exclusive,
     "omcoflow": omcoflow,
+    "omcoflow_frozen": partial(omcoflow, whole=True),
+    "omcoflow_wc": omcoflow_wc,
+    "omcoflow_gamma": omcoflow_gamma,
     "sebf_madd": sebf_madd,
     "sincronia": sincronia,
     "aalo": aalo,

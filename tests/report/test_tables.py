@@ -151,7 +151,7 @@ def test_costs_leave_room_for_names_and_figures() -> None:
     """A table of nine columns broke names of rules within words at 100 columns."""
     seeds = {0: 23.85017, 1: 23.91111}
     cost = {"total": 0.02113, "value": 1.98877}
-    names = ["explicit", "round_robin"], ["maxmin_by_job", "weighted_maxmin"]
+    names = ["explicit", "round_robin"], ["omcoflow_frozen", "weighted_maxmin"]
     rows = [
         candidate_of(
             where, rule, {s: x + n * 1e-7 for s, x in seeds.items()}, cost=cost

@@ -17,7 +17,6 @@ import pytest
 import emu
 from emu.errors import DataError, ScenarioError
 from emu.experiment.variants import compare_variants
-from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import simulate
 from emu.scenario import Scenario, find_errors, load, own_rules, prepare
 from emu.scenario.own_rules import GROUP, register_program
@@ -204,32 +203,6 @@ def test_a_rule_in_every_way_to_write_one(tmp_path: Path, text: str) -> None:
 
     assert find_errors(file) == []
     assert prepare(load(file)).simulate().makespan == 38.0
-
-
-@pytest.mark.parametrize(
-    ("removed", "successor"),
-    [
-        ("mrtf_exclusive", "mrtf"),
-        ("omcoflow_wc", "omcoflow"),
-        ("omcoflow_gamma", "omcoflow"),
-        ("omcoflow_frozen", "omcoflow"),
-    ],
-)
-def test_a_policy_that_was_removed(removed: str, successor: str) -> None:
-    """The error says what to write instead, wherever the policy is named."""
-    problem = (
-        f"which was removed: write {successor}, or a rule of your own, "
-        "FILE.py:CLASS, as in scenarios/own_rule"
-    )
-    with pytest.raises(ScenarioError) as caught:
-        emu.load("golden", {"schedule.policy": removed})
-    assert caught.value.key == "schedule.policy"
-    assert caught.value.problem == f"found '{removed}', {problem}"
-
-    with pytest.raises(ValueError, match="no policy is called") as refusal:
-        policy_named(removed)
-    assert str(refusal.value) == f"no policy is called {removed}, {problem}"
-    assert removed not in own_rules.list_policies()
 
 
 def test_by_job_there_is_no_class(tmp_path: Path) -> None:

@@ -145,7 +145,7 @@ def _is_tie(experiment: Experiment, makespan: float, simulated: float) -> bool:
 
     No clock of a run tells 1e-9 of a time or volume, and a time of 0 takes some. In a
     job full of ties that decides the order: three drawn runs were 0.7 to 1.5 % off
-    under mrtf and sebf_madd among others, each within 2e-5 of such a simulation.
+    under mrtf, sebf_madd and omcoflow_frozen, each within 2e-5 of such a simulation.
     """
     problem, rule = experiment.problem, experiment.choose_policy()
     run, rng = problem.stretch(experiment.realization), np.random.default_rng(0)

@@ -161,7 +161,7 @@ def test_a_delay_that_flips_an_order_counts_for_what_it_does() -> None:
     realization = Realization(
         np.array([[0.0], [0.0], [20.0], [1.0]]), np.array([[10.0], [10.001]])
     )
-    policy, late = "mrtf", np.array([[0.01], [0.0], [0.0], [0.0]])
+    policy, late = "mrtf_exclusive", np.array([[0.01], [0.0], [0.0], [0.0]])
     schedule = simulate(problem, realization, policy)
 
     moved = moved_by(problem, realization, policy, late, np.zeros((2, 1)))

@@ -118,13 +118,14 @@ PEERS_RULE = "maxmin"
 FLOWS = {"workload_a": 916, "workload_b": 24_942}
 #: Every rule once: none is maxmin by another name.
 RULES = [name for name in RATE_POLICIES if name not in {"none", "portfolio"}]
-#: Rules that order flows; `weighted_maxmin` fills ports by weight.
-_ORDERING = {"mrtf", "oes_cp", "sebf_madd", "omcoflow"}
+#: Rules that order flows, and those that fill ports by weight.
+_ORDERING = {"mrtf", "mrtf_exclusive", "oes_cp", "sebf_madd", "omcoflow"}
+_FILLING = {"weighted_maxmin", "omcoflow_wc", "omcoflow_gamma", "omcoflow_frozen"}
 #: us per flow that are aimed at: rules -> sparse, DGTP of 64 machines, dense.
 _AIMS = {
     **dict.fromkeys(("oes", "maxmin"), (1.0, 2.0, 5.0)),
     **dict.fromkeys(_ORDERING, (5.0, 5.0, 15.0)),
-    "weighted_maxmin": (15.0, 15.0, 15.0),
+    **dict.fromkeys(_FILLING, (15.0, 15.0, 15.0)),
 }
 
 

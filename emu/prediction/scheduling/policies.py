@@ -35,11 +35,11 @@ Where sources state nothing, this is our reading:
 - A rule of one's own (`register`) is asked whenever rates are computed, and sees the
   active flows, what is left of each and the links; nothing else counts.
 - A coflow is the active flows of one name that serve one iteration; without a name
-  those to one task, as the DGTP paper has it (section VI-B).
-- The DGTP paper describes OMCoflow in one sentence, and ``omcoflow`` takes it
-  literally: a port's share that a flow cannot use elsewhere stays idle. Where a finish
-  is predicted, at least a hundredth of every volume counts as left: 1 / time has no
-  bound.
+  those to one task, as the DGTP paper has it (section VI-B). It
+  describes OMCoflow in one sentence; ``omcoflow`` takes it literally, the
+  variants repair what that leaves idle (``_wc``), replace the weights by those of a
+  bottleneck (``_gamma``) or predict once, at arrival (``_frozen``). Where a finish is
+  predicted, at least a hundredth of every volume counts as left: 1 / time has no bound.
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ class Policy:
         return int(getattr(lib, "MAXMIN" if self.name == "none" else self.name.upper()))
 
 
+_OMCOFLOW = "OMCoflow (ToN 2019) as DGTP section VI-B describes it"
 _OURS = "this project"
 _LEFT = "bytes left"
 _EXPECTED = "expected times and volumes of the run"
@@ -167,10 +168,34 @@ RATE_POLICIES: dict[str, Policy] = {
             knows=_LEFT,
         ),
         Policy(
+            name="mrtf_exclusive",
+            summary="least remaining time first, one flow per port at a time",
+            source="pFabric (SIGCOMM 2013), ideal schedule",
+            knows=_LEFT,
+        ),
+        Policy(
             name="omcoflow",
             summary="ports divided by 1 / predicted finish time within the coflow",
-            source="OMCoflow (ToN 2019) as DGTP section VI-B describes it",
+            source=_OMCOFLOW,
             knows=_LEFT,
+        ),
+        Policy(
+            name="omcoflow_wc",
+            summary="max-min weighted as omcoflow",
+            source=f"{_OMCOFLOW}, made work-conserving here",
+            knows=_LEFT,
+        ),
+        Policy(
+            name="omcoflow_gamma",
+            summary="max-min; coflows weigh 1 / bottleneck time, flows end together",
+            source=f"{_OMCOFLOW}, finish time read as Varys' bottleneck",
+            knows=_LEFT,
+        ),
+        Policy(
+            name="omcoflow_frozen",
+            summary="as omcoflow, finish times predicted from whole volumes",
+            source=f"{_OMCOFLOW}, predicting at arrival",
+            knows="their volumes",
         ),
         Policy(
             name="sebf_madd",
@@ -198,25 +223,6 @@ RATE_POLICIES: dict[str, Policy] = {
         ),
     )
 }
-
-
-#: Rules that there were: name -> the nearest of those that stay.
-_REMOVED = {
-    "mrtf_exclusive": "mrtf",
-    "omcoflow_wc": "omcoflow",
-    "omcoflow_gamma": "omcoflow",
-    "omcoflow_frozen": "omcoflow",
-}
-
-
-def replacement_of(name: str) -> str | None:
-    """Return what to write instead of a policy that was removed, None of others."""
-    if name not in _REMOVED:
-        return None
-    return (
-        f"which was removed: write {_REMOVED[name]}, or a rule of your own, "
-        "FILE.py:CLASS, as in scenarios/own_rule"
-    )
 
 
 #: Rules of one's own: name -> what loads it.
@@ -247,9 +253,6 @@ def policy_named(name: str) -> Policy:
     """
     if name in _own:
         return _own[name]()
-    removal = replacement_of(name)
-    if removal is not None:
-        raise ValueError(f"no policy is called {name}, {removal}")
     if name not in RATE_POLICIES:
         names = ", ".join(RATE_POLICIES)
         raise ValueError(f"no policy is called {name}; there are {names}")
