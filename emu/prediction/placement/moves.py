@@ -54,7 +54,8 @@ class Neighbour:
             return f"move {names} to {self.moves[0].destination}"
 
         rest = list(self.moves)
-        pairs = []
+        processes = []
+        partners = []
         while rest:
             move = rest.pop(0)
             ends = move.destination, move.source
@@ -62,10 +63,10 @@ class Neighbour:
             if back is None:
                 return "; ".join(map(str, self.moves))
             rest.remove(back)
-            pairs.append((move.process, back.process))
+            processes.append(move.process)
+            partners.append(back.process)
 
-        processes, partners = zip(*pairs, strict=True)
-        word = "and" if len(pairs) == 1 else "with"
+        word = "and" if len(processes) == 1 else "with"
         return f"swap {', '.join(processes)} {word} {', '.join(partners)}"
 
 
