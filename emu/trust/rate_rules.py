@@ -268,8 +268,8 @@ def share_by_weight(flows: list[Flow], capacity: Capacities) -> None:
     longest = max(paths, default=0.0)
 
     def weight(flow: Flow) -> float:
-        # At least a hundredth: weights differ by at most 100, and the longest path has
-        # one.
+        # At least a hundredth: the longest path has no slack, and weights differ by at
+        # most 100.
         slack = max(longest - remaining_path(flow), 0.01 * longest)
         return 1 / slack if flow.alone else 0.0
 

@@ -102,7 +102,7 @@ class _Search:
                 _crosses_nic(links, self._routes[pair]) for pair in entries
             )
             self._least_seconds[machine] = min(sum(seconds[pair]) for pair in entries)
-            # The ring leaves and enters each machine: the one whose best way is the worst
+            # The ring leaves and enters each machine: the one whose best way is worst
             # bounds the slowest link.
             for pairs in (exits, entries):
                 fastest = min(max(seconds[pair]) for pair in pairs)

@@ -23,8 +23,7 @@ _CHUNK = 1 << 16
 #: Bytes that wait with the receiver or on their way, at most: the kernel's buffers.
 _ROOM = 1 << 18
 EPOCH = 1000.0  #: wall time at which a world begins
-# Whoever has ended by then is not killed: `World.kill` leaves those alone. Descriptors
-# and ports of a world begin here: no real file of this process has them.
+#: Descriptors of a world begin here: no real file of this process has such a number.
 _FIRST = 1000
 _FIRST_PORT = 40_000
 Kinds: TypeAlias = Literal["reset", "truncate", "corrupt", "delay", "again"]
