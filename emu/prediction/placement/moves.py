@@ -254,6 +254,8 @@ def find_symmetry(space: Space, realization: Realization) -> Record:
     for hub, followers in hub_followers(space):
         if hub not in twin_units:
             block = (hub, *followers)
+            # Blocks of unlike units are never interchangeable: only like ones are
+            # compared.
             alike[tuple(group_of[unit] for unit in block)].append(block)
     blocks = []
     for candidates in alike.values():
