@@ -123,9 +123,7 @@ class _Selector:
             if mask:
                 ready.append((key, mask))
             else:
-                # As the world: in the context of the process it would count as a step
-                # of it. It is looked at again when something touches it: idle sockets
-                # cost nothing.
+                # Looked at again when something touches it: idle sockets cost nothing.
                 del self.hot[fd]
 
         self._world.pass_time(0.0 if ready else timeout)
