@@ -63,7 +63,6 @@ def two_machine_example(
         ("s0", "w0", 0, 60.0),
         ("s1", "w0", 0, 60.0),
         ("w0", "p0", 0, 10.0),
-        # Iteration n uses the parameters after n - 1 (A8).
         ("p0", "w0", 1, 10.0),
     ]
     edges = []

@@ -157,7 +157,7 @@ def rank_pairs(
         change = improvement.change
         is_of_kind = _PAIRS.get(change.kind) == change.factor
         # Where tasks follow from links, as those of a plan do, an edit has built other
-        # tasks: their rows are not those of the base.
+        # ones: their rows are not those of the base.
         has_same_plan = change.problem.job is base.problem.job
         if is_of_kind and has_same_plan and abs(improvement.gain) < _MORE * before:
             candidates.append(improvement)
