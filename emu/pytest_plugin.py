@@ -88,6 +88,7 @@ def emu_run(request: pytest.FixtureRequest) -> Iterator[RecordedRun]:
     try:
         run = emu.run(scenario, runs=runs)
     except (ScenarioError, DataError, PlacementError) as error:
+        # The message names the key: a traceback through emu would only hide it.
         raise pytest.fail.Exception(f"emu: {error}", pytrace=False) from None
     verdict = run.result["verdict"]
     request.node.user_properties += [
@@ -101,7 +102,10 @@ def emu_run(request: pytest.FixtureRequest) -> Iterator[RecordedRun]:
     attempt = request.node.stash[_ATTEMPT]
     attempt.run = run
     attempt.problems = find_misses(scenario.expect, run.result)
+    # Judged once more as if nothing had been late: what is met then, lateness has
+    # spoiled.
     attempt.by_host = not find_misses(scenario.expect, punctual(run.result))
+    # Levels stand from best to worst.
     order = [*Trust]
     if order.index(Trust(verdict["trust"])) > order.index(Trust(trust)):
         reasons = "; ".join(verdict["reasons"])
@@ -115,6 +119,7 @@ def emu_run(request: pytest.FixtureRequest) -> Iterator[RecordedRun]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Any:
     """Carry out a marked test, again where the host made it fail."""
+    # Without a mark pytest's own protocol goes on; with one, True ends it.
     if not any(map(item.get_closest_marker, _MARKS)):
         return None
     hook = item.ihook
@@ -141,6 +146,7 @@ def _attempt_until_quiet(
             item.stash[_ATTEMPT].remove_run()
             _drop_properties(item)
         item.stash[_ATTEMPT] = _Attempt()
+        # Not logged yet: what fails may be carried out anew.
         reports = runtestprotocol(item, nextitem=nextitem, log=False)
         if not item.stash[_ATTEMPT].busy or time.monotonic() > deadline:
             break
@@ -159,6 +165,7 @@ def _call_inconclusive(
         report.sections.append(("emu", text))
         return
     item.stash[_ATTEMPT].remove_run()
+    # An inconclusive test must leave no makespan in tables made of the report.
     for phase in reports:
         _drop_properties(phase)
     path, line, _ = item.location
@@ -178,6 +185,7 @@ def _drop_properties(owner: pytest.Item | pytest.TestReport) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
     """Fail a test whose run is not as its marker says, before its own lines."""
+    # Here and not in the fixture, where a failure would count as an error of setup.
     attempt = item.stash.get(_ATTEMPT, None)
     if attempt is not None and attempt.problems:
         pytest.fail("\n".join(attempt.problems), pytrace=False)
@@ -306,6 +314,7 @@ class _Attempt:
         """
         from emu.errors import RunError
 
+        # Other exceptions, such as a missing key, come from no lateness.
         may_be_late = isinstance(
             error, (AssertionError, RunError, TimeoutError, subprocess.TimeoutExpired)
         )
@@ -341,12 +350,16 @@ class _OtherPrograms:
 
         times = psutil.cpu_times()
         everybody = times.user + times.system + getattr(times, "nice", 0.0)
+        # What the hypervisor gave to other guests is as lost as what programs took.
         everybody += getattr(times, "steal", 0.0)
         process = psutil.Process()
+        # Of itself and of its children that have ended, in user and in system mode.
         ours = sum(process.cpu_times()[:4])
         for child in process.children(recursive=True):
+            # A child may end while it is asked.
             with contextlib.suppress(psutil.Error):
                 ours += sum(child.cpu_times()[:4])
+        # The first eight: times of guests, behind them, are counted in `user` already.
         return everybody, ours, sum(times[:8])
 
 
@@ -418,6 +431,7 @@ def _count_marks(reporter: Any) -> tuple[int, int]:
     inconclusive = {
         report.nodeid
         for report in reporter.stats.get("skipped", ())
+        # Tests may be skipped for other reasons: the text tells.
         if isinstance(report.longrepr, tuple) and _INCONCLUSIVE in report.longrepr[2]
     }
     return len(inconclusive), len({*with_mark, *inconclusive})

@@ -161,6 +161,7 @@ def _run_tests(
     patience: float | None = None,
 ) -> tuple[int, str]:
     """Return the exit code of pytest and its output."""
+    # In one order, so that two runs name the same test as the first that fails.
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", *options]
     command += ["-p", "no:cacheprovider"]
     if not any("::" in test for test in tests):

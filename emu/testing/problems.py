@@ -24,6 +24,7 @@ from emu.problem import (
 )
 from emu.problem.workloads.all_reduce import phase_of
 
+#: First letter of a task's name -> its kind.
 _KINDS = {"g": "graph_store", "s": "sampler", "w": "worker", "p": "parameter_server"}
 
 
@@ -75,7 +76,9 @@ def two_machine_example(
     if credit is not None:
         worker = names.index("w0")
         for store in (0, 1):
+            # The lag of a credit is the window: so far may a store run ahead.
             edges.append(Edge(worker, store, credit, credit=True))
+            # A credit is a permission, not a message: it has no bytes.
             volumes.append(0.0)
     tasks = []
     for name in names:
@@ -90,6 +93,7 @@ def two_machine_example(
         cluster = replace(
             cluster,
             shared_links=(Link("core", shared_link),),
+            # One route both ways: flows in both directions share the link.
             routes=(Route((0, 1), (0, 1), ("out", "core", "in")),),
         )
     machine_of = (0, 1, 0, 0, 0, 0) if together else (0, 1, 0, 1, 0, 1)
@@ -104,6 +108,8 @@ def two_machine_example(
 def bench_directory() -> Path | None:
     """Return the directory that ``EMU_BENCH`` names, None unless it is there."""
     folder = os.environ.get("EMU_BENCH", "")
+    # The benchmark is no part of this package: where it is not there, tests are
+    # skipped.
     return Path(folder) if folder and Path(folder).is_dir() else None
 
 
@@ -132,6 +138,7 @@ def load_workload(name: str) -> tuple[Problem, Realization, dict[str, float]]:
     job = Job(tuple(tasks), tuple(edges), iterations)
 
     placement = Placement(tuple(text["placement"][task] for task in names))
+    # It states one time per task, but the volumes of every iteration.
     times = np.array([[text["exec_times"][task]] * iterations for task in names])
     realization = Realization(times, np.array(text["volumes"]))
     return Problem(cluster, job, placement), realization, text["expected_makespan_s"]
@@ -146,4 +153,5 @@ def validate_state(scheduler: Scheduler) -> None:
     """
     sentence = scheduler.broken
     if sentence:
+        # Raised, not asserted: python -O leaves assertions out.
         raise AssertionError(f"this does not hold: {sentence}")

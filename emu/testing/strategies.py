@@ -32,10 +32,15 @@ from emu.problem import (
     with_faults,
 )
 
+#: Bytes per second. Few and round, so that shares of different ports tie.
 _RATES = np.array([1.0, 2.0, 5.0, 10.0])
+#: Seconds. What stands twice is drawn twice as often, so that more tasks end together.
 _TIMES = np.array([0.0, 0.5, 1.0, 1.0, 2.0, 3.0])
+#: Seconds at which links change and machines slow down; tasks end at some of them.
 _CHANGES = np.array([0.25, 1.0, 2.0, 3.0, 5.0, 8.0, 13.0])
+#: Seconds. 1e-13 is less than instants are told apart by; 7 is longer than most flows.
 _LATENCIES = np.array([0.0, 0.0, 1e-13, 0.3, 1.0, 7.0])
+#: Bytes. Divided by rates they are as round as times: flows and tasks end together.
 _VOLUMES = np.array([0.0, 1.0, 5.0, 10.0, 10.0, 40.0])
 
 
@@ -185,6 +190,7 @@ def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
 
     routes = []
     for (a, source), (b, destination) in permutations(enumerate(machines), 2):
+        # Without a NIC at one end there is no way unless a route is stated.
         needs_link = not (source.has_nic and destination.has_nic)
         if not (needs_link or rng.random() < 0.6):
             continue
@@ -224,16 +230,19 @@ def _with_changes(cluster: Cluster, rng: np.random.Generator, *, cuts: bool) -> 
     names = [link.name for link in cluster.links]
     if not names:  # no machine has a NIC, and nothing joins them
         return replace(cluster, changes=())
+    # A set: two changes of one link at one time would leave open which one counts.
     pairs = {(float(rng.choice(_CHANGES)), str(rng.choice(names))) for _ in range(6)}
 
     def change(time: float, name: str) -> CapacityChange:
         return CapacityChange(time, name, float(rng.choice(_RATES)))
 
+    # Sorted: a set of names has another order in every process, a seed has not.
     changes = [change(time, name) for time, name in sorted(pairs)]
     if cuts:
         for place, drawn in enumerate(changes):
             if rng.random() < 0.5:
                 changes[place] = replace(drawn, capacity=0.0)
+        # In the end all links carry something again, or flows would wait for ever.
         later = max(time for time, _ in pairs) + 1.0
         changes += [change(later, name) for name in sorted({name for _, name in pairs})]
     return replace(cluster, changes=tuple(changes))
@@ -248,7 +257,10 @@ def _slow_machines(cluster: Cluster, rng: np.random.Generator) -> list[Fault]:
         length = float(rng.uniform(0.1, 4.0))
         if rng.random() < 0.5:
             length = float(rng.choice([0.5, 1.0, 3.0]))
+        # 1 / 3 has no exact double: work that is stretched by it leaves rounding.
         factor = float(rng.choice([0.0, 0.0, 0.5, 1 / 3]))
+        # Only who is slow may stay so: a machine that stands still for good ends no
+        # job.
         end = math.inf if factor and rng.random() < 0.2 else start + length
         name = str(rng.choice(names))
         faults.append(Fault(name, start, end, factor, of_machine=True))
@@ -265,6 +277,7 @@ def _with_tuners(cluster: Cluster, rng: np.random.Generator) -> Cluster:
         machines.append(replace(machine, slots=slots))
         if rng.random() >= 0.5:
             watched = pool
+        # A quota begins with the slots that are stated, which its bound must allow.
         most = max(int(rng.integers(2, 7)), slots[pool])
         period = float(rng.choice([0.125, 0.25, 0.3]))
         if rng.random() < 0.8:

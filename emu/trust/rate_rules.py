@@ -152,6 +152,7 @@ def water_fill(
             settled = [flow for flow in over(port, flows) if flow not in rising]
             free = capacity[port] - sum(flow.rate for flow in settled)
             total = sum(weights[id(flow)] for flow in over(port, rising))
+            # What is settled may exceed a full port by rounding.
             steps.append((max(free, 0.0) / total, port))
 
         # The link that is full first; of equal ones the first by name.
@@ -218,6 +219,7 @@ def natural(name: str) -> str:
 def rank_of(job: Job, position: int) -> Rank:
     """Return what breaks ties between flows of one turn."""
     edge = job.edges[position]
+    # Names before positions: the order of tasks in a file must decide nothing.
     destination = natural(job.tasks[edge.destination].name)
     source = natural(job.tasks[edge.source].name)
     return destination, source, edge.lag, position
@@ -266,6 +268,8 @@ def share_by_weight(flows: list[Flow], capacity: Capacities) -> None:
     longest = max(paths, default=0.0)
 
     def weight(flow: Flow) -> float:
+        # At least a hundredth: the longest path has no slack, and weights differ by at
+        # most 100.
         slack = max(longest - remaining_path(flow), 0.01 * longest)
         return 1 / slack if flow.alone else 0.0
 
@@ -395,11 +399,14 @@ def sebf_madd(flows: list[Flow], capacity: Capacities) -> None:
 
     for coflow in sorted(coflows(flows), key=turn):
         rest = {p: capacity_left(p, flows, capacity) for p in ports_of(coflow)}
+        # With one link full some of its flows would stand still: all wait for what is
+        # left.
         if all(room > 0 for room in rest.values()):
             # MADD: none of its flows ends before the one that takes longest.
             slowest = bottleneck(coflow, rest)
             for flow in coflow:
                 flow.rate = flow.left / slowest
+    # What MADD leaves idle goes to the flows in the same order, as Varys backfills.
     in_order(flows, capacity, lambda flow: flow.key(gamma[id(flow)]))
 
 
@@ -445,11 +452,13 @@ def sincronia(flows: list[Flow], capacity: Capacities) -> None:
 
 
 #: Bytes with which a coflow leaves each queue of Aalo for the next.
+#: 10 MB and tenfold from queue to queue, ten in all, are the paper's settings.
 QUEUE_ENDS = [1e7 * 10**number for number in range(9)]
 
 
 def bytes_sent(coflow: list[Flow]) -> float:
     """Return what a coflow has sent since it last had no active flow."""
+    # `note_coflows` has given all flows of a coflow the same bytes of those that ended.
     return coflow[0].carried + sum(flow.volume - flow.left for flow in coflow)
 
 

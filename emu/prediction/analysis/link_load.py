@@ -155,6 +155,8 @@ class LinkContention:
 
         shares = []
         for port in hops:
+            # Just after a moment the flow itself may be over: a share still is of one
+            # flow.
             degree = np.maximum(self.degree(port, moments), 1)
             shares.append(self._steps.at(port, moments) / degree)
         tightest = np.argmin(shares, axis=0)
@@ -426,6 +428,8 @@ def worst_interval(
     edge, iteration = np.nonzero(is_over)
     if not edge.size:
         return 0.0, 0.0, 0.0
+    # Latest starts first: after each step the set holds all flows that begin no
+    # earlier, so that every step stands for one begin of the interval.
     latest_first = np.argsort(-schedule.flow_start[edge, iteration], kind="stable")
     flows = edge[latest_first], iteration[latest_first]
     sizes = schedule.flow_bytes[flows]
@@ -544,6 +548,8 @@ def full_queues(
         bursts = _overfull(schedule, port, port_flows, time_scale, byte_scale)
         for count in bursts:
             risks[problem.links[port].name] += count
+            # Flows that begin together wait at the same time: one timeout per burst at
+            # most.
             waits += TIMEOUT * (1 - (1 - _WAIT) ** count)
 
     wall = schedule.length * time_scale
@@ -574,6 +580,7 @@ def _overfull(
     end = time_scale * schedule.flow_end[flow]
     size = byte_scale * schedule.flow_bytes[flow]
     source = np.array([problem.hops[edge][0] for edge, _ in flows])
+    # Real bytes per wall second, as packets and TCP's timeouts are real.
     capacity = np.array(problem.capacities) * byte_scale / time_scale
     limit = max(_FEWEST * _PACKET, _QUEUE * capacity[port])
 

@@ -259,6 +259,7 @@ def only(
     return Problem(problem.cluster, part, placement), run
 
 
+#: Seconds; prices are stated per hour, times are not.
 _HOUR = 3600.0
 #: Of a granularity: what rounding makes of times that are whole multiples of it.
 _ROUNDING = 1e-9

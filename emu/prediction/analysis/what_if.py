@@ -32,6 +32,8 @@ ENDLESS = 1e9
 CHAIN_TASKS = 5
 #: Machines whose NICs are: of 64, each tried, 128 of 201 simulations changed nothing.
 NICS = 16
+#: What is tried of each kind: one step that is within reach, and the most that there is
+#: to gain.
 _CAPACITY = ((2.0, "twice as fast"), (ENDLESS, "endless"))
 _TIME = ((0.5, "twice as fast"), (0.0, "in no time"))
 _BYTES = ((0.5, "half the bytes"), (0.0, "no bytes"))

@@ -29,6 +29,8 @@ __all__ = [
 ffi = _core.ffi
 lib = _core.lib
 
+#: Types of numpy -> those of C. Another type would be read as wrong numbers in silence:
+#: so it is refused.
 _KINDS = {
     np.dtype(np.float64): "double[]",
     np.dtype(np.int64): "int64_t[]",

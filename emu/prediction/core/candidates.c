@@ -221,6 +221,7 @@ static double crowded(const Candidates *c, const int64_t *machine_of, Work *w)
         }
         w->taken[edge] += latency_between(a, source, destination);
     }
+    /* The first iteration fills the pipeline, the second tells what each further one adds. */
     int64_t columns = a->iterations < 2 ? a->iterations : 2;
     for (int64_t task = 0; task < a->tasks; task++)
         for (int64_t n = 0; n < columns; n++)
@@ -295,6 +296,7 @@ double cost_within(const Candidates *c, const int64_t *machine_of, double limit,
                                        w->room);
         return isnan(makespan) ? INFINITY : makespan;
     }
+    /* As `bound_within` read backwards: with a later end the cost is beyond the limit. */
     double longest = limit / least_weight(&c->costs) + latest_release(&c->costs);
     run_ends(a, machine_of, c->times, c->volumes, longest, w->room, w->ends_of);
     return cost_of_ends(&c->costs, w->ends_of, a->tasks, w->last);

@@ -96,6 +96,7 @@ static int64_t decide(const Layout *layout, State *state, const double *volumes,
             more = true;
         }
         if (!more && state->length[QUEUED] > 0) {
+            /* Gates may get slots, too, and no process would start them. */
             more = grant_slots(layout, state, now);
             start_gates(layout, state, gates, now);
         }
@@ -131,6 +132,7 @@ static void note_instant(const Layout *layout, const State *state, const double 
         found->flow[flows] = state->opened[i];
         found->flow_iteration[flows++] = state->delivered[state->opened[i]];
     }
+    /* First, as `served` counts them: senders note by themselves that these have ended. */
     for (int64_t i = 0; i < state->length[GONE]; i++) {
         int64_t edge = state->gone[i], iteration = state->served[edge] - 1;
         double volume = volumes[edge * layout->iterations + iteration];
@@ -155,6 +157,7 @@ static double least_end(const Layout *layout, const State *state, const double *
 {
     for (int64_t i = 0; i < state->length[BEGUN]; i++) {
         if (holds == NULL)
+            /* How long it takes is not known: it may end at once. */
             return -INFINITY;
         int64_t task = state->begun[i];
         double least = holds[task * layout->iterations + state->started[task] - 1];

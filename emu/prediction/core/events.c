@@ -7,6 +7,7 @@ static void record(const Layout *layout, const State *state, RateRecord *recorde
     RateChanges *board = &recorder->board;
     int64_t changed = changed_segments(layout, state, board, now);
     for (int64_t i = 0; i < changed; i++) {
+        /* Counted without room, too: so the first of two runs learns how much it takes. */
         int64_t row = recorder->rows++;
         if (row < recorder->room) {
             int64_t edge = board->edge[i];
@@ -107,6 +108,7 @@ double run(const Layout *layout, State *state, const double *times, const double
             now = smaller(now, next_tuning(layout, state));
             now = smaller(now, state->demotion);
             if (step > 0.0)
+                /* Rounding must not push what ends with a slot into the next one. */
                 now = step * ceil(now / step * (1.0 - TIE));
             if (now > limit)
                 return INFINITY;
@@ -200,6 +202,7 @@ static double run_in(const JobArrays *job, const int64_t *machine_of,
     take_extras(job, ends, &room, &extras);
     set_times(job, machine_of, reference, extras.times);
     if (looks_ahead(job)) {
+        /* Of the times that this placement takes: paths are longer over slow machines. */
         means(extras.times, job->tasks, job->iterations, extras.mean_times);
         means(volumes, job->edges, job->iterations, extras.mean_volumes);
         longest_paths(&layout, extras.mean_times, extras.mean_volumes, 1, extras.from_task,
@@ -223,6 +226,7 @@ void run_ends(const JobArrays *job, const int64_t *machine_of, const double *ref
     double end = run_in(job, machine_of, reference, volumes, limit, room, true, &state);
     for (int64_t task = 0; task < job->tasks; task++) {
         int64_t last = task * job->iterations + job->rounds[task] - 1;
+        /* False of NaN as well: what hangs never ends. */
         ends[task] = end < INFINITY ? state.log.task_end[last] : INFINITY;
     }
 }

@@ -48,6 +48,7 @@ static inline void sort_row(void *row, bool wide, int64_t size)
 static inline void compact(const int64_t *ends, int64_t vertices, void *indices,
                            bool wide, int64_t *indptr)
 {
+    /* `end` never overtakes the row that is read: all happens in place. */
     int64_t end = 0;
     for (int64_t vertex = 0; vertex < vertices; vertex++) {
         int64_t first = ends[vertex], size = ends[vertex + 1] - first;
@@ -96,6 +97,7 @@ static int64_t by_weight(const double *prefix, int64_t low, int64_t high,
     double target = prefix[low] + next(generator) * (prefix[high] - prefix[low]);
     while (high - low > 1) {
         int64_t middle = (low + high) / 2;
+        /* With < a vertex of weight 0 could be drawn. */
         if (prefix[middle] <= target)
             low = middle;
         else
@@ -128,6 +130,7 @@ void drawn_keys(const double *prefix, int64_t vertices, const int64_t *bounds_of
             continue;
         int64_t least = first < second ? first : second;
         int64_t key = least * vertices + first + second - least;
+        /* Fibonacci hashing: keys of one block are close, and would fill slots side by side. */
         uint64_t slot = ((uint64_t)key * UINT64_C(0x9E3779B97F4A7C1) >> 16) & mask;
         while (slots[slot] >= 0 && slots[slot] != key)
             slot = (slot + 1) & mask;

@@ -95,6 +95,7 @@ static void find_groups(const JobArrays *job, const int64_t *machine_of, Groups 
         layout->group[edge] = -1;
         if (job->control[edge] || a == b)
             continue;
+        /* Under a rule by flow each is a group of its own: rates of one group are equal. */
         int64_t known = job->by_flow ? -1 : found->newest[a];
         while (known >= 0 && (found->destination[known] != b
                               || (job->jobs > 0 && layout->owner[known] != job->owner[edge])))
@@ -171,12 +172,14 @@ static void set_pools(const JobArrays *job, const int64_t *machine_of, Layout *l
         if (name >= 0 && job->slots[first + name] >= 0)
             frees[task] = first + name;
     }
+    /* Without any limit the scheduler looks at no pool. */
     layout->pools = limited ? job->machines * job->names : 0;
 }
 
 static void set_machines(const JobArrays *job, const int64_t *machine_of, Layout *layout)
 {
     for (int64_t task = 0; layout->machine != NULL && task < job->tasks; task++)
+        /* -1: a gate takes its stated time on a slow machine, too. */
         layout->machine[task] = job->speeds.slowed[task] ? machine_of[task] : -1;
 }
 
@@ -187,6 +190,8 @@ static void set_last(Layout *layout)
         return;
     }
     for (int64_t task = 0; task < layout->tasks; task++)
+        /* Who takes a slot or reads the newest begins at the end of an instant, or it would
+         * matter which of its ends was taken in first. */
         layout->last[task] = layout->takes[task] >= 0;
     for (int64_t edge = 0; layout->latest != NULL && edge < layout->edges; edge++)
         if (layout->latest[edge])
@@ -228,6 +233,7 @@ static void measure_layout(const JobArrays *job, Room *room, Layout *layout)
     Groups groups;
     copy_job(job, layout);
     take_layout(job, room, layout, &groups);
+    /* At worst every edge is a group of its own, over the longest route. */
     layout->groups = job->edges;
     layout->hops = job->edges * job->routes.longest;
     layout->pools = job->machines * job->names;

@@ -66,6 +66,7 @@ static void allocate_in_order(const Layout *layout, State *state, double now)
 {
     note_active(layout, state);
     empty_ports(layout, state);
+    /* Codes of all readings of omcoflow stand side by side in core.h. */
     if (OMCOFLOW <= layout->policy && layout->policy <= OMCOFLOW_GAMMA)
         chain_coflows(layout, state);
     switch (layout->policy) {

@@ -39,6 +39,7 @@ static inline void share_equally(const Layout *layout, State *state, double now)
                 equal_share(layout, state, group, now);
         }
     }
+    /* Where shares have stayed as they were, a flow that came has no rate yet. */
     for (int64_t i = 0; i < state->length[TOUCHED]; i++)
         if (state->fluid[state->touched[i]].active > 0)
             equal_share(layout, state, state->touched[i], now);
@@ -73,6 +74,7 @@ static inline void freeze(const Layout *layout, State *state, int64_t group, dou
         scratch->flows[port]--;
         scratch->residual[port] = larger(scratch->residual[port] - level * weight, 0.0);
         scratch->load[port] -= weight;
+        /* Less is left than was taken: it may be all rounding. */
         if (scratch->flows[port] > 0 && scratch->load[port] < weight)
             scratch->load[port] = weight_over(layout, state, port);
     }
@@ -317,6 +319,7 @@ static void serve_heads(const Layout *layout, State *state, double now)
     change_heads(layout, state, now);
     int64_t before = -1;
     state->length[ORDERED] = 0;
+    /* Until no other head shares a port with one that is disturbed. */
     while (state->length[ORDERED] > before) {
         before = state->length[ORDERED];
         for (int64_t port = 0; port < layout->ports; port++) {

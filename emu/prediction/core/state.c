@@ -62,6 +62,7 @@ static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
     scratch->crossing = integers(room, layout->hops);
     scratch->frozen = marks(room, groups);
     for (int64_t i = 0; i < groups && !measures(room); i++)
+        /* Who is not active counts as frozen: filling passes it over. */
         scratch->frozen[i] = true;
     scratch->by_job.flows = integers(room, ports * layout->jobs);
     scratch->by_job.used = numbers(room, ports * layout->jobs);
@@ -136,6 +137,7 @@ static void take_progress(const Layout *layout, Room *room, State *state)
     state->missing = integers(room, tasks);
     state->ready = integers(room, edges);
     state->delivered = integers(room, edges);
+    /* Without latencies a flow lands as it is served: one array is both. */
     state->landed = state->delivered;
     if (layout->latency != NULL) {
         state->landed = integers(room, edges);

@@ -89,6 +89,7 @@ def _libraries() -> Iterator[_Library]:
                 "-std=c++20",
                 f"-I{folder / 'include'}",
                 f"-L{library_folder}",
+                # The wheel's folder is none that the loader of programs looks into.
                 f"-Wl,-rpath,{library_folder}",
                 *(f"-lns3.{version}-{part}" for part in _PARTS),
             )
@@ -124,6 +125,7 @@ def _program() -> tuple[Path, str]:
     compiler = _compiler()
     if library is None or compiler is None:
         raise DataError(missing_ns3(), path="ns3")
+    # Named by all that it is made of: another ns-3 or compiler makes another program.
     content = PROGRAM.read_bytes() + repr((library, compiler)).encode()
     path = cache_home() / f"packets-{hashlib.sha256(content).hexdigest()[:16]}"
     if path.exists():
@@ -133,6 +135,7 @@ def _program() -> tuple[Path, str]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _compile(compiler, library, partial)
+        # Two commands at once may compile it: neither must run half a program.
         partial.replace(path)
     except OSError as error:
         raise DataError(
@@ -215,6 +218,8 @@ def simulate_packets(
     )
 
     words = [line.split() for line in outcome.stdout.splitlines()]
+    # A job that hangs runs out of events and ends well: only the last line says it is
+    # done.
     if outcome.returncode or words[-1:] != [["end"]]:
         errors = outcome.stderr.strip().splitlines() or ["tasks are left"]
         raise SchedulingError(f"ns-3 {version} did not end the job: {errors[-1][:300]}")
@@ -271,6 +276,7 @@ def check_carried(problem: Problem) -> None:
     """Raise ScenarioError, naming the first key in the way, unless packets carry it."""
     cluster = problem.cluster
     job = problem.job
+    # A cable of ns-3 has one latency for both ways.
     slanted = [m for m in cluster.machines if m.latency_in != m.latency_out]
     newest_readers = [edge for edge in job.edges if edge.latest]
 
@@ -305,6 +311,7 @@ def _lines(
     job = problem.job
     machines = problem.cluster.machines
     rate = byte_scale / time_scale
+    # `!r` writes every digit: the program reads the very same number.
     yield f"{sharing} ns3::{_CONTROLS[control]} {DELAY!r} {QUEUE!r}"
     yield str(len(machines))
     for machine in machines:

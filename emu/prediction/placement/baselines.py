@@ -54,6 +54,8 @@ def fill(space: Space, order: list[int], placed: Ints | None = None) -> Ints | N
         placed = np.full(len(space.units), -1, dtype=np.int64)
     is_placed = placed >= 0
     room = space.free + space.slack
+    # With a plain -= a machine on which several units stand would lose one demand
+    # alone.
     np.subtract.at(room, placed[is_placed], space.demand[is_placed])
     if (room < 0).any():
         return None
@@ -74,10 +76,12 @@ def fill(space: Space, order: list[int], placed: Ints | None = None) -> Ints | N
     filled, counts = zip(*solution, strict=True)
     machines = np.where(is_placed, placed, filled[-1])
     for units, group_counts in zip(groups, zip(*counts, strict=True), strict=True):
+        # Units of a group go in the order of the job (A11).
         machines[units] = np.repeat(filled, group_counts)
     return machines
 
 
+#: Draws before the cautious one of `_deal`, which is slow.
 ATTEMPTS = 20
 
 
@@ -91,6 +95,7 @@ def place_explicit(job: Job, cluster: Cluster, tasks: Mapping[str, str]) -> Plac
     be torn apart, and InfeasiblePlacement, which states by how much, when a capacity or
     a pin is broken.
     """
+    # The user may part who shares slots: where a pool is unlimited, that can be.
     space = Space(job, cluster, apart=True)
     machine_of = space.fixed.tolist()
     numbers = {machine.name: number for number, machine in enumerate(cluster.machines)}
@@ -195,6 +200,8 @@ def deal_out(space: Space) -> Ints:
 
     def take_turns() -> Iterator[tuple[int, list[int]]]:
         for turn in range(len(space.units)):
+            # A unit's turn is its number: a machine that is full is passed over by this
+            # one alone.
             yield turn, [(turn + m) % count for m in range(count)]
 
     return _deal(space, 1, take_turns)
@@ -213,6 +220,7 @@ def _deal(
     """
     order = [*range(len(space.free))]
 
+    # 0 is the cautious attempt.
     for rest in range(attempts, -1, -1):
         machines = np.full(len(space.units), -1, dtype=np.int64)
         if not space.fits(machines):

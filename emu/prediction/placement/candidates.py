@@ -37,6 +37,7 @@ def common_draws(profile: Profile, seed: int, iterations: int) -> Realization:
     Common random numbers (A20): two placements differ by where tasks stand, not by
     luck, also when different algorithms found them.
     """
+    # A key of its own: however many numbers a walk takes, the run stays the same.
     sequence = np.random.SeedSequence(seed, spawn_key=(0,))
     return profile.draw(np.random.default_rng(sequence), iterations)
 
@@ -116,6 +117,7 @@ class Candidates:
                 **{name: getattr(space, name) for name in _OF_UNITS},
             },
             transfers={
+                # The most that a link ever has: a bound must hold whatever events do.
                 "capacity": space.cluster.links.steps.most,
                 **{name: getattr(self, name) for name in _OF_TRANSFERS},
             },
@@ -134,6 +136,7 @@ class Candidates:
         nothing = np.zeros((len(job.source), times.shape[1]))
         _, ends = earliest(layout, times, nothing)
         rests, _ = longest_paths(layout, times, nothing)
+        # An edge is followed by no less than the last iteration of its destination.
         last = job.rounds[job.destination] - 1
         self.head = ends[job.source, 0]
         self.tail = rests[job.destination, last]

@@ -79,6 +79,7 @@ def colocate(space: Space, pairs: Sequence[tuple[int, int]]) -> Ints | None:
     if solution.x is None:
         return None
     choice = solution.x[: units * machines].reshape(units, machines)
+    # The solver's ones and zeros are such within its tolerance: the largest is the one.
     return np.asarray(choice.argmax(axis=1), dtype=np.int64)
 
 
@@ -266,6 +267,7 @@ def _most_pairs(sizes: Counts, options: list[list[_Option]]) -> list[Ints]:
         for option in machine_options:
             pairs = rest[option.after] + option.pairs
             np.maximum(most[option.before], pairs, out=most[option.before])
+        # Set anew, or pairs of many machines would lift what cannot be above 0.
         tables.append(np.where(most < 0, _IMPOSSIBLE, most))
     return tables[::-1]
 
@@ -285,6 +287,8 @@ def _largest_counts(
     rows = []
     for machine_options, (most, rest) in zip(options, pairwise(best), strict=True):
         pairs = int(most[states].max())
+        # Options ascend: the first here that lies on an optimal way has the largest
+        # counts.
         descending = reversed(machine_options)
         for counts, alike in groupby(descending, key=itemgetter(0, 1)):
             next_states = np.zeros_like(states)

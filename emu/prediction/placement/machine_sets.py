@@ -63,6 +63,8 @@ def _with_everything(
     unique = {tuple(sorted({*numbers} | must)) for numbers in sets}
     unique.discard(everything)
 
+    # By number first: sorting by size alone would keep the order of a set, which is
+    # none.
     by_number = sorted(unique)
     by_size = sorted(by_number, key=len)
     return [everything, *_spread_evenly(by_size, most - 1)]
@@ -72,6 +74,7 @@ def _spread_evenly(sets: list[Numbers], most: int) -> list[Numbers]:
     """Return so many of the sets at most, from the first to the last."""
     if len(sets) <= most:
         return sets
+    # Rounding may name one place twice: hence the keys of a dict.
     places = np.linspace(0, len(sets) - 1, max(most, 0)).round()
     return [sets[int(place)] for place in dict.fromkeys(places.tolist())]
 
@@ -81,11 +84,13 @@ def _list_sets(job: Job, cluster: Cluster, size: int | None) -> set[Numbers]:
     factors = slowness(job, cluster)
     slow = np.ones(len(cluster.machines))
     if len(factors):
+        # All tasks count alike: how long each takes is not known here.
         slow = factors.mean(axis=0)
 
     def speed(number: int) -> tuple[float, float]:
         machine = cluster.machines[number]
         slower_way = min(machine.bandwidth_in, machine.bandwidth_out)
+        # Negative, so that fast NICs come first, as small factors do.
         return -slower_way, float(slow[number])
 
     order = sorted(range(len(slow)), key=speed)
@@ -96,6 +101,7 @@ def _list_sets(job: Job, cluster: Cluster, size: int | None) -> set[Numbers]:
     else:
         mixtures = _of_size(_mixtures(members, _MOST_MIXTURES), size)
 
+    # None at all: they were too many to list, or none has this size.
     if not 0 < len(mixtures) <= MOST_SETS:
         mixtures = [*_prefixes(cluster, order, slow)]
         if size is not None:
@@ -113,6 +119,8 @@ def _by_kind(
     order: Sequence[int],
 ) -> list[list[int]]:
     """Return the machines of each kind, alike in all that a job may notice."""
+    # A machine that changes is like no other, however equal they are at time 0. Its
+    # NICs are called after it: `m0 in`.
     changing = {change.link.rpartition(" ")[0] for change in cluster.changes}
     changing |= {change.machine for change in cluster.speed_changes}
 
@@ -146,6 +154,7 @@ def _mixtures(members: Sequence[Sequence[int]], most: int) -> list[Sequence[int]
     for counts in product(*numbers_of_kinds):
         numbers = list[int]()
         for group, count in zip(members, counts, strict=True):
+            # All of a kind are alike: the first ones stand for any others.
             numbers += group[:count]
         if numbers:
             mixtures.append(numbers)

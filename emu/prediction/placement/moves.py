@@ -58,6 +58,7 @@ class Neighbour:
         partners = []
         while rest:
             move = rest.pop(0)
+            # A swap is a move and another one back.
             ends = move.destination, move.source
             back = next((m for m in rest if (m.source, m.destination) == ends), None)
             if back is None:
@@ -75,6 +76,7 @@ def moves_between(before: Problem, after: Problem) -> tuple[Move, ...]:
 
     One may have fewer machines, and fewer stores with them.
     """
+    # By name: positions of tasks differ where one job has fewer stores.
     sources = before.machine_of_task
     destinations = after.machine_of_task
     moves = []
@@ -188,6 +190,7 @@ class _Automorphisms:
         times = self.realization.times
         tasks = self.space.job.tasks
         for task, twin in image.items():
+            # Kinds, demands and slowness are equal: only units of one group get here.
             if (times[task] != times[twin]).any():
                 return False
             if tasks[task].job_name != tasks[twin].job_name:
@@ -252,6 +255,8 @@ def find_symmetry(space: Space, realization: Realization) -> Record:
     for hub, followers in hub_followers(space):
         if hub not in twin_units:
             block = (hub, *followers)
+            # Blocks of unlike units are never interchangeable: only like ones are
+            # compared.
             alike[tuple(group_of[unit] for unit in block)].append(block)
     blocks = []
     for candidates in alike.values():
@@ -295,6 +300,7 @@ def relabel(symmetry: Record, machines: Ints, to: Ints) -> Ints:
     """
     classes = []
     bounds = pairwise(symmetry.block_start)
+    # Blocks first: samplers may only then change places within their worker's team.
     for (first, end), width in zip(bounds, symmetry.block_width, strict=True):
         classes.append(symmetry.block[first:end].reshape(-1, width))
     for first, end in pairwise(symmetry.twin_start):

@@ -53,6 +53,7 @@ class Packing:
             demand = self.demand[group]
             needs = demand > 0
             room = (free[needs] / demand[needs]).min(initial=np.inf)
+            # Items that fill the room exactly must not lose one to rounding.
             most = int(min(max(np.floor(room * (1 + 1e-12)), 0), size))
 
             choices = np.tile(np.arange(most + 1), len(counts))

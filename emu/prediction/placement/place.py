@@ -118,6 +118,7 @@ def best_placement(
     if job.fixed and cost is None:
         return replace(_only(short, cluster, run, rates), budget=transfers)
 
+    # Read twice: an iterator would be empty the second time.
     known = [*known]
     outcome = search_run(
         short,
@@ -133,6 +134,7 @@ def best_placement(
         progress=progress,
         known=known,
     )
+    # Proven for the whole run: no finalist can be better.
     if outcome.optimal and count == job.iterations:
         return outcome
 
@@ -143,9 +145,11 @@ def best_placement(
     judge = short_runs
     if len(finalists) * len(job.edges) * job.iterations <= _WHOLE_RUNS:
         judge = Candidates(Space(job, cluster), reference, rates, cost)
+    # Each once and in this order: of equally short ones that of the search stays.
     best = _best_of(dict.fromkeys(finalists), judge)
     if best is None or best == outcome.placement:
         return outcome
+    # Judged by the search's iterations, as its other figures are.
     return replace(outcome, placement=best, makespan=_judge(short_runs, best))
 
 

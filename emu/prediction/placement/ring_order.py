@@ -64,6 +64,7 @@ def ring_order(links: Links, machines: Sequence[int]) -> tuple[int, ...]:
     """
     search = _Search(links, machines)
     waiting: dict[int, list[int]] = {}
+    # Taken from the end below: ranks on one machine keep their order.
     for rank in reversed(range(len(machines))):
         waiting.setdefault(machines[rank], []).append(rank)
     return tuple(waiting[machine].pop() for machine in search.cheapest())
@@ -101,6 +102,8 @@ class _Search:
                 _crosses_nic(links, self._routes[pair]) for pair in entries
             )
             self._least_seconds[machine] = min(sum(seconds[pair]) for pair in entries)
+            # The ring leaves and enters each machine: the one whose best way is worst
+            # bounds the slowest link.
             for pairs in (exits, entries):
                 fastest = min(max(seconds[pair]) for pair in pairs)
                 self._slowest = max(self._slowest, fastest)
@@ -116,6 +119,8 @@ class _Search:
                 return ring
             steps -= 1
             if steps < 0:
+                # From here on only the best continuation of this ring is kept: the
+                # nearest neighbour.
                 heap.clear()
             for item in self._longer_by_one(ring):
                 heapq.heappush(heap, item)
@@ -129,6 +134,8 @@ class _Search:
                 left[machine] -= 1
                 bound = self._bound(longer, left)
                 left[machine] += 1
+                # Of equal bounds the longer ring first, which ends the search sooner,
+                # and of these one that stays on its machine.
                 yield bound, -len(longer), machine != ring[-1], longer
 
     def _bound(self, ring: tuple[int, ...], left: Counter[int]) -> RingCost:
@@ -141,6 +148,7 @@ class _Search:
         first = ring[0]
         last = ring[-1]
         entered = [m for m, ranks in left.items() if ranks and m != last]
+        # The ring closes: its first machine is entered once more in the end.
         if not left[first] and (entered or last != first):
             entered.append(first)
         crossings = sum(self._least_crossings[machine] for machine in entered)

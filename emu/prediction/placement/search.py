@@ -176,6 +176,7 @@ class _Run:
         count = min(self.options.sketches, transfers // 4)
         starts += [self.sketch(starts[k % len(starts)]) for k in range(count)]
         if len(starts) > transfers:
+            # Of a small budget the most promising ones are simulated.
             starts.sort(key=self._estimate)
             del starts[transfers:]
 
@@ -247,6 +248,7 @@ class _Run:
             chain.tally[lib.SIMULATED] += 1
             machines = table[place].astype(np.int64)
             machine_of = self.space.expand(machines)
+            # A simulation may stop where it has passed the best.
             makespan = placement_cost(self.arrays, machine_of, self.best)
             if makespan < self.best:
                 chain.cost[:] = makespan
@@ -268,6 +270,7 @@ class _Run:
             steps = max(budget, 0) // (rounds - number)
             if number % 2:  # the chain begins anew, the best placement stays noted
                 machines = draw_machines(self.space, self.rng)
+                # Without memory: only its placement and cost are taken.
                 fresh = new_chain(self.arrays, self.sketch(machines), 0)
                 self.chain.machines[:] = fresh.machines
                 self.chain.cost[0] = fresh.cost[0]

@@ -94,6 +94,8 @@ class Space:
         self.unit_of = {
             task: number for number, unit in enumerate(units) for task in unit.tasks
         }
+        # A dict keeps its order: these are the tasks unit after unit, as `unit_start`
+        # counts.
         self.unit_task: Ints = np.array([*self.unit_of], np.int64)
         self.demand = self._table([self._demand(unit.tasks) for unit in units])
 
@@ -163,6 +165,7 @@ class Space:
         """Return True where units on ``machines``, -1 for none, respect (2)."""
         use = np.zeros_like(self.free)
         is_placed = machines >= 0
+        # With a plain += a machine of several units would count one of them.
         np.add.at(use, machines[is_placed], self.demand[is_placed])
         return bool((use <= self.free + self.slack).all())
 

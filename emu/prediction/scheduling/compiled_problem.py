@@ -121,6 +121,7 @@ def _edges(job: Job, *, by_job: bool) -> dict[str, NDArray[Any]]:
     # An array that is empty is NULL to the core, which then looks nothing up.
     owner = _ints(())
     if by_job:
+        # Only rules by job ask for owners: others find no array, and divide no port.
         jobs = _numbered(job.job_names)
         owner = _ints(jobs[tasks[edge.source].job_name] for edge in edges)
     channel = _ints(())
@@ -147,6 +148,8 @@ def _edges(job: Job, *, by_job: bool) -> dict[str, NDArray[Any]]:
         "latest": latest,
         **_edges_by("out", source, len(tasks), source),
         **_edges_by("in", destination, len(tasks), destination),
+        # By rank, since the flows of a coflow break ties so; the others keep the job's
+        # order.
         **_edges_by("coflow", coflow, len(tasks) + len(coflows), rank),
     }
 
@@ -165,12 +168,14 @@ def _pools(job: Job, cluster: Cluster) -> dict[str, Any]:
     pools = {tuner.pool for tuner in tuners} | {tuner.watched for tuner in tuners}
     for task in job.tasks:
         pools |= {task.takes, task.gives_back}
+    # Sorted: a set of names has another order in every process.
     numbers = _numbered(sorted(pools - {""}))
 
     # -1 stands where a machine does not limit a pool.
     slots = np.full((len(cluster.machines), len(numbers)), -1, dtype=np.int64)
     for row, machine in zip(slots, cluster.machines, strict=True):
         for name, count in slots_on(machine, job).items():
+            # A machine may limit pools that no task of this job uses.
             if name in numbers:
                 row[numbers[name]] = count
     return {
@@ -184,6 +189,7 @@ def _pools(job: Job, cluster: Cluster) -> dict[str, Any]:
 def _tuners(cluster: Cluster, numbers: dict[str, int]) -> dict[str, NDArray[Any]]:
     tuners = cluster.tuners
     longest = max((len(tuner.path) for tuner in tuners), default=0)
+    # Quotas are 1 or more: a 0 ends the path of a tuner that has a shorter one.
     path = np.zeros((longest, len(tuners)), np.int64)
     for column, tuner in enumerate(tuners):
         path[: len(tuner.path), column] = tuner.path
@@ -203,6 +209,8 @@ def _tuners(cluster: Cluster, numbers: dict[str, int]) -> dict[str, NDArray[Any]
 
 def _speeds(job: Job, cluster: Cluster) -> dict[str, NDArray[Any]]:
     """Return the shares of their speed that machines have; empty where it is all."""
+    # Empty arrays are NULL to the core: a job on steady machines pays nothing for
+    # these.
     if not cluster.speed_changes:
         return {
             "start": np.empty(0, np.int64),
@@ -241,6 +249,8 @@ class Layout:
 
         self.group: Ints = view(self.memory, self.c.group, len(job.source), np.int64)
         hops = view(self.memory, self.c.hop, self.c.hops, np.int64)
+        # The core writes the -1 of a missing NIC into the route, since C raises
+        # nothing.
         if (hops < 0).any():
             raise ValueError("a flow crosses the NIC of a machine that has none")
 
@@ -316,6 +326,7 @@ def _check(job: JobArrays) -> None:
         if rows and not is_left_out and entries.shape != (sizes[rows],):
             raise ValueError(f"{name} must have {sizes[rows]} entries")
         _check_range(name, entries, least, sizes[end])
+    # The last flow of an edge serves iteration sent - 1 + lag, which must be there.
     served = (job.sent + job.lag)[job.sent > 0]
     _check_range("sent with lag", served, 0, sizes["counts"])
 
@@ -348,6 +359,7 @@ def _check_numbers(job: JobArrays, machines: int) -> None:
     requirements = {
         "a NIC is of a machine": job.routes["nic"].shape == (machines, 2),
         "changes must be numbers": np.isfinite(job.changes).all(),
+        # At time 0 every link carries something; only a change may cut one.
         "capacities must be positive numbers": (job.capacity > 0).all(),
         "a capacity must not be negative": (job.changes[:, 2] >= 0).all(),
         "latencies must be of every port": job.latency.shape in latency_shapes,

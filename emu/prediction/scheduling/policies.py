@@ -94,6 +94,8 @@ class Policy:
             return int(lib.OWN)
         if self.name == "portfolio":
             return PORTFOLIO
+        # `none` has no rule of its own in the core: TCP's shares are max-min in the
+        # long run.
         return int(getattr(lib, "MAXMIN" if self.name == "none" else self.name.upper()))
 
 
@@ -236,6 +238,7 @@ def register(name: str, load: Callable[[], Policy]) -> None:
 
 def list_rules(excluded: str) -> list[str]:
     """Return the rules that are neither the one named nor another name of it."""
+    # By code: `none` beside `maxmin` would be the same simulation twice.
     codes = {policy_named(excluded).code, PORTFOLIO}
     names = []
     for policy in RATE_POLICIES.values():
@@ -302,6 +305,7 @@ def check_rates(
         raise refuse(f"returns {len(rates)} rates for {len(flows)} active flows")
     use = dict.fromkeys(capacity, 0.0)
     for flow, rate in zip(flows, rates, strict=True):
+        # Written so, it refuses NaN as well, which is in no order to anything.
         if not 0.0 <= rate < math.inf:
             raise refuse(f"gives {flow.name} {rate:g} B/s, a rate is 0 or more")
         for link in flow.links:
@@ -341,12 +345,15 @@ class OwnRates:
         """Set the rates that a `Question` of core.h asks for."""
         if self._failure is not None:
             return
+        # Also an interrupt: cffi prints what leaves a callback, and the core would go
+        # on.
         try:
             self._answer(question)
         except BaseException as failure:  # noqa: BLE001 - check raises it
             self._failure = failure
 
     def _answer(self, question: Any) -> None:
+        # A schedule begins: what is known has the links of another placement.
         if question.before == 0:
             self._known.clear()
         capacities = ffi.unpack(question.capacity, len(self._links))
@@ -361,6 +368,8 @@ class OwnRates:
                 known = self._describe(question, flow)
                 self._known[flow.edge] = known
             asked.append((flow.turn, self._ranks[flow.edge], place, known, flow))
+        # The core asks in no order. Here stands the one in which ties are broken, so
+        # that a rule which takes the first of equals does as ours do.
         asked.sort(key=itemgetter(0, 1, 2))
 
         flows = [known._replace(left=flow.left) for *_, known, flow in asked]

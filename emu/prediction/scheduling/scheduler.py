@@ -62,6 +62,7 @@ def newest(lines: Sequence[RateSegments]) -> RateSegments:
         return lines[0]
     columns = zip(*(vars(segments).values() for segments in lines), strict=True)
     joined = RateSegments(*map(np.concatenate, columns))
+    # A line holds all that was served before it: of an edge the last one is enough.
     last_of_edge = {edge: place for place, edge in enumerate(joined.edge.tolist())}
     return joined[[*last_of_edge.values()]]
 
@@ -182,6 +183,8 @@ class Scheduler:
         """
         if self._state.started.any():
             raise SchedulingError("the schedule has begun already")
+        # By -1 the core knows that the schedule begins: nothing has ended, tasks may
+        # start.
         settled = self._settle_ends((), taken=-1, until=-math.inf, ahead=-math.inf)
         return settled.decisions[0]
 
@@ -246,6 +249,7 @@ class Scheduler:
         return self._settle_ends(ends, taken=0, until=until, ahead=ahead)
 
     def _check_end(self, end: End) -> None:
+        # NaN is neither before nor behind any instant: the core would never take it in.
         if not math.isfinite(end.time):
             raise SchedulingError(f"an event at time {end.time}")
         if end.task < 0 and not 0 <= end.edge < len(self._job.edges):
@@ -295,9 +299,13 @@ class Scheduler:
                 self._room.core,
                 passage,
             )
+            # A rule of one's own may have failed within: before its decisions count, it
+            # is said.
             self._layout.job.check()
             decisions += self._decisions(passage.count)
         if outcome == lib.IMPOSSIBLE:
+            # All ends before it are taken in: the first that is not is the one that
+            # cannot be.
             end = ends[passage.taken]
             raise SchedulingError(self._why_not(end.task, end.edge, end.iteration))
         return Settled(decisions, passage.taken)
@@ -318,6 +326,7 @@ class Scheduler:
         gate_ends = _rows(gate_starts[-1], gates.task, gates.iteration, gates.start)
         end = line_starts[-1]
         lines = RateSegments(
+            # Copies: the next call writes into the same room.
             edge=room.edge[:end].copy(),
             iteration=room.iteration[:end].copy(),
             served=room.amount[:end].copy(),
@@ -368,8 +377,11 @@ class Scheduler:
             return float(self.volumes[edge, iteration])
         # Flows of a group share a service clock; `base` is where it stood at the start.
         fluid = state.c.fluid[self._layout.group[edge]]
+        # The coordinator may ask for a time that is before the newest instant.
         gain = fluid.rate * max(0.0, time - fluid.since)
         progress = fluid.service + gain - state.base[edge]
+        # The clock of a group runs on until the next settling, a flow ends with its
+        # volume.
         return min(float(progress), float(self.volumes[edge, iteration]))
 
     @property

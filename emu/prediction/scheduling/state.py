@@ -159,6 +159,7 @@ class State:
             flow_ready=times(edges, is_kept=logged or job.policy == lib.FIFO),
             flow_start=times(edges, is_kept=logged),
             flow_end=times(edges, is_kept=logged or job.latency.size > 0),
+            # -1: nothing has arrived.
             reads=np.full((job.latest.size, columns), -1),
             quotas=np.zeros((looks, len(job.tuners["tuned"])), np.int64),
             tuning_room=looks,
@@ -257,6 +258,7 @@ ROOM = 64
 def room_for(tasks: int, edges: int) -> Record:
     """Return room for `ROOM` usual instants, and one at which everything happens."""
     # At one instant every task may start and every rate change, at others few do.
+    # Twice the edges: at one instant each may end a flow and begin the next.
     lines = 2 * edges + 8 * ROOM
     tasks += ROOM
     edges += ROOM

@@ -230,6 +230,7 @@ class VirtualLauncher(Launcher):
         allow: Collection[str],
     ) -> None:
         """Start an agent per host."""
+        # A default of `serve`, so bound now: else all agents would have the last name.
         for name in self.hosts:
 
             async def serve(name: str = name) -> int:
@@ -301,6 +302,8 @@ def run_trial(
     world = World(**vars(trial.faults))
     log = _Log("trial.log")
     with contextlib.redirect_stderr(log.text), this_host.replace(world.host()):
+        # Collections come at steps that no seed decides: what they finalise would
+        # differ between two runs of one seed.
         gc.disable()
         try:
             _carry_out(case, world, trial, log, observer)
@@ -357,6 +360,7 @@ def _carry_out(
         try:
             trial.run = await coordinator.run()
         except EmulatorError as error:
+            # Its frames would keep the whole world alive as long as the trial.
             trial.error = error.with_traceback(None)
         trial.ended = this_host.monotonic() - EPOCH
         return 1 if trial.run is None else 0
@@ -420,11 +424,14 @@ class Trials:
                 deaths[name] = draw.randint(1, trial.steps[name])
                 continue
 
+            # A wire that carried nothing has no byte to damage.
             used = [wire for wire, count in enumerate(trial.carried) if count]
             wire = draw.choice(used)
             length = trial.carried[wire]
             # What frames and handshakes are made of is at the beginning.
             most = draw.choice((length, length, min(length, 400)))
+            # Cubed: most delays are short, and a few outlast what the product waits
+            # for.
             seconds = draw.random() ** 3 * _LONGEST
             damages[wire] = Damage(wire, draw.randrange(most), kind, seconds)
         calm = draw.random() < 0.3
@@ -449,6 +456,8 @@ class Trials:
             any_name = "|".join(map(re.escape, names))
             if not names or not re.search(rf"\b({any_name})\b", str(trial.error)):
                 yield f"none of {names} is named in: {trial.error}"
+            # A wire that is damaged may show by a timeout alone, a death closes
+            # connections.
             only_deaths = all(isinstance(fault, str) for fault in trial.happened)
             if only_deaths and trial.noticed > PROMPT:
                 yield f"it took {trial.noticed:.1f} s: {trial.error}"
@@ -461,11 +470,13 @@ class Trials:
         for fault in trial.happened:
             if isinstance(fault, str):
                 names.add(fault)
+            # Two wires make a connection: an error may name either end.
             elif fault.wire // 2 < len(trial.ends):
                 names.update(trial.ends[fault.wire // 2])
         job = self.case.problem.job
         for process in names & job.processes.keys():
             names.update(job.tasks[task].name for task in job.processes[process])
+        # The error is the coordinator's own: its name would blame nobody.
         return sorted(names - {COORDINATOR})
 
     def _differences(self, run: EmulatedRun) -> Iterator[str]:
@@ -476,6 +487,7 @@ class Trials:
             return
         for name, arrays in sound.results.items():
             for key, array in arrays.items():
+                # To the last bit: faults may cost time, never change what was computed.
                 if not np.array_equal(run.results[name][key], array):
                     yield f"{key} of {name} differs"
         if not np.array_equal(run.realization.volumes, sound.realization.volumes):

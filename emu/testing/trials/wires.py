@@ -23,6 +23,7 @@ _CHUNK = 1 << 16
 #: Bytes that wait with the receiver or on their way, at most: the kernel's buffers.
 _ROOM = 1 << 18
 EPOCH = 1000.0  #: wall time at which a world begins
+#: Descriptors of a world begin here: no real file of this process has such a number.
 _FIRST = 1000
 _FIRST_PORT = 40_000
 Kinds: TypeAlias = Literal["reset", "truncate", "corrupt", "delay", "again"]
@@ -56,6 +57,7 @@ class Draws:
 
     def __init__(self, seed: int, *, calm: bool) -> None:
         self._random = random.Random(seed)  # noqa: S311 -- all shall be guessed
+        # A stream of its own: how many tokens are drawn must not move what wires do.
         self.secret = random.Random(-seed - 1).randbytes  # noqa: S311 -- likewise
         self.calm = calm
         #: Share of pieces that are cut or held back, and how long, wall seconds.
@@ -135,6 +137,7 @@ class Wire:
                 network.touch(receiver.peer)
                 return b""
             case "corrupt":
+                # One bit, by the place: a damage that is repeated is the same one.
                 byte = data[place] ^ (1 << damage.byte % 8)
                 return data[:place] + bytes([byte]) + data[place + 1 :]
             case "delay":
@@ -145,6 +148,7 @@ class Wire:
 
     def _pass_on(self, data: bytes) -> None:
         network = self._network
+        # TCP keeps the order: nothing arrives before what was sent earlier.
         self._due = max(self._due, network.now + network.draws.delay())
         if self._due <= network.now and not self._waiting:
             self._receiver.on_bytes(data, self.number)

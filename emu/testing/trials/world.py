@@ -123,6 +123,7 @@ class _Selector:
             if mask:
                 ready.append((key, mask))
             else:
+                # Looked at again when something touches it: idle sockets cost nothing.
                 del self.hot[fd]
 
         self._world.pass_time(0.0 if ready else timeout)
@@ -144,6 +145,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._world = world
         self.selector = _Selector(world)
         super().__init__(cast("selectors.BaseSelector", self.selector))
+        # Asyncio runs timers that are due within it: by default it is the real clock's.
         self._clock_resolution = _AT_ONCE
         self.set_task_factory(cast("Any", self._task))
 
@@ -166,6 +168,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         process = _PROCESS.get() if context is None else context.get(_PROCESS)
         if process is not None:
             if process.dead:
+                # Laid aside and not thrown away: at the end of the world it is unwound.
                 handle = asyncio.Handle(callback, args, self, context)
                 process.never.append(handle)
                 return handle
