@@ -266,6 +266,7 @@ def bars(
     axes = figure.subplots()
     widest = 0.0
     shades = palette(len(series))
+    named: set[str] = set()
     for number, name in enumerate(series):
         for row, values in enumerate(groups.values()):
             if name not in values:
@@ -278,9 +279,11 @@ def bars(
                 span.mean,
                 pitch * 0.92,
                 color=shades[number],
-                # Named by the first row alone: a legend has a line for every label.
-                label=None if row else name,
+                # Named once, by the first row that has it: a legend has a line for
+                # every label.
+                label=None if name in named else name,
             )
+            named.add(name)
             bar[0].set_gid(f"bar-{row}-{number}")
             _write_interval(axes, span, height)
 

@@ -13,7 +13,7 @@ import emu
 from emu.errors import DataError
 from emu.prediction.simulation import simulate
 from emu.report.many_runs import write_pair
-from emu.report.plot_curves import cdf
+from emu.report.plot_curves import bars, cdf
 from emu.report.plot_style import Window
 from emu.report.plots import FIGURES, plot
 from emu.runs.intervals import interval, pair
@@ -249,3 +249,9 @@ def test_a_distribution_is_of_times_between_first_and_last_byte() -> None:
     (axes,) = cdf({"": schedule}, Window()).axes
     ends = [np.asarray(line.get_xdata()).max() for line in axes.lines]
     assert max(ends) == moving.max()
+
+
+def test_a_series_that_the_first_row_lacks_is_in_the_legend() -> None:
+    figure = bars({"a": {"x": [1.0]}, "b": {"x": [2.0], "y": [3.0]}})
+    (axes,) = figure.axes
+    assert axes.get_legend_handles_labels()[1] == ["x", "y"]

@@ -110,7 +110,7 @@ def best_policy(
 
     The expected run repeats the profiled iterations in order. ``oes`` is always among
     the candidates, so the choice is never worse than it on that run; ties go to the
-    one listed first in `RATE_POLICIES`.
+    one with the smallest `Policy.code`.
 
     Raises ValueError or SchedulingError as `simulate`.
 

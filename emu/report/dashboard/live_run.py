@@ -532,7 +532,9 @@ def live_table(status: form.Status) -> Table:
     for name, ports in rows.items():
         cells = [name]
         for port in ports:
-            full = round(_BAR * min(port.rate / port.capacity, 1.0))
+            # A link that is cut carries nothing, of nothing.
+            share = port.rate / port.capacity if port.capacity else 0.0
+            full = round(_BAR * min(share, 1.0))
             bar = "█" * full + "░" * (_BAR - full)
             cells += [bar, format_rate(port.rate), format_size(port.bytes)]
         table.add_row(*cells)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -174,8 +175,20 @@ class History:
         """Append a figure of training, which is a number: JSON has no other."""
         self.training.append((time, figure, value))
         if len(self.training) > 4 * self.capacity:
-            del self.training[1::2]
+            self._thin_training()
             self.merged += 1
+
+    def _thin_training(self) -> None:
+        """Keep every second value of each figure."""
+        kept = []
+        # By figure: where two are reported by turns, every second row is of one alone.
+        counts = Counter[str]()
+        for row in self.training:
+            figure = row[1]
+            if counts[figure] % 2 == 0:
+                kept.append(row)
+            counts[figure] += 1
+        self.training = kept
 
     def ran(self, task: int, iteration: int, start: float, end: float) -> None:
         """Append a task iteration that ended."""

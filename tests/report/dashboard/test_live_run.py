@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
@@ -181,6 +183,30 @@ def test_merging_keeps_the_area_and_bounds_the_memory() -> None:
     )
     assert history.flows[-1] == 49
     assert history.merged > 0
+
+
+def test_thinning_keeps_half_of_every_figure() -> None:
+    """Of two that come by turns, too: a curve vanished where every second row went."""
+    history = History(capacity=8)
+    for n in range(17):
+        history.report(n, "loss", 1.0 / (n + 1))
+        history.report(n, "accuracy", n / 20)
+    counts = Counter(figure for _, figure, _ in history.training)
+
+    assert counts["loss"] == counts["accuracy"] == 9
+    assert history.training[0] == (0, "loss", 1.0)
+
+
+def test_a_link_that_is_cut_is_an_empty_bar() -> None:
+    status = Replay().live.status()
+    cut = [
+        port.model_copy(update={"capacity": 0.0, "rate": 0.0}) for port in status.ports
+    ]
+    console = terminal()
+    with console.capture() as printed:
+        console.print(live_table(status.model_copy(update={"ports": cut})))
+    assert "░" in printed.get()
+    assert "█" not in printed.get()
 
 
 def test_metrics_are_in_the_text_format() -> None:
