@@ -17,8 +17,10 @@ def measure(one, x):
 '''
 
 
-def test_a_dense_function_by_hand() -> None:
+def test_a_dense_function_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """One pair, for a swap is none; `one`, `what` and `at` are no nouns."""
+    assert measure(DENSE).density == 0.0  # a small file is not held
+    monkeypatch.setattr(reading, "SMALL", 4)
     figures = measure(DENSE)
 
     assert (figures.pairs, figures.packed, figures.words) == (1, 1, 3)
