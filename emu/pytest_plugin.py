@@ -228,9 +228,9 @@ def _scenario_of_marker(request: pytest.FixtureRequest) -> tuple[Scenario, str]:
         if name not in scenarios:
             files = [path.name for path in sorted(folder.glob("*.yaml"))]
             _refuse(f"no scenario {name!r}, {nearest(name, [*files, *scenarios])}")
-    expected = {f"expect.{key}": value for key, value in options.items()}
+    expectations = {f"expect.{key}": value for key, value in options.items()}
     try:
-        return emu.load(source, {**sets, **expected}), trust
+        return emu.load(source, {**sets, **expectations}), trust
     except EmulatorError as error:
         line = f"@pytest.mark.emu: {error}"
         raise pytest.fail.Exception(line, pytrace=False) from None
@@ -264,13 +264,13 @@ def _guards_fired(folder: Path) -> bool:
     from emu.errors import EmulatorError
     from emu.host.input_file import read_json
 
-    fired = False
+    has_fired = False
     for path in folder.rglob("result.json"):
         with contextlib.suppress(
             EmulatorError, OSError, ValueError, KeyError, TypeError
         ):
-            fired |= read_json(path)["verdict"]["cause"] == "guards"
-    return fired
+            has_fired |= read_json(path)["verdict"]["cause"] == "guards"
+    return has_fired
 
 
 def _describe(run: RecordedRun) -> str:

@@ -102,8 +102,8 @@ def advise_command(
         best = advice.best
         # Several jobs are shared out by one scenario; of one job the best choice has
         # it.
-        chosen = best.answer.scenario if isinstance(best, Choice) else best.scenario
-        write_scenario(write, chosen)
+        winner = best.answer.scenario if isinstance(best, Choice) else best.scenario
+        write_scenario(write, winner)
         typer.echo(f"written to {write}; next: emu simulate {write}", err=True)
     if emit(json_target, advice.to_json()):
         terminal().print(*advice.lines(), sep="\n")

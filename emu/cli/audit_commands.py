@@ -55,9 +55,9 @@ def audit(
     with unpack_shared(result) as run:
         subject = read_to_audit(run, scenario)
         limit = subject.tolerance if seconds is None else seconds
-        stated = None if scenario is None else subject.scenario
+        origin = None if scenario is None else subject.scenario
         report, silent = audit_whole(
-            subject, limit, share, rule=policy, training=training, stated=stated
+            subject, limit, share, rule=policy, training=training, stated=origin
         )
 
     # A file that was shared is unpacked into a folder of no meaning.

@@ -135,8 +135,8 @@ def compare(
         show_systems(scenario, results, to, write, json_target)
         write_systems(scenario, results, to, form, out, open_it=open_it)
         # Of all systems some cannot be: their rows say so, and the others stand.
-        judged = [row for row in results if "all" not in rows or not row.refused]
-        judge_rows(scenario, [(row.system, row) for row in judged])
+        judged_rows = [row for row in results if "all" not in rows or not row.refused]
+        judge_rows(scenario, [(row.system, row) for row in judged_rows])
     else:
         base = emu.place(emu.load(what[0], overrides or []))
         candidates = emu.compare(
@@ -188,11 +188,11 @@ def _compare_runs(
     measurements = [read_measurement(path) for path in paths if not path.is_dir()]
     say_missing(*runs)
     rows = [
-        {"name": found.path.name, "rows": [*measurement_rows(found, runs)]}
-        for found in measurements
+        {"name": measurement.path.name, "rows": [*measurement_rows(measurement, runs)]}
+        for measurement in measurements
     ]
     if emit(json_target, [*runs_json(runs), *rows]):
-        tables = (measurement_table(found, runs) for found in measurements)
+        tables = (measurement_table(measurement, runs) for measurement in measurements)
         terminal().print(runs_table(runs), *tables)
     if out is not None:
         from emu.report.plots import plot  # noqa: PLC0415 - matplotlib takes 0.5 s
@@ -216,7 +216,7 @@ def form_of(form: Form | None, out: Path | None, to: str) -> Form | None:
     Raises ScenarioError when there is no such form, or the other options lack its
     contents.
     """
-    forms = [known for known in Form if known is not Form.TRACE]  # which is of one run
+    forms = [kind for kind in Form if kind is not Form.TRACE]  # which is of one run
     if form is None and out is not None:
         suffix = out.suffix.removeprefix(".")
         # The one form that no table has stands for every ending that is unknown.
@@ -391,9 +391,9 @@ def write_systems(
         from emu.report.plot_curves import accuracy_figure  # noqa: PLC0415
         from emu.report.plot_style import save, style  # noqa: PLC0415
 
-        wanted = Target.parse(to).accuracy
+        accuracy = Target.parse(to).accuracy
         with style(dark=False):
-            save(accuracy_figure(system_tables.curves_of(results), wanted), path)
+            save(accuracy_figure(system_tables.curves_of(results), accuracy), path)
     typer.echo(f"written to {path}", err=True)
     if open_it:
         # Only an absolute path has a URI.

@@ -62,8 +62,8 @@ def _list_names(place: str, incomplete: str) -> Iterable[str]:
     if callable(names):
         names = names()
     # A list with commas is one word to the shell: what stands is offered again.
-    written = incomplete[: incomplete.rfind(",") + 1]
-    return (written + name for name in names)
+    prefix = incomplete[: incomplete.rfind(",") + 1]
+    return (prefix + name for name in names)
 
 
 def _keys(incomplete: str) -> Iterable[str]:
@@ -77,7 +77,7 @@ def _keys(incomplete: str) -> Iterable[str]:
     if equals:
         return (f"{key}={word}" for word in words_of.get(path, ()))
     # What was written stays, its positions in lists among it.
-    return (key + known[len(path) :] for known in words_of if known.startswith(path))
+    return (key + place[len(path) :] for place in words_of if place.startswith(path))
 
 
 def _list_below(

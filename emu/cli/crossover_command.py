@@ -66,10 +66,10 @@ def _ends_of(scenario: Scenario, key: str, values: str) -> Values:
         if values:
             low, _, high = values.partition(",")
             return Values.between(low, high)
-        stated = value_at(scenario.to_json(), key)
-        if stated is None:
+        file_value = value_at(scenario.to_json(), key)
+        if file_value is None:
             emu.load(scenario, {key: 0})  # which says whether there is such a key
-        return Values.around(stated)
+        return Values.around(file_value)
     except ValueError as error:
         # Without a range the value that the file has was not understood.
         option = f"--range {values}" if values else f"--key {key}"

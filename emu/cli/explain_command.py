@@ -40,25 +40,25 @@ def explain(
     """
     limit = options.seconds(bound_time, "--bound-time")
     if what.is_dir():
-        told = _of_run(emu.load_run(what), helpful=helpful, run_code=run_code)
+        account = _of_run(emu.load_run(what), helpful=helpful, run_code=run_code)
     else:
-        told = _of_scenario(emu.load(what, overrides or []), helpful=helpful)
+        account = _of_scenario(emu.load(what, overrides or []), helpful=helpful)
 
-    explanation = told.explanation
+    explanation = account.explanation
     # Beside JSON on standard output, which `emit` writes at the end, no table may
     # stand.
     console = terminal(quiet=json_target == "-")
-    if told.premises:
-        console.print(told.premises)
-    tables = words.explanation_tables(explanation, top, told.window, told.pins)
+    if account.premises:
+        console.print(account.premises)
+    tables = words.explanation_tables(explanation, top, account.window, account.pins)
     console.print(tables)
-    for line in told.lines:
+    for line in account.lines:
         console.print(f"\n{line}")
-    if told.placing:
+    if account.placing:
         console.print()
-        words.print_placing(told.placing, console)
+        words.print_placing(account.placing, console)
 
-    content = {**explanation.to_json(), "placing": told.placing, **told.more}
+    content = {**explanation.to_json(), "placing": account.placing, **account.more}
     # The bound is searched for, which takes up to --bound-time: only where help is
     # asked for.
     if helpful:
@@ -97,9 +97,9 @@ def _of_run(run: emu.RecordedRun, *, helpful: bool, run_code: bool) -> _Told:
 
 
 def _of_scenario(scenario: emu.Scenario, *, helpful: bool) -> _Told:
-    found = ask(emu.place(scenario))
-    ready, schedule = found.first
-    recovery = words.recovery_lines(found.deaths, schedule.length)
+    answer = ask(emu.place(scenario))
+    ready, schedule = answer.first
+    recovery = words.recovery_lines(answer.deaths, schedule.length)
     # The first line sums up; restarts one by one are told by `emu simulate`.
     lines = [*islice(recovery, 1), *copies_line(ready, schedule.length)]
 
@@ -117,7 +117,7 @@ def _of_scenario(scenario: emu.Scenario, *, helpful: bool) -> _Told:
         placing=ready.placing,
         window=scenario.job.credit_window,
         pins=scenario.pins,
-        premises=found.premises.line(),
+        premises=answer.premises.line(),
         lines=tuple(lines),
         more=more,
     )

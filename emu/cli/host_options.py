@@ -31,8 +31,8 @@ class Hosts:
 
     def __post_init__(self) -> None:
         # Read at once, so that what is wrong is told before a scenario is tried.
-        stated = [self.agents > 0, self.file is not None, self.ray != ""]
-        if sum(stated) > 1:
+        sources = [self.agents > 0, self.file is not None, self.ray != ""]
+        if sum(sources) > 1:
             problem = "waits for agents that others start, --hosts and --ray start them"
             raise ScenarioError(f"{problem}: state one of the three", file="--agents")
         if self.file is not None:

@@ -84,9 +84,9 @@ def lab(
 def _open_shell(spec: LabFile, machine: str) -> int:
     """Open a shell on a machine; return its exit code once it has ended."""
     with open_lab(spec) as machines:
-        known = [candidate.name for candidate in machines.machines]
-        if machine not in known:
-            raise RunError(f"{machine} is no machine; there are {', '.join(known)}")
+        names = [candidate.name for candidate in machines.machines]
+        if machine not in names:
+            raise RunError(f"{machine} is no machine; there are {', '.join(names)}")
         # 0 and 1 are this terminal, which the shell takes over.
         program = machines.start(machine, ["sh", "-i"], stdin=0, output=1)
         while program.code is None:

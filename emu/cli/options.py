@@ -24,8 +24,8 @@ def _target(target: str | None) -> str | None:
     try:
         # /dev/stdout, say, is standard output too: written as a file it would be
         # replaced.
-        named = os.stat(target or "")  # noqa: PTH116
-        if os.path.samestat(named, os.fstat(sys.stdout.fileno())):
+        status = os.stat(target or "")  # noqa: PTH116
+        if os.path.samestat(status, os.fstat(sys.stdout.fileno())):
             return "-"
     except (OSError, ValueError):  # a file that is not there yet
         return target

@@ -146,9 +146,9 @@ def simulate_by_rates(
     experiment: Experiment, json_target: str | None, console: Console, *, train: bool
 ) -> None:
     """Print the schedule under the scenario's rate policy, and judge it."""
-    found = ask(experiment)
-    _, schedule = found.first
-    recovery = found.deaths
+    answer = ask(experiment)
+    _, schedule = answer.first
+    recovery = answer.deaths
     rule = experiment.choose_policy()
     jobs = job_times(schedule, experiment.realization, rule, epoch_of)
     _print_tables(schedule, jobs, console)
@@ -164,17 +164,15 @@ def simulate_by_rates(
     if failures := count_failures(experiment, recovery.makespan):
         more["failures"] = failures
     if schedule.problem.cluster.tuners:  # takes further simulations
-        expected = experiment.expected
-        shift = effect_of_slight_delays(
-            experiment.realization, rule, expected, schedule
-        )
+        profile = experiment.expected
+        shift = effect_of_slight_delays(experiment.realization, rule, profile, schedule)
         console.print(_TUNED.format(shift))
         more["sensitivity"] = shift
     more |= figures_on(schedule) | _setup(experiment, recovery.makespan, console)
-    if coflows := found.coflows:
+    if coflows := answer.coflows:
         more["coflows"] = coflows
         console.print(coflow_line(coflows))
-    if cost := found.cost:
+    if cost := answer.cost:
         more["cost"] = cost
         console.print("cost", ", ".join(words.cost_row(cost)))
     more["placing"] = experiment.placing
@@ -182,8 +180,8 @@ def simulate_by_rates(
     more |= _jobs_json(jobs)
     if json_target is not None:  # a row per flow: 7 % of the CPU of 700,000
         options.emit(json_target, result_of(experiment.scenario, schedule) | gap | more)
-    unchecked = expectations.list_unchecked(experiment.scenario.expect)
-    options.judge_simulated(unchecked, found.missed)
+    sentence = expectations.list_unchecked(experiment.scenario.expect)
+    options.judge_simulated(sentence, answer.missed)
 
 
 def _print_gap(

@@ -121,7 +121,7 @@ def validate(
             if not errors[str(file)]:
                 _say_good(file, changes)
 
-    problems = [error for found in errors.values() for error in found]
+    problems = [error for file_errors in errors.values() for error in file_errors]
     for problem in problems:
         typer.echo(f"emu: {problem}", err=True)
     if problems:

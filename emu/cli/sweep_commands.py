@@ -123,8 +123,8 @@ def _show(points: Sequence[Point], rows: Sequence[Figures]) -> None:
         f"placed by {', '.join(sorted(policies)) or 'unknown'}"
     )
     has_target = all(point.scenario.until is not None for point in points)
-    varied = list(points[0].values)
-    terminal().print(sweep_table(rows, varied, by_makespan=has_target))
+    keys = list(points[0].values)
+    terminal().print(sweep_table(rows, keys, by_makespan=has_target))
 
 
 def _draw(
@@ -171,10 +171,10 @@ def run_points(
 
     failures: list[EmulatorError] = []
     total = len(missing)
-    left = TextColumn("left")
+    column = TextColumn("left")
     remaining = TimeRemainingColumn(elapsed_when_finished=False)
     # Closed: processes that compute further points end with this one.
-    with closing(results), progress_bar(console, left, remaining) as progress:
+    with closing(results), progress_bar(console, column, remaining) as progress:
         bar = progress.add_task("points", total=total)
         note_stage(f"point 1 of {total}")
         for count, (index, figures) in enumerate(results, start=1):
@@ -199,15 +199,15 @@ def _name(point: Point) -> str:
 
 
 def _simulate_point(point: Point) -> Figures:
-    found = ask(point.scenario)
-    _, schedule = found.first
+    answer = ask(point.scenario)
+    _, schedule = answer.first
 
     # Without prices there is no cost, and no column of it.
-    cost = found.cost or {}
+    cost = answer.cost or {}
     figures = {
-        **found.figures,
-        "samples": found.seeds_seen,
-        "samples_per_second": found.rate,
+        **answer.figures,
+        "samples": answer.seeds_seen,
+        "samples_per_second": answer.rate,
         "cost": cost.get("total"),
         "value": cost.get("value"),
     }
@@ -215,7 +215,7 @@ def _simulate_point(point: Point) -> Figures:
         **_known(figures),
         "flows": len(schedule.flows()),
         "placed_by": point.scenario.placed_by,
-        **found.premises.to_figures(),
+        **answer.premises.to_figures(),
     }
 
 

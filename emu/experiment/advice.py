@@ -59,12 +59,12 @@ class Advice:
     @property
     def ties(self) -> list[Choice]:
         """Others that differ from the best within the 95 % interval of the seeds."""
-        found = []
+        rivals = []
         for rival in self.others:
             margin = pair(rival.draws, self.best.draws)
             if margin and margin.tie:
-                found.append(rival)
-        return found
+                rivals.append(rival)
+        return rivals
 
     @property
     def premises(self) -> str:
@@ -138,9 +138,9 @@ class Advice:
 
     def to_json(self) -> dict[str, Any]:
         """Return the documented form; seconds and dollars."""
-        stated = None
+        stated_row = None
         if not isinstance(self.stated, EmulatorError):
-            stated = self.stated.to_json()
+            stated_row = self.stated.to_json()
         rate = None
         if self.rate is not None:
             key, share = self.rate
@@ -150,7 +150,7 @@ class Advice:
             "best": self.best.to_json() | {"seeds": self.best.draws},
             "unit": self.terms.words,
             "rates": sorted(self.tried),
-            "stated": stated,
+            "stated": stated_row,
             "others": [rival.to_json() for rival in self.others],
             "ties": [tie.row for tie in self.ties],
             "rate": rate,
@@ -179,13 +179,13 @@ def advise(
     scenario = load(scenario, {"expect": None, "until": None})
     search = Search(scenario, terms, watch)
     # First of all: its time bounds how far everything else is trained.
-    stated = search.settle_file()
+    file_choice = search.settle_file()
     search.run()
     if search.best is None:
         raise search.describe_failure()
 
     # By the first seed, since every further one is a simulation of each choice.
-    rows = _best_of_rows(_no_worse(search, stated))
+    rows = _best_of_rows(_no_worse(search, file_choice))
     finalists = [choice.drawn() for choice in rows[:_FINALISTS]]
     if not finalists:
         raise _contradiction(search, search.best)
@@ -198,7 +198,7 @@ def advise(
         terms=terms,
         best=best,
         others=rivals,
-        stated=stated,
+        stated=file_choice,
         rate=levers.find_rate(),
         changes=levers.find_changes(),
         refused=search.refused,
@@ -237,10 +237,10 @@ def find_target(scenario: Scenario, within: int = WITHIN) -> Target:
     if level < 1 / _STEPS:
         problem = "learns nothing in its own length: write --to accuracy=0.8, say"
         raise scenario.origin.error(("job",), problem)
-    held = floor(float(level) * _STEPS) / _STEPS
+    held_accuracy = floor(float(level) * _STEPS) / _STEPS
     # The file takes so many passes itself, and
     # what it reaches must not be out of reach.
-    return Target(held, within=max(within, progress.spaced))
+    return Target(held_accuracy, within=max(within, progress.spaced))
 
 
 def _no_worse(search: Search, stated: Choice | EmulatorError) -> list[Choice]:
@@ -289,7 +289,7 @@ class _Levers:
             for machines in self.search.near_sets(choice)
         ]
 
-        prospects = [Prospect(found) for found in answers if found.refused is None]
+        prospects = [Prospect(row) for row in answers if row.refused is None]
         # The first are its own machines, whose error says why it can be on none.
         if not prospects:
             answers[0].checked()
@@ -302,8 +302,8 @@ class _Levers:
         """Return the best choice with an edit; of equal ones the present one."""
 
         def judge(choice: Choice) -> tuple[float, float]:
-            judged, _ = self.judge(choice, edit)
-            return judged
+            rank, _ = self.judge(choice, edit)
+            return rank
 
         # `min` takes the first of equals, which is the present best.
         return min(self.choices, key=judge)
@@ -315,9 +315,9 @@ class _Levers:
         if self.find_winner({}) is not best:  # a tie, of which no figure is the cause
             return []
 
-        priced = terms.saves and best.cost is not None
+        has_price = terms.saves and best.cost is not None
         changes: list[str] = []
-        for lever in list_levers(self.search.scenario, priced=priced):
+        for lever in list_levers(self.search.scenario, priced=has_price):
             self.search.note(f"what would change it: {lever.name}")
             try:
                 for end in lever.ends:
@@ -334,9 +334,9 @@ class _Levers:
             return
 
         def wins(edit: Edit) -> bool:
-            judged, _ = self.judge(winner, edit)
+            rank, _ = self.judge(winner, edit)
             least, _ = self.judge(best, edit)
-            return judged < least
+            return rank < least
 
         value = lever.find_value(end, wins)
         _, words = self.judge(winner, lever.edit(value))
@@ -348,17 +348,17 @@ class _Levers:
         job = best.answer.scenario.job
         section = "rates" if job.operation_rates else "times"
         (_, aim), _ = self.judge(best, {})
-        saved = {}
-        for name, stated in getattr(job, section, ()):
-            if not stated or not isinstance(stated, float | dict):
+        savings = {}
+        for name, time in getattr(job, section, ()):
+            if not time or not isinstance(time, float | dict):
                 continue
-            half = combine(lambda seconds: seconds / 2, stated)
+            half = combine(lambda seconds: seconds / 2, time)
             # Half of the time, of an operation or of a task: twice as fast.
             edit: Edit = {f"job.{section}.{name}": write_times(half)}
             with suppress(EmulatorError):  # a key that the file's system lacks
                 (_, with_half), _ = self.judge(best, edit)
-                saved[name] = 1 - with_half / (aim or 1.0)
-        return max(saved.items(), key=lambda item: item[1], default=None)
+                savings[name] = 1 - with_half / (aim or 1.0)
+        return max(savings.items(), key=lambda item: item[1], default=None)
 
 
 def _contradiction(search: Search, nearest: Choice) -> ScenarioError:

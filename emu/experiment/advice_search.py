@@ -120,8 +120,8 @@ class Search:
         self._tell()
 
     def _tell(self) -> None:
-        counted = f"; trainings so far: {self.trainings}" if self.trainings else ""
-        self.watch(f"{self.stage}{counted}")
+        suffix = f"; trainings so far: {self.trainings}" if self.trainings else ""
+        self.watch(f"{self.stage}{suffix}")
 
     @property
     def best(self) -> Choice | None:
@@ -143,12 +143,12 @@ class Search:
         self.note("the file as it stands")
         # Not `free`: what is compared with is the file with its own placement.
         question = Question(self.scenario, target=self.terms.target)
-        found = answer(question)
+        file_answer = answer(question)
         try:
-            self.check_staleness(found.checked().scenario)
+            self.check_staleness(file_answer.checked().scenario)
         except EmulatorError as error:
             return error
-        choice = Choice(found, self.terms)
+        choice = Choice(file_answer, self.terms)
         self.choices.append(choice)
         return choice
 
@@ -187,12 +187,12 @@ class Search:
         Among them the fastest with mini-batches: with smaller ones they may be several
         times as fast to an accuracy.
         """
-        tuned = [leader for leader in leaders[:_TUNED] if leader.passes < inf]
+        rows = [leader for leader in leaders[:_TUNED] if leader.passes < inf]
         if self.terms.target:
             samplers = [leader for leader in leaders if not leader.timed.whole_graph]
             samplers.sort(key=lambda leader: leader.judge(self.terms, passes=1.0))
-            tuned += samplers[:_SAMPLERS]
-        return [*dict.fromkeys(tuned)]
+            rows += samplers[:_SAMPLERS]
+        return [*dict.fromkeys(rows)]
 
     def is_of_class(self, prospect: Prospect) -> bool:
         """Return True for a prospect that sees as much in a step as the file's job.
@@ -233,11 +233,11 @@ class Search:
                 machines=machines,
                 per_machine=True,
             )
-            found = answer(question)
+            row_answer = answer(question)
             prospect = None
             try:
-                self.check_staleness(found.checked().scenario)
-                prospect = Prospect(found)
+                self.check_staleness(row_answer.checked().scenario)
+                prospect = Prospect(row_answer)
             except EmulatorError as error:
                 # The first reason stays: later ones are
                 # of settings that were only tried.
@@ -289,9 +289,9 @@ class Search:
         useful = min(useful, target.within)
         family = family_of(prospect)
         if family in self.rates:
-            rates, tried = self.rates[family]
+            rates, passes = self.rates[family]
             # Trained as far as is of use: going on could not make it the best.
-            if rates.best.passes < inf or tried >= useful:
+            if rates.best.passes < inf or passes >= useful:
                 return rates.best
 
         rates = self.find_rates(prospect.plain, prospect, useful)
@@ -310,9 +310,9 @@ class Search:
         if nearest is not None and is_new and is_hopeless:
             plain = load(prospect.plain, {KEY: nearest.rate})
             useful = self.useful_passes(prospect, slack=1.0)
-            probed = self.find_rates(plain, prospect, useful, keep=True).best
-            if probed.passes == inf:
-                return probed
+            learning = self.find_rates(plain, prospect, useful, keep=True).best
+            if learning.passes == inf:
+                return learning
         return self.learn(prospect)
 
     def find_rates(
@@ -411,8 +411,8 @@ class Search:
             f"no system reaches it within {target.within} passes: {'; '.join(levels)}; "
             "write a lower accuracy, or more passes with --within"
         )
-        stated = f"--to accuracy={target.accuracy:g},split={target.split}"
-        return ScenarioError(problem, file=stated)
+        option = f"--to accuracy={target.accuracy:g},split={target.split}"
+        return ScenarioError(problem, file=option)
 
     def near_sets(self, choice: Choice) -> list[Machines | None]:
         """Return the machines among which a choice chooses with other figures.
@@ -431,10 +431,10 @@ class Search:
 
     def list_rates(self) -> list[float]:
         """Return the learning rates that were tried."""
-        tried: set[float] = set()
+        tried_rates: set[float] = set()
         for rates, _ in self.rates.values():
-            tried.update(rates.tried)
-        return sorted(tried)
+            tried_rates.update(rates.tried)
+        return sorted(tried_rates)
 
     def drop_idle(self, prospect: Prospect) -> Prospect:
         """Return a prospect without settings that are of no use beside the others."""
@@ -521,11 +521,11 @@ class Search:
             passes = target.within
             if useful < passes:  # looks that make it sure come after
                 passes = min(passes, ceil(useful) + HELD - 1)
-            bounded = replace(target, within=passes)
-            question = replace(question, target=bounded)
-        found = answer(question)
-        if found.refused is not None:
-            refusal = found.refused
+            bounded_target = replace(target, within=passes)
+            question = replace(question, target=bounded_target)
+        row_answer = answer(question)
+        if row_answer.refused is not None:
+            refusal = row_answer.refused
             # It was cut off at the bound: how near it came says nothing of the row.
             if isinstance(refusal, NotReached):
                 problem = f"not there in {slack:g} x the time of the best so far"
@@ -533,19 +533,19 @@ class Search:
             self.refused.setdefault(prospect.row, refusal)
             return None
 
-        choice = Choice(found, self.terms)
+        choice = Choice(row_answer, self.terms)
         self.choices.append(choice)
         return choice
 
     def settle_best(self) -> None:
         """Settle what seems the best, and what may be as good."""
-        settled = set[tuple[object, ...]]()
+        twins = set[tuple[object, ...]]()
         # Sorting is stable: of equal prospects the one
         # with the fewest settings is settled.
         plain_first = sorted(self.pool, key=lambda prospect: len(prospect.settings))
         for prospect in sorted(plain_first, key=self.judge):
             excess, aim = self.judge(prospect)
-            if self.best is None or aim == inf or len(settled) == _SETTLED:
+            if self.best is None or aim == inf or len(twins) == _SETTLED:
                 break
             least_excess, least_aim = self.best.judged
             slack = 1 + _CHANCE
@@ -555,9 +555,9 @@ class Search:
             # Settings that change nothing leave both as they are.
             rate = prospect.learning.rate if prospect.learning else None
             twin = (weights_of(prospect.plain), rate, prospect.timed.makespan)
-            if twin not in settled:
-                settled.add(twin)
-                self.note(f"the best settled: {len(settled)}")
+            if twin not in twins:
+                twins.add(twin)
+                self.note(f"the best settled: {len(twins)}")
                 self.settle(prospect)
                 if self.terms.target:
                     self.cpu += prospect.passes * prospect.cpu_per_pass
@@ -599,8 +599,8 @@ def list_knobs(prospect: Prospect) -> dict[str, Sequence[object]]:
     if "cache" in fields:
         choices["cache"] = (None, *list_caches(prospect))
     knobs: dict[str, Sequence[object]] = {}
-    for key, tried in systems()[job.system].knobs.items():
-        knobs[f"job.{key}"] = tried
+    for key, options in systems()[job.system].knobs.items():
+        knobs[f"job.{key}"] = options
     for key, values in choices.items():
         if key in fields:
             knobs[f"job.{key}"] = values

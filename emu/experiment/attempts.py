@@ -149,16 +149,16 @@ def with_outages(
 
     ``simulated`` is by what was expected, and by the run's own times and volumes.
     """
-    prediction, replayed = simulated
+    prediction, replay = simulated
     outages = outages_of(ended)
-    predicted = outages
+    foreseen_outages = outages
     if foreseen is not None:
-        predicted = foreseen.outages(prediction.length)
+        foreseen_outages = foreseen.outages(prediction.length)
     schedule = replace(run.schedule, outages=outages)
     return replace(run, schedule=schedule), (
-        replace(prediction, outages=predicted),
+        replace(prediction, outages=foreseen_outages),
         # The replay is of the last attempt alone: what deaths add is the prediction's.
-        replace(replayed, outages=predicted),
+        replace(replay, outages=foreseen_outages),
     )
 
 
@@ -373,21 +373,21 @@ def resume_run(
     path = run / "manifest.json"
     manifest = read_manifest(path)
     with one_error(str(path)):
-        noted = Scenario.model_validate(manifest["scenario"])
+        noted_scenario = Scenario.model_validate(manifest["scenario"])
         scale = manifest.get("auto_scale")
         choice = None if scale is None else ScaleChoice.from_json(scale)
 
     now = run_directory.read_scenario(run, manifest) if stated is None else stated()
     # An accuracy may have decided the length, which the text does not state.
-    now = _as_long(now, noted, manifest.get("until"))
+    now = _as_long(now, noted_scenario, manifest.get("until"))
     if different := run_directory.apart(now, manifest["scenario"]):
         problem = f"cannot go on with another scenario: {different[0]}"
         raise ScenarioError(problem, file=f"--resume {run}")
-    if noted.checkpoint is None:
+    if noted_scenario.checkpoint is None:
         problem = "its scenario states no checkpoint, so nothing was kept: run it anew"
         raise DataError(problem, path=str(path))
 
-    whole = with_until(prepare(noted), manifest)
+    whole = with_until(prepare(noted_scenario), manifest)
     start = read_last_cut(whole, run, notify)
     place = f"goes on at iteration {start.iteration} of {whole.problem.job.iterations}"
     # It was cut off between its last cut and its result, of which no record is left.
@@ -431,8 +431,8 @@ def _as_long(now: Scenario, noted: Scenario, until: Any) -> Scenario:
             length[key] = getattr(noted.job, key)
     job = now.job.model_copy(update=length)
     target = now.until.model_dump(mode="json", exclude_none=True)
-    kept = None if target == until else now.until
-    return now.model_copy(update={"until": kept, "job": job})
+    end = None if target == until else now.until
+    return now.model_copy(update={"until": end, "job": job})
 
 
 def with_until(experiment: Experiment, manifest: Row) -> Experiment:

@@ -165,13 +165,13 @@ def try_out(experiment: Experiment, allow: tuple[str, ...] = ()) -> ScaleTrial:
         )
     cost = time.monotonic() - began
 
-    replayed = replay(experiment, run, policy)
+    simulation = replay(experiment, run, policy)
     effect = host_effect(
         problem.following(run.schedule),
         policy,
         experiment.expected,
         emulated=run.schedule.makespan,
-        simulated=replayed.makespan,
+        simulated=simulation.makespan,
         measured=run.realization,
         perturbed=run.perturbed,
         late=run.late_work,

@@ -195,17 +195,17 @@ def _with_interval(experiment: Experiment, interval: int) -> Experiment:
 
 def _mean(experiment: Experiment, interval: int, gaps: NDArray[np.float64]) -> float:
     """Return the mean makespan over draws of the seconds from death to death."""
-    varied = _with_interval(experiment, interval)
-    rules = replace(varied.rules, restarts=_RESTARTS)
+    variant = _with_interval(experiment, interval)
+    rules = replace(variant.rules, restarts=_RESTARTS)
 
     # Many draws go on from the same cuts, and a part takes a simulation.
     @cache
     def part(first: int) -> Schedule:
-        return varied.beginning_at(first).simulate()
+        return variant.beginning_at(first).simulate()
 
     ends = np.nan_to_num(part(0).task_end).max(axis=1)
     last = int(ends.argmax())  # what has ended cannot die
-    process = varied.problem.job.tasks[last].process_name
+    process = variant.problem.job.tasks[last].process_name
     lengths = []
     for gap in gaps:
         deaths = np.cumsum(gap).tolist()

@@ -90,10 +90,10 @@ def find_misses(expect: ExpectSection, result: Row) -> list[str]:
         ("verdict", "trust", expect.trust),
         ("prediction", "outcome", expect.prediction),
     ]
-    for section, key, expected in verdicts:
+    for section, key, verdict in verdicts:
         value = result.get(section, {}).get(key)
-        if expected is not None and value != expected:
-            misses.append(f"{section} is {value}, expected {expected}")
+        if verdict is not None and value != verdict:
+            misses.append(f"{section} is {value}, expected {verdict}")
     return misses
 
 
@@ -126,8 +126,8 @@ def list_misses(
         figure = figures[key]
         # NaN is within no limits: what was not reported is missed.
         value = math.nan if figure is None else figure
-        shown = "not reported" if math.isnan(value) else check.write(value)
-        text = f"{check.words} is {shown}"
+        words = "not reported" if math.isnan(value) else check.write(value)
+        text = f"{check.words} is {words}"
         # A plain value is to be met, a range to be kept.
         if key in _EXACT and isinstance(aim, float):
             if exact and not math.isclose(value, aim, rel_tol=expect.tolerance):

@@ -94,13 +94,13 @@ class JobAdvice:
 
     def to_json(self) -> dict[str, Any]:
         """Return the documented form; seconds."""
-        stated = None
+        stated_row = None
         if isinstance(self.stated, Division):
-            stated = self.stated.to_json()
+            stated_row = self.stated.to_json()
         return {
             "best": self.best.to_json(),
             "unit": self.unit,
-            "stated": stated,
+            "stated": stated_row,
             "others": [division.to_json() for division in self.others],
         }
 
@@ -132,16 +132,16 @@ def list_counts(kinds: Sequence[Sequence[str]]) -> list[Counts]:
         return [counts for counts in product(*ranges) if any(counts)]
 
     order = [number for number, kind in enumerate(kinds) for _ in kind]
-    found: dict[Counts, None] = {}
+    shares: dict[Counts, None] = {}
     length = len(order)
     while length:
         step = max(length // 2, 1)
         for first in range(0, len(order) - length + 1, step):
             run = order[first : first + length]
             counts = [run.count(number) for number in range(len(kinds))]
-            found[tuple(counts)] = None
+            shares[tuple(counts)] = None
         length //= 2
-    return [*found]
+    return [*shares]
 
 
 def combine_counts(
@@ -273,8 +273,8 @@ class _Divider:
             job = time.job
             seconds[job] = time.seconds / count_epochs(alone)
             tasks = [task for task in ready.tasks if task.startswith(f"{job}/")]
-            used = {ready.tasks[task] for task in tasks}
-            machines[job] = [name for name in names if name in used]
+            hosts = {ready.tasks[task] for task in tasks}
+            machines[job] = [name for name in names if name in hosts]
         return Division(
             machines=machines,
             seconds=seconds,
@@ -294,11 +294,11 @@ class _Divider:
         free = tuple(map(len, kinds))
         for combination in combine_counts(seconds, free, self.aim, _TOGETHER):
             # Every job takes the next ones of a kind, so that no two have the same.
-            left = [iter(kind) for kind in kinds]
+            stocks = [iter(kind) for kind in kinds]
             answers = []
             for position, counts in enumerate(combination):
                 names: list[str] = []
-                for kind, count in zip(left, counts, strict=True):
+                for kind, count in zip(stocks, counts, strict=True):
                     names += islice(kind, count)
                 answers.append(self.place_alone(position, names))
             yield self.run_together(answers, apart=True)
@@ -322,16 +322,16 @@ def share_machines(
     without_checks = load(scenario, {"expect": None})
     divider = _Divider(without_checks, target, sums)
     divisions = [*divider.divide(watch)]
-    stated: Division | EmulatorError
+    file_division: Division | EmulatorError
     try:  # a job may not reach the target
         answers = [
             divider.place_alone(position) for position in range(len(scenario.jobs))
         ]
-        stated = divider.run_together(answers, apart=False)
+        file_division = divider.run_together(answers, apart=False)
         # The file is a choice like the others, so that no advice is worse.
-        divisions.append(stated)
+        divisions.append(file_division)
     except EmulatorError as error:
-        stated = error
+        file_division = error
     if not divisions:
         problem = "there are too few machines for all jobs, each on its own"
         raise scenario.origin.error(("cluster", "machines"), problem)
@@ -339,4 +339,4 @@ def share_machines(
     best, *rivals = sorted(divisions, key=lambda division: division.aim)
     part = "in the weighted sum" if sums else "of the longest"
     length = f"to {target.accuracy:g}" if target else "per epoch"
-    return JobAdvice(best, rivals, stated=stated, unit=f"{part}, {length}")
+    return JobAdvice(best, rivals, stated=file_division, unit=f"{part}, {length}")

@@ -99,13 +99,13 @@ def find_rate(
     most = min(most, target.within)
     # Looks that make it sure come after the one that reaches it.
     passes = min(target.within, max(floor(most), 1) + HELD - 1)
-    stated = rate_of(plain)
+    file_rate = rate_of(plain)
     race = _Race(plain, target, watch)
     if keep:
-        race.run([stated], passes)
+        race.run([file_rate], passes)
         return Rates(race.tried)
 
-    passes = race.run(list_rates(stated), passes)
+    passes = race.run(list_rates(file_rate), passes)
     for _ in range(_BEYOND):
         best = race.leader
         beyond = next_rate(best.rate, sorted(race.tried))
@@ -191,8 +191,8 @@ class _Race:
 
 def _train(plain: Scenario, target: Target, rate: float, passes: int) -> Learning:
     """Return one rate, trained for so many passes, or until it reaches the target."""
-    bounded = replace(target, within=max(passes, HELD))
-    scenario = bounded.end(load(plain, {KEY: rate}))
+    bounded_target = replace(target, within=max(passes, HELD))
+    scenario = bounded_target.end(load(plain, {KEY: rate}))
     # With `until` it would be trained here already, to know how long it is.
     without_end = scenario.model_copy(update={"until": None})
     try:

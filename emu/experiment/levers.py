@@ -138,27 +138,27 @@ def _list_network(cluster: ClusterSection) -> Iterator[Lever]:
         latency = Latency.model_validate({"in": text, "out": text})
         edit = {}
         for place, nic in nics.items():
-            stated = write_nic(nic.inward, nic.outward, latency)
-            edit[f"cluster.machines[{place}].nic"] = stated
+            entry = write_nic(nic.inward, nic.outward, latency)
+            edit[f"cluster.machines[{place}].nic"] = entry
         return edit
 
     def speed_up(factor: float) -> Edit:
         edit = {}
         for place, nic in nics.items():
-            stated = write_nic(nic.inward * factor, nic.outward * factor, nic.latency)
-            edit[f"cluster.machines[{place}].nic"] = stated
+            entry = write_nic(nic.inward * factor, nic.outward * factor, nic.latency)
+            edit[f"cluster.machines[{place}].nic"] = entry
         for place, link in enumerate(cluster.links):
             rate = RATE.exact(link.bandwidth * factor)
             edit[f"cluster.links[{place}].bandwidth"] = rate
         for place, rack in enumerate(cluster.racks):
             inward = rack.uplink.inward * factor
-            stated = write_nic(inward, rack.uplink.outward * factor, Latency())
-            edit[f"cluster.racks[{place}].uplink"] = stated
+            entry = write_nic(inward, rack.uplink.outward * factor, Latency())
+            edit[f"cluster.racks[{place}].uplink"] = entry
         return edit
 
     if nics:
         latencies = [nic.latency for nic in nics.values()]
-        longest = max(max(stated.inward, stated.outward) for stated in latencies)
+        longest = max(max(pair.inward, pair.outward) for pair in latencies)
         yield Lever("latency of NICs", delay, format_duration, longest or _LATENCY)
     if nics or cluster.links:
         yield Lever("network", speed_up, "{:.2g} x as fast".format)

@@ -175,8 +175,8 @@ def _occurrences(trace: Path) -> dict[str, Floats]:
         if name in rows:
             continue
         # By their start: threads write events when they end, and not in order.
-        found = sorted(spans[name, category])
-        row = np.array([seconds for _, seconds in found])
+        occurrences = sorted(spans[name, category])
+        row = np.array([seconds for _, seconds in occurrences])
         rows[name] = row
         order[name] = (category not in rank, -row.sum())
     names = sorted(rows, key=order.__getitem__)
@@ -268,16 +268,16 @@ def times_by_kind(
     scenario = experiment.scenario
     job = experiment.problem.job
     kinds = {task.name: task.kind for task in job.tasks}
-    stated = np.asarray(realize(scenario, job).times)
-    left = set(kinds)
+    file_times = np.asarray(realize(scenario, job).times)
+    names_left = set(kinds)
     # Kinds that share a key have none of their own: all that are left come last.
     all_kinds = dict.fromkeys(kinds.values())
     groups = [{kind} for kind in all_kinds]
     groups.append(set(all_kinds))
     for group in groups:
-        names = {name for name in left if kinds[name] in group}
+        names = {name for name in names_left if kinds[name] in group}
         rows = [name in names for name in kinds]
-        stated_seconds = stated[rows].sum(axis=0)
+        stated_seconds = file_times[rows].sum(axis=0)
         measured_seconds = measured[rows].sum(axis=0)
         if not stated_seconds.any():
             continue
@@ -287,11 +287,11 @@ def times_by_kind(
         scale = partial(_scale, ratio)
         edit, keys = scenario.job.scale_times(kinds, names, scale)
         scenario = load(scenario, edit)
-        left -= keys
+        names_left -= keys
 
     rest = defaultdict(list)
     for task, row in zip(job.tasks, measured, strict=True):
-        if task.name in left:
+        if task.name in names_left:
             mean = float(row.mean())
             rest[task.kind].append(mean)
     times = scenario.job.times.model_dump(mode="json", exclude_none=True)
@@ -388,8 +388,8 @@ def fit_rates(samples: Sequence[Sample]) -> FittedRates:
         raise ValueError("no task took a time that could be measured")
     # Over the time, so that errors are relative: a long task would outweigh all others.
     rows = np.array([sample.operations / sample.seconds for sample in samples])
-    fitted = _fit_positive(rows)
-    errors = rows @ fitted - 1
+    factors = _fit_positive(rows)
+    errors = rows @ factors - 1
 
     residuals: dict[str, float] = {}
     for sample, error in zip(samples, errors, strict=True):
@@ -400,7 +400,7 @@ def fit_rates(samples: Sequence[Sample]) -> FittedRates:
     columns = np.flatnonzero(rows.max(axis=0))
     for column in columns.tolist():
         operation = OPERATIONS[column]
-        rates[operation] = float(fitted[column])
+        rates[operation] = float(factors[column])
     return FittedRates(rates, residuals)
 
 
@@ -415,8 +415,8 @@ def _fit_positive(rows: Floats) -> Floats:
     least = np.inf
     # With six rates it is exact to try every set of those that are above 0.
     for count in range(1, len(columns) + 1):
-        for chosen in map(list, combinations(columns, count)):
-            part = rows[:, chosen] / scale[chosen]
+        for subset in map(list, combinations(columns, count)):
+            part = rows[:, subset] / scale[subset]
             solution, *_ = np.linalg.lstsq(part, ones, rcond=None)
             errors = part @ solution - 1
             error = float((errors**2).sum())
@@ -424,7 +424,7 @@ def _fit_positive(rows: Floats) -> Floats:
             if (solution >= 0).all() and error < least - 1e-12:
                 least = error
                 best = np.zeros(len(scale))
-                best[chosen] = solution / scale[chosen]
+                best[subset] = solution / scale[subset]
     return best
 
 

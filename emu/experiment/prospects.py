@@ -135,12 +135,12 @@ class Choice:
         question = replace(self.answer.question, target=self.terms.target)
         # A later seed may not reach the target: fewer seeds are better than none.
         for seeds in range(self.terms.seeds, 0, -1):
-            found = answer(replace(question, seeds=seeds))
-            if found.refused is None:
+            drawn_answer = answer(replace(question, seeds=seeds))
+            if drawn_answer.refused is None:
                 # The search chose the machines; the
                 # question holds them for the seeds alone.
-                found = replace(found, chosen=True, held=False)
-                return replace(self, answer=found)
+                drawn_answer = replace(drawn_answer, chosen=True, held=False)
+                return replace(self, answer=drawn_answer)
         return self
 
     @property

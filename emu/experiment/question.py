@@ -300,8 +300,8 @@ class Answer:
     @property
     def epochs(self) -> float:
         """Mean over the seeds, to the target: training vertices seen over all."""
-        seen = sum(look.seeds for look in self.looks.values()) / len(self.looks)
-        return seen / self.train
+        vertices = sum(look.seeds for look in self.looks.values()) / len(self.looks)
+        return vertices / self.train
 
     @property
     def curves(self) -> dict[int, Curve]:
@@ -347,8 +347,8 @@ class Answer:
         """Seconds by which the last digits of times and volumes move the makespan."""
         ready = self.experiment
         rule = ready.policy
-        expected = ready.expected
-        return rounding_effect(ready.problem, ready.realization, rule, profile=expected)
+        profile = ready.expected
+        return rounding_effect(ready.problem, ready.realization, rule, profile=profile)
 
     @cached_property
     def coflows(self) -> Result | None:
@@ -418,8 +418,8 @@ class Answer:
     @cached_property
     def edits(self) -> dict[str, tuple[Any, Any]]:
         """Key of the scenario -> what the file has, and what this row has."""
-        stated = self.question.scenario
-        return edits(stated, self.plain or stated)
+        scenario = self.question.scenario
+        return edits(scenario, self.plain or scenario)
 
     @property
     def premises(self) -> Premises:
@@ -433,7 +433,7 @@ class Answer:
             length = f"to accuracy={target.accuracy:g} of {target.split} vertices"
         choice = "chosen" if self.chosen else ""
         settings = [f"{key}={value}" for key, value in question.settings.items()]
-        grid = [_words_of_grid(*tried) for tried in question.grid.items()]
+        grid = [_words_of_grid(*item) for item in question.grid.items()]
         return Premises(
             machines=machines_words(self.placing),
             walk=self._walk,
@@ -452,8 +452,8 @@ class Answer:
         walk = getattr(self.experiment.scenario.job, "epoch", None)
         if not (walk and self.trains):
             return ""
-        stated = getattr(self.question.scenario.job, "epoch", None)
-        if self.question.row and walk == stated:
+        file_walk = getattr(self.question.scenario.job, "epoch", None)
+        if self.question.row and walk == file_walk:
             return f"as the file ({walk})"
         return str(walk)
 
@@ -493,26 +493,26 @@ def _answer(question: Question) -> Answer:
 
 
 def _answer_first(question: Question) -> Answer:
-    held = question.machines is not None
+    has_machines = question.machines is not None
     # The file as it stands is left to `prepare`, as in `emu simulate`.
-    if question.row and not held:
+    if question.row and not has_machines:
         row = row_of(question)
         machines = row.choose([row.try_on(names) for names in row.machine_sets()])
         question = replace(question, machines=machines)
-    found = _answer_seed(question, question.scenario.seed)
-    ready = found.experiment
+    first_answer = _answer_seed(question, question.scenario.seed)
+    ready = first_answer.experiment
     is_among_several = question.machines is not None or ready.unchosen is not None
     # The seeds that follow hold these machines.
     if question.row and question.machines is None:
         question = replace(question, machines=tuple(ready.placing["machines"]))
 
-    figures = figures_of_simulation(found.simulated, ready.realization)
+    figures = figures_of_simulation(first_answer.simulated, ready.realization)
     misses = list_misses(question.scenario.expect, figures, exact=question.exact)
     return replace(
-        found,
+        first_answer,
         question=question,
-        chosen=is_among_several and not held,
-        held=held,
+        chosen=is_among_several and not has_machines,
+        held=has_machines,
         missed=tuple(misses),
     )
 

@@ -90,8 +90,8 @@ def recompute(
         # Of the files as they lie there: an edit
         # shows even where nothing else tells it.
         digests = RunDirectory(run.path).digests()
-        noted = run.result.get("records")
-        checks["records"] = agreement("records", digests, noted, "result.json")
+        records = run.result.get("records")
+        checks["records"] = agreement("records", digests, records, "result.json")
 
     silent = [_BY_DIGEST]
     scenario, differences = _scenario(run, stated, silent)
@@ -109,8 +109,8 @@ def recompute(
 
     experiment, ends, before = _attempts_of(run, experiment)
     problem = _plain(problem_to_json(experiment.problem))
-    noted = read_json(run.path / "problem.json")
-    checks["problem"] = agreement("problem", noted, problem, "the scenario")
+    noted_problem = read_json(run.path / "problem.json")
+    checks["problem"] = agreement("problem", noted_problem, problem, "the scenario")
     # Schedules of another problem have other tasks,
     # and comparing them says nothing more.
     if checks["problem"][1]:
@@ -127,8 +127,8 @@ def recompute(
     with one_error(run.path):
         content = run.manifest.get("auto_scale")
         choice = None if content is None else ScaleChoice.from_json(content)
-        prepared = PreparedRun.of(experiment, settings, choice)
-        checks |= _results(run, prepared, silent, ends, before)
+        prepared_run = PreparedRun.of(experiment, settings, choice)
+        checks |= _results(run, prepared_run, silent, ends, before)
     return checks, silent
 
 
@@ -178,8 +178,8 @@ def _manifest(run: RecordedRun, scenario: Scenario, settings: RunSettings) -> Fi
             # Only their own reports say how many there were: settings name none here.
             hosts = read_json(path)["hosts"]
             fields["emulation"]["hosts"] = len(hosts)
-    noted = _without(run.manifest, *_OWN)
-    return agreement("manifest", noted, _plain(fields), "the scenario")
+    manifest = _without(run.manifest, *_OWN)
+    return agreement("manifest", manifest, _plain(fields), "the scenario")
 
 
 def _without(content: Row, *keys: str) -> Result:
@@ -216,8 +216,8 @@ def _results(
         silent.append("accuracy is not computed again: its model is code of others")
         _drop_accuracies(result)
         _drop_accuracies(content)
-    simulated = read_json(run.path / "simulated.json")
-    replayed = _plain(made.replayed.to_json())
+    simulation = read_json(run.path / "simulated.json")
+    replay = _plain(made.replayed.to_json())
     schedule = made.run.schedule
     realization = made.run.realization
     times = realization.times.tolist()
@@ -225,7 +225,7 @@ def _results(
     return {
         **_setup_faults(run, experiment),
         "result": agreement("result", result, content, "its records"),
-        "simulated": agreement("simulated", simulated, replayed, "its records"),
+        "simulated": agreement("simulated", simulation, replay, "its records"),
         "headline": headline_faults(
             run.result, schedule, made.predicted, made.replayed, realization
         ),
@@ -257,36 +257,36 @@ def _setup_faults(run: RecordedRun, experiment: Experiment) -> dict[str, Finding
 def _counts(run: EmulatedRun) -> Findings:
     """Return where processes counted other bytes than the frames of their edges had."""
     edge_names = run.schedule.problem.job.edge_names
-    sent = Counter[int]()
-    received = Counter[int]()
+    sent_bytes = Counter[int]()
+    received_bytes = Counter[int]()
     totals = {}
     sums = {}
     for process, statistics in run.statistics.items():
         for row in statistics["sent"]:
-            sent[row["edge"]] = row["payload_bytes"]
+            sent_bytes[row["edge"]] = row["payload_bytes"]
         rows = statistics["received"]["payloads"]
         for row in rows:
-            received[row["edge"]] += row["bytes"]
+            received_bytes[row["edge"]] += row["bytes"]
         totals[process] = statistics["received"]["payload_bytes"]
         sums[process] = sum(row["bytes"] for row in rows)
 
     counts = []
     expectations = []
-    for frames, counted in ((run.sent, sent), (run.received, received)):
+    for frames, volumes in ((run.sent, sent_bytes), (run.received, received_bytes)):
         edges = frames["edge"].astype(np.int64)
         # Sums of floats, which are exact up to 2^53 bytes.
         of_frames = np.bincount(edges, frames["bytes"], minlength=len(edge_names))
         sizes = {}
-        expected = {}
-        for edge, size in counted.items():
+        frame_bytes = {}
+        for edge, size in volumes.items():
             name = edge_names[edge]
             sizes[name] = size
-            expected[name] = int(of_frames[edge])
+            frame_bytes[name] = int(of_frames[edge])
         counts.append(sizes)
-        expectations.append(expected)
-    compared, faults = agreement("counts", counts, expectations, "frames.npz")
+        expectations.append(frame_bytes)
+    of_edges, faults = agreement("counts", counts, expectations, "frames.npz")
     of_totals, more_faults = agreement("counts", totals, sums, "what it received")
-    return compared + of_totals, [*faults, *more_faults]
+    return of_edges + of_totals, [*faults, *more_faults]
 
 
 def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:

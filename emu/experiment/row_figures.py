@@ -66,9 +66,9 @@ def _covered(starts: Floats, ends: Floats) -> float:
     # A span adds what is beyond the latest end of those that began before it.
     latest_before = np.zeros_like(latest)
     latest_before[1:] = latest[:-1]
-    added = latest - np.maximum(starts, latest_before)
+    gains = latest - np.maximum(starts, latest_before)
     # NaN sorts last: a task of a pipeline has no mini-batch in some cycles.
-    return float(np.nansum(added))
+    return float(np.nansum(gains))
 
 
 def weights_of(scenario: Scenario) -> str:
@@ -122,8 +122,8 @@ class _Operations:
             context = scenario.build_context()
             # Operations are counted in real bytes, as they are in memory.
             volumes = experiment.realization.volumes * context.byte_scale
-            counted = self._section.count_operations(job, context, volumes)
-            self._counts = counted.counts
+            operations = self._section.count_operations(job, context, volumes)
+            self._counts = operations.counts
 
     def name_causes(self, link: ChainLink, schedule: Schedule) -> Shares:
         """Return the share of a link by its causes."""

@@ -194,9 +194,9 @@ class Row:
             keys = ["machines", "parameter_servers"]
         if spreads:
             keys.append("workers")
-        written = target.write(common)
+        section = target.write(common)
         fields = type(job).model_fields
-        edit = {f"job.{key}": written.get(key) for key in keys if key in fields}
+        edit = {f"job.{key}": section.get(key) for key in keys if key in fields}
         return load(self.plain, edit)
 
     @property

@@ -43,25 +43,25 @@ def choose_rates(
         return None
 
     items = [(scenario,) for scenario in classes.values()]
-    found = share("learning rates, one search per class of weights", find, items)
-    rates_of = dict(zip(classes, found, strict=True))
+    class_rates = share("learning rates, one search per class of weights", find, items)
+    rates_of = dict(zip(classes, class_rates, strict=True))
     grid: set[float] = set()
-    for rates in found:
+    for rates in class_rates:
         if rates is not None:
             grid.update(rates.tried)
-    chosen: list[Planned] = []
+    choices: list[Planned] = []
     for question, scenario in zip(planned, scenarios, strict=True):
         rates = rates_of[class_of(scenario)] if scenario else None
         if isinstance(question, EmulatorError) or scenario is None or rates is None:
-            chosen.append(question)
+            choices.append(question)
         else:
             rate = rates.best.rate
             is_stated = rate == rate_of(scenario)
             # The file's own rate is no setting, or the row
             # would differ from the file in words.
             other = None if is_stated else rate
-            chosen.append(_at_rate(question, other, sorted(grid)))
-    return chosen
+            choices.append(_at_rate(question, other, sorted(grid)))
+    return choices
 
 
 def _at_rate(question: Question, rate: float | None, grid: Sequence[float]) -> Question:

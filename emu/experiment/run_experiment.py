@@ -286,8 +286,8 @@ def _carry_out_setup(
     if setup is not None:
         size = format_size(setup.realization.volumes.sum())
         observer.on_notice(f"setup: {size} before time 0 of the training")
-        timed = replace(settings, compute="timed")  # its payloads are made up
-        carry_out(setup, timed, RunDirectory(path / SETUP))
+        timed_settings = replace(settings, compute="timed")  # its payloads are made up
+        carry_out(setup, timed_settings, RunDirectory(path / SETUP))
 
 
 def _without_ties(experiment: Experiment) -> Experiment:
@@ -392,8 +392,8 @@ def replay(experiment: Experiment, run: EmulatedRun, policy: str) -> Schedule:
     """
     schedule = run.schedule
     problem = experiment.problem.following(schedule)
-    replayed = simulate(problem, run.realization, policy, profile=experiment.expected)
-    return replace(replayed, reads=schedule.reads)
+    simulation = simulate(problem, run.realization, policy, profile=experiment.expected)
+    return replace(simulation, reads=schedule.reads)
 
 
 def result_of(
@@ -409,10 +409,10 @@ def result_of(
     attempts before the run, ``before`` all of them simulated.
     """
     emulation = prepared.emulation
-    replayed = replay(prepared.experiment, run, prepared.policy)
-    simulated = (prepared.predicted, replayed)
-    run, (predicted, replayed) = with_outages(run, simulated, ended, before)
-    verdict, budget = judgement(prepared, run, replayed)
+    simulation = replay(prepared.experiment, run, prepared.policy)
+    schedules = (prepared.predicted, simulation)
+    run, (predicted, simulation) = with_outages(run, schedules, ended, before)
+    verdict, budget = judgement(prepared, run, simulation)
     nics = {}
     for host in run.hosts:
         if "tcp" in host:  # others name theirs
@@ -422,7 +422,7 @@ def result_of(
     prediction = judge_prediction(
         run.schedule,
         predicted,
-        replayed,
+        simulation,
         threshold=emulation.max_difference,
         time_scale=emulation.stated_time_scale,
         # With times that only the run has measured nothing was predicted.
@@ -434,7 +434,7 @@ def result_of(
     return RunResult(
         **vars(prepared) | {"predicted": predicted},
         run=run,
-        replayed=replayed,
+        replayed=simulation,
         verdict=verdict,
         prediction=prediction,
         error_budget=budget,
@@ -482,8 +482,8 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
     statistics = {}
     for process, counts in run.statistics.items():
         # Only the error budget reads the log of flows.
-        counted = {key: value for key, value in counts.items() if key != "flows"}
-        statistics[process] = counted
+        totals = {key: value for key, value in counts.items() if key != "flows"}
+        statistics[process] = totals
     processes = {
         "hosts": run.hosts,
         "tuning": run.tuning,

@@ -122,19 +122,19 @@ class RunResult(PreparedRun):
         """Content of result.json; docs/results.md documents its keys."""
         schedule = self.run.schedule
         realization = self.run.realization
-        predicted = self.predicted
+        prediction = self.predicted
         epoch = epoch_of(schedule.problem.job.settings)
         cost = cost_of(self.experiment.scenario, schedule)
         recovery = recovery_of(
-            self.ended, schedule.makespan, predicted.makespan, self.foreseen
+            self.ended, schedule.makespan, prediction.makespan, self.foreseen
         )
         return {
             "version": result.VERSION,
             **self._settings_of_file(),
             "replayed_makespan": self.replayed.makespan,
             "replay_error": schedule.error_over(self.replayed),
-            "predicted_makespan": predicted.makespan,
-            "makespan_error": schedule.error_over(predicted),
+            "predicted_makespan": prediction.makespan,
+            "makespan_error": schedule.error_over(prediction),
             "wall_seconds": self.run.wall,
             **recovery,
             **self._tables(),
@@ -241,7 +241,7 @@ class RunResult(PreparedRun):
         if self.choice is None:
             return {}
         # Without deaths, as trials had none.
-        expected = self.predicted.length * self.settings.time_scale
+        wall_seconds = self.predicted.length * self.settings.time_scale
         actual = {
             "wall_seconds": self.run.wall,
             "cpu_busy": self.verdict.figures.cpu_busy,
@@ -256,7 +256,7 @@ class RunResult(PreparedRun):
             length = self.replayed.length
             actual["delay"] = before_first_bytes(self.error_budget, length)
 
-        figures = self.choice.beside(expected, actual)
+        figures = self.choice.beside(wall_seconds, actual)
         return {"auto_scale": self.choice.to_json() | figures}
 
 
@@ -327,8 +327,8 @@ def arrival_figures(run: EmulatedRun, time_scale: float) -> Figures:
     schedule = run.schedule
     # On kernel NICs nobody assigned when a flow is to end, so that none is late.
     if schedule.rates is None:
-        arrived = ~np.isnan(run.arrivals)
-        return {"flows": int(arrived.sum())}
+        arrivals = ~np.isnan(run.arrivals)
+        return {"flows": int(arrivals.sum())}
 
     # In wall seconds, as it is this host that was early or late.
     early = (fluid_ends(schedule) - run.arrivals) * time_scale
@@ -388,12 +388,12 @@ def evaluate_run(path: Path) -> dict[str, Figures]:
     figures = {}
     for prefix, settings in jobs:
         shapes = parameter_shapes(settings, open_for(settings))
-        found = [parts[prefix + name] for name in shapes if prefix + name in parts]
+        tensors = [parts[prefix + name] for name in shapes if prefix + name in parts]
         # The manifest states the model, and weights.npz may be of another run.
-        if [part.shape for part in found] != [*shapes.values()]:
+        if [part.shape for part in tensors] != [*shapes.values()]:
             problem = "holds the parts of another model than the run's"
             raise DataError(problem, path=str(path / WEIGHTS))
-        flat = np.concatenate([part.ravel() for part in found])
+        flat = np.concatenate([part.ravel() for part in tensors])
         if not np.isfinite(flat).all():
             problem = "holds what is no number: its training diverged"
             raise DataError(problem, path=str(path / WEIGHTS))

@@ -172,13 +172,13 @@ class ScaleChoice:
         trials = [ScaleTrial(**trial) for trial in content["trials"]]
         scale = content["time_scale"]
         kernel = None
-        taken = None
+        taken_trial = None
         if "kernel" in content:
             kernel = KernelForecast(**content["kernel"])
         for trial in trials:
             if content["held"] and trial.time_scale == scale:
-                taken = trial
-        return cls(tuple(trials), scale, taken, kernel)
+                taken_trial = trial
+        return cls(tuple(trials), scale, taken_trial, kernel)
 
     def to_json(self) -> Result:
         """Return the trials in the form of result.json."""

@@ -96,8 +96,8 @@ def spread_over_ray(
         task = ray.remote(_try).remote
         numbers = {task(work, piece): number for number, piece in enumerate(pieces)}
         while numbers:
-            (done,), _ = ray.wait([*numbers])
-            yield numbers.pop(done), ray.get(done)
+            (reference,), _ = ray.wait([*numbers])
+            yield numbers.pop(reference), ray.get(reference)
     finally:
         ray.shutdown()
 

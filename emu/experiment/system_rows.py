@@ -74,14 +74,14 @@ def list_questions(
     or where ``overrides`` state one of their keys again.
     """
     overrides = overrides or {}
-    tried = list_settings(scenario, row)
+    combinations = list_settings(scenario, row)
     grid = {}
-    if twice := tried[0].keys() & overrides.keys():
+    if twice := combinations[0].keys() & overrides.keys():
         problem = "is stated for this row already: remove it here or there"
         raise scenario.origin.error(("systems", row), f"{min(twice)} {problem}")
     # All combinations have the same keys.
-    for key in tried[0]:
-        values = dict.fromkeys(str(settings[key]) for settings in tried)
+    for key in combinations[0]:
+        values = dict.fromkeys(str(settings[key]) for settings in combinations)
         if len(values) > 1:
             grid[key] = (*values,)
 
@@ -98,7 +98,7 @@ def list_questions(
             grid=grid,
             exact=is_of_file and not settings,
         )
-        for settings in tried
+        for settings in combinations
     ]
 
 
@@ -107,7 +107,7 @@ def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Pla
 
     One that leaves none open is as it was; where there is none it is the reason.
     """
-    planned: list[Planned] = []
+    plans: list[Planned] = []
     pieces: list[tuple[int, Machines]] = []
     for number, question in enumerate(questions):
         try:
@@ -116,9 +116,9 @@ def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Pla
                 # A piece per set, so that cores share a slow row
                 # and progress counts what is tried.
                 pieces += [(number, names) for names in row.machine_sets()]
-            planned.append(question)
+            plans.append(question)
         except EmulatorError as error:
-            planned.append(error)
+            plans.append(error)
 
     def try_on(number: int, names: Machines) -> Trial:
         return row_of(questions[number]).try_on(names)
@@ -132,10 +132,10 @@ def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Pla
         try:
             names = row_of(question).choose(of_question)
             if names is not None:
-                planned[number] = replace(question, machines=names)
+                plans[number] = replace(question, machines=names)
         except EmulatorError as error:
-            planned[number] = error
-    return planned
+            plans[number] = error
+    return plans
 
 
 def best_of(answers: Sequence[Answer]) -> Answer:
@@ -154,11 +154,11 @@ def best_of(answers: Sequence[Answer]) -> Answer:
         # By seeds per second: settings that are tried may be batches of other sizes.
         return -row.samples_per_second
 
-    tried = []
+    trials = []
     for row in answers:
         seconds = None if row.refused else row.makespan
-        tried.append(({**row.question.settings}, seconds))
-    return replace(min(found, key=aim), tried=tuple(tried))
+        trials.append(({**row.question.settings}, seconds))
+    return replace(min(found, key=aim), tried=tuple(trials))
 
 
 def _nearest_of(answers: Sequence[Answer]) -> Answer:
@@ -223,21 +223,21 @@ def compare_systems(
             target=target,
             seeds=seeds,
         )
-    planned = choose_machines(questions, workers)
+    plans = choose_machines(questions, workers)
     if target is not None:
         # Trainings may take minutes, and memory that lacks is known from a simulation.
-        planned = _refuse_early(planned, workers)
-        _warn_of(questions, planned, warn)
+        plans = _refuse_early(plans, workers)
+        _warn_of(questions, plans, warn)
         if not keep_rate:
-            planned = choose_rates(planned, target, workers.share)
+            plans = choose_rates(plans, target, workers.share)
         # Rows of one class learn the same: each is trained once, and kept for all.
-        classes = _list_trainings(planned, target)
+        classes = _list_trainings(plans, target)
         workers.share("trainings, one per class of weights", _train, classes)
 
-    pairs = [*zip(questions, planned, strict=True)]
+    pairs = [*zip(questions, plans, strict=True)]
     answers = defaultdict(list)
-    for found in workers.share("rows", _answer_planned, pairs):
-        answers[found.question.row].append(found)
+    for row_answer in workers.share("rows", _answer_planned, pairs):
+        answers[row_answer.question.row].append(row_answer)
     rows = [best_of(answers[name]) for name in names]
     if all(row.refused for row in rows):
         raise _failure_of(rows, target)
@@ -251,10 +251,10 @@ def _answer_planned(question: Question, planned: Planned) -> Answer:
     """Return an answer whose machines count as chosen where the question left them."""
     if isinstance(planned, EmulatorError):
         return Answer(question, refused=planned)
-    found = answer(planned)
+    row_answer = answer(planned)
     if question.machines is None and planned.machines is not None:
-        return replace(found, chosen=True, held=False)
-    return found
+        return replace(row_answer, chosen=True, held=False)
+    return row_answer
 
 
 def _refuse_early(planned: Sequence[Planned], workers: Workers) -> list[Planned]:
@@ -268,13 +268,13 @@ def _refuse_early(planned: Sequence[Planned], workers: Workers) -> list[Planned]
     items = [(question,) for question in planned]
     answers = workers.share("rows checked", check, items)
     outcomes = []
-    for question, found in zip(planned, answers, strict=True):
-        if isinstance(question, EmulatorError) or found is None:
+    for question, row_answer in zip(planned, answers, strict=True):
+        if isinstance(question, EmulatorError) or row_answer is None:
             outcomes.append(question)
-        elif found.refused:
-            outcomes.append(found.refused)
+        elif row_answer.refused:
+            outcomes.append(row_answer.refused)
         else:
-            names = found.machines if found.chosen else question.machines
+            names = row_answer.machines if row_answer.chosen else question.machines
             outcomes.append(replace(question, machines=names))
     return outcomes
 

@@ -145,8 +145,8 @@ def list_variants(names: Sequence[str]) -> list[str]:
 
 def list_translatable() -> list[str]:
     """Return the systems that a scenario can be turned into."""
-    found = systems()
-    return [name for name in found if found[name].translation is not None]
+    table = systems()
+    return [name for name in table if table[name].translation is not None]
 
 
 def list_sources() -> list[str]:
@@ -224,8 +224,8 @@ def list_settings(scenario: Scenario, name: str) -> list[Edit]:
     variant = variant_named(name)
     choices = {}
     for row in dict.fromkeys((variant.system, name)):
-        stated = _flat(scenario.systems.get(row, {}), "job.")
-        for key, value in stated.items():
+        section = _flat(scenario.systems.get(row, {}), "job.")
+        for key, value in section.items():
             problem = _problem_of(scenario, name, key)
             if problem and key in variant.edit and row == variant.system:
                 continue  # of its other rows
@@ -293,8 +293,8 @@ def _changes_nothing(
 
     for value in values:
         edit = {key: value}
-        changed = load(scenario, {**edit, "expect": None})
-        is_other = changed.job != scenario.job
+        variant = load(scenario, {**edit, "expect": None})
+        is_other = variant.job != scenario.job
         if is_other and as_variant(scenario, name, edit) != plain:
             return False
     return True

@@ -71,8 +71,8 @@ class Candidate:
 
     def beside(self, other: Candidate) -> Candidate:
         """Return the candidate with the answers of other seeds as well."""
-        found = self.answer.beside(other.answer)
-        return replace(self, answer=found)
+        joint_answer = self.answer.beside(other.answer)
+        return replace(self, answer=joint_answer)
 
 
 def compare_variants(
@@ -153,8 +153,8 @@ def _rules_named(scenario: Scenario, policies: Sequence[str]) -> dict[str, str]:
 def _brief(row: Candidate) -> Candidate:
     """Return a row of a later seed, of which the makespan alone is shown."""
     # Nothing else of it is sent from process to process.
-    found = replace(row.answer, ready=None, schedule=None)
-    return replace(row, answer=found)
+    brief_answer = replace(row.answer, ready=None, schedule=None)
+    return replace(row, answer=brief_answer)
 
 
 @dataclass(frozen=True)
@@ -176,10 +176,10 @@ class _Variants:
             exact=self.is_first,
             prepared=base,
         )
-        found = answer(question).checked()
+        row = answer(question).checked()
         # Now, in the process of its seed: the table would compute them one by one.
-        found.warm()
-        return Candidate(base.scenario.placed_by, base.policy, found, (), base.placing)
+        row.warm()
+        return Candidate(base.scenario.placed_by, base.policy, row, (), base.placing)
 
     def moved(
         self, neighbours: Sequence[Neighbour | ScenarioError]
@@ -204,19 +204,19 @@ class _Variants:
         source = self._source
         if base.unchosen is not None and not self.keeps:
             source = base.unchosen  # and may choose other machines
-        stated = base.scenario.placed_by
-        for placement in placements or [stated]:
+        base_placement = base.scenario.placed_by
+        for placement in placements or [base_placement]:
             edit = {}
-            chosen = {**rules}
+            choices = {**rules}
             # The base has this row already.
-            if placement == stated:
-                chosen = {p: rule for p, rule in rules.items() if rule != base.policy}
+            if placement == base_placement:
+                choices = {p: rule for p, rule in rules.items() if rule != base.policy}
             else:
                 edit = placement_edit(source, placement)
             if self.keeps:
-                yield from self._kept(placement, source, edit, chosen)
+                yield from self._kept(placement, source, edit, choices)
                 continue
-            for policy, rule in chosen.items():
+            for policy, rule in choices.items():
                 edits = self._rule_edit(policy, rule) | edit
                 yield self._row(placement, rule, source, edits)
 
@@ -261,12 +261,12 @@ class _Variants:
         """Return the row of a scenario that is edited, or why there is none."""
         scenario = load(source, {**edit, "expect": None})
         question = Question(replace_expect(scenario, self.expected), exact=False)
-        found = answer(question)
-        if found.ready is None:
-            return Candidate(placement, policy, found)
-        found.warm()
-        moves = moves_between(self.base.problem, found.ready.problem)
-        return Candidate(placement, policy, found, moves, found.placing)
+        row_answer = answer(question)
+        if row_answer.ready is None:
+            return Candidate(placement, policy, row_answer)
+        row_answer.warm()
+        moves = moves_between(self.base.problem, row_answer.ready.problem)
+        return Candidate(placement, policy, row_answer, moves, row_answer.placing)
 
 
 def replace_expect(scenario: Scenario, expected: Scenario) -> Scenario:

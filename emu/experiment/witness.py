@@ -166,11 +166,11 @@ def recompute_witness(
     network = PacketNetwork.read(asked)
     version = "" if noted is None else noted["ns3"]
     try:
-        found = check_packets(outcome.experiment.problem)
+        release = check_packets(outcome.experiment.problem)
     except DataError as error:
         return noted, f"no packets are sent again: {error}"
     # Another ns-3 may send other packets, and no fault of the run be the cause.
-    if version and version != found:
-        problem = f"by ns-3 {version}, and here is {found}"
+    if version and version != release:
+        problem = f"by ns-3 {version}, and here is {release}"
         return noted, f"no packets are sent again: {problem}"
     return third_witness(outcome, network), ""

@@ -185,10 +185,10 @@ def near_owners(dataset: Dataset, plan: BatchPlan) -> Ids:
     beyond = np.concatenate([vertices[size:] for vertices, size in pairs])
 
     shares = []
-    taken = 0
+    begin = 0
     for vertices, size in pairs:
         # Who is short takes the next of what others left over, in one order for all.
         missing = max(size - len(vertices), 0)
-        shares += [vertices[:size], beyond[taken : taken + missing]]
-        taken += missing
+        shares += [vertices[:size], beyond[begin : begin + missing]]
+        begin += missing
     return np.concatenate(shares)

@@ -243,8 +243,10 @@ def count_samples(
     def count_in_order(sampler: int) -> tuple[SampleCounts, ...]:
         assert cache is not None  # noqa: S101 - for mypy
         # Rows that are kept depend on the batches before: one sampler is one task.
-        held = SamplerCache(dataset, plan, cache, sampler)
-        counts = [count(sampler, iteration, held) for iteration in range(batches)]
+        sampler_cache = SamplerCache(dataset, plan, cache, sampler)
+        counts = [
+            count(sampler, iteration, sampler_cache) for iteration in range(batches)
+        ]
         return tuple(counts)
 
     samplers = range(plan.samplers)

@@ -83,12 +83,12 @@ def _read_at(path: Path, position: int) -> bytes:
 
 def list_graphs(datasets: Iterable[Mapping[str, Any]]) -> Iterator[GraphFiles]:
     """Yield the graphs of some data sets, each once; made-up ones need no files."""
-    seen: set[str] = set()
+    names: set[str] = set()
     for dataset in datasets:
         name = dataset["name"]
         # A preset is generated alike on every host from its seed.
-        if name not in PRESETS and name not in seen:
-            seen.add(name)
+        if name not in PRESETS and name not in names:
+            names.add(name)
             yield GraphFiles.of(dataset)
 
 
@@ -100,13 +100,13 @@ def is_here(dataset: Mapping[str, Any], fingerprint: str) -> bool:
     """
     name = dataset["name"]
     try:
-        found = source_of(dataset).fingerprint
+        local_fingerprint = source_of(dataset).fingerprint
     except DataError:
         # What is damaged here is not replaced unasked; only what is missing is copied.
         if dataset.get("root") or (imports_home() / name).exists():
             raise
         return False
-    if found != fingerprint:
+    if local_fingerprint != fingerprint:
         problem = "is another graph here than where the run was started: "
         remedy = f"emu data clear {name}, or an EMU_DATA without it, has it copied"
         raise DataError(f"{problem}{remedy}", path=name)

@@ -109,9 +109,9 @@ def import_graph(
     with one_error(path):
         has_npz = splits is not None and splits.suffix == ".npz"
         graph = _read_file(path, choices, options, beside=has_npz)
-        known = KnownIds(graph)
+        graph_ids = KnownIds(graph)
         tables = [
-            _read_beside(file, kind, options, choices, known)
+            _read_beside(file, kind, options, choices, graph_ids)
             for kind, file in files.items()
             if file is not None
         ]
@@ -136,7 +136,7 @@ def _join(
 ) -> FoundGraph:
     """Return the graph with tables beside it; what they stand for is left out."""
     # Asked before the join, which replaces them.
-    stated: dict[str, Any] = {
+    own_values: dict[str, Any] = {
         "features": graph.features,
         "labels": graph.labels,
         "split": graph.splits or None,
@@ -144,7 +144,7 @@ def _join(
     instead = [
         f"{table.kind} of {path.name} itself"
         for table in tables
-        if stated[table.kind] is not None
+        if own_values[table.kind] is not None
     ]
     graph = join_tables(graph, tables, options.order)
     return replace(graph, left_out=(*graph.left_out, *instead))
@@ -299,8 +299,8 @@ def _write(
     if not len(graph.train):  # the split is drawn when it is opened, by a seed
         for part in SPLIT:
             del arrays[part]
-    stated = {name: array for name, array in arrays.items() if array is not None}
-    prepared.write_arrays(folder, stated)
+    files = {name: array for name, array in arrays.items() if array is not None}
+    prepared.write_arrays(folder, files)
     shapes = {"features": (graph.structure.vertices, graph.feature_length)}
     prepared.write_rows(folder, shapes, ([rows] for _, rows in graph.slices()))
     note = ""

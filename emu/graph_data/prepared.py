@@ -66,11 +66,11 @@ class PreparedArrays:
         if is_damaged:
             raise self._damage(manifest, "its content changed")
         # Sizes now, contents when an array is asked for: a store reads its own part.
-        for name, expected in sizes.items():
+        for name, manifest_size in sizes.items():
             path = folder / name
             size = path.stat().st_size if path.is_file() else 0
-            if size != expected:
-                raise self._damage(path, f"{size} bytes, not {expected}")
+            if size != manifest_size:
+                raise self._damage(path, f"{size} bytes, not {manifest_size}")
 
     def _damage(self, path: Path, problem: str) -> DataError:
         remedy = f"delete {self.folder} and {self._remedy}"

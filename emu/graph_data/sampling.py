@@ -38,11 +38,11 @@ def entries_of(indptr: Ids, rows: Ids) -> tuple[Ids, Ids]:
 
     Those of row i are ``entries[pointers[i]:pointers[i + 1]]``, places in the matrix.
     """
-    begins = indptr[rows]
-    counts = indptr[rows + 1] - begins
+    starts = indptr[rows]
+    counts = indptr[rows + 1] - starts
     pointers = bounds_of(counts)
     # Consecutive numbers, each row's moved to where the row begins: no loop over rows.
-    shifts = begins - pointers[:-1]
+    shifts = starts - pointers[:-1]
     entries = np.arange(pointers[-1]) + np.repeat(shifts, counts)
     return pointers, entries
 
@@ -186,9 +186,9 @@ class GrowingBatch:
         Raises ValueError when an edge leads to a vertex outside the frontier.
         """
         # A frontier is distinct: what is new to it was never asked for.
-        reached, destination = relabel(self.frontier, destinations)
-        if len(reached) > len(self.frontier):
-            stranger = reached[len(self.frontier)]
+        vertices, destination = relabel(self.frontier, destinations)
+        if len(vertices) > len(self.frontier):
+            stranger = vertices[len(self.frontier)]
             raise ValueError(f"vertex {stranger} was not in the frontier")
         if np.any(destination[1:] < destination[:-1]):
             # Edges of one vertex come together from one store, so a stable sort

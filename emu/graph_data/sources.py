@@ -109,10 +109,10 @@ def data_folders(root: str = "") -> list[Path]:
     if root:
         return [Path(root)]
     folders = [imports_home()]
-    stated = os.environ.get("EMU_DATA")
-    if stated:
+    home = os.environ.get("EMU_DATA")
+    if home:
         # What the user keeps goes before what was imported.
-        folders.insert(0, Path(stated))
+        folders.insert(0, Path(home))
     return folders
 
 

@@ -179,8 +179,8 @@ def _draw_edges(
     # sqrt(2 edges) is where two hubs would expect more than one edge, and none is drawn
     # twice; 0.2 of the vertices bounds a hub of a small graph.
     cap = min(0.2 * vertices, np.sqrt(vertices * degree)) / degree
-    capped = np.minimum(weight, cap * weight.mean())
-    prefix = bounds_of(capped)
+    capped_weight = np.minimum(weight, cap * weight.mean())
+    prefix = bounds_of(capped_weight)
     # Begin and end of the block, and of the class, of every vertex.
     begin_and_end = np.array([0, 1])
     bounds_of_block = blocks.block_bounds[blocks.blocks[:, None] + begin_and_end]

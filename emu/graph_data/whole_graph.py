@@ -249,8 +249,8 @@ def open_prepared(
         # Part by part: the iterator makes each when it is asked for.
         for number, part in enumerate(parts()):
             arrays = _arrays_of(part)
-            numbered = {f"{name}_{number}": array for name, array in arrays.items()}
-            write_arrays(folder, numbered)
+            files = {f"{name}_{number}": array for name, array in arrays.items()}
+            write_arrays(folder, files)
         return {
             "vertices": dataset.vertices,
             "edges": dataset.edges,
@@ -258,9 +258,9 @@ def open_prepared(
         }
 
     folder = dataset.folder.with_name(f"{dataset.folder.name}-{name}")
-    prepared = prepare_arrays(folder, write)
+    part_arrays = prepare_arrays(folder, write)
     # Each is compared with its checksum when it is read: once is enough.
-    return functools.cache(functools.partial(_read_part, prepared))
+    return functools.cache(functools.partial(_read_part, part_arrays))
 
 
 def _arrays_of(part: Part) -> dict[str, Array]:

@@ -152,8 +152,8 @@ def look_up(module: ModuleType, name: str, program: str) -> Callable[..., Any]:
     target = getattr(module, name, None)
     if target is None or not callable(target):
         classes = [
-            known
-            for known, value in vars(module).items()
+            attribute
+            for attribute, value in vars(module).items()
             if isinstance(value, type) and value.__module__ == module.__name__
         ]
         raise DataError(_absence(name, classes), path=program)
@@ -200,20 +200,20 @@ def class_problem(text: str, file: str, name: str, method: str, *, sure: bool) -
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return f"{type(error).__name__}: {error}"
     classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
-    mentioned = {
+    mentions = {
         getattr(node, key, "") for node in nodes for key in ("id", "name", "asname")
     }
-    if name not in classes and (sure or mentioned.isdisjoint({name, "*"})):
+    if name not in classes and (sure or mentions.isdisjoint({name, "*"})):
         return _absence(name, classes)
 
-    wanted = method.partition("(")[0]
+    method_name = method.partition("(")[0]
     bases = [name]
     is_unknown = not method
     for base in bases:  # which grow
         if base not in classes:
             is_unknown |= base not in vars(builtins)
             continue
-        if wanted in _names_in(classes[base]):
+        if method_name in _names_in(classes[base]):
             return ""
         bases += {*map(ast.unparse, classes[base].bases)} - {*bases}
 

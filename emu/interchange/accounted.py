@@ -225,8 +225,8 @@ class Reading:
         return f"{article} {self.kind}"
 
     def _wrong(self, key: str, value: Any, right: str) -> ValueError:
-        found = reprlib.repr(value)  # of aliases of aliases the whole has no end
-        return ValueError(f"{key} of {self._one} is {found:.40}, write {right}")
+        text = reprlib.repr(value)  # of aliases of aliases the whole has no end
+        return ValueError(f"{key} of {self._one} is {text:.40}, write {right}")
 
 
 def read_mapping(content: Any, kind: str) -> Reading:

@@ -43,8 +43,8 @@ def read_network(content: Any, origin: str) -> Topology:
         }
         for key, values in lists.items():
             if not isinstance(values, list) or not values:
-                found = reprlib.repr(values)
-                raise DataError(f"{key} is {found:.40}, write a list", path=origin)
+                text = reprlib.repr(values)
+                raise DataError(f"{key} is {text:.40}, write a list", path=origin)
         if len({len(values) for values in lists.values()}) > 1:
             raise DataError(
                 f"its lists {', '.join(lists)} differ in length",
@@ -71,8 +71,8 @@ def read_network(content: Any, origin: str) -> Topology:
 
 def _dimension(shape: Any, size: Any, bandwidth: Any, latency: Any) -> _Dimension:
     if not isinstance(shape, str) or shape not in _SHAPES:
-        found = reprlib.repr(shape)
-        raise ValueError(f"topology has {found:.40}, write {', '.join(_SHAPES)}")
+        text = reprlib.repr(shape)
+        raise ValueError(f"topology has {text:.40}, write {', '.join(_SHAPES)}")
     # `Reading` says which of the numbers is wrong, and of what.
     values = read_mapping(
         {"npus_count": size, "bandwidth": bandwidth, "latency": latency}, "dimension"

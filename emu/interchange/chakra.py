@@ -89,8 +89,8 @@ def rank_files(path: Path, copies: int = 0) -> list[Path]:
     pattern = re.compile(rf"{re.escape(begin)}(\d+){re.escape(end)}")
     ranks = dict[int, Path]()
     for entry in path.parent.iterdir():
-        if found := pattern.fullmatch(entry.name):
-            ranks[int(found[1])] = entry
+        if name_match := pattern.fullmatch(entry.name):
+            ranks[int(name_match[1])] = entry
 
     # A gap would put all later ranks onto other machines.
     missing = [rank for rank in range(max(ranks)) if rank not in ranks]
@@ -155,12 +155,12 @@ class _Job:
             self._add_machine(rank, trace.metadata)
         if "collective" in trace.metadata:
             # MSCCLang's converter makes up the time of a sum, at 50 bytes per ns.
-            timed = [node.kind == "COMP" and node.micros > 0 for node in nodes]
+            sums = [node.kind == "COMP" and node.micros > 0 for node in nodes]
             nodes = [
                 node._replace(micros=0) if is_sum else node
-                for node, is_sum in zip(nodes, timed, strict=True)
+                for node, is_sum in zip(nodes, sums, strict=True)
             ]
-            left_out["made-up time of a sum in a collective"] += sum(timed)
+            left_out["made-up time of a sum in a collective"] += sum(sums)
 
         ends = [self._add_node(rank, node) for node in nodes]
         for source, destination in needed:
@@ -290,8 +290,8 @@ class _Job:
         attributes = node.attributes
         sends = node.kind == "COMM_SEND"
         peer_key = "comm_dst" if sends else "comm_src"
-        needed = [peer_key, "comm_size"] if sends else [peer_key]
-        for key in needed:
+        keys = [peer_key, "comm_size"] if sends else [peer_key]
+        for key in keys:
             if key not in attributes:
                 raise DataError(
                     f"node {node.number} is a {node.kind} without {key}",

@@ -36,8 +36,8 @@ def write_traces(problem: Problem, taken: Realization, folder: Path) -> Counter[
         messages = [encode({1: "0.0.4", 2: _attributes(metadata)})]
         messages += _nodes(problem, taken, number, ranks)
         with whole_file(folder / f"task.{rank}.et") as partial:
-            framed = [write_varint(len(message)) + message for message in messages]
-            partial.write_bytes(b"".join(framed))
+            frames = [write_varint(len(message)) + message for message in messages]
+            partial.write_bytes(b"".join(frames))
 
     counts = {
         "link between machines": len(problem.cluster.shared_links),
@@ -123,7 +123,7 @@ def _nodes(
         first = iteration * step
         work = first + len(in_edges)
         # One iteration follows another, whatever else it waits for.
-        awaited = [work - step] if iteration else []
+        dependencies = [work - step] if iteration else []
         for place, edge in enumerate(in_edges):
             # With a lag it is an earlier iteration that sent, with its own bytes.
             sent_in = iteration - job.edges[edge].lag
@@ -131,10 +131,10 @@ def _nodes(
                 source = ranks[job.edges[edge].source]
                 attributes = {"comm_src": source} | message_attributes(edge, sent_in)
                 yield _node(first + place, _RECEIVE, (), 0.0, attributes)
-                awaited.append(first + place)
+                dependencies.append(first + place)
 
         seconds = float(taken.times[task, iteration])
-        yield _node(work, _COMP, awaited, seconds, {"seconds": seconds})
+        yield _node(work, _COMP, dependencies, seconds, {"seconds": seconds})
         for place, edge in enumerate(out_edges, 1):
             if job.sends(edge, iteration):
                 destination = ranks[job.edges[edge].destination]

@@ -70,9 +70,9 @@ def cluster_keys(topology: Topology) -> Data:
     links = [_link(name, topology) for name in _link_names(throughs, topology)]
     if links:
         keys["links"] = links
-    stated = [*_group_routes(throughs)]
-    if stated:
-        keys["routes"] = stated
+    group_routes = [*_group_routes(throughs)]
+    if group_routes:
+        keys["routes"] = group_routes
     return keys
 
 
@@ -99,7 +99,7 @@ def _replace_unshared(topology: Topology, routes: Routes) -> dict[Ends, list[str
     """
     shared_rates = [wire.rate for wire in topology.wires.values() if wire.is_shared]
     enough = sum(shared_rates)
-    replaced = {}
+    new_routes = {}
     for ends, wires in routes.items():
         rates = [
             topology.wires[name].rate
@@ -125,22 +125,22 @@ def _replace_unshared(topology: Topology, routes: Routes) -> dict[Ends, list[str
                 rate = max(enough, wire.rate)
             topology.wires[replacement] = Wire(rate, wire.latency)
             route.append(replacement)
-        replaced[ends] = route
-    return replaced
+        new_routes[ends] = route
+    return new_routes
 
 
 def _find_nics(routes: Routes) -> dict[str, _Nic]:
     """Return the NIC of every machine that has one wire of its own each way."""
     firsts = defaultdict[str, set[str]](set)
     lasts = defaultdict[str, set[str]](set)
-    sent = Counter[str]()
-    received = Counter[str]()
+    departures = Counter[str]()
+    arrivals = Counter[str]()
     uses = Counter[str]()
     for (source, destination), wires in routes.items():
         firsts[source].add(wires[0])
         lasts[destination].add(wires[-1])
-        sent[source] += 1
-        received[destination] += 1
+        departures[source] += 1
+        arrivals[destination] += 1
         uses.update(wires)
 
     nics = {}
@@ -150,8 +150,8 @@ def _find_nics(routes: Routes) -> dict[str, _Nic]:
         if len(ends) > 2:
             continue
         outward, inward = ends
-        is_outward_own = uses[outward] == sent[name]
-        is_inward_own = uses[inward] == received[name]
+        is_outward_own = uses[outward] == departures[name]
+        is_inward_own = uses[inward] == arrivals[name]
         # A wire of both directions, or that another machine crosses, is no NIC.
         if outward != inward and is_outward_own and is_inward_own:
             nics[name] = _Nic(outward, inward)

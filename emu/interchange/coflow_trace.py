@@ -57,15 +57,15 @@ def read_trace(path: Path) -> Workload:
             path=path,
         )
 
-    named = {port for coflow in coflows for port in coflow.ports}
+    named_ports = {port for coflow in coflows for port in coflow.ports}
     # A file that names the last number, and no 0, counts from 1.
-    first_port = 0 if 0 in named or ports not in named else 1
+    first_port = 0 if 0 in named_ports or ports not in named_ports else 1
     _check(coflows, range(first_port, first_port + ports), path)
 
     workload = Workload(str(path), [equal_machines("p", ports)])
     for coflow in coflows:
         _add(workload, coflow, first_port)
-    for port in sorted(named):
+    for port in sorted(named_ports):
         number = port - first_port
         workload.places[f"port{number}"] = f"p{number}"
     flows = sum(len(coflow.mappers) * len(coflow.sizes) for coflow in coflows)
@@ -102,12 +102,12 @@ def _parse(number: int, row: list[str], path: Path) -> _Coflow:
             mappers=[*map(int, row[3 : 3 + count])],
             sizes=sizes,
         )
-        announced = int(row[3 + count])
+        reducer_count = int(row[3 + count])
     except (ValueError, IndexError) as error:
         raise DataError(f"{_no_coflow(number)} ({error})", path=path) from error
 
     # A slice that reaches beyond the row is cut short without an error.
-    if len(coflow.mappers) != count or len(reducers) != announced:
+    if len(coflow.mappers) != count or len(reducers) != reducer_count:
         raise DataError(f"{_no_coflow(number)}, found {len(row)} words", path=path)
     return coflow
 

@@ -109,8 +109,8 @@ class _Schedule:
     def _add_need(self, label: str, kind: str, needed_label: str) -> None:
         table = self._waits if kind == "requires" else self._starts
         task = self._task_of(label)
-        needed = self._task_of(needed_label)
-        table[task].append(needed)
+        requirement = self._task_of(needed_label)
+        table[task].append(requirement)
 
     def end(self) -> None:
         """Join what was read; raises DataError when ranks or sends are missing."""
@@ -130,9 +130,11 @@ class _Schedule:
             self._join(route, self._sends[route], self._receives[route])
 
         workload = self.workload
-        started = sum(map(len, self._starts.values()))
-        if started:
-            workload.leave_out("irequires of a start, by what that requires", started)
+        start_count = sum(map(len, self._starts.values()))
+        if start_count:
+            workload.leave_out(
+                "irequires of a start, by what that requires", start_count
+            )
         for rank in range(self._size):
             workload.places[f"r{rank}"] = f"m{rank}"
         count = len(workload.tasks)
@@ -145,20 +147,20 @@ class _Schedule:
         waits: dict[str, None] = {}
         for member in members:  # grows while it is walked
             waits |= dict.fromkeys(self._waits[member])
-            for needed in self._starts[member]:
+            for requirement in self._starts[member]:
                 # Each once, or two that start with each other would never end this.
-                if needed not in members:
-                    members.append(needed)
-        for needed in waits:
-            self.workload.add_flow(needed, task)
+                if requirement not in members:
+                    members.append(requirement)
+        for requirement in waits:
+            self.workload.add_flow(requirement, task)
 
     def _join(
         self, route: _Way, sends: Sequence[_End], receives: Sequence[_End]
     ) -> None:
-        sent = [send.size for send in sends]
-        received = [receive.size for receive in receives]
+        sent_sizes = [send.size for send in sends]
+        received_sizes = [receive.size for receive in receives]
         # The n-th send meets the n-th receive, so that order counts.
-        if sent != received:
+        if sent_sizes != received_sizes:
             source, destination, tag = route
             raise self.workload.error(
                 f"from rank {source} to {destination} with tag {tag} {len(sends)} "

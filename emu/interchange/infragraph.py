@@ -99,13 +99,13 @@ class _Instance:
 
 def _read_devices(reading: Reading) -> dict[str, _Device]:
     """Return the devices of a document, by name; one, where it is of a device alone."""
-    stated = [*reading.parts("devices", "device")]
-    stated += reading.parts("device", "device")
+    parts = [*reading.parts("devices", "device")]
+    parts += reading.parts("device", "device")
     if "components" in reading:
-        stated.append(reading)
+        parts.append(reading)
 
     devices = {}
-    for device in stated:
+    for device in parts:
         device.ignore("description")
         name = device.text("name", "device")
         if name in devices:
@@ -185,9 +185,9 @@ class _Builder:
 
         if not self._instances:
             self._add_lone_device()
-        for name, known in self._instances.items():
-            for number in range(known.count):
-                self._build(known.device, f"{name}.{number}")
+        for name, copies in self._instances.items():
+            for number in range(copies.count):
+                self._build(copies.device, f"{name}.{number}")
 
     def add_edges(self, reading: Reading) -> None:
         """Add the edges between instances."""
@@ -239,9 +239,9 @@ class _Builder:
                 self._topology.machines.append(place)
 
         # Before `Topology.join` the routes are the edges, by their two ends.
-        joined = {*chain(*self._topology.routes)}
+        ends = {*chain(*self._topology.routes)}
         for place, kind in self._kinds.items():
-            if place not in joined:
+            if place not in ends:
                 self._topology.leave_out(f"component {kind}, which nothing joins")
         for kind in sorted(counts.keys() - _KNOWN):
             self._topology.leave_out(
@@ -299,22 +299,22 @@ class _Builder:
             self._connect(source, destination, wire)
 
     def _device_ends(self, end: Reading, device: _Device) -> list[str]:
-        stated = end.text("component")
+        component = end.text("component")
         inner = end.text("device", "")
         if inner:
-            stated = f"{inner}.{stated}"
-        return self._parts(device, stated)
+            component = f"{inner}.{component}"
+        return self._parts(device, component)
 
     def _instance_ends(self, end: Reading) -> list[list[str]]:
         """Return the places of an end, for each instance that it names."""
-        stated = end.text("instance")
-        name = stated.partition("[")[0]
+        selection = end.text("instance")
+        name = selection.partition("[")[0]
         if name not in self._instances:
             raise ValueError(f"there is no instance {name!r} of a device in the file")
         instance = self._instances[name]
         device = self._devices[instance.device]
         parts = self._parts(device, end.text("component"))
-        places = _expand(stated, instance.count)
+        places = _expand(selection, instance.count)
         return [[f"{place}.{part}" for part in parts] for place in places]
 
     def _parts(self, device: _Device, stated: str) -> list[str]:
@@ -372,13 +372,13 @@ class _Builder:
 
 def _connections(reading: Reading) -> list[str]:
     """Return the edges that are stated as text; TypeError when one is none."""
-    stated = reading.get("connections", [])
-    if not isinstance(stated, list):
+    texts = reading.get("connections", [])
+    if not isinstance(texts, list):
         raise TypeError("connections are no list, write xpu.0.pcie.nic.0 in it")
-    for text in stated:
+    for text in texts:
         if not isinstance(text, str):
             raise TypeError("a connection is no text, write xpu.0.pcie.nic.0")
-    return stated
+    return texts
 
 
 def _links(reading: Reading) -> Links:
@@ -395,15 +395,15 @@ def _links(reading: Reading) -> Links:
 
 def _amount(physical: Reading, key: str) -> float:
     """Return bytes per second, or seconds; 0 where nothing is stated."""
-    stated = physical.part(key)
-    units = [unit for unit in stated.keys() if unit in _UNITS]  # noqa: SIM118
+    amount = physical.part(key)
+    units = [unit for unit in amount.keys() if unit in _UNITS]  # noqa: SIM118
     # Without a choice the only key that is a unit says it.
-    choice = stated.text("choice", units[0] if units else "")
+    choice = amount.text("choice", units[0] if units else "")
     if not choice:
         return 0.0
     if choice not in _UNITS:
         raise ValueError(f"{key} is in {choice!r}, write {', '.join(_UNITS)}")
-    return stated.number(choice) * _UNITS[choice]
+    return amount.number(choice) * _UNITS[choice]
 
 
 def _expand(stated: str, count: int) -> Iterator[str]:

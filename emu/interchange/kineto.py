@@ -104,9 +104,9 @@ def _by_rank(traces: list[RankTrace], *, in_order: bool) -> list[RankTrace]:
             raise DataError(problem, path=trace.origin)
         by_rank[rank] = trace
 
-    stated = [trace.world for trace in traces]
+    worlds = [trace.world for trace in traces]
     # A file may not say the number of ranks: then the highest rank does.
-    world = max(*stated, max(by_rank) + 1)
+    world = max(*worlds, max(by_rank) + 1)
     for rank in range(world):
         if rank not in by_rank:
             raise traces[0].error(
@@ -313,22 +313,22 @@ class _Job:
         cuts.sort(key=lambda cut: cut[:2])
 
         now, end = window
-        awaited = list[str]()
+        predecessors = list[str]()
         for number, (time, _, cut) in enumerate(cuts):
-            task = self._compute(rank, number, time - now, awaited)
+            task = self._compute(rank, number, time - now, predecessors)
             now = max(now, time)
-            awaited = [task]
+            predecessors = [task]
             if isinstance(cut, _Part):
                 cut.awaited.append(task)
                 continue
-            waited = [parts[place].task for place in cut.exchanges]
-            awaited += [f"{name}.done" for name in waited]
-            self._waited_sends.update(waited)
+            exchanges = [parts[place].task for place in cut.exchanges]
+            predecessors += [f"{name}.done" for name in exchanges]
+            self._waited_sends.update(exchanges)
             self._waiting += cut.end - cut.begin
             # `find_waits` gives no length to a wait that nobody was seen to have.
             self._unseen += cut.end == cut.begin
             now = max(now, cut.end)
-        self._compute(rank, len(cuts), end - now, awaited)
+        self._compute(rank, len(cuts), end - now, predecessors)
 
     def _compute(
         self, rank: int, number: int, seconds: float, awaited: Sequence[str]
@@ -433,13 +433,13 @@ class _Job:
             )
 
     def _check_same(self, first: _Part, part: _Part) -> None:
-        expected = first.exchange
-        found = part.exchange
-        differs = (found.kind, found.root) != (expected.kind, expected.root)
-        may_differ = found.kind == "SCATTER"  # only the root brings something
+        reference = first.exchange
+        exchange = part.exchange
+        differs = (exchange.kind, exchange.root) != (reference.kind, reference.root)
+        may_differ = exchange.kind == "SCATTER"  # only the root brings something
         # Of an uneven all-to-all each rank brings a sum of its own.
-        may_differ |= bool(expected.shares or found.shares)
-        if differs or (found.size != expected.size and not may_differ):
+        may_differ |= bool(reference.shares or exchange.shares)
+        if differs or (exchange.size != reference.size and not may_differ):
             raise self.workload.error(
                 f"{first.task} is {first.exchange.kind} of {first.exchange.size:g} "
                 f"bytes, {part.task} beside it {part.exchange.kind} of "

@@ -270,10 +270,10 @@ class RankTrace(Account):
             )
 
     def _count_unused(self) -> None:
-        used = (*_ON_GPU, *_LAUNCHES) if self.uses_gpu else ("cpu_op",)
+        categories = (*_ON_GPU, *_LAUNCHES) if self.uses_gpu else ("cpu_op",)
         for row in self._ranges:
             is_known = row.name.startswith((_STEP, *_CALLS))
-            if not (is_known or row.category in used or row.is_exchange):
+            if not (is_known or row.category in categories or row.is_exchange):
                 self.leave_out(f"range of category {row.category}")
             if row.is_exchange or row.name.startswith(_CALLS):
                 unknown = row.args.keys() - _OF_EXCHANGES
@@ -283,16 +283,16 @@ class RankTrace(Account):
                 self.leave_out(kind, len(row.args))
 
     def _merge_busy(self) -> list[tuple[float, float]]:
-        merged: list[tuple[float, float]] = []
+        spans: list[tuple[float, float]] = []
         rows = self._kernels() if self.uses_gpu else self._operators()
         for row in sorted(rows, key=lambda row: row.begin):
             # Streams of a GPU, and threads, compute side by side.
-            if merged and row.begin <= merged[-1][1]:
-                begin, end = merged[-1]
-                merged[-1] = (begin, max(row.end, end))
+            if spans and row.begin <= spans[-1][1]:
+                begin, end = spans[-1]
+                spans[-1] = (begin, max(row.end, end))
             else:
-                merged.append((row.begin, row.end))
-        return merged
+                spans.append((row.begin, row.end))
+        return spans
 
     def _kernels(self) -> Iterator[Range]:
         for row in self._ranges:
@@ -340,8 +340,8 @@ class RankTrace(Account):
         for place, row in enumerate(rows):
             # Calls and ranges go together by place only where both are as many.
             # A worker that was not free took up later what had been posted.
-            called = calls[place].begin if len(calls) == len(rows) else row.begin
-            was_queued = any(called < end <= row.begin for end in ends)
+            call_time = calls[place].begin if len(calls) == len(rows) else row.begin
+            was_queued = any(call_time < end <= row.begin for end in ends)
             ends.append(row.end)
 
             kind = self._kind_of(row.name)
@@ -353,7 +353,7 @@ class RankTrace(Account):
                 kind,
                 numbers[0] if numbers else None,
                 Exchange(
-                    post=called if was_queued else row.begin,
+                    post=call_time if was_queued else row.begin,
                     end=row.end,
                     kind=kind,
                     size=self._bytes_of(row) if brings else 0.0,
@@ -402,16 +402,16 @@ class RankTrace(Account):
     def _records(self) -> dict[Any, Data]:
         """Return what was recorded at calls of NCCL, by the number of the call."""
         records = {}
-        unused = 0
+        unused_count = 0
         for row in self._ranges:
             number = row.args.get("External id")
             if row.name == "record_param_comms" and "Collective name" in row.args:
                 records[number] = row.args
-                unused += 1
+                unused_count += 1
             elif row.is_exchange:
-                unused -= number in records
-        if unused > 0:
-            self.leave_out("record of an exchange without a kernel", unused)
+                unused_count -= number in records
+        if unused_count > 0:
+            self.leave_out("record of an exchange without a kernel", unused_count)
         return records
 
     def _ready_times(self) -> Callable[[Range], float]:
@@ -432,14 +432,14 @@ class RankTrace(Account):
                 self.leave_out("kernel whose launch is not there")
             return launches.get(number, row.begin)
 
-        launched = sorted((launch_of(row), row.end) for row in self._kernels())
-        ends = [end for _, end in launched]
+        launch_ends = sorted((launch_of(row), row.end) for row in self._kernels())
+        ends = [end for _, end in launch_ends]
         latest = [*accumulate(ends, max, initial=-math.inf)]  # of those launched so far
 
         def ready_time(row: Range) -> float:
             launch = launch_of(row)
             # The tuple of one sorts before all that were launched at the same time.
-            earlier = bisect_left(launched, (launch,))
+            earlier = bisect_left(launch_ends, (launch,))
             return max(launch, latest[earlier])
 
         return ready_time
@@ -488,8 +488,8 @@ class RankTrace(Account):
 
     def _ranks_of(self, record: Data) -> tuple[int, ...]:
         group = str(record.get("Process Group Name", ""))
-        stated = _parse_list(record.get("Process Group Ranks"))
-        ranks = tuple(map(int, stated)) or self._groups.get(group, ())
+        members = _parse_list(record.get("Process Group Ranks"))
+        ranks = tuple(map(int, members)) or self._groups.get(group, ())
         size = int(record.get("Group size", len(ranks)))
         # Without a list only the group of all ranks can be told.
         if not ranks and size == self.world:

@@ -38,28 +38,30 @@ def shortest_ways(
     for source, destination in costs:
         neighbours[source].append(destination)
 
-    found = {start: Way(0, [start])}
+    ways = {start: Way(0, [start])}
     queue = [(0, 0, start)]
-    finished = set[str]()
+    finished_places = set[str]()
     while queue:
         cost, _, place = heapq.heappop(queue)
         # A cheaper way to it was pushed later and has come up first.
-        if place in finished:
+        if place in finished_places:
             continue
-        finished.add(place)
+        finished_places.add(place)
         # It is reached, and nothing is reached through it.
         if place != start and place in last:
             continue
         for neighbour in neighbours[place]:
             total = cost + costs[place, neighbour]
-            known = found.get(neighbour)
-            if known is None or total < known.cost:
-                places = [*found[place].places, neighbour]
+            way = ways.get(neighbour)
+            if way is None or total < way.cost:
+                places = [*ways[place].places, neighbour]
                 # A way that runs through a tie is one of several, too.
-                found[neighbour] = Way(total, places, is_tie=found[place].is_tie)
+                ways[neighbour] = Way(total, places, is_tie=ways[place].is_tie)
                 # The number between keeps ways of one cost in the order of finding.
-                heapq.heappush(queue, (total, len(queue) + len(finished), neighbour))
+                heapq.heappush(
+                    queue, (total, len(queue) + len(finished_places), neighbour)
+                )
             # Back over an edge of no cost is no other way.
-            elif total == known.cost and neighbour not in finished:
-                known.is_tie = True
-    return found
+            elif total == way.cost and neighbour not in finished_places:
+                way.is_tie = True
+    return ways

@@ -88,11 +88,11 @@ class TableZone(Zone):
         if not self.joins_legs:
             return self.legs.get((source, destination))
 
-        found = self._ways_from(source).get(destination)
-        if found is None:
+        way = self._ways_from(source).get(destination)
+        if way is None:
             return None
-        self.ties += found.is_tie
-        hops = pairwise(found.places)
+        self.ties += way.is_tie
+        hops = pairwise(way.places)
         legs = [self.legs[hop] for hop in hops]
         return self._join(legs, platform)
 

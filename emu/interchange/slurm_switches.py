@@ -150,10 +150,10 @@ def _path(name: str, above: Above) -> list[str]:
 def _route(source: list[str], destination: list[str]) -> list[str]:
     """Return the links up to the lowest switch above both, and down; none without."""
     # Paths go up, so that the first that both have is the lowest.
-    shared = [name for name in source if name in destination]
-    if not shared:
+    shared_names = [name for name in source if name in destination]
+    if not shared_names:
         return []
-    top = shared[0]
+    top = shared_names[0]
     ups = source[: source.index(top)]
     downs = destination[: destination.index(top)]
     route = [f"{name} up" for name in ups]

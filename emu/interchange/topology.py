@@ -69,16 +69,18 @@ class Topology(Account):
         """
         self.check_size(len(self.machines))
         costs = {ends: len(wires) for ends, wires in self.routes.items()}
-        joined = {}
+        joined_routes = {}
         for start in self.machines:
             # An NPU passes on nothing of others.
             routes = shortest_ways(start, costs, last={*self.machines})
             for end in self.machines:
                 if end != start:
-                    joined[start, end] = self._wires_of(routes.get(end), start, end)
+                    joined_routes[start, end] = self._wires_of(
+                        routes.get(end), start, end
+                    )
 
         # At the end, since `_wires_of` reads the edges from it.
-        self.routes = joined
+        self.routes = joined_routes
 
     def _wires_of(self, found: Way | None, start: str, end: str) -> list[str]:
         """Return the wires along a way; DataError where there is none."""

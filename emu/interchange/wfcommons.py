@@ -145,9 +145,9 @@ class _Workflow:
             # Before 1.5 a task states its own run.
             run = self._runs.get(key, task)
             run.ignore(*_ABOUT_TASK)
-            stated = next((name for name in _TIMES if name in run), None)
-            seconds = run.number(stated) if stated else 0.0
-            if stated is None:
+            time_key = next((name for name in _TIMES if name in run), None)
+            seconds = run.number(time_key) if time_key else 0.0
+            if time_key is None:
                 left_out["task without a time, which takes 0 s"] += 1
             cores = run.count("cores", 1)
             # Likewise.
@@ -168,8 +168,8 @@ class _Workflow:
     def _place_of(self, key: str, run: Reading) -> str:
         """Return the machine of a task; none where placement is to decide."""
         key = "machines" if "machines" in run else "machine"
-        stated = run.get(key, [])
-        names = stated if isinstance(stated, list) else [stated]
+        machines = run.get(key, [])
+        names = machines if isinstance(machines, list) else [machines]
         left_out = self.workload.left_out
         if len(names) > 1:
             left_out["machine of a task beyond the first"] += 1
@@ -194,10 +194,10 @@ class _Workflow:
         makers: dict[str, list[str]] = {}
         readers: dict[str, list[str]] = {}
         for key, task in self._tasks.items():
-            made, read = self._files_of(task)
-            for name in made:
+            outputs, inputs = self._files_of(task)
+            for name in outputs:
                 makers.setdefault(name, []).append(key)
-            for name in read:
+            for name in inputs:
                 readers.setdefault(name, []).append(key)
 
         # A parent without files comes first, too; its child may state the same pair.
@@ -249,9 +249,9 @@ class _Workflow:
                 self.workload.leave_out(
                     "size of a file that another task stated otherwise"
                 )
-        made = [*dict.fromkeys(files["output"])]
-        read = [*dict.fromkeys(files["input"])]
-        return made, read
+        outputs = [*dict.fromkeys(files["output"])]
+        inputs = [*dict.fromkeys(files["input"])]
+        return outputs, inputs
 
     def _pairs(self) -> Iterator[tuple[str, str]]:
         """Yield what parents and children state, by id or, before 1.5, by name."""

@@ -228,8 +228,8 @@ def order_nodes(
         return order
 
     stuck = [names[node] for node, count in enumerate(waiting) if count]
-    named = [name for name in stuck[:20] if not name.startswith(" ")]
-    circle = ", ".join(named)
+    circle_names = [name for name in stuck[:20] if not name.startswith(" ")]
+    circle = ", ".join(circle_names)
     raise DataError(
         f"{len(stuck)} nodes wait for each other in a circle, among them {circle:.200}",
         path=origin,

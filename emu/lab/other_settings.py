@@ -46,17 +46,17 @@ def predict_others(
     mark
         Beginning of the line that a program prints when an iteration begins.
     """
-    fitted, *predicted = settings or SETTINGS
+    first, *others = settings or SETTINGS
     home = Path("runs") / folder.name
     home.mkdir(parents=True, exist_ok=True)
-    fit = fit_run(_lab_run(folder, fitted, home), skip=skip, mark=mark)
+    fit = fit_run(_lab_run(folder, first, home), skip=skip, mark=mark)
     fit_file = home / "fitted.yaml"
     fit_file.write_text(fit.text("fitted.yaml"))
 
     # What was predicted once stays: by then its setting may have been measured.
     file = home / "predictions.json"
     seconds = read_json(file) if file.exists() else {}
-    for setting in predicted:
+    for setting in others:
         if setting not in seconds:
             makespan = prepare(load(fit_file, _nics(setting))).simulate().makespan
             seconds[setting] = makespan / fit.iterations
@@ -64,11 +64,11 @@ def predict_others(
 
     errors = []
     print(f"{'Mbit/s':20} {'measured':>9} {'predicted':>9} {'error':>7}")  # noqa: T201 -- a script's table
-    for setting in predicted:
-        measured = _seconds(_lab_run(folder, setting, home), skip, mark)
-        error = seconds[setting] / measured - 1
+    for setting in others:
+        duration = _seconds(_lab_run(folder, setting, home), skip, mark)
+        error = seconds[setting] / duration - 1
         errors.append(error)
-        columns = f"{measured:7.4f} s {seconds[setting]:7.4f} s"
+        columns = f"{duration:7.4f} s {seconds[setting]:7.4f} s"
         print(f"{setting:20} {columns} {error:+7.2%}", flush=True)  # noqa: T201 -- likewise
     print(f"median {np.median(np.abs(errors)):.2%}, worst {np.abs(errors).max():.2%}")  # noqa: T201 -- likewise
 
@@ -96,8 +96,8 @@ def _seconds(run: Path, skip: int, mark: str) -> float:
 def _lab_run(folder: Path, setting: str, home: Path) -> Path:
     """Run the lab with these NICs, unless that was done; return its run directory."""
     runs = home / setting.replace(",", "-")  # programs take a comma for a list
-    done = runs / "done"
-    if not done.exists():
+    marker = runs / "done"
+    if not marker.exists():
         machines = ", ".join(
             f"{{name: m{number}, nic: {nic} Mbit/s, cpu: 1}}"
             for number, nic in enumerate(setting.split(","))
@@ -112,5 +112,5 @@ def _lab_run(folder: Path, setting: str, home: Path) -> Path:
             str(runs),
         )
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 -- our own words
-        done.write_text(str(max(runs.glob("*-lab-*"))))
-    return Path(done.read_text())
+        marker.write_text(str(max(runs.glob("*-lab-*"))))
+    return Path(marker.read_text())

@@ -113,7 +113,7 @@ def marks_of(
     """
     times = read_lines(run)
     count = 0
-    found: dict[tuple[str, str], NDArray[np.float64]] = {}
+    by_program: dict[tuple[str, str], NDArray[np.float64]] = {}
     for number, (program, machine) in enumerate(programs):
         path = run / log_name(program, machine)
         line_times = times["time"][times["program"] == number]
@@ -130,8 +130,8 @@ def marks_of(
                 "them back; flush after each (Python: env PYTHONUNBUFFERED: '1')",
                 path=str(path),
             )
-        found[program, machine] = marks
-    if not found:
+        by_program[program, machine] = marks
+    if not by_program:
         raise DataError(
             f"no program printed a line with {text!r}, which --mark looks for, among "
             f"{count:,} lines of {len(programs)} programs",
@@ -139,8 +139,8 @@ def marks_of(
         )
 
     by_process = {}
-    for (program, machine), marks in found.items():
+    for (program, machine), marks in by_program.items():
         if program in traffic.programs and machine in traffic.machines:
             process = traffic.machines.index(machine), traffic.programs.index(program)
             by_process[process] = marks
-    return by_process or {ALL: next(iter(found.values()))}
+    return by_process or {ALL: next(iter(by_program.values()))}

@@ -228,8 +228,8 @@ def _of_messages(
     per_second = excess / sum(drifts.values())
     causes = []
     for text, flows in verdicts.of_network(schedule, links, worst, 1.0, nics):
-        lost = sum(drifts.get(flow, 0.0) for flow in flows)
-        causes.append(Cause(text, per_second * lost))
+        loss = sum(drifts.get(flow, 0.0) for flow in flows)
+        causes.append(Cause(text, per_second * loss))
     return links, causes
 
 

@@ -81,9 +81,9 @@ def summary(
     # What the lab ended itself has a signal for its code, and did not fail.
     failures = [run for run in programs if run.code and not run.stopped]
     first = min(failures, key=lambda run: run.end or 0.0, default=None)
-    failed = None
+    failure = None
     if first is not None:
-        failed = {
+        failure = {
             "program": first.program,
             "machine": first.machine,
             "code": first.code,
@@ -91,7 +91,7 @@ def summary(
     dropped_out, dropped_in = samples["dropped"][-1]
     return {
         "programs": [vars(run) for run in programs],
-        "failed": failed,
+        "failed": failure,
         "computed_seconds": ran,
         "waited_seconds": wait,
         "waited_share": share,
@@ -144,11 +144,11 @@ class Samples:
         tcp = self._counters.tcp().values()
 
         seconds = self.seconds
-        ran, waited = self._waits.seconds()
+        ran, wait = self._waits.seconds()
         values = (
             seconds,
             ran / self._scale,
-            waited / self._scale,
+            wait / self._scale,
             [counts["retransmitted"] for counts in tcp],
             [counts["timeouts"] for counts in tcp],
             drops,

@@ -96,12 +96,12 @@ class CapacitySteps:
         changes: Sequence[CapacityChange],
         ports: Mapping[str, int],
     ) -> None:
-        checked = [(change.link, change.time, change.capacity) for change in changes]
-        _check("link", checked, ports)
+        entries = [(change.link, change.time, change.capacity) for change in changes]
+        _check("link", entries, ports)
         self._start = start
         self._known: dict[int, tuple[Floats, Floats]] = {}
 
-        rows = [(time, ports[link], capacity) for link, time, capacity in checked]
+        rows = [(time, ports[link], capacity) for link, time, capacity in entries]
         self.rows: Floats = np.array(sorted(rows), dtype=np.float64).reshape(-1, 3)
 
     def of(self, port: int) -> tuple[Floats, Floats]:
@@ -221,9 +221,9 @@ class SpeedSteps:
         changes: Sequence[SpeedChange],
         machines: Mapping[str, int],
     ) -> None:
-        checked = [(change.machine, change.time, change.share) for change in changes]
-        _check("machine", checked, machines)
-        for name, _, level in checked:
+        entries = [(change.machine, change.time, change.share) for change in changes]
+        _check("machine", entries, machines)
+        for name, _, level in entries:
             if level > 1:
                 raise ValueError(f"a change of {name}: share {level} is above 1")
 

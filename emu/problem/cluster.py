@@ -165,14 +165,14 @@ class Cluster:
         capacities = self.links.capacities.copy()
         capacities[list(ports)] *= factor
         # Changes state what a link has then, no share of it: these are scaled as well.
-        scaled = self._having(capacities)
+        cluster = self._having(capacities)
 
         names = {self.links[port].name for port in ports}
         changes = []
         for change in self.changes:
             share = factor if change.link in names else 1.0
             changes.append(replace(change, capacity=change.capacity * share))
-        return replace(scaled, changes=tuple(changes))
+        return replace(cluster, changes=tuple(changes))
 
     def with_latencies(self, factor: float) -> Cluster:
         """Return the cluster with all latencies times ``factor``."""

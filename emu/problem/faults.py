@@ -159,9 +159,9 @@ def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
     for name, faults_of_link in by_link.items():
         if name not in start:
             raise ValueError(f"no link is called {name}")
-        stated = {c.time: c.capacity for c in cluster.changes if c.link == name}
+        capacities = {c.time: c.capacity for c in cluster.changes if c.link == name}
         factors = dict(_factors(faults_of_link))
-        changes += _changes_of(name, start[name], stated, factors)
+        changes += _changes_of(name, start[name], capacities, factors)
 
     # Scenarios state no changes of speed: all that there are come from faults.
     speeds = [

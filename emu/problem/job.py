@@ -305,9 +305,9 @@ class Job:
         """Iterations of every task."""
         rounds = []
         for task in self.tasks:
-            stated = self.iterations if task.iterations is None else task.iterations
+            count = self.iterations if task.iterations is None else task.iterations
             # Searches shorten the job alone: no task has more iterations than that.
-            rounds.append(min(stated, self.iterations))
+            rounds.append(min(count, self.iterations))
         return tuple(rounds)
 
     @cached_property
@@ -320,8 +320,8 @@ class Job:
         counts = []
         for edge in self.edges:
             # Iteration n of the source is read in iteration n + lag.
-            received = self.rounds[edge.destination] - edge.lag
-            counts.append(max(0, min(self.rounds[edge.source], received)))
+            reads = self.rounds[edge.destination] - edge.lag
+            counts.append(max(0, min(self.rounds[edge.source], reads)))
         return tuple(counts)
 
     @cached_property

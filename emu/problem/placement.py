@@ -65,9 +65,9 @@ def pools_of(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> tuple[Poo
         if task.takes or task.gives_back:
             sharing.setdefault(machine_of[j], []).append(j)
 
-    tuned = {}
+    limits = {}
     for tuner in cluster.tuners:
-        tuned[tuner.machine, tuner.pool] = tuner.most
+        limits[tuner.machine, tuner.pool] = tuner.most
     pools = []
     for position, machine in enumerate(cluster.machines):
         candidates = sharing.get(position, [])
@@ -83,7 +83,7 @@ def pools_of(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> tuple[Poo
                 takers=tuple(takers),
                 freers=tuple(freers),
                 # A machine may begin with more slots than its tuner would give.
-                most=max(slots, tuned.get((position, name), slots)),
+                most=max(slots, limits.get((position, name), slots)),
             )
             pools.append(pool)
     return tuple(pools)
@@ -97,10 +97,10 @@ def slot_teams(job: Job) -> tuple[tuple[str, ...], ...]:
     upstream of a task that gives back is meant, until it gave as many as that one took.
     """
     # Slots that each task takes and others have yet to give back.
-    taken = []
+    open_slots = []
     for task, rounds in zip(job.tasks, job.rounds, strict=True):
         is_open = task.takes and task.gives_back != task.takes
-        taken.append(rounds if is_open else 0)
+        open_slots.append(rounds if is_open else 0)
 
     # Process -> all that have to stand where it does.
     team: dict[str, set[str]] = {}
@@ -111,14 +111,14 @@ def slot_teams(job: Job) -> tuple[tuple[str, ...], ...]:
         freer = task.process_name
         for position in _upstream(job, j):
             taking = job.tasks[position]
-            if taken[position] and taking.takes == task.gives_back:
-                matched = min(count, taken[position])
-                count -= matched
-                taken[position] -= matched
+            if open_slots[position] and taking.takes == task.gives_back:
+                pairs = min(count, open_slots[position])
+                count -= pairs
+                open_slots[position] -= pairs
                 taker = taking.process_name
-                joined = team.get(freer, {freer}) | team.get(taker, {taker})
+                union = team.get(freer, {freer}) | team.get(taker, {taker})
                 # One set for all, so that teams that meet later become one.
-                team.update(dict.fromkeys(joined, joined))
+                team.update(dict.fromkeys(union, union))
             if not count:  # the rest of 20,000 tasks, for each of 2,000, took 40 s
                 break
 
@@ -185,9 +185,9 @@ class Placement:
         """Return, per machine, the summed demand on each resource that is demanded."""
         usage: list[dict[str, float]] = [{} for _ in cluster.machines]
         for task, machine in zip(job.tasks, self.machine_of, strict=True):
-            used = usage[machine]
+            amounts = usage[machine]
             for resource, demand in task.demands.items():
-                used[resource] = used.get(resource, 0.0) + demand
+                amounts[resource] = amounts.get(resource, 0.0) + demand
         return usage
 
     def violations(self, job: Job, cluster: Cluster) -> list[str]:

@@ -193,9 +193,9 @@ class Schedule:
     @property
     def work(self) -> Floats:
         """Seconds of (task, iteration) as of `Problem.work`, 0 where it did not."""
-        worked = self.problem.work(self.task_start, self.task_end)
+        seconds = self.problem.work(self.task_start, self.task_end)
         # Differences of sums may be below nothing by rounding.
-        return np.maximum(np.nan_to_num(worked), 0.0)
+        return np.maximum(np.nan_to_num(seconds), 0.0)
 
     def _repr_html_(self) -> str:
         """Return the machines, what they ran and how long they computed."""

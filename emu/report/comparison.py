@@ -29,21 +29,21 @@ def candidate_json(row: Candidate, first: Candidate) -> Result:
     if row.refused:
         return {**content, "refused": reason(row.refused)}
 
-    found = row.answer
+    answer = row.answer
     content |= {
         **compare(row.makespans, first.makespans),
         "placing": row.placing,
         "placement_kept": row.kept,
-        "moved": found.share_between,
-        "rounding": found.rounding,
+        "moved": answer.share_between,
+        "rounding": answer.rounding,
         "moves": [asdict(move) for move in row.moves],
         "missed": list(row.missed),
-        "premises": found.premises.line(),
+        "premises": answer.premises.line(),
     }
-    if found.cost:
-        content["cost"] = found.cost
-    if found.coflows:
-        content["coflows"] = found.coflows
+    if answer.cost:
+        content["cost"] = answer.cost
+    if answer.coflows:
+        content["coflows"] = answer.coflows
     return content
 
 
@@ -129,9 +129,9 @@ def _coflow_table(candidates: Sequence[Candidate]) -> Table:
         title, "placement", "policy", ">coflows", ">mean", ">95 % within", ">slowdown"
     )
 
-    known = [(row, row.answer.coflows) for row in candidates if row.answer.coflows]
-    shortest = min(times["mean"] for _, times in known)
-    for row, times in known:
+    rows = [(row, row.answer.coflows) for row in candidates if row.answer.coflows]
+    shortest = min(times["mean"] for _, times in rows)
+    for row, times in rows:
         table.add_row(
             row.placement,
             row.policy,
@@ -235,8 +235,8 @@ def sweep_table(
             write_pair(change),
         ]
         for key, write in writers.items():
-            known = [figures for figures in by_seed.values() if key in figures]
-            values = [float(figures[key]) for figures in known]
+            runs = [figures for figures in by_seed.values() if key in figures]
+            values = [float(figures[key]) for figures in runs]
             cells.append(write(interval(values).mean) if values else "")
         table.add_row(*cells, style="bold" if group == best else "")
     if uneven:

@@ -61,11 +61,11 @@ def job_line(
     line = f"{length}, credit window {window}"
     # A pin may name one task, or the process of several.
     names = {*pins}
-    pinned = [
+    pinned_tasks = [
         task for task in job.tasks if task.name in names or task.process_name in names
     ]
-    if pinned:
-        line += f", {len(pinned)} of {len(job.tasks)} tasks pinned"
+    if pinned_tasks:
+        line += f", {len(pinned_tasks)} of {len(job.tasks)} tasks pinned"
     if policy:
         line += f", rates by {policy}"
     return line
@@ -102,16 +102,16 @@ def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
     ``without`` is the makespan of the job that is not killed, seconds.
     """
     if recovery.killed:
-        lost = dict(recovery.lost)
+        losses = dict(recovery.lost)
         # What was under way at the cut is not: batches travel to idle workers anew.
-        rest = recovery.makespan - without - math.fsum(lost.values())
+        rest = recovery.makespan - without - math.fsum(losses.values())
         # Compared as it is printed: what rounding alone leaves is no row.
         if format_duration(rest) != "0 us":
-            lost["starting up"] = rest
+            losses["starting up"] = rest
         count = len(recovery.killed)
         times = f"{count} times" if count > 1 else "once"
         length = format_duration(without, 10)
-        yield f"killed {times}, lost {write_loss(lost)}; {length} without"
+        yield f"killed {times}, lost {write_loss(losses)}; {length} without"
     for kill in recovery.killed:
         yield f"{kill.error}: goes on at iteration {kill.next_iteration}"
 
@@ -287,7 +287,7 @@ def placement_table(problem: Problem) -> Table:
 
     machine_of = problem.placement.machine_of
     for position, machine in enumerate(cluster.machines):
-        used = {
+        cells = {
             load.resource: load_words(load, "/", "")
             for load in loads
             if load.machine == machine.name
@@ -304,7 +304,7 @@ def placement_table(problem: Problem) -> Table:
         table.add_row(
             machine.name,
             nic,
-            *(used[resource] for resource in resources),
+            *(cells[resource] for resource in resources),
             " ".join(ranges(processes)),
         )
     return table

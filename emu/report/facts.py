@@ -203,14 +203,14 @@ def _lengths(result: Result, digits: int) -> Iterator[Fact]:
 
 def _recovery(recovery: Result, digits: int) -> Iterator[Fact]:
     """Yield what the ends of attempts have lost."""
-    lost = recovery["lost"]
+    losses = recovery["lost"]
     attempts = recovery["attempts"]
     # Lost are stated recovery and measured work that was done again, both emulated.
-    note = f"in {len(attempts)}: {words.write_loss(lost)}"
+    note = f"in {len(attempts)}: {words.write_loss(losses)}"
     if prediction := recovery.get("predicted_lost"):
         note += f"; simulated {words.write_loss(prediction)}"
     note += "; recovery is as stated, and no part of the errors"
-    yield Fact("lost to deaths", format_duration(sum(lost.values()), digits), note)
+    yield Fact("lost to deaths", format_duration(sum(losses.values()), digits), note)
 
     # What the host takes is its own load (2 to 11 s for 8 processes in 14 runs): it
     # stands beside the emulated seconds, and in no sum with them.
@@ -374,7 +374,7 @@ def lab_facts(lab: LabResult) -> list[Fact]:
 
     startup = format_duration(lab["startup_seconds"])
     trust = lab["trust"]
-    dropped = sum(sum(counts.values()) for counts in lab["dropped"].values())
+    drops = sum(sum(counts.values()) for counts in lab["dropped"].values())
     facts = [
         Fact(
             "time",
@@ -390,7 +390,7 @@ def lab_facts(lab: LabResult) -> list[Fact]:
             f"{_count_tcp(lab, 'retransmitted'):,}",
             f"segments; {_count_tcp(lab, 'timeouts')} timeouts",
         ),
-        Fact("dropped by queues", f"{dropped:,}", "packets"),
+        Fact("dropped by queues", f"{drops:,}", "packets"),
     ]
 
     if crossing := lab.get("crossed"):
@@ -405,9 +405,9 @@ def lab_facts(lab: LabResult) -> list[Fact]:
 
 def _say_cores(lab: LabResult) -> str:
     """Return what programs computed, what they waited for cores, and had of these."""
-    computed = format_duration(lab["computed_seconds"])
-    waited = format_duration(lab["waited_seconds"])
-    line = f"programs computed {computed} and waited {waited} for a core"
+    computation = format_duration(lab["computed_seconds"])
+    wait = format_duration(lab["waited_seconds"])
+    line = f"programs computed {computation} and waited {wait} for a core"
     if cpu := lab.get("cpu"):
         least = min(cpu.values())
         most = max(cpu.values())

@@ -73,8 +73,8 @@ def label(run: RecordedRun) -> str:
     """Return scenario, placement and policy of a run."""
     scenario = run.manifest.get("scenario", {})
     name = run.result.get("scenario") or scenario.get("name") or run.name
-    stated = scenario.get("placement", {}).get("policy", "?")
-    placement = run.result.get("placement") or stated
+    policy = scenario.get("placement", {}).get("policy", "?")
+    placement = run.result.get("placement") or policy
     return f"{name}, {placement}, {run.policy}"
 
 
@@ -207,8 +207,8 @@ def _error(found: dict[str, Interval], kind: str, recovery: float) -> float | No
     """
     if "emulated" not in found or kind not in found:
         return None
-    emulated = found["emulated"].mean - recovery
-    return relative_error(emulated, found[kind].mean - recovery)
+    emulation = found["emulated"].mean - recovery
+    return relative_error(emulation, found[kind].mean - recovery)
 
 
 def runs_table(runs: Sequence[RecordedRun]) -> Table:
@@ -226,8 +226,8 @@ def runs_table(runs: Sequence[RecordedRun]) -> Table:
         if span := row.get("emulated"):
             length = format_duration(span["mean"], 5)
             half = _write_half(span["half"])
-        if found := row["change"]:
-            change = write_pair(Interval(found["mean"], found["half"], found["count"]))
+        if gap := row["change"]:
+            change = write_pair(Interval(gap["mean"], gap["half"], gap["count"]))
         if span := row.get("predicted"):
             prediction = format_duration(span["mean"], 5)
 
@@ -267,16 +267,16 @@ def measurement_rows(
             figures = _figures_of(schedule, run.name, measurement)
             for name, values in measurement.values.items():
                 spread = interval(values)
-                measured = spread.mean
+                mean = spread.mean
                 figure = figures[name]
                 yield {
                     "run": run.name,
                     "schedule": kind,
                     "what": name,
-                    "measured": measured,
+                    "measured": mean,
                     "half": spread.half,
                     "here": figure,
-                    "error": relative_error(figure, measured) if measured else None,
+                    "error": relative_error(figure, mean) if mean else None,
                 }
 
 

@@ -70,9 +70,9 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     figure = new_figure(0.6 + 1.05 * lines, window.width)
     panels = figure.subplots(lines, columns, sharex=True, squeeze=False)
 
-    assigned = sum_rates(schedule)
-    rates = assigned or mean_rates(schedule)
-    name = "assigned" if assigned else "mean rate of each flow, summed"
+    assignment = sum_rates(schedule)
+    rates = assignment or mean_rates(schedule)
+    name = "assigned" if assignment else "mean rate of each flow, summed"
     unit, factor = _choose_unit(problem.links.steps.most.max())
     # An odd number of links leaves a panel over, which is removed below.
     for axes, (port, link) in zip(panels.flat, links, strict=False):
@@ -266,7 +266,7 @@ def bars(
     axes = figure.subplots()
     widest = 0.0
     shades = palette(len(series))
-    named: set[str] = set()
+    labels: set[str] = set()
     for number, name in enumerate(series):
         for row, values in enumerate(groups.values()):
             if name not in values:
@@ -281,9 +281,9 @@ def bars(
                 color=shades[number],
                 # Named once, by the first row that has it: a legend has a line for
                 # every label.
-                label=None if name in named else name,
+                label=None if name in labels else name,
             )
-            named.add(name)
+            labels.add(name)
             bar[0].set_gid(f"bar-{row}-{number}")
             _write_interval(axes, span, height)
 

@@ -43,7 +43,7 @@ def answer_json(row: Answer, first: Answer) -> Result:
     """
     if row.refused:
         return {"system": row.system, "refused": reason(row.refused)}
-    port, used = row.busiest
+    port, share = row.busiest
     content: Result = {
         "system": row.system,
         **compare(row.makespans, first.makespans),
@@ -55,7 +55,7 @@ def answer_json(row: Answer, first: Answer) -> Result:
         "limits": row.limits,
         "placing": row.placing,
         "busiest_link": row.busiest_link,
-        "busiest": {"port": port, "used": used},
+        "busiest": {"port": port, "used": share},
         "memory": row.memory,
         "gpu_memory": row.gpu_memory,
         "busy": row.busy,
@@ -197,10 +197,10 @@ def limits_table(results: Sequence[Answer]) -> Table:
         ">busy",
     )
 
-    ranked = rank(results)
-    for row in ranked:
+    answers = rank(results)
+    for row in answers:
         link, share = row.busiest
-        moved = row.figures["bytes"] or 0.0
+        volume = row.figures["bytes"] or 0.0
         memory = [
             format_size(max(sizes.values()))
             for sizes in (row.memory, row.gpu_memory)
@@ -208,16 +208,16 @@ def limits_table(results: Sequence[Answer]) -> Table:
         ]
         table.add_row(
             row.system,
-            format_size(moved),
+            format_size(volume),
             format_duration(row.setup["seconds"], 3) if row.setup else "",
             # Where nothing crosses, no link is the busiest.
-            f"{link} {share:.0%}" if moved else "",
+            f"{link} {share:.0%}" if volume else "",
             row.limit,
             " + ".join(memory),
             "" if row.busy is None else f"{row.busy:.0%}",
         )
 
-    has_gpus = any(row.gpu_memory for row in ranked)
+    has_gpus = any(row.gpu_memory for row in answers)
     of_gpus = ", and of its GPUs" if has_gpus else ""
     table.caption = (
         f"memory: of the fullest machine{of_gpus}; busy: what trains, the mean"
@@ -420,13 +420,13 @@ def edit_lines(result: Answer) -> list[str]:
     first = next(iter(result.scenarios.values()))
     if line := _say_device(first.job):
         lines.append(line)
-    for key, (stated, edited) in sorted(result.edits.items()):
-        if stated is None:
-            lines.append(f"added {key}: {show(edited)}")
-        elif edited is None:
-            lines.append(f"dropped {key} (was {show(stated)})")
+    for key, (before, after) in sorted(result.edits.items()):
+        if before is None:
+            lines.append(f"added {key}: {show(after)}")
+        elif after is None:
+            lines.append(f"dropped {key} (was {show(before)})")
         else:
-            lines.append(f"{key}: {show(edited)} (was {show(stated)})")
+            lines.append(f"{key}: {show(after)} (was {show(before)})")
     return [f"{result.system}: {line}" for line in lines]
 
 

@@ -328,8 +328,8 @@ class _Group:
     def _list_flows(self) -> Iterator[Event]:
         """Yield every flow at each link of its route, and its arrows."""
         lanes_by_flow: list[list[tuple[int, int]]] = [[] for _ in self._flows]
-        crossed = self._crossings
-        columns = np.column_stack([crossed.flow, crossed.port, crossed.lane])
+        hops = self._crossings
+        columns = np.column_stack([hops.flow, hops.port, hops.lane])
         for flow, port, lane in columns.tolist():
             pid, first_tid = self._tracks[port]
             lanes_by_flow[flow].append((pid, first_tid + lane))
@@ -418,9 +418,9 @@ class _Group:
 
     def _list_rates(self) -> Iterator[Event]:
         """Yield the rate through every link, assigned where that is known."""
-        assigned = sum_rates(self._schedule)
-        word = "mean" if assigned is None else "assigned"
-        for port, (times, rates) in enumerate(assigned or mean_rates(self._schedule)):
+        assignment = sum_rates(self._schedule)
+        word = "mean" if assignment is None else "assigned"
+        for port, (times, rates) in enumerate(assignment or mean_rates(self._schedule)):
             title = f"{self._name_port(port)}, {word} rate (MB/s)"
             pid, _ = self._tracks[port]
             for time, rate in np.column_stack([times, rates]).tolist():
@@ -437,9 +437,9 @@ class _Group:
         sender = np.array(sources, dtype=np.int64)[self._flows[:, 0]]
 
         for machine in range(len(self._problem.cluster.machines)):
-            sent = sender == machine  # shape (flows,)
-            times = np.concatenate([ready[sent], end[sent]])
-            changes = np.concatenate([size[sent], -size[sent]])
+            is_sent = sender == machine  # shape (flows,)
+            times = np.concatenate([ready[is_sent], end[is_sent]])
+            changes = np.concatenate([size[is_sent], -size[is_sent]])
             # Stable: at one instant what becomes ready counts before what has arrived.
             order = np.argsort(times, kind="stable")
             levels = np.cumsum(changes[order])

@@ -90,13 +90,13 @@ def text_lines(rows: Sequence[Row]) -> Iterator[str]:
 
 def summarise(rows: Sequence[Row]) -> str:
     """Return one sentence: how many numbers are reproduced, and how many are not."""
-    compared = [row for row in rows if row.ratio is not None]
-    reproduced = sum(row.is_reproduced for row in compared)
+    comparisons = [row for row in rows if row.ratio is not None]
+    matches = sum(row.is_reproduced for row in comparisons)
     # A refused claim has a row for each of its numbers, and counts once.
-    refused = len({id(row.claim) for row in rows if row.refused})
+    refusals = len({id(row.claim) for row in rows if row.refused})
     return (
-        f"{len(compared)} numbers compared: {reproduced} within a fifth of the "
-        f"paper's, {len(compared) - reproduced} not; {refused} claims without one"
+        f"{len(comparisons)} numbers compared: {matches} within a fifth of the "
+        f"paper's, {len(comparisons) - matches} not; {refusals} claims without one"
     )
 
 
@@ -146,17 +146,17 @@ def write_blocks(path: Path, rows: Sequence[Row]) -> None:
         begin, paper, headlines, end = match.groups()
         if paper not in carried_out:
             return match[0]
-        chosen = [row for row in rows if row.claim.paper == paper]
-        table = headline_table(chosen) if headlines else markdown_table(chosen)
-        return f"{begin}\n{table}\n\n{summarise(chosen)}.\n\n{end}"
+        of_paper = [row for row in rows if row.claim.paper == paper]
+        table = headline_table(of_paper) if headlines else markdown_table(of_paper)
+        return f"{begin}\n{table}\n\n{summarise(of_paper)}.\n\n{end}"
 
     try:
         text = path.read_text("utf-8")
     except OSError as error:
         raise DataError(f"cannot be read: {error}", path=str(path)) from error
-    written, count = _BLOCK.subn(replace_block, text)
+    document, count = _BLOCK.subn(replace_block, text)
     if not count:
         problem = "has no place for rows, write <!-- emu reproduce PAPER --> and "
         problem += "<!-- end of emu reproduce -->"
         raise DataError(problem, path=str(path))
-    write_atomic(path, written)
+    write_atomic(path, document)

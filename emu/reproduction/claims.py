@@ -138,14 +138,14 @@ class Claim(Section):
         if self.numbers and not self.quote:
             raise ValueError(f"{self.title}: quote the sentence that has the numbers")
 
-        quoted = " ".join(self.quote)
+        quotation = " ".join(self.quote)
         for number in self.numbers:
             evaluate(number)
             for _, literal in _FACTOR.findall(number):
                 # Whole numbers alone, or 1.16 would be found in 11.165; the
                 # full stop of a sentence may follow.
                 occurs = re.search(
-                    rf"(?<![\d.]){re.escape(literal)}(?!\d|\.\d)", quoted
+                    rf"(?<![\d.]){re.escape(literal)}(?!\d|\.\d)", quotation
                 )
                 # "Half" has no digits: `reading` says then what it is taken for.
                 if not (occurs or self.reading):
@@ -199,12 +199,12 @@ def find_claims(paper: str, figure: str = "") -> Sequence[Claim]:
     claims = [claim for claim in read_papers().claims if paper in {claim.paper, ALL}]
     # As readers write it: `figure 4`, `fig 4`, or 4 alone.
     word = figure.strip().lower().replace(" ", "-").replace("fig-", "figure-")
-    chosen = []
+    matches = []
     for claim in claims:
         _, number = claim.figure.split("-", 1)
         if word in {"", claim.figure, number}:
-            chosen.append(claim)
-    if not chosen:
-        known = dict.fromkeys(claim.figure for claim in claims)
-        raise DataError(f"{paper} has no figure {figure!r}, {nearest(word, known)}")
-    return chosen
+            matches.append(claim)
+    if not matches:
+        figures = dict.fromkeys(claim.figure for claim in claims)
+        raise DataError(f"{paper} has no figure {figure!r}, {nearest(word, figures)}")
+    return matches

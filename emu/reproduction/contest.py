@@ -64,19 +64,19 @@ def with_room(scenario: Scenario, seed: int) -> Scenario:
     count = len(scenario.cluster.names)
     for _ in range(MOST_DRAWS):
         machines = draw_machines(count, draws)
-        drawn = load(scenario, {"cluster": {"machines": machines}})
-        job = drawn.to_job()
+        candidate = load(scenario, {"cluster": {"machines": machines}})
+        job = candidate.to_job()
 
         # IFS takes a second to find out that there are too few.
         gpus = sum(machine["gpu"] for machine in machines)
-        needed = sum(task.demands.get("gpu", 0.0) for task in job.tasks)
-        if needed > gpus:
+        demand = sum(task.demands.get("gpu", 0.0) for task in job.tasks)
+        if demand > gpus:
             continue
         try:
-            place_ifs(job, drawn.to_cluster(), draws)
+            place_ifs(job, candidate.to_cluster(), draws)
         except InfeasiblePlacement:
             continue
-        return drawn
+        return candidate
     problem = f"none of {MOST_DRAWS} draws of {count} machines holds the job"
     raise InfeasiblePlacement(problem, resource="cpu", shortfall=0.0)
 
@@ -114,9 +114,9 @@ def with_peak_to_mean(flows: NDArray[np.float64], ratio: float) -> NDArray[np.fl
             high = power
 
     # Not the middle: the upper end is the one that is known to reach the ratio.
-    scaled = relative**high
-    factor = flows.sum() / scaled.sum()
-    return np.asarray(factor * scaled)
+    proportions = relative**high
+    factor = flows.sum() / proportions.sum()
+    return np.asarray(factor * proportions)
 
 
 def _edges_between(job: Job, source: str, destination: str) -> NDArray[np.int64]:
@@ -135,19 +135,19 @@ def scale_flows(job: Job, realization: Realization, ratio: float) -> Realization
 
     What a sampler sends to its worker grows and shrinks with what it gets.
     """
-    gathered = _edges_between(job, "graph_store", "sampler")
-    assembled = _edges_between(job, "sampler", "worker")
+    store_edges = _edges_between(job, "graph_store", "sampler")
+    worker_edges = _edges_between(job, "sampler", "worker")
     volumes = realization.volumes.copy()
-    volumes[gathered] = with_peak_to_mean(volumes[gathered], ratio)
+    volumes[store_edges] = with_peak_to_mean(volumes[store_edges], ratio)
 
     # By task: what every sampler gets more than before, negative where less.
     change = volumes - realization.volumes
     growth = np.zeros_like(realization.times)
-    for position in gathered:
+    for position in store_edges:
         sampler = job.edges[position].destination
         growth[sampler] += change[position]
 
-    for position in assembled:
+    for position in worker_edges:
         sampler = job.edges[position].source
         volumes[position] += growth[sampler]
     # A sampler may get less by more than what it hands on.
@@ -162,12 +162,12 @@ def place_by_etp(base: str, seed: int) -> Scenario:
     claims = find_claims("dgtp")
     claim = next(claim for claim in claims if claim.base == base)
     scenario = scenario_of(claim, Point(), Side(), seed)
-    drawn = with_room(scenario, seed)
+    variant = with_room(scenario, seed)
 
-    tasks = experiment_of(drawn).tasks
+    tasks = experiment_of(variant).tasks
     # Explicit, or another batch or rule would search for a placement of its own.
     placement = {"policy": "explicit", "tasks": tasks}
-    return load(drawn, {"placement": placement})
+    return load(variant, {"placement": placement})
 
 
 # Counting in the graph takes longest: sides that differ in their rule share it.
@@ -175,17 +175,17 @@ def place_by_etp(base: str, seed: int) -> Scenario:
 def _count(base: str, seed: int, batch: int, placement: str) -> Experiment:
     """Return a base with a batch size, to which times of tasks are in proportion."""
     scenario = place_by_etp(base, seed)
-    stated = scenario.to_json()["job"]
+    section = scenario.to_json()["job"]
     edits: dict[str, object] = {"job.batch_size": batch}
-    growth = batch / stated["batch_size"]
+    growth = batch / section["batch_size"]
     for kind in GROWING:
-        number, unit = stated["times"][kind].split()
+        number, unit = section["times"][kind].split()
         edits[f"job.times.{kind}"] = f"{growth * float(number):g} {unit}"
 
     if placement == "distdgl":
         edits["placement"] = {"policy": "distdgl"}
-    edited = load(scenario, edits)
-    return experiment_of(edited)
+    variant = load(scenario, edits)
+    return experiment_of(variant)
 
 
 def hold_contest(claim: Claim, seed: int, options: Mapping[str, Any]) -> list[float]:
@@ -206,8 +206,8 @@ def hold_contest(claim: Claim, seed: int, options: Mapping[str, Any]) -> list[fl
         # The rule alone: what was placed and counted stays.
         rule = {"schedule.policy": settings["rule"]}
         scenario = load(ready.scenario, rule)
-        scaled = replace(ready, scenario=scenario, realization=flows)
-        return scaled.simulate().makespan
+        experiment = replace(ready, scenario=scenario, realization=flows)
+        return experiment.simulate().makespan
 
     values = []
     for point in claim.points:

@@ -32,12 +32,12 @@ def scenario_of(claim: Claim, point: Point, side: Side, seed: int) -> Scenario:
     if not side.system:
         edits |= side.edits
 
-    stated = read_papers().bases.get(claim.base)
-    if stated is None:
+    content = read_papers().bases.get(claim.base)
+    if content is None:
         scenario = load(claim.base, edits)
     else:
         # YAML reads JSON: a base passes the same checks as a file.
-        scenario = loads(json.dumps(stated), edits, name=claim.base)
+        scenario = loads(json.dumps(content), edits, name=claim.base)
     if side.system:
         return load(as_variant(scenario, side.system), side.edits)
     return scenario
@@ -83,8 +83,8 @@ def _remote_bytes(ready: Experiment, _: Schedule) -> float:
 def _network_rate(ready: Experiment, schedule: Schedule) -> float:
     """Return the bytes per second that cross the network, the mean of the run."""
     iterations = ready.problem.job.iterations
-    carried = iterations * _remote_bytes(ready, schedule)
-    return carried / schedule.makespan
+    volume = iterations * _remote_bytes(ready, schedule)
+    return volume / schedule.makespan
 
 
 def _flow_rate(ready: Experiment, schedule: Schedule) -> float:

@@ -100,11 +100,11 @@ def _draw_grid(axis: Axis, unit: str) -> list[str]:
 def _draw_found(axis: Axis, places: Sequence[float], found: Sequence[Interval]) -> str:
     """Return what was found at every point, joined, with its interval."""
     style = f'stroke="{_FOUND}" stroke-width="2"'
-    joined = []
+    points = []
     parts = []
     for x, value in zip(places, found, strict=True):
         y = axis.y(value.mean)
-        joined.append(f"{x:.1f},{y:.1f}")
+        points.append(f"{x:.1f},{y:.1f}")
         top = axis.y(value.mean + value.half)
         bottom = axis.y(value.mean - value.half)
         parts.append(_line(x, top, x, bottom, style))
@@ -113,7 +113,7 @@ def _draw_found(axis: Axis, places: Sequence[float], found: Sequence[Interval]) 
         words = format_number(value.mean)
         parts.append(_text(x + 9, y + 4, words, "start", _FOUND))
 
-    curve = f'points="{" ".join(joined)}"'
+    curve = f'points="{" ".join(points)}"'
     parts.append(f'<polyline {curve} fill="none" stroke="{_FOUND}"/>')
     return "".join(parts)
 
@@ -143,16 +143,16 @@ def _draw_stated(axis: Axis, places: Sequence[float], rows: Sequence[Row]) -> st
 
 def draw_chart(claim: Claim, rows: Sequence[Row]) -> str:
     """Return the figure of a claim that was carried out, as SVG."""
-    found = rows[0].curve
+    intervals = rows[0].curve
     values = [row.stated for row in rows if row.stated is not None]
-    for interval in found:
+    for interval in intervals:
         # The bars of intervals are drawn, too, and may reach below 0.
         values.append(interval.mean - interval.half)
         values.append(interval.mean + interval.half)
     axis = Axis.around(values)
 
-    room = (_WIDTH - _LEFT) / len(found)
-    places = [_LEFT + room * (number + 0.5) for number in range(len(found))]
+    room = (_WIDTH - _LEFT) / len(intervals)
+    places = [_LEFT + room * (number + 0.5) for number in range(len(intervals))]
     labels = [
         _text(x, _HEIGHT - 10, point.label, "middle")
         for x, point in zip(places, claim.points, strict=True)
@@ -160,7 +160,7 @@ def draw_chart(claim: Claim, rows: Sequence[Row]) -> str:
     parts = [
         *_draw_grid(axis, claim.unit),
         *labels,
-        _draw_found(axis, places, found),
+        _draw_found(axis, places, intervals),
         _draw_stated(axis, places, rows),
     ]
     box = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" style="max-width: 640px"'
@@ -204,16 +204,16 @@ def reproduction_page(rows: Sequence[Row]) -> str:
     for name, paper in read_papers().papers.items():
         of_paper = [row for row in rows if row.claim.paper == name]
         cards = []
-        refused = []
+        refusals = []
         for claim, group in by_claim(of_paper):
             # What was refused has no curve: its reason goes into a list below.
             if reason := group[0].refused:
-                refused.append(f"{claim.place}, {claim.title}: {reason}")
+                refusals.append(f"{claim.place}, {claim.title}: {reason}")
             else:
                 cards.append(_card(claim, group))
 
         grid = f'<div class=cards style="{_COLUMNS}">{"".join(cards)}</div>'
-        bullets = html.bullets(refused)
+        bullets = html.bullets(refusals)
         # Papers that were not asked for have no section.
         if of_paper:
             note = summarise(of_paper)

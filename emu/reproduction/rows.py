@@ -89,7 +89,7 @@ class Row:
     def to_json(self) -> dict[str, Any]:
         """Return the row with the keys of its claim that a reader asks for."""
         claim = self.claim
-        found = None if self.found is None else asdict(self.found)
+        estimate = None if self.found is None else asdict(self.found)
         labels = [point.label for point in claim.points]
         return {
             "paper": claim.paper,
@@ -98,7 +98,7 @@ class Row:
             "point": self.point,
             "unit": claim.unit,
             "stated": self.stated,
-            "found": found,
+            "found": estimate,
             "ratio": self.ratio,
             # A refused claim has points, and no curve over them.
             "points": {
@@ -167,8 +167,8 @@ def _numbers_of(claim: Claim) -> list[tuple[str, float | None]]:
     """Return the label and the paper's number of every row of a claim."""
     labels = [point.label for point in claim.points]
     if claim.each:
-        stated = [evaluate(text) for text in claim.each]
-        return [*zip(labels, stated, strict=True)]
+        stated_numbers = [evaluate(text) for text in claim.each]
+        return [*zip(labels, stated_numbers, strict=True)]
     if not claim.numbers:
         return [(label, None) for label in labels]
 
@@ -185,7 +185,7 @@ def rows_of(claim: Claim, draws: Sequence[Draw]) -> list[Row]:
     by_point = zip(*(draw.values for draw in draws), strict=True)
     curve = tuple(interval(values) for values in by_point)
     rows = []
-    for number, (label, stated) in enumerate(_numbers_of(claim)):
+    for number, (label, paper_number) in enumerate(_numbers_of(claim)):
         choose = _CHOICES.get(label, itemgetter(number))
         # The largest of each draw, then the mean over the draws: the "up to" of a paper
         # is of one experiment, too, and the largest of means would be less.
@@ -193,7 +193,7 @@ def rows_of(claim: Claim, draws: Sequence[Draw]) -> list[Row]:
         row = Row(
             claim=claim,
             point=label,
-            stated=stated,
+            stated=paper_number,
             found=interval(values),
             settings=draws[0].settings,
             seconds=sum(draw.seconds for draw in draws),
@@ -210,13 +210,13 @@ def refused_rows(claim: Claim, reason: str) -> list[Row]:
         Row(
             claim=claim,
             point=label,
-            stated=stated,
+            stated=paper_number,
             found=None,
             settings="",
             seconds=0.0,
             refused=reason,
         )
-        for label, stated in numbers
+        for label, paper_number in numbers
     ]
 
 
@@ -249,8 +249,8 @@ def reproduce(
             pieces += [(claim, seed) for seed in seeds]
 
     # By identity: a claim holds dictionaries, so that it is no key itself.
-    done: dict[int, list[Draw]] = {}
-    failed: dict[int, str] = {}
+    draws_of: dict[int, list[Draw]] = {}
+    failures: dict[int, str] = {}
     work = spread(lambda number: draw_claim(*pieces[number]), len(pieces), jobs)
     # Closed whatever happens, or the processes would go on when a reader stops early.
     with closing(work) as results:
@@ -260,14 +260,14 @@ def reproduce(
             if isinstance(result, EmulatorError):
                 # One seed that fails takes the whole claim: a mean
                 # would not say which draw it lacks.
-                failed[id(claim)] = f"failed: {result}"
+                failures[id(claim)] = f"failed: {result}"
             else:
-                done.setdefault(id(claim), []).append(result)
+                draws_of.setdefault(id(claim), []).append(result)
 
     for claim in claims:
-        reason = claim.refused or failed.get(id(claim))
-        if id(claim) in done and not reason:
-            yield from rows_of(claim, done[id(claim)])
+        reason = claim.refused or failures.get(id(claim))
+        if id(claim) in draws_of and not reason:
+            yield from rows_of(claim, draws_of[id(claim)])
         else:
             reason = reason or "trains for minutes of CPU: add --full"
             yield from refused_rows(claim, reason)

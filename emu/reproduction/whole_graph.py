@@ -129,8 +129,8 @@ def replication_factor(scenario: Scenario) -> float:
     settings = _settings_of(scenario)
     _, graphs = open_layers(settings)
     graph = graphs[0]
-    kept = sum(len(part.vertices) for part in _parts_of(graph))
-    return kept / graph.vertices
+    copies = sum(len(part.vertices) for part in _parts_of(graph))
+    return copies / graph.vertices
 
 
 def fit_line(claim: Claim, seed: int, _: Mapping[str, Any]) -> list[float]:

@@ -131,18 +131,18 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
     Raises DataError when a run cannot be read, or is not whole; ScenarioError when
     ``scenario`` cannot be used.
     """
-    stated = None if scenario is None else load(scenario, [])
+    substitute = None if scenario is None else load(scenario, [])
     # `result.json` by its own name stands for its run:
     # the files beside it are compared, too.
     directory = path if path.is_dir() else path.parent
     result = directory / "result.json" if path.is_dir() else path
     is_run = result.name == "result.json"
     if is_run and (directory / "problem.json").exists():
-        return run_to_audit(load_run(directory), stated)
+        return run_to_audit(load_run(directory), substitute)
 
     of_file, schedule = read_result(path)
-    expected = stated or of_file
-    realization, silent = _realize_scenario(expected, schedule, str(path))
+    reference = substitute or of_file
+    realization, silent = _realize_scenario(reference, schedule, str(path))
     return ToAudit(
         path=path,
         name=of_file.name,
@@ -152,7 +152,7 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
         times=None if realization is None else realization.times,
         volumes=None if realization is None else realization.volumes,
         expected=realization,
-        scenario=expected,
+        scenario=reference,
         silent=tuple(silent),
     )
 
@@ -285,8 +285,8 @@ def _evidence(
 def _processes_shape() -> Any:
     """Return the type of processes.json: counts, and when processes answered."""
     counts = shape_of(ProcessStatistics, NUMBER)
-    answered = create_model("Statistics", __base__=counts, answered=(PAIR, None))
-    statistics: Any = Annotated[by_name(answered), Field(min_length=1)]
+    process_shape = create_model("Statistics", __base__=counts, answered=(PAIR, None))
+    statistics: Any = Annotated[by_name(process_shape), Field(min_length=1)]
     return shape("Processes", statistics=statistics)
 
 
@@ -307,8 +307,8 @@ def list_windows(scenario: Scenario) -> tuple[tuple[str, int], ...]:
 def has_other_windows(scenario: Scenario) -> bool:
     """Return True where a job has a credit window that `list_windows` leaves out."""
     windows = [job.credit_window for *_, job in scenario.each_job()]
-    stated = [window for window in windows if isinstance(window, int)]
-    return len(stated) > len(list_windows(scenario))
+    sizes = [window for window in windows if isinstance(window, int)]
+    return len(sizes) > len(list_windows(scenario))
 
 
 def real_volumes(

@@ -131,17 +131,17 @@ def read_lab(run: Path) -> LabResult:
 
 def _list_places(lab: LabResult) -> dict[str, set[str]]:
     """Return the machines that each part of lab.json names."""
-    measured = lab.get("measured", {})
-    crossed = lab.get("crossed", {})
+    measurements = lab.get("measured", {})
+    crossings = lab.get("crossed", {})
     return {
         "programs": {row["machine"] for row in lab["programs"]},
         "events": {row["machine"] for row in lab["events"]},
         "dropped": {*lab["dropped"]},
         "traffic": {*lab["traffic"]},
         "tcp": {*lab["tcp"]},
-        "measured": {*measured.get("shares", ())},
+        "measured": {*measurements.get("shares", ())},
         "cpu": {*lab.get("cpu", ())},
-        "crossed.bytes": {*crossed.get("bytes", ())},
+        "crossed.bytes": {*crossings.get("bytes", ())},
     }
 
 

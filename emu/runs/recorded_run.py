@@ -83,16 +83,16 @@ class RecordedRun:
         nothing.
         """
         schedule = self.manifest.get("scenario", {}).get("schedule", {})
-        stated = schedule.get("policy")
-        found = self.result.get("policy")
-        if is_program(str(found or stated)):
-            if not is_program(str(stated)):
+        of_manifest = schedule.get("policy")
+        of_result = self.result.get("policy")
+        if is_program(str(of_result or of_manifest)):
+            if not is_program(str(of_manifest)):
                 path = str(self.path / "manifest.json")
-                raise DataError(f"states nothing of the policy {found}", path=path)
-            return register_program(str(stated), schedule.get("source"))
+                raise DataError(f"states nothing of the policy {of_result}", path=path)
+            return register_program(str(of_manifest), schedule.get("source"))
         # The result first: it has the rule that a
         # portfolio chose, the manifest the portfolio.
-        for name in (found, stated):
+        for name in (of_result, of_manifest):
             if name and is_policy(str(name)):
                 return str(name)
         return "oes"
@@ -231,9 +231,9 @@ class RecordedRun:
         pandas = _import_pandas()
         schedule = self.best
         problem = self.best.problem
-        assigned = sum_rates(schedule)
+        allocation = sum_rates(schedule)
         machines = [machine.name for machine in problem.cluster.machines]
-        rates_of = zip(problem.links, assigned or mean_rates(schedule), strict=True)
+        rates_of = zip(problem.links, allocation or mean_rates(schedule), strict=True)
 
         frames = [
             pandas.DataFrame(
@@ -244,7 +244,7 @@ class RecordedRun:
                     "capacity": problem.links.steps.at(port, times),
                     "time": times,
                     "rate": rates,
-                    "source": "mean" if assigned is None else "assigned",
+                    "source": "mean" if allocation is None else "assigned",
                 }
             )
             for port, (link, (times, rates)) in enumerate(rates_of)
@@ -336,16 +336,16 @@ def load_run(path: str | Path) -> RecordedRun:
     manifest = try_read("manifest.json", read_manifest)
     # A run that was cut off has none, and its other files are shown all the same.
     result = try_read("result.json", _read_result) or {}
-    emulated = try_read("result.json", read_schedule) if result else None
+    emulation = try_read("result.json", read_schedule) if result else None
     if not _is_by_tcp(result) or (path / "rates.npz").exists():
         rates = try_read("rates.npz", partial(read_rates, problem.job))
-        if emulated is not None and rates is not None:
-            emulated = replace(emulated, rates=rates)
-    simulated = try_read("simulated.json", read_schedule)
-    measured = None
+        if emulation is not None and rates is not None:
+            emulation = replace(emulation, rates=rates)
+    simulation = try_read("simulated.json", read_schedule)
+    realization = None
     if (path / "realization.npz").exists():  # the schedules hold nearly all of it
         read_times = partial(read_realization, problem.job)
-        measured = try_read("realization.npz", read_times)
+        realization = try_read("realization.npz", read_times)
     if not (path / "training.csv").exists():
         missing.append("training.csv is missing")
     return RecordedRun(
@@ -353,9 +353,9 @@ def load_run(path: str | Path) -> RecordedRun:
         manifest or {},
         problem,
         result,
-        emulated=emulated,
-        simulated=simulated,
-        measured=measured,
+        emulated=emulation,
+        simulated=simulation,
+        measured=realization,
         missing=tuple(missing),
     )
 
@@ -387,14 +387,14 @@ def with_simulated_rates(run: RecordedRun) -> Schedule:
     problem = run.problem.following(schedule)
     realization = realization_of(schedule)
     try:
-        replayed = simulate(problem, realization, run.policy, record_rates=True)
+        replay = simulate(problem, realization, run.policy, record_rates=True)
     except CodeWithheld:
         return schedule
     # Times are ends less starts here, so that the last digits may differ.
-    alike = np.isclose(replayed.makespan, schedule.length, rtol=1e-9, atol=0.0)
-    if replayed.rates is None or not alike:
+    alike = np.isclose(replay.makespan, schedule.length, rtol=1e-9, atol=0.0)
+    if replay.rates is None or not alike:
         return schedule
-    return replace(schedule, rates=replayed.rates)
+    return replace(schedule, rates=replay.rates)
 
 
 def realization_of(schedule: Schedule) -> Realization:

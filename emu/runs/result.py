@@ -54,16 +54,16 @@ def task_rows(
     idle = np.array([depth[task.job_name] for task in job.tasks])
     last = first + job.rounds - idle
     cycle = np.arange(job.iterations)
-    begun = first[:, None] <= cycle
-    has_batch = begun & (cycle < last[:, None])
+    has_begun = first[:, None] <= cycle
+    has_batch = has_begun & (cycle < last[:, None])
 
     table = {}
     kinds = np.array([task.kind for task in job.tasks])
     for kind in dict.fromkeys(kinds):
         is_kind = kinds == kind
-        chosen = is_kind[:, None] & has_batch
-        seconds = times[chosen]
-        lateness = late[chosen]
+        mask = is_kind[:, None] & has_batch
+        seconds = times[mask]
+        lateness = late[mask]
         table[str(kind)] = {
             "tasks": int(is_kind.sum()),
             # Of the rest of a pipeline after a cut a kind may have nothing to do.
@@ -132,12 +132,12 @@ def port_rows(schedule: Schedule) -> list[Result]:
     for port, link in enumerate(problem.links):
         size = sizes[port]
         # Over what it could carry until then: capacities change with events.
-        used = size / steps.carry(port, until)[0] if makespan else 0.0
+        share = size / steps.carry(port, until)[0] if makespan else 0.0
         row = {
             "port": link.name,
             "bytes_per_second": link.capacity,
             "bytes": float(size),
-            "used": float(used),
+            "used": float(share),
         }
         rows.append(row)
     return rows

@@ -276,8 +276,8 @@ def apart(stated: Scenario, noted: Any) -> list[str]:
     for key in ("time_scale", "byte_scale"):
         if emulation[key] == AUTO and isinstance(noted_emulation, dict):
             emulation[key] = noted_emulation.get(key)
-    found = differences(_without(noted), _without(content), "the scenario text")
-    return [*found]
+    deviations = differences(_without(noted), _without(content), "the scenario text")
+    return [*deviations]
 
 
 def _without(content: Any) -> Any:
@@ -344,10 +344,10 @@ def write_cut(run: Path, job: str, cut: Cut) -> None:
         partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
 
     # Only now that the new one is whole: until then the older ones are all there is.
-    older = [found for found in _list_cuts(run) if found.name < folder.name]
-    for found in older[: 1 - _KEPT]:
+    older = [entry for entry in _list_cuts(run) if entry.name < folder.name]
+    for entry in older[: 1 - _KEPT]:
         with contextlib.suppress(OSError):  # the next one tries again
-            _remove(found)
+            _remove(entry)
 
 
 def _remove(folder: Path) -> None:

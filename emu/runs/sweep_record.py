@@ -120,18 +120,18 @@ class SweepRecord:
 
     def write_table(self, keys: Iterable[str]) -> Path:
         """Write ``points.csv`` with the finished ones of ``keys``; return its path."""
-        finished = [self.rows[key] for key in keys if key in self.rows]
+        rows = [self.rows[key] for key in keys if key in self.rows]
         # A later point may have keys that the first one
         # lacks, as `value` where it has prices.
         columns: dict[str, None] = {}
         for part in ("values", "figures"):
-            for row in finished:
+            for row in rows:
                 columns |= dict.fromkeys(row[part])
 
         text = io.StringIO()
         writer = csv.DictWriter(text, list(columns), lineterminator="\n")
         writer.writeheader()
-        for row in finished:
+        for row in rows:
             writer.writerow({**row["values"], **row["figures"]})
         lines = text.getvalue().splitlines()
         RunDirectory(self.directory).write_lines("points.csv", lines)

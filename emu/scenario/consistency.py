@@ -76,15 +76,15 @@ def consistency_errors(
     looked at. ``timed``: whether every kind of task needs a time or a profile.
     """
     problems: list[tuple[Trail, str]] = []
-    skipped = set(wrong)
+    bad_sections = set(wrong)
     for sections, check in _CHECKS:
         if not timed and check is _times:
             continue
-        if sections.isdisjoint(skipped):
-            found = list(check(scenario))
-            problems += found
+        if sections.isdisjoint(bad_sections):
+            errors = list(check(scenario))
+            problems += errors
             # What builds on a section that is wrong would only repeat the error.
-            skipped.update(str(trail[0]) for trail, _ in found)
+            bad_sections.update(str(trail[0]) for trail, _ in errors)
     return problems
 
 
@@ -144,8 +144,8 @@ def _idle_latencies(cluster: cluster_section.ClusterSection) -> Problems:
     rows = cluster.names_and_positions()
     for position, machine in enumerate(cluster.machines):
         latency = machine.nic.latency
-        stated = {"out": latency.outward, "in": latency.inward}
-        directions = [direction for direction, seconds in stated.items() if seconds]
+        latencies = {"out": latency.outward, "in": latency.inward}
+        directions = [direction for direction, seconds in latencies.items() if seconds]
         equal_names = [name for name, place in rows if place == position]
         nics = [f"{name} {way}" for name in equal_names for way in directions]
         # Of equal machines all, as they have one latency in the file.
@@ -330,23 +330,23 @@ def _structure(scenario: Scenario) -> Problems:
 
 def _overloads(scenario: Scenario, job: Job) -> Problems:
     """Yield the last pin, or the demand, that is more than a machine has."""
-    stated = scenario.placement.tasks
-    pinned = pin(job, stated)
+    homes = scenario.placement.tasks
+    pinned_job = pin(job, homes)
     # Apart, as who shares slots may be where a pool is unlimited: only what is too much
     # in any case is an error.
-    space = Space(pinned, scenario.cluster.build(), apart=True)
+    space = Space(pinned_job, scenario.cluster.build(), apart=True)
     problems_at = defaultdict[Trail, list[str]](list)
     for machine, resource, _, problem in overload(space):
         demanding = [
             task
-            for task in pinned.tasks
+            for task in pinned_job.tasks
             if task.pinned == machine and task.demands.get(resource, 0.0) > 0
         ]
         # The last one is what was too much.
         task = demanding[-1]
         names = {job.tasks[member].name for member in job.units[task.process_name]}
         names.add(task.process_name)
-        keys = [key for key in stated if key in names]
+        keys = [key for key in homes if key in names]
         trail: Trail = (*scenario.job.demands_at(task), resource)
         if keys:
             trail = ("placement", "tasks", keys[0])
@@ -460,13 +460,13 @@ def _times(scenario: Scenario) -> Problems:
         return
 
     # Copies of state take no time but that of their bytes.
-    timed = {CHECKPOINT, *section.times.default_times()}
+    timed_kinds = {CHECKPOINT, *section.times.default_times()}
     if section.measures_worker:
-        timed.add("worker")
+        timed_kinds.add("worker")
     # Kinds do not depend on the number of training vertices: the data stay closed.
     job = scenario.to_job(train_vertices=1, pins=False)
     kinds = {task.kind for task in job.tasks}
-    for kind in sorted(kinds - timed):
+    for kind in sorted(kinds - timed_kinds):
         yield ("job", "times", kind), NO_TIME
 
 
@@ -509,7 +509,7 @@ def _errors_of_jobs(
 ) -> list[tuple[Trail, str]]:
     """Return what is wrong with each of several jobs, then what is with all of them."""
     problems: list[tuple[Trail, str]] = []
-    shared: list[
+    shared_errors: list[
         list[tuple[Trail, str]]
     ] = []  # by job, what it finds outside of itself
     counts = Counter(item.name for item in scenario.jobs)
@@ -517,18 +517,18 @@ def _errors_of_jobs(
         if counts[item.name] > 1:
             problem = f"{item.name!r} occurs {counts[item.name]} times"
             problems.append((("jobs", position, "name"), problem))
-        shared.append([])
+        shared_errors.append([])
         for trail, problem in consistency_errors(part, wrong, timed=timed):
             if trail[0] in {"job", "placement"}:
                 problems.append((("jobs", position, *trail), problem))
             else:
-                shared[-1].append((trail, problem))
+                shared_errors[-1].append((trail, problem))
 
     # A resource that no task of one job demands, another job may. Of one place: the
     # suggestions beside it differ with what the job demands.
-    trails = [{trail for trail, _ in errors} for errors in shared]
+    trails = [{trail for trail, _ in errors} for errors in shared_errors]
     in_all = set.intersection(*trails)
-    return problems + [error for error in shared[0] if error[0] in in_all]
+    return problems + [error for error in shared_errors[0] if error[0] in in_all]
 
 
 def _machine_errors(scenario: Scenario) -> Problems:
@@ -537,10 +537,10 @@ def _machine_errors(scenario: Scenario) -> Problems:
         "jobs that are placed together share their machines: state the same ones in "
         "each, or write place_jobs: sequential"
     )
-    stated = [frozenset(item.job.movable_on or ()) for item in scenario.jobs]
-    if scenario.place_jobs != "joint" or len(set(stated)) == 1:
+    machine_sets = [frozenset(item.job.movable_on or ()) for item in scenario.jobs]
+    if scenario.place_jobs != "joint" or len(set(machine_sets)) == 1:
         return
-    for position, machines in enumerate(stated):
+    for position, machines in enumerate(machine_sets):
         if machines:
             yield ("jobs", position, "job", "machines"), problem
 

@@ -121,9 +121,9 @@ class Document:
         """Make a path of the file one from here; one of ``--set`` is that already."""
         *above, key = trail
         place = value_in(self.data, above)
-        stated = place.get(key) if isinstance(place, dict) else None
-        if isinstance(stated, str) and stated:
-            path = Path(stated).expanduser()
+        entry = place.get(key) if isinstance(place, dict) else None
+        if isinstance(entry, str) and entry:
+            path = Path(entry).expanduser()
             if not self.is_option(trail):
                 path = folder / path
             place[key] = str(path)
@@ -459,10 +459,10 @@ def _read_overrides(
             trail = _trail(keys)
             if not trail:
                 raise ScenarioError("an override without a key", file=repr(keys))
-            shown = printable(repr(value), limit=60)  # a whole job, or placement
+            excerpt = printable(repr(value), limit=60)  # a whole job, or placement
             # A copy: nulls are dropped from it and paths resolved in it, and the
             # caller's stays.
-            yield trail, copy.deepcopy(value), f"{keys}={shown}"
+            yield trail, copy.deepcopy(value), f"{keys}={excerpt}"
         return
 
     for override in [overrides] if isinstance(overrides, str) else overrides:

@@ -213,8 +213,8 @@ class ScenarioEdits:
         words = machines_words(experiment.placing)
         if machines < present:
             absent = present - machines
-            removed = [name for name in names if name in absent]
-            words = f"without {', '.join(removed)}"
+            absent_names = [name for name in names if name in absent]
+            words = f"without {', '.join(absent_names)}"
         yield type(base)(
             "machine",
             f"{words}, placed by best",
@@ -351,8 +351,8 @@ class ScenarioEdits:
         section = cluster.machines[position].model_dump(mode="json", exclude_unset=True)
         section |= {"name": another, "count": 1}
         edit: Edit = {f"cluster.machines[{len(cluster.machines)}]": section}
-        if stated := self._scenario.job.movable_on:
-            edit["job.machines"] = [*stated, another]
+        if job_machines := self._scenario.job.movable_on:
+            edit["job.machines"] = [*job_machines, another]
 
         lists: dict[str, Sequence[str]] = {}
         for i, rack in enumerate(cluster.racks):

@@ -124,8 +124,8 @@ def _value(node: Node, key: str) -> Node | None:
     """Return the node of a key's value; None where there is no such key."""
     inner = _mapping(node)
     if key in inner.get("properties", {}):
-        found: Node = inner["properties"][key]
-        return found
+        child: Node = inner["properties"][key]
+        return child
     # `with_system` puts the system behind ``job``: it chooses among the schemas.
     if "discriminator" in inner:
         system = inner["discriminator"]["mapping"].get(key)
@@ -163,15 +163,15 @@ def _words(node: Node) -> str:
 
 def _words_of_mapping(mapping: Node, node: Node) -> str:
     """Return which keys a mapping needs, with an example of ``node``, and may have."""
-    needed = mapping.get("required", [])
-    optional = [key for key in mapping["properties"] if key not in needed]
+    required_keys = mapping.get("required", [])
+    optional = [key for key in mapping["properties"] if key not in required_keys]
     words = "a mapping"
-    if needed:
-        words += f" with {', '.join(needed)}"
+    if required_keys:
+        words += f" with {', '.join(required_keys)}"
     if optional:
-        words += " and" if needed else " with"
+        words += " and" if required_keys else " with"
         words += f" any of {', '.join(optional[:_LISTED])}"
-    if needed:
+    if required_keys:
         words += f"; for example {write_value(_example(node))}"
     return words
 
@@ -314,8 +314,8 @@ def _unknown_system(_: ErrorDetails, context: Mapping[str, Any]) -> str:
     if any(tag in system.variants for system in systems().values()):
         return f"found system {tag!r}, a row of tables: {TRANSLATED}"
     # pydantic has one text for all names, each in quotes.
-    known = context["expected_tags"].replace("'", "").split(", ")
-    return f"found system {tag!r}, {nearest(tag, known)}"
+    system_names = context["expected_tags"].replace("'", "").split(", ")
+    return f"found system {tag!r}, {nearest(tag, system_names)}"
 
 
 def _unknown_word(error: ErrorDetails, context: Mapping[str, Any]) -> str:

@@ -268,8 +268,8 @@ def kill_errors(
             yield trail, problem
         elif not kinds and name not in job.processes:
             # A machine of P3 has thirty tasks and one process.
-            known = [*job.processes, *machines, *names_of_kinds["host"]]
-            hint = nearest(name, known)
+            candidates = [*job.processes, *machines, *names_of_kinds["host"]]
+            hint = nearest(name, candidates)
             yield trail, f"no task, process, machine or host {name!r}, {hint}"
         # A machine without a stated host may be on any, this one included.
         elif kinds == ["host"] and homeless:
@@ -503,8 +503,8 @@ def checkpoint_errors(job: JobSection, *, several: bool) -> Problems:
         yield ("checkpoint",), problem
     elif job.system not in able:
         *names, last = able
-        known = f"{', '.join(names)} and {last}"
-        problem = f"a {job.system} job keeps no checkpoints, jobs of system {known} do"
+        words = f"{', '.join(names)} and {last}"
+        problem = f"a {job.system} job keeps no checkpoints, jobs of system {words} do"
         yield ("checkpoint",), f"{problem}: remove this key"
     # The system keeps checkpoints, and a setting of this job rules them out.
     elif job.uncut:

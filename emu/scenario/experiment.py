@@ -84,9 +84,9 @@ def cost_of(scenario: Scenario, schedule: Schedule) -> Cost | None:
     losses = [np.zeros(0)]
     parameter_kinds: set[str] = set()
     for system in systems.values():
-        seconds, lost = system.functions(schedule)
+        seconds, loss = system.functions(schedule)
         answers.append(seconds)
-        losses.append(lost)
+        losses.append(loss)
         parameter_kinds.update(system.parameter_kinds)
     return schedule_cost(
         schedule,
@@ -286,23 +286,23 @@ class Experiment:
         is_optimal = is_fixed or (search is not None and search.optimal)
         # Of machines that can be chosen: those that jobs bring along are always there.
         names = scenario.stated_cluster.names
-        used = set(self.tasks.values())
+        used_machines = set(self.tasks.values())
 
         # Resources that machines state and no task wants are hardly meant.
-        claimed: set[str] = set()
+        resources: set[str] = set()
         for task in problem.job.tasks:
-            claimed.update(task.demands)
+            resources.update(task.demands)
         for *_, section in scenario.each_job():
-            claimed.update(section.made_slots)
+            resources.update(section.made_slots)
         return {
             "policy": _words_of_policy(scenario),
             "seed": scenario.seed,
             "candidates": search.candidates if search else 0,
             "budget": search.budget if search else 0,
             "optimal": bool(is_optimal),
-            "machines": [name for name in names if name in used],
+            "machines": [name for name in names if name in used_machines],
             "machines_in_all": len(names),
-            "unclaimed": sorted(set(problem.cluster.resource_names()) - claimed),
+            "unclaimed": sorted(set(problem.cluster.resource_names()) - resources),
         }
 
     @property
@@ -378,21 +378,21 @@ def _prepare_until(scenario: Scenario, progress: Progress | None) -> Experiment:
 
     longest = prepare(scenario.model_copy(update={"until": None}), progress=progress)
     # On the machines that it has chosen: they decide what is trained.
-    stated = scenario.model_copy(update={"job": longest.scenario.job})
+    placed_scenario = scenario.model_copy(update={"job": longest.scenario.job})
     try:
-        looks = look_until(stated, longest.simulate)
+        looks = look_until(placed_scenario, longest.simulate)
     except ScenarioError as error:
         # Who trains knows no file: the error gets its line here.
         error.args = (scenario.origin.locate(error.key, error.problem),)
         raise
 
     # Placed anew: of a shorter job another placement may be the best.
-    shorter = {"job": stated.job.of_steps(looks[-1].step), "until": None}
-    experiment = prepare(stated.model_copy(update=shorter), progress=progress)
+    shorter = {"job": placed_scenario.job.of_steps(looks[-1].step), "until": None}
+    experiment = prepare(placed_scenario.model_copy(update=shorter), progress=progress)
     return replace(
         experiment,
         until=scenario.until,
-        stated=stated,
+        stated=placed_scenario,
         looks=tuple(looks),
     )
 
@@ -448,12 +448,12 @@ def _place_built(
         raise
 
     problem = Problem(cluster, job, outcome.placement)
-    stated = scenario.placement.tasks
+    homes = scenario.placement.tasks
     # A stated machine that is the task's own is passed over by `with_peers`: here that
     # is an error.
-    for name in copy_names(job) & stated.keys():
+    for name in copy_names(job) & homes.keys():
         machine = problem.machine_of_task[name]
-        if machine != stated[name]:
+        if machine != homes[name]:
             raise NoPeer(
                 f"{name} stands where what it copies does: write {machine}, say"
             )
@@ -527,8 +527,8 @@ def count_failures(experiment: Experiment, end: float) -> dict[str, int]:
     seed = experiment.scenario.seed
     cluster = experiment.problem.cluster
 
-    drawn = failures.deaths(cluster, seed)
+    draws = failures.deaths(cluster, seed)
     for fault in failures.faults(cluster, seed):
         if fault.of_machine or not fault.subject.endswith(" in"):  # a cut is of both
-            drawn.append((fault.since, fault.subject.removesuffix(" out")))
-    return dict(Counter(name for time, name in drawn if time < end))
+            draws.append((fault.since, fault.subject.removesuffix(" out")))
+    return dict(Counter(name for time, name in draws if time < end))

@@ -74,10 +74,10 @@ def is_program(policy: str) -> bool:
 def check_policy(found: object) -> str:
     """Return a policy as scenarios may state it; else ValueError says what is right."""
     text = found if isinstance(found, str) else ""
-    known = list_policies()
-    if text in known or PROGRAM.fullmatch(text):
+    policy_names = list_policies()
+    if text in policy_names or PROGRAM.fullmatch(text):
         return text
-    remedy = nearest(str(found), known)
+    remedy = nearest(str(found), policy_names)
     if is_program(text) or text.endswith(".py"):
         remedy = "write FILE.py:CLASS or MODULE:CLASS"
     raise ValueError(f"found {found!r}, {remedy}")

@@ -148,8 +148,8 @@ def following_placement(scenario: Scenario, problem: Problem) -> Problem:
     for name, section in (sections or {"": scenario.job}).items():
         if section.rings_follow_placement:
             problem = with_placed_ring(problem, name)
-    settled = settle_caches(problem.job, problem.machine_of_task)
-    return problem if settled is problem.job else replace(problem, job=settled)
+    job = settle_caches(problem.job, problem.machine_of_task)
+    return problem if job is problem.job else replace(problem, job=job)
 
 
 def place_one_by_one(
@@ -196,9 +196,9 @@ def _without_usage(cluster: Cluster, job: Job, placement: Placement) -> Cluster:
     """Return the cluster with the resources that a placed job leaves."""
     machines = []
     usage = placement.usage(job, cluster)
-    for machine, used in zip(cluster.machines, usage, strict=True):
+    for machine, load in zip(cluster.machines, usage, strict=True):
         rest = {
-            name: amount - used.get(name, 0.0)
+            name: amount - load.get(name, 0.0)
             for name, amount in machine.resources.items()
         }
         machines.append(replace(machine, resources=rest))

@@ -106,14 +106,14 @@ def _place_quickly(scenario: Scenario, job: Job, cluster: Cluster) -> Placement:
     """Return the placement; of a search that by IFS: it finds one where IFS does."""
     is_search = scenario.placement.policy in SEARCHES
     copies = copy_names(job)
-    stated = scenario.placement.tasks
+    homes = scenario.placement.tasks
     original = without_copies(job)
     placement = place(
         "ifs" if is_search else scenario.placement.policy,
         original,
         cluster,
         seed=scenario.seed,
-        tasks={task: to for task, to in stated.items() if task not in copies},
+        tasks={task: to for task, to in homes.items() if task not in copies},
     ).placement
     if not is_search:
         placement.check(original, cluster)

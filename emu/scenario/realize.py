@@ -257,8 +257,8 @@ def realize(scenario: Scenario, job: Job) -> Realization:
         scale = scenario.emulation.stated_byte_scale
         # States are real arrays, volumes emulated bytes.
         sizes = {name: size / scale for name, size in state_bytes(job).items()}
-    copied = count_copy_bytes(job, sizes, section.every)
-    return Realization(times, np.vstack([realization.volumes, copied]))
+    copy_volumes = count_copy_bytes(job, sizes, section.every)
+    return Realization(times, np.vstack([realization.volumes, copy_volumes]))
 
 
 def _realize_several(scenario: Scenario, job: Job) -> Realization:
@@ -301,9 +301,9 @@ def _check_shape(
     job: Job,
     owners: str,
 ) -> None:
-    expected = (len(getattr(job, owners)), job.iterations)
-    if values.shape != expected:
+    shape = (len(getattr(job, owners)), job.iterations)
+    if values.shape != shape:
         raise EmulatorError(
             f"system {system} realizes {name} of shape {values.shape}, not "
-            f"{expected}: a row for each of its {owners}, a column per iteration"
+            f"{shape}: a row for each of its {owners}, a column per iteration"
         )

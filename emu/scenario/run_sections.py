@@ -69,9 +69,9 @@ def pin(job: Job, stated: Mapping[str, str]) -> Job:
     for name, machine in stated.items():
         process = process_of(job, name)
         # Tasks of a process stand together: the first that is stated binds the others.
-        pinned = machines.get(process) or job.pins.get(process, machine)
-        if pinned != machine:
-            raise ValueError(f"{name} must stand on {pinned}, not {machine}")
+        pin_machine = machines.get(process) or job.pins.get(process, machine)
+        if pin_machine != machine:
+            raise ValueError(f"{name} must stand on {pin_machine}, not {machine}")
         machines[process] = machine
 
     tasks = list(job.tasks)
@@ -114,10 +114,10 @@ def pin_errors(
             yield trail, f"no task {name!r}, {nearest(name, job.units)}"
             continue
 
-        pinned = job.pins.get(process, machine)
+        pin_machine = job.pins.get(process, machine)
         # A pin to no machine of the cluster is an error where the job states it.
-        if pinned != machine and pinned in names:
-            yield trail, f"found {machine!r}, but {name} must stand on {pinned}"
+        if pin_machine != machine and pin_machine in names:
+            yield trail, f"found {machine!r}, but {name} must stand on {pin_machine}"
         # The task that is listed first decides where its process stands.
         first, home = places.setdefault(process, (name, machine))
         if home != machine:

@@ -381,8 +381,8 @@ class Scenario(sections.FileSection):
         if section.movable_on is None:
             return cluster
         names = {machine.name for machine in cluster.machines}
-        known = names.intersection(section.movable_on)
-        return cluster.only(known or names)  # unknown ones are an error
+        candidates = names.intersection(section.movable_on)
+        return cluster.only(candidates or names)  # unknown ones are an error
 
     def idle_events(self, makespan: float) -> list[str]:
         """Return a sentence for each event after the end, and for faults too few."""

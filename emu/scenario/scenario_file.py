@@ -363,9 +363,9 @@ def _check_document(
     # ``job`` is then a stand-in, and nothing that is found in it would be the file's.
     if "jobs" in wrong:
         wrong.add("job")
-    checked = scenario or _without_sections(data, wrong)
-    if checked is not None:
-        problems += scenario_errors(checked, wrong, timed=timed)
+    subject = scenario or _without_sections(data, wrong)
+    if subject is not None:
+        problems += scenario_errors(subject, wrong, timed=timed)
     return scenario, _locate_errors(document, problems)
 
 
@@ -475,9 +475,9 @@ def _describe_errors(
         match = re.fullmatch(r"unknown key .*, did you mean '(.*)'\?", problem)
         if match is None:
             continue
-        meant = (*trail[:-1], match[1])
-        if problems.get(meant, "").startswith(MISSING):
-            del problems[meant]
+        right_trail = (*trail[:-1], match[1])
+        if problems.get(right_trail, "").startswith(MISSING):
+            del problems[right_trail]
     return list(problems.items())
 
 

@@ -53,8 +53,8 @@ def workload_document(document: Document) -> Document:
     for key, kind in _KEYS.items():
         value = data.get(key)
         if not isinstance(value, kind) or isinstance(value, bool):
-            found = f"found {type(value).__name__}"
-            problem = f"{found}, a workload has a {kind.__name__} here"
+            finding = f"found {type(value).__name__}"
+            problem = f"{finding}, a workload has a {kind.__name__} here"
             raise ScenarioError(problem, file=document.file, key=key)
 
     try:
@@ -90,13 +90,13 @@ def expect_listed_makespan(data: Data, workload: Data) -> None:
     policy: Any = "oes"
     if isinstance(schedule, dict):
         policy = schedule.get("policy")
-    listed = workload.get("expected_makespan_s")
-    if not isinstance(listed, dict) or policy not in listed or "expect" in data:
+    makespans = workload.get("expected_makespan_s")
+    if not isinstance(makespans, dict) or policy not in makespans or "expect" in data:
         return
     # A listed makespan is of all its iterations.
     if data["job"]["iterations"] == workload["n_iterations"]:
         # By repr, so that no digit is lost: it is met to 1e-9.
-        data["expect"] = {"makespan": f"{listed[policy]!r} s"}
+        data["expect"] = {"makespan": f"{makespans[policy]!r} s"}
 
 
 def _machines(rates: Sequence[Sequence[Any]]) -> list[Data]:
@@ -178,10 +178,10 @@ class ProfileFile:
         # The names of the tasks do not say: ``s0`` is there with every batch size.
         for key in _OF_BATCHES:
             # An older profile does not say: then it may be of these.
-            measured = self.settings.get(key, settings.get(key))
-            if key in settings and measured != settings[key]:
+            setting = self.settings.get(key, settings.get(key))
+            if key in settings and setting != settings[key]:
                 problem = (
-                    f"was measured with {key} {measured}, not {settings[key]}: profile "
+                    f"was measured with {key} {setting}, not {settings[key]}: profile "
                     "anew, or write job.times"
                 )
                 raise DataError(problem, path=self.path)

@@ -88,19 +88,19 @@ def _find_slip(text: str, named: Sequence[int]) -> tuple[int, str] | None:
     for meaning, change in _CHANGES.items():
         for number in suspects:
             for line in change(lines, number):
-                tried = [*lines[start:number], line, *lines[number + 1 : end]]
-                if line != lines[number] and _is_yaml("\n".join(tried)):
+                trial = [*lines[start:number], line, *lines[number + 1 : end]]
+                if line != lines[number] and _is_yaml("\n".join(trial)):
                     return number + 1, f"{meaning}: write {line.rstrip()!r}"
     return None
 
 
 def _list_suspects(lines: Sequence[str], named: Sequence[int]) -> list[int]:
     """Return the lines that an error names, and before each the last with content."""
-    filled = [n for n, line in enumerate(lines) if re.match(r"\s*(?!#|---)\S", line)]
+    numbers = [n for n, line in enumerate(lines) if re.match(r"\s*(?!#|---)\S", line)]
     # The line before the one that is named is where a quote or brace is left open.
     suspects: dict[int, None] = {}  # a set has no order
     for limit in named:
-        last_two = [number for number in filled if number <= limit][-2:]
+        last_two = [number for number in numbers if number <= limit][-2:]
         suspects.update(dict.fromkeys(reversed(last_two)))
     return list(suspects)
 
@@ -149,9 +149,9 @@ def _without_tabs(lines: Sequence[str], number: int) -> Iterator[str]:
     if "\t" not in line:
         return
     content = line.lstrip()
-    mended = re.sub(r"\t+", " ", content)
+    repair = re.sub(r"\t+", " ", content)
     if content == line.lstrip(" "):  # only spaces indent it
-        yield line[: len(line) - len(content)] + mended
+        yield line[: len(line) - len(content)] + repair
 
     above = ""
     for candidate in lines[:number]:
@@ -161,7 +161,7 @@ def _without_tabs(lines: Sequence[str], number: int) -> Iterator[str]:
     if above.rstrip().endswith(":"):
         usual += 2
     for width in [usual, *_indentations(lines, number)]:
-        yield " " * width + mended
+        yield " " * width + repair
 
 
 def _braces(lines: Sequence[str], number: int) -> Iterator[str]:
@@ -196,8 +196,8 @@ def _quotes(lines: Sequence[str], number: int) -> Iterator[str]:
     for quote in "\"'":
         if line.count(quote) % 2:
             yield line + quote + comment
-            unclosed = rf"({quote}[^{quote},}}\]]*)([,}}\]])"
-            yield re.sub(unclosed, rf"\1{quote}\2", line)
+            open_quote = rf"({quote}[^{quote},}}\]]*)([,}}\]])"
+            yield re.sub(open_quote, rf"\1{quote}\2", line)
     yield line.replace('"', "'") + comment
 
 

@@ -167,7 +167,7 @@ def leave_room(
     """
     from emu.graph_data import CachePlan, open_for  # noqa: PLC0415 - 60 ms
 
-    taken = dict[str, float]()
+    cache_sizes = dict[str, float]()
     for name in job.job_names:
         settings = job.settings_of(name)
         if not isinstance(settings.get("cache"), Mapping):
@@ -181,15 +181,15 @@ def leave_room(
             tasks = [replace(task, pinned=places[task.name]) for task in tasks]
         for machine in _without_store(tasks, cluster):
             # Jobs have caches of their own: on one machine they add up.
-            taken[machine] = taken.get(machine, 0.0) + size
-    if not taken:
+            cache_sizes[machine] = cache_sizes.get(machine, 0.0) + size
+    if not cache_sizes:
         return cluster
 
     def keep_free(machine: Machine) -> Machine:
         resources = dict(machine.resources)
         # A machine that states no memory has no bound.
-        if machine.name in taken and "memory" in resources:
-            resources["memory"] -= taken[machine.name]
+        if machine.name in cache_sizes and "memory" in resources:
+            resources["memory"] -= cache_sizes[machine.name]
             lacking = -resources["memory"]
             if lacking > 0:
                 problem = (
@@ -219,7 +219,7 @@ def settle_caches(job: Job, machine_of: Mapping[str, str], first: int = 0) -> Jo
             settings = {**settings, "cache": cache}
         by_name[name] = settings
 
-    if not any(isinstance(found.get("cache"), Mapping) for found in by_name.values()):
+    if not any(isinstance(entry.get("cache"), Mapping) for entry in by_name.values()):
         return job
     # Of several jobs each has its settings below this key.
     if "jobs" in job.settings:
@@ -314,10 +314,10 @@ def cache_lines(schedules: Mapping[str, Schedule], _policy: str) -> Iterator[str
 
 def cache_line(figures: Mapping[str, Any]) -> str:
     """Return ``cache`` of result.json in a line."""
-    saved = SIZE.format(figures["bytes_saved"])
+    size = SIZE.format(figures["bytes_saved"])
     return (
         f"caches of {figures['rows']:,} rows ({figures['policy']}): "
         f"{figures['hits']:,} hits, {figures['misses']:,} misses of rows that others "
-        f"own ({figures['hit_rate']:.1%}), {saved} saved, "
+        f"own ({figures['hit_rate']:.1%}), {size} saved, "
         f"{figures['empty_messages']:,} messages without a row"
     )

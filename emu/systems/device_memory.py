@@ -50,9 +50,9 @@ def batch_bytes(
     widths = [hidden] * (model["layers"] - 1)
     widths.append(classes)
     outputs = counts.block_vertices[1:]
-    computed = sum(map(mul, outputs, widths))
+    activations = sum(map(mul, outputs, widths))
     # Each number has a gradient beside it.
-    return float(features + edges + 2 * number * computed)
+    return float(features + edges + 2 * number * activations)
 
 
 def most_of_batches(sizes: Sequence[Sequence[float]]) -> float:
@@ -82,20 +82,20 @@ def demand_devices(
     file states for a kind of task holds in place of what is counted. Raises
     ScenarioError where it does not fit.
     """
-    counted: dict[str, Parts] = {}
+    demands: dict[str, Parts] = {}
     tasks = []
     for task in job.tasks:
         # Stated demands hold: the user may know what a library takes beside.
         if task.name in parts and RESOURCE not in task.demands:
             sizes = parts[task.name]
-            scaled = {cause: size / byte_scale for cause, size in sizes.items()}
-            counted[task.name] = scaled
-            tasks.append(_with_demand(task, sum(scaled.values())))
+            demand = {cause: size / byte_scale for cause, size in sizes.items()}
+            demands[task.name] = demand
+            tasks.append(_with_demand(task, sum(demand.values())))
         else:
             tasks.append(task)
 
     for machines, room, group in _groups(tasks, cluster):
-        problem = _lack_of(machines, room, group, counted)
+        problem = _lack_of(machines, room, group, demands)
         if problem:
             raise ScenarioError(problem, key="cluster.machines")
     return replace(job, tasks=tuple(tasks))
@@ -120,8 +120,8 @@ def _groups(
         if RESOURCE in machine.resources
     }
     for name, room in rooms.items():
-        pinned = [task for task in tasks if task.pinned == name]
-        yield name, room, pinned
+        group = [task for task in tasks if task.pinned == name]
+        yield name, room, group
     # A machine that states none has no bound: what can move fits there.
     if len(rooms) < len(cluster.machines):
         return
@@ -141,8 +141,8 @@ def _lack_of(
     counted: Mapping[str, Parts],
 ) -> str:
     """Return what devices of some machines have no room for, if anything."""
-    needed = sum(task.demands.get(RESOURCE, 0.0) for task in tasks)
-    if needed <= room:
+    need = sum(task.demands.get(RESOURCE, 0.0) for task in tasks)
+    if need <= room:
         return ""
 
     totals = defaultdict[str, float](float)
@@ -154,9 +154,9 @@ def _lack_of(
 
     # Features are all that can lie elsewhere.
     movable = totals.get(ROWS, 0.0) + totals.get(COLUMNS, 0.0)
-    would_fit = movable > 0 and needed - movable <= room
+    would_fit = movable > 0 and need - movable <= room
     hint = "; job.features: host keeps features elsewhere" if would_fit else ""
     return (
-        f"{format_size(needed)} of gpu_memory are needed on {machines}, "
-        f"{format_size(needed - room)} more than there are: {', '.join(words)}{hint}"
+        f"{format_size(need)} of gpu_memory are needed on {machines}, "
+        f"{format_size(need - room)} more than there are: {', '.join(words)}{hint}"
     )

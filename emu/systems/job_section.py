@@ -460,10 +460,10 @@ class JobSection(Section):
         """Yield devices with times that no machine has, and what would be right."""
         # A device that no machine has would be a time that nothing ever takes.
         devices = sorted({m.device for m in cluster.machines if m.device})
-        stated = [*self.device_times()]
+        entries = [*self.device_times()]
         if self.operation_rates is not None:
-            stated += self.operation_rates.device_rates()
-        for trail, _, times in stated:
+            entries += self.operation_rates.device_rates()
+        for trail, _, times in entries:
             for device in times:
                 if device != DEFAULT_DEVICE and device not in devices:
                     hint = "no machine has a device"

@@ -260,9 +260,9 @@ def state_bytes(job: Job) -> dict[str, Floats]:
         return {}
 
     arrays = 3.0 if settings["optimizer"]["name"] == "adam" else 1.0
-    missed = system.updates_missed(settings)
+    staleness = system.updates_missed(settings)
     # Before the first update there are none under way, then as many as it misses.
-    under_way = np.minimum(np.arange(job.iterations), missed)
+    under_way = np.minimum(np.arange(job.iterations), staleness)
     parameter_size = (arrays + under_way) * np.dtype(settings["precision"]).itemsize
     return {
         # Each vector's number of steps is an int64.

@@ -163,8 +163,8 @@ class DatasetSection(Section):
 
     def settings(self, seed: int) -> Settings:
         """Return the data set as ``Job.settings`` hold it, by default of this seed."""
-        chosen: Settings = {} if self.split is None else {"split": self.split}
-        return chosen | {
+        split: Settings = {} if self.split is None else {"split": self.split}
+        return split | {
             "name": self.name,
             "scale": self.scale,
             "seed": seed if self.seed is None else self.seed,
@@ -462,8 +462,8 @@ class TrainingSection(JobSection):
     def _sharing_problem(self) -> str:
         """Return what is wrong with a batch that samplers cannot share, if anything."""
         samplers = self.samplers_per_worker
-        share, left = divmod(self.batch_size, samplers)
-        if not left:
+        share, rest = divmod(self.batch_size, samplers)
+        if not rest:
             return ""
         # The nearest multiples on both sides, but for 0.
         even = [str(number * samplers) for number in (share, share + 1) if number]
@@ -495,10 +495,10 @@ class TrainingSection(JobSection):
         self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
     ) -> Scaling:
         # Not `by_kind`: a time that follows from others has no key to edit.
-        stated = {kind: time for kind, time in self.times if time is not None}
-        scaled = whole_kinds(tasks, wanted) & stated.keys()
-        edit = {f"job.times.{kind}": scale(stated[kind]) for kind in scaled}
-        return edit, {name for name in wanted if tasks[name] in scaled}
+        times = {kind: time for kind, time in self.times if time is not None}
+        kinds = whole_kinds(tasks, wanted) & times.keys()
+        edit = {f"job.times.{kind}": scale(times[kind]) for kind in kinds}
+        return edit, {name for name in wanted if tasks[name] in kinds}
 
     @override
     def realize(
@@ -520,8 +520,8 @@ class TrainingSection(JobSection):
         if self.rates is not None:
             seconds = self.rate_tasks(job, context, realization.volumes)
         # Rates need real bytes, so volumes are scaled only behind them.
-        emulated = realization.volumes / context.byte_scale
-        return Realization(times=seconds, volumes=emulated)
+        volumes = realization.volumes / context.byte_scale
+        return Realization(times=seconds, volumes=volumes)
 
     def realize_sampled(
         self, job: Job, times: Times, context: BuildContext, cluster: Cluster

@@ -261,18 +261,18 @@ def write_whole_graph(common: CommonJob, system: str, *kinds: str) -> Keys:
         )
         raise ScenarioError(problem, key="job.times")
 
-    written = {"kind": kind}
+    whole_model = {"kind": kind}
     for key in ("hidden", "layers"):
         if key in model:
-            written[key] = model[key]
+            whole_model[key] = model[key]
     # Sampled systems average neighbours: so must this one, to train the same.
     if kind == "gcn":
-        written["norm"] = "mean"
+        whole_model["norm"] = "mean"
     # As sampled systems have it between layers, whatever this one's default is.
-    written["activation"] = "relu"
+    whole_model["activation"] = "relu"
     return {
         **{key: common.same[key] for key in _WHOLE_KEYS if key in common.same},
-        "model": written,
+        "model": whole_model,
         "epochs": common.epochs,
         "machines": [*(common.stated or common.everywhere)],
     }

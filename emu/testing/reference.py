@@ -186,19 +186,19 @@ class _Simulation:
     def _a_task_may_start(self) -> bool:
         """Start a task that needs no slot; let one that does stand in line."""
         outcome = self.outcome
-        landed = self._landed_flows()
+        landed_flows = self._landed_flows()
         for task, iteration in self._iterations():
             event = task, iteration
             if event in outcome.task_start or event in self._came:
                 continue
             if iteration > 0 and (task, iteration - 1) not in outcome.task_end:
                 continue
-            needed = {
+            inputs = {
                 (position, iteration - edge.lag)
                 for position, edge in self._inputs[task]
                 if is_needed(self._problem, position, iteration - edge.lag)
             }
-            if not needed <= landed:
+            if not inputs <= landed_flows:
                 continue
 
             reads_newest = any(edge.latest for _, edge in self._inputs[task])
@@ -216,9 +216,9 @@ class _Simulation:
 
         def place(flow: Event) -> tuple[float, int, Rank]:
             position, iteration = flow
-            served = iteration + self._job.edges[position].lag
+            turn = iteration + self._job.edges[position].lag
             ready = round(outcome.flow_ready[flow], 10)
-            return ready, served, rank_of(self._job, position)
+            return ready, turn, rank_of(self._job, position)
 
         has_changed = False
         for channel in {edge.channel for edge in self._job.edges} - {""}:
@@ -228,9 +228,9 @@ class _Simulation:
                 if self._channel_of(flow[0]) == channel
             ]
             waiting = [flow for flow in flows if flow not in self._called]
-            called = [flow for flow in flows if flow in self._called]
+            called_flows = [flow for flow in flows if flow in self._called]
 
-            if waiting and all(flow in outcome.flow_end for flow in called):
+            if waiting and all(flow in outcome.flow_end for flow in called_flows):
                 self._called.append(min(waiting, key=place))
                 has_changed = True
         return has_changed
@@ -240,7 +240,7 @@ class _Simulation:
         outcome = self.outcome
         waiting = [event for event in self._came if event not in outcome.task_start]
         waiting.sort(key=lambda event: (self._came[event], event[1], event[0]))
-        landed = self._landed_flows()
+        landed_flows = self._landed_flows()
 
         has_changed = False
         for task, iteration in waiting:
@@ -250,8 +250,8 @@ class _Simulation:
             has_changed = True
             for position, edge in self._inputs[task]:
                 if edge.latest:
-                    arrived = [n for flow, n in landed if flow == position]
-                    outcome.reads[position, iteration] = max(arrived, default=-1)
+                    arrivals = [n for flow, n in landed_flows if flow == position]
+                    outcome.reads[position, iteration] = max(arrivals, default=-1)
         return has_changed
 
     def _quotas_are_looked_at(self) -> bool:
@@ -281,10 +281,10 @@ class _Simulation:
         rates = self.outcome.rates
         if not rates or set(self._active) != set(rates[-1][1]):
             return True
-        crossed = {link for flow in self._active.values() for link in flow.hops}
+        crossed_links = {link for flow in self._active.values() for link in flow.hops}
         changes = self._problem.cluster.changes
-        changed = {change.link for change in changes if change.time == self._now}
-        return bool(changed & crossed) or self._now >= self._demotion
+        changed_links = {change.link for change in changes if change.time == self._now}
+        return bool(changed_links & crossed_links) or self._now >= self._demotion
 
     def _set_rates(self) -> None:
         flows = list(self._active.values())
@@ -388,15 +388,15 @@ class _Simulation:
             return True
         machine = self._machine_of[task]
         tasks = self._job.tasks
-        taken = sum(
+        takes = sum(
             (tasks[holder].takes, self._machine_of[holder]) == (pool, machine)
             for holder, _ in self.outcome.task_start
         )
-        freed = sum(
+        returns = sum(
             (tasks[giver].gives_back, self._machine_of[giver]) == (pool, machine)
             for giver, _ in self.outcome.task_end
         )
-        return taken - freed < slots
+        return takes - returns < slots
 
     def _next_looks(self) -> list[float]:
         """Return when each quota is looked at next."""
@@ -438,16 +438,16 @@ def end_of_work(problem: Problem, task: int, start: float, work: float) -> float
     Never where its machine stands still for good.
     """
     now = start
-    left = work
+    rest = work
     changes = {change.time for change in problem.cluster.speed_changes}
 
     for later in sorted(time for time in changes if time > start):
         possible = speed_at(problem, task, now) * (later - now)
-        if left <= possible * (1 + INSTANT):
+        if rest <= possible * (1 + INSTANT):
             break
         now = later
-        left -= possible
-    if left <= INSTANT:
+        rest -= possible
+    if rest <= INSTANT:
         return now
     share = speed_at(problem, task, now)
-    return now + left / share if share else inf
+    return now + rest / share if share else inf

@@ -169,14 +169,14 @@ def _edges(
 
 
 def _cluster(machines: int, rng: np.random.Generator, *, slots: bool) -> Cluster:
-    drawn = []
+    drawn_machines = []
     for number in range(machines):
         bandwidth_in, bandwidth_out = rng.choice(_RATES, 2).tolist()
         machine = Machine(f"m{number}", bandwidth_in, bandwidth_out)
         if slots:
             machine = replace(machine, slots={"gpu": int(rng.integers(1, 3))})
-        drawn.append(machine)
-    return Cluster(tuple(drawn))
+        drawn_machines.append(machine)
+    return Cluster(tuple(drawn_machines))
 
 
 def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
@@ -195,8 +195,8 @@ def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
         if not (needs_link or rng.random() < 0.6):
             continue
         order = rng.permutation(count)
-        crossed = order[: int(rng.integers(1, count + 1))]
-        through = [f"l{number}" for number in crossed]
+        link_numbers = order[: int(rng.integers(1, count + 1))]
+        through = [f"l{number}" for number in link_numbers]
         if source.has_nic and rng.random() < 0.7:
             through.insert(0, "out")
         if destination.has_nic and rng.random() < 0.7:
@@ -239,9 +239,9 @@ def _with_changes(cluster: Cluster, rng: np.random.Generator, *, cuts: bool) -> 
     # Sorted: a set of names has another order in every process, a seed has not.
     changes = [change(time, name) for time, name in sorted(pairs)]
     if cuts:
-        for place, drawn in enumerate(changes):
+        for place, event in enumerate(changes):
             if rng.random() < 0.5:
-                changes[place] = replace(drawn, capacity=0.0)
+                changes[place] = replace(event, capacity=0.0)
         # In the end all links carry something again, or flows would wait for ever.
         later = max(time for time, _ in pairs) + 1.0
         changes += [change(later, name) for name in sorted({name for _, name in pairs})]
@@ -272,16 +272,16 @@ def _with_tuners(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     machines = []
     tuners = []
     for number, machine in enumerate(cluster.machines):
-        pool, watched = rng.permutation(["gpu", "cpu"]).tolist()
-        slots = {pool: int(rng.integers(1, 4)), watched: 1}
+        pool, watched_pool = rng.permutation(["gpu", "cpu"]).tolist()
+        slots = {pool: int(rng.integers(1, 4)), watched_pool: 1}
         machines.append(replace(machine, slots=slots))
         if rng.random() >= 0.5:
-            watched = pool
+            watched_pool = pool
         # A quota begins with the slots that are stated, which its bound must allow.
         most = max(int(rng.integers(2, 7)), slots[pool])
         period = float(rng.choice([0.125, 0.25, 0.3]))
         if rng.random() < 0.8:
-            tuners.append(Tuner(number, pool, watched, most, period))
+            tuners.append(Tuner(number, pool, watched_pool, most, period))
 
     return replace(cluster, machines=tuple(machines), tuners=tuple(tuners))
 

@@ -45,8 +45,8 @@ class RowSums:
         # An interval without rows: reduceat takes no empty array.
         if not len(self._starts):
             return np.zeros((0, vectors.shape[1]), vectors.dtype)
-        weighted = self._weights * vectors[self._columns]
-        return np.asarray(np.add.reduceat(weighted, self._starts, axis=0))
+        terms = self._weights * vectors[self._columns]
+        return np.asarray(np.add.reduceat(terms, self._starts, axis=0))
 
 
 def activate(name: str, z: Array) -> Array:
@@ -163,8 +163,8 @@ class InEdges:
 
     def sum_weighted(self, attention: Array, vectors: Array) -> Array:
         """Return every destination's sum of the sources' rows times attention."""
-        weighted = attention[:, None] * vectors[self.columns]
-        return np.asarray(np.add.reduceat(weighted, self._starts, axis=0))
+        terms = attention[:, None] * vectors[self.columns]
+        return np.asarray(np.add.reduceat(terms, self._starts, axis=0))
 
     def push_back(self, of_sources: Array, of_destinations: Array, count: int) -> Array:
         """Return the gradients of all ``count`` rows from those of edges' ends."""
@@ -230,8 +230,8 @@ class Ends:
         slope = np.where(self._scores() > 0, 1, NEGATIVE_SLOPE)
         of_scores = (attention * excess * slope).astype(edge_gradient.dtype)
 
-        weighted = attention[:, None] * edge_gradient
-        of_sources = weighted + of_scores[:, None] * self.vectors[0]
+        weighted_gradient = attention[:, None] * edge_gradient
+        of_sources = weighted_gradient + of_scores[:, None] * self.vectors[0]
         of_destinations = self._sums(of_scores)[:, None] * self.vectors[1]
         of_vectors = np.stack([of_scores @ self.sources, of_scores @ self.destinations])
         return of_sources, of_destinations, of_vectors

@@ -72,11 +72,11 @@ class Extent:
             np.searchsorted(progress.looks[: progress.spaced], self.steps, "right")
         )
         levels = progress.accuracy[self.split][:count]
-        reached = reach(levels, self.accuracy)
-        if reached is not None:
+        position = reach(levels, self.accuracy)
+        if position is not None:
             # It ends where this is known: at the last of the looks that hold the
             # target.
-            count = reached + HELD
+            count = position + HELD
             last_step = int(progress.looks[count - 1])
         # After it has diverged no step follows, at whatever length.
         elif progress.diverged is not None and progress.diverged <= self.steps:

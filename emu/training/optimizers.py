@@ -49,11 +49,11 @@ class Optimizer(ABC):
 
         Raises ValueError when it is of another optimiser, or of other parameters.
         """
-        expected = self.state()
-        if _forms(expected) != _forms(state):
+        template = self.state()
+        if _forms(template) != _forms(state):
             raise ValueError(
                 f"state of {', '.join(sorted(state))} is not that of an optimiser of "
-                f"{len(self._parameters)} parameters with {', '.join(sorted(expected))}"
+                f"{len(self._parameters)} parameters with {', '.join(sorted(template))}"
             )
 
         for name, array in self._arrays.items():

@@ -240,11 +240,11 @@ class OwnModel:
             scores = self._module(blocks, inputs)
 
         shape = (sizes[-1], self._classes)
-        found = getattr(scores, "shape", None)
-        if found != shape or scores.dtype != self._dtype:
+        score_shape = getattr(scores, "shape", None)
+        if score_shape != shape or scores.dtype != self._dtype:
             answer = type(scores).__name__
-            if found is not None:
-                answer = f"shape {tuple(found)}"
+            if score_shape is not None:
+                answer = f"shape {tuple(score_shape)}"
             raise DataError(
                 f"returns {answer} {getattr(scores, 'dtype', '')}, one score per seed "
                 f"and class is needed: shape {shape} {self._dtype}",
@@ -295,17 +295,17 @@ def _build_module(model: JobSettings, offered: Mapping[str, Any]) -> Any:
     program: str = model["program"]
     _dgl()  # its choice of a backend, before the program imports it
     factory = _factory(program, model["source"])
-    stated = model.get("args") or {}
+    args = model.get("args") or {}
 
     takes = inspect.signature(factory).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in takes.values())
-    unknown = [name for name in stated if name not in takes]
+    unknown = [name for name in args if name not in takes]
     if unknown and not takes_any:
         names = ", ".join(takes) or "no arguments"
         problem = f"takes no {unknown[0]!r}, it takes {names}: see job.model.args"
         raise DataError(problem, path=program)
 
-    arguments = {name: offered[name] for name in takes if name in offered} | stated
+    arguments = {name: offered[name] for name in takes if name in offered} | args
     missing = []
     for name, parameter in takes.items():
         is_named = parameter.kind in {
@@ -342,9 +342,9 @@ def _factory(program: str, source: str) -> Callable[..., Any]:
     if inspect.isfunction(target) and target.__module__.startswith(OWN):
         return target
 
-    found = getattr(target, "__name__", type(target).__name__)
+    name = getattr(target, "__name__", type(target).__name__)
     problem = "is neither a class of torch.nn.Module nor a function of this file"
-    raise DataError(f"{problem}: it is {found}", path=program)
+    raise DataError(f"{problem}: it is {name}", path=program)
 
 
 _SEEDS = 32  # of the mini-batch that faults are looked for on

@@ -122,8 +122,8 @@ def audit(
 
     report = AuditReport([])
     for name, results in checks.items():
-        count = sum(compared for compared, _ in results)
-        violations = [violation for _, found in results for violation in found]
+        count = sum(comparisons for comparisons, _ in results)
+        violations = [violation for _, failures in results for violation in failures]
         report = report.adding(name, (count, violations))
     return report
 
@@ -234,13 +234,13 @@ class _Auditor:
         task = self._destination[edge]
         reader = n + self._lag[edge]  # the iteration of the task that needs the flow
         start = self._schedule.task_start[task, reader]
-        landed = landings(self._schedule)[edge, n]
+        landing_times = landings(self._schedule)[edge, n]
         # Without latencies a flow lands when it ends: the plainer word.
         verb = "landed" if self._problem.latencies.any() else "ended"
         bound = _bound_of(name_flows(self._job, edge, n), verb)
         name = self._name_tasks(task, reader)
         return self._not_before(
-            constraint, times=start, bounds=landed, name=name, bound=bound
+            constraint, times=start, bounds=landing_times, name=name, bound=bound
         )
 
     def one_iteration_at_a_time(self) -> Iterator[Findings]:

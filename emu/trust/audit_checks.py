@@ -103,8 +103,8 @@ def work_of(problem: Problem, start: Floats, end: Floats) -> Floats:
         for instants, sign in ((end[task], -1), (start[task], 1)):
             # After the last change its share holds for good.
             beyond = np.maximum(instants - times[-1], 0.0) * (1.0 - share)
-            lost = np.interp(instants, times, losses) + beyond
-            work[task] += sign * lost
+            loss = np.interp(instants, times, losses) + beyond
+            work[task] += sign * loss
     return work
 
 

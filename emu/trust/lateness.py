@@ -424,12 +424,12 @@ def delay(
     for position, edge in enumerate(job.edges):
         # What the last iterations send, nobody reads.
         count = max(job.iterations - edge.lag, 0)
-        sent = (position, slice(count))
+        flow = (position, slice(count))
         reader = (edge.destination, slice(edge.lag, None))
-        slack = schedule.task_start[reader] - schedule.flow_end[sent]
+        slack = schedule.task_start[reader] - schedule.flow_end[flow]
         slack -= schedule.problem.latencies[position]
         wait = waits[reader]
-        np.fmax(wait, flows[sent] - slack, out=wait)
+        np.fmax(wait, flows[flow] - slack, out=wait)
 
     return Realization(realization.times + tasks + waits, realization.volumes)
 
@@ -451,14 +451,14 @@ def effect_of_slight_delays(
     mean_delay = _SLIGHT * schedule.length / schedule.problem.job.iterations
     edge, iteration = schedule.flows().T
     has_bytes = schedule.flow_bytes[edge, iteration] > 0
-    sent = (edge[has_bytes], iteration[has_bytes])
+    cells = (edge[has_bytes], iteration[has_bytes])
     count = np.count_nonzero(has_bytes)
 
     worst = 0.0
     for _ in range(_DRAWS):
         flows = np.zeros_like(schedule.flow_end)
         # Exponential: many small delays and few large ones, as of a busy host.
-        flows[sent] = rng.exponential(mean_delay, count)
+        flows[cells] = rng.exponential(mean_delay, count)
         # Ends of tasks are as late as those of flows: either may change an order.
         tasks = rng.exponential(mean_delay, schedule.task_end.shape)
         late = delay(realization, schedule, tasks=tasks, flows=flows)

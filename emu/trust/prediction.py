@@ -325,14 +325,14 @@ def _incast(emulated: Schedule, port: int, shares: _Shares) -> int:
     if problem.links[port].direction != "in":
         return 0
     senders = most_senders(emulated, port)
-    carried = 0.0
+    volume = 0.0
     fair = 0.0
     for (edge, _), (got, share) in shares.items():
         if port in problem.hops[edge]:
-            carried += got
+            volume += got
             fair += share
     # Without shares the link counts as not full: nothing says that it was.
-    is_full = carried / (fair or math.inf) >= _SOUND
+    is_full = volume / (fair or math.inf) >= _SOUND
     return senders if senders > 1 and not is_full else 0
 
 
@@ -379,15 +379,15 @@ def _of_shares(
 
     _, loser, winner, link = max(pairs)
     got, fair = shares[loser]
-    lost = got / fair
+    loser_part = got / fair
     got, fair = shares[winner]
-    won = got / fair
-    if lost < _SOUND and won > 1 / _SOUND:
+    winner_part = got / fair
+    if loser_part < _SOUND and winner_part > 1 / _SOUND:
         names = emulated.problem.job.edge_names
         text = (
-            f"unequal shares of {link}: {names[loser[0]]} had {100 * lost:.3g} % of "
-            f"its max-min share in iteration {loser[1]}, {names[winner[0]]} beside it "
-            f"{100 * won:.3g} %"
+            f"unequal shares of {link}: {names[loser[0]]} had {100 * loser_part:.3g} % "
+            f"of its max-min share in iteration {loser[1]}, {names[winner[0]]} beside "
+            f"it {100 * winner_part:.3g} %"
         )
         port = ports[link]
         flows = emulated.flows().tolist()
@@ -437,9 +437,9 @@ def lone_rates(emulated: Schedule) -> dict[int, list[float]]:
         # Those that begin before it ends, less those of them that end before it begins.
         starts = start[rows]
         ends = end[rows]
-        begun = np.searchsorted(np.sort(starts), ends, "left")
+        start_counts = np.searchsorted(np.sort(starts), ends, "left")
         over = np.searchsorted(np.sort(ends), starts, "right")
-        is_alone[rows] &= begun - over == 1  # itself
+        is_alone[rows] &= start_counts - over == 1  # itself
 
     rates: defaultdict[int, list[float]] = defaultdict(list)
     for number in np.flatnonzero(is_alone).tolist():

@@ -64,9 +64,11 @@ def shares_of_max_min(
         common = set(hops[event[0]]).intersection(hops[flow[0]])
         return bool(common)
 
-    asked = [event for event in flows if event in all_flows]
+    known_flows = [event for event in flows if event in all_flows]
     events = {
-        event for event in all_flows if any(is_beside(event, flow) for flow in asked)
+        event
+        for event in all_flows
+        if any(is_beside(event, flow) for flow in known_flows)
     }
     # Rates change only where a flow begins or ends, or a link changes.
     moments = {change.time for change in schedule.problem.cluster.changes}
@@ -180,13 +182,13 @@ def rule_audit(
             distance = abs(rate - flow.rate)
             if distance > _EXACTNESS * flow.alone and event not in violations:
                 name = flow_name(schedule.problem.job, *event)
-                assigned = f"{name} has {rate:g} B/s from {time:.6g} s on"
+                assignment = f"{name} has {rate:g} B/s from {time:.6g} s on"
                 violations[event] = Violation(
                     constraint="rule",
                     subject=name,
                     amount=distance,
                     unit="B/s",
-                    sentence=f"{assigned}, {policy} gives {flow.rate:g}",
+                    sentence=f"{assignment}, {policy} gives {flow.rate:g}",
                 )
     return count, list(violations.values())
 
@@ -291,39 +293,39 @@ def _instants(
     # Rows of one time are one change of all rates.
     changes = np.flatnonzero(np.diff(rates.time, prepend=-np.inf)).tolist()
 
-    assigned: dict[Event, _Assigned] = {}
+    assignments: dict[Event, _Assigned] = {}
     flows: dict[Event, Flow] = {}
     previous_flows: list[Flow] = []
     now = 0.0
     for low, high in pairwise([*changes, len(rows)]):
         time = float(rates.time[low])
         if with_queues:
-            yield from _demotions(flows, assigned, now, time)
+            yield from _demotions(flows, assignments, now, time)
         now = time
 
         while waiting and schedule.flow_start[waiting[-1]] <= time:
             event = waiting.pop()
             flows[event] = coming[event]
-            assigned[event] = _Assigned(0.0, 0.0, time)
+            assignments[event] = _Assigned(0.0, 0.0, time)
         for edge, iteration, rate in rows[low:high]:
             # What it has carried so far is kept, and the new rate counts from here.
-            state = assigned.get((edge, iteration), _Assigned(0.0, 0.0, time))
-            assigned[edge, iteration] = _Assigned(state.at(time), rate, time)
+            state = assignments.get((edge, iteration), _Assigned(0.0, 0.0, time))
+            assignments[edge, iteration] = _Assigned(state.at(time), rate, time)
 
         for event, flow in list(flows.items()):
-            left = flow.volume - assigned[event].at(time)
-            is_over = left <= _ROUNDING * flow.volume
+            bytes_left = flow.volume - assignments[event].at(time)
+            is_over = bytes_left <= _ROUNDING * flow.volume
             if event in stops:
                 is_over = stops[event] < high
             if is_over:
-                del flows[event], assigned[event]
-            flow.left = max(left, 0.0)
+                del flows[event], assignments[event]
+            flow.left = max(bytes_left, 0.0)
             flow.rate = 0.0
 
         under_way = list(flows.values())
         note_coflows(previous_flows, under_way, time)
         previous_flows = under_way
-        yield time, [*under_way], {event: assigned[event].rate for event in flows}
+        yield time, [*under_way], {event: assignments[event].rate for event in flows}
 
 
 def _rows_of(rates: RateHistory) -> list[tuple[int, int, float]]:

@@ -149,8 +149,8 @@ def water_fill(
     while rising:
         steps = []
         for port in ports_of(rising):
-            settled = [flow for flow in over(port, flows) if flow not in rising]
-            free = capacity[port] - sum(flow.rate for flow in settled)
+            settled_flows = [flow for flow in over(port, flows) if flow not in rising]
+            free = capacity[port] - sum(flow.rate for flow in settled_flows)
             total = sum(weights[id(flow)] for flow in over(port, rising))
             # What is settled may exceed a full port by rounding.
             steps.append((max(free, 0.0) / total, port))
@@ -194,11 +194,13 @@ def maxmin_by_job(flows: list[Flow], capacity: Capacities) -> None:
         levels = {}
         for port, job in {(port, flow.job) for flow in rising for port in flow.hops}:
             rising_jobs = [flow.job for flow in over(port, rising)]
-            settled = [flow for flow in over(port, flows) if flow not in rising]
-            used_by_others = sum(f.rate for f in settled if f.job not in rising_jobs)
-            used = sum(flow.rate for flow in settled if flow.job == job)
+            settled_flows = [flow for flow in over(port, flows) if flow not in rising]
+            used_by_others = sum(
+                f.rate for f in settled_flows if f.job not in rising_jobs
+            )
+            used_by_job = sum(flow.rate for flow in settled_flows if flow.job == job)
             part = (capacity[port] - used_by_others) / len(set(rising_jobs))
-            levels[port, job] = max(part - used, 0.0) / rising_jobs.count(job)
+            levels[port, job] = max(part - used_by_job, 0.0) / rising_jobs.count(job)
 
         level = min(levels.values())
         full = {key for key in levels if levels[key] <= level * (1 + _SAME)}
@@ -294,8 +296,8 @@ def mrtf_exclusive(flows: list[Flow], capacity: Capacities) -> None:
 def coflows(flows: list[Flow]) -> list[list[Flow]]:
     """Return the flows by what they are needed for: turn, and name or destination."""
     by_purpose = attrgetter("purpose")
-    ordered = sorted(flows, key=by_purpose)
-    return [list(members) for _, members in groupby(ordered, by_purpose)]
+    sequence = sorted(flows, key=by_purpose)
+    return [list(members) for _, members in groupby(sequence, by_purpose)]
 
 
 def note_coflows(before: list[Flow], flows: list[Flow], now: float) -> None:
@@ -305,13 +307,13 @@ def note_coflows(before: list[Flow], flows: list[Flow], now: float) -> None:
     last instant.
     """
     active = {id(flow) for flow in flows}
-    known = {f.purpose: (f.came, f.carried) for f in before if id(f) in active}
+    histories = {f.purpose: (f.came, f.carried) for f in before if id(f) in active}
     for flow in before:
-        if id(flow) not in active and flow.purpose in known:
-            came, carried = known[flow.purpose]
-            known[flow.purpose] = came, carried + flow.volume
+        if id(flow) not in active and flow.purpose in histories:
+            arrival, volume = histories[flow.purpose]
+            histories[flow.purpose] = arrival, volume + flow.volume
     for flow in flows:
-        flow.came, flow.carried = known.get(flow.purpose, (now, 0.0))
+        flow.came, flow.carried = histories.get(flow.purpose, (now, 0.0))
 
 
 def foreseen(flow: Flow) -> float:
@@ -417,37 +419,37 @@ def bytes_over(port: str, flows: Iterable[Flow]) -> float:
 
 def sincronia(flows: list[Flow], capacity: Capacities) -> None:
     """Find the coflow that goes last, then the last of the others, and so on."""
-    left = sorted(coflows(flows), key=first_rank)
-    weights = {id(coflow): 1.0 for coflow in left}
+    rest = sorted(coflows(flows), key=first_rank)
+    weights = {id(coflow): 1.0 for coflow in rest}
     place: dict[int, float] = {}
-    while left:
+    while rest:
         needs = {}
         for port, room in capacity.items():
             if room > 0:
-                size = bytes_over(port, chain.from_iterable(left))
+                size = bytes_over(port, chain.from_iterable(rest))
                 needs[port] = round_to_32_bits(size / room)
         port = max(needs, key=needs.__getitem__, default="")
 
         # Select: of those on the fullest port the one of least weight per byte.
         candidates = []
         if needs.get(port):
-            candidates = [coflow for coflow in left if bytes_over(port, coflow) > 0]
+            candidates = [coflow for coflow in rest if bytes_over(port, coflow) > 0]
         # Of equal ones the last: they are in the order in which ties are broken.
-        last = left[-1]
+        last = rest[-1]
         if candidates:
             ratios = [weights[id(c)] / bytes_over(port, c) for c in candidates]
-            rounded = [*map(round_to_32_bits, ratios)]
-            least = min(rounded)
-            ranked = zip(candidates, rounded, strict=True)
-            *_, last = [coflow for coflow, ratio in ranked if ratio == least]
+            rounded_ratios = [*map(round_to_32_bits, ratios)]
+            least = min(rounded_ratios)
+            pairs = zip(candidates, rounded_ratios, strict=True)
+            *_, last = [coflow for coflow, ratio in pairs if ratio == least]
         # Scale: the others there weigh less by their part of what it has there.
         for coflow in candidates:
             part = bytes_over(port, coflow) / bytes_over(port, last)
             weight = weights[id(coflow)] - weights[id(last)] * part
             if coflow is not last:
                 weights[id(coflow)] = weight if weight > _NO_WEIGHT else 0.0
-        left.remove(last)
-        place |= dict.fromkeys(map(id, last), float(len(left)))
+        rest.remove(last)
+        place |= dict.fromkeys(map(id, last), float(len(rest)))
     in_order(flows, capacity, lambda flow: flow.key(place[id(flow)]))
 
 
@@ -466,8 +468,8 @@ def aalo(flows: list[Flow], capacity: Capacities) -> None:
     """Serve those first that have sent least, as orders of magnitude go."""
 
     def turn(coflow: list[Flow]) -> tuple[int, float, int, Rank]:
-        sent = round_to_32_bits(bytes_sent(coflow))
-        queue = sum(end <= sent for end in QUEUE_ENDS)
+        volume = round_to_32_bits(bytes_sent(coflow))
+        queue = sum(end <= volume for end in QUEUE_ENDS)
         return queue, round_to_32_bits(coflow[0].came), *first_rank(coflow)
 
     place = {}
@@ -483,11 +485,11 @@ def time_in_queue(flows: list[Flow]) -> float:
     """Return the seconds until a coflow leaves its queue of Aalo at these rates."""
     times = [math.inf]
     for coflow in coflows(flows):
-        sent = bytes_sent(coflow)
+        volume = bytes_sent(coflow)
         speed = sum(flow.rate for flow in coflow)
-        ends_ahead = [end for end in QUEUE_ENDS if end > round_to_32_bits(sent)]
+        ends_ahead = [end for end in QUEUE_ENDS if end > round_to_32_bits(volume)]
         if speed and ends_ahead:
-            times.append(max(ends_ahead[0] - sent, 0.0) / speed)
+            times.append(max(ends_ahead[0] - volume, 0.0) / speed)
     return min(times)
 
 

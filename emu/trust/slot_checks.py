@@ -119,17 +119,17 @@ def _overtaken(
     task = takers[row[order]]
     n = n[order]
     start = schedule.task_start[task, n]
-    came = arrivals[task, n]
+    arrival = arrivals[task, n]
 
     # The earliest arrival among all that start later than each.
-    earliest = np.append(np.minimum.accumulate(came[::-1])[::-1], np.inf)
+    earliest = np.append(np.minimum.accumulate(arrival[::-1])[::-1], np.inf)
     # Starts within a tolerance of each other may have been in either order.
     later = np.searchsorted(start, start + tolerance, side="right")
-    is_ahead = earliest[later] < came - tolerance
+    is_ahead = earliest[later] < arrival - tolerance
     for position in np.flatnonzero(is_ahead).tolist():
         name = task_name(schedule.problem.job, task[position], n[position])
         sentence = f"{name} got a slot of {pool.name} before a task that came earlier"
-        seconds = float(came[position] - earliest[later[position]])
+        seconds = float(arrival[position] - earliest[later[position]])
         yield Violation(
             constraint="slots",
             subject=name,

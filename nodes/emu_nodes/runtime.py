@@ -380,16 +380,16 @@ class NodeProcess:
 
     async def _restore(self, programs: dict[int, Program]) -> None:
         """Have programs begin with the state that the coordinator sends, if any."""
-        awaited = {name for task in self._spec.tasks for name in task.restores}
-        parts = {name: ArrayParts() for name in awaited}
-        while awaited:
+        missing_tasks = {name for task in self._spec.tasks for name in task.restores}
+        parts = {name: ArrayParts() for name in missing_tasks}
+        while missing_tasks:
             part = await self._next(StatePart, "the state it begins with")
-            if part.task not in awaited:
+            if part.task not in missing_tasks:
                 raise MalformedFrame(f"the state of {part.task} was not asked for")
             with contextlib.suppress(ValueError):  # it shows in the arrays
                 parts[part.task].add(part)
             if part.last:
-                awaited.discard(part.task)
+                missing_tasks.discard(part.task)
 
         try:
             states = {name: pieces.arrays() for name, pieces in parts.items()}
@@ -489,8 +489,8 @@ class NodeProcess:
         """Send frames, results and statistics, then wait for the end of the run."""
         departures = self._pacer.departures.pieces(self._clock)
         arrivals = self._ends.server.log.pieces(self._clock)
-        for sent, received in zip_longest(departures, arrivals, fillvalue=b""):
-            self._send(Frames(sent=sent, received=received))
+        for departure, arrival in zip_longest(departures, arrivals, fillvalue=b""):
+            self._send(Frames(sent=departure, received=arrival))
         for task, runner in self._runners.items():
             for part in parts_of(runner.program.result()):
                 self._send(ResultPart(task=task, **part))

@@ -238,14 +238,14 @@ class NewestInputs:
         All older ones are released, read or not.
         """
         for edge, iteration in reads:
-            held = self._held.get(edge)
-            first = 0 if held is None else held.iteration + 1
+            delivery = self._held.get(edge)
+            first = 0 if delivery is None else delivery.iteration + 1
             for number in range(first, iteration + 1):
                 newer = await self._arrival(edge, number)
-                if held is not None:
-                    held.release()
-                held = newer
-                self._held[edge] = held
+                if delivery is not None:
+                    delivery.release()
+                delivery = newer
+                self._held[edge] = delivery
         return dict(self._held)
 
     def release(self) -> None:
@@ -337,7 +337,7 @@ class TaskRunner:
             if not end.latest and 0 <= iteration - end.lag < end.sent:
                 arrivals[edge] = await self._arrival(edge, iteration - end.lag)
         deliveries = arrivals | await self._newest.take(order.reads)
-        inputs = {edge: dict(found.payload) for edge, found in deliveries.items()}
+        inputs = {edge: dict(arrival.payload) for edge, arrival in deliveries.items()}
 
         loop = asyncio.get_running_loop()
         work = await loop.run_in_executor(context.compute, self._compute, order, inputs)

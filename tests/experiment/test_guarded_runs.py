@@ -51,7 +51,9 @@ def test_ports_of_one_and_a_half_times_their_capacity_are_not_trusted(
     monkeypatch.setattr(
         coordinator_run,
         "Scheduler",
-        lambda problem, *arguments: Scheduler(_faster(problem), *arguments),
+        lambda problem, *arguments, **options: Scheduler(
+            _faster(problem), *arguments, **options
+        ),
     )
     result = _result(tmp_path)
     guards = result["verdict"]["guards"]

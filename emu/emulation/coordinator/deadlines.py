@@ -78,8 +78,8 @@ class Deadlines:
         """Note that the end of a task was taken in."""
         self._tasks.pop((message.task, message.iteration), None)
         iteration = self._first + message.iteration
-        seen = f"ending iteration {iteration} at {message.end:.3f} s"
-        self._seen[message.task] = seen
+        sighting = f"ending iteration {iteration} at {message.end:.3f} s"
+        self._seen[message.task] = sighting
 
     def flow_ended(self, message: FlowEnded) -> None:
         """Note that a flow arrived."""
@@ -88,8 +88,8 @@ class Deadlines:
         name = job.edge_names[message.edge]
         receiver = job.edges[message.edge].destination
         iteration = self._first + message.iteration
-        seen = f"receiving {name} of iteration {iteration} at {message.time:.3f} s"
-        self._seen[receiver] = seen
+        sighting = f"receiving {name} of iteration {iteration} at {message.time:.3f} s"
+        self._seen[receiver] = sighting
 
     def check(self, now: float, awake: float) -> None:
         """Raise when something is overdue at run time ``now``.
@@ -103,7 +103,7 @@ class Deadlines:
         since when, and what the other side was last seen at.
         """
         lines = {**self._overdue_tasks(now), **self._overdue_flows(now)}
-        is_served = any(served is not None for served in self._flows.values())
+        is_served = any(served_at is not None for served_at in self._flows.values())
         gate_ends = self._scheduler.next_end < math.inf  # if nothing else can end
         if not (self._tasks or gate_ends or is_served):
             idleness = "no flow has a rate" if self._flows else "no flow is active"
@@ -222,10 +222,10 @@ class Deadlines:
 
     def _last_seen(self, position: int) -> str:
         task = self._problem.job.tasks[position]
-        seen = self._seen.get(position, "when the run began")
+        sighting = self._seen.get(position, "when the run began")
         process = task.process_name
         place = f" in process {process}" if process != task.name else ""
-        return f"{task.name}{place} was last seen {seen}"
+        return f"{task.name}{place} was last seen {sighting}"
 
     def _flow_line(self, key: Key) -> str:
         job = self._problem.job

@@ -141,9 +141,9 @@ class Answers:
 
     def frames(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
         """Return the rows of `frame_layout` of senders and of receivers."""
-        sent = np.frombuffer(bytes(self._sent), FRAME_ROWS)
-        received = np.frombuffer(bytes(self._received), FRAME_ROWS)
-        return sent, received
+        sent_rows = np.frombuffer(bytes(self._sent), FRAME_ROWS)
+        received_rows = np.frombuffer(bytes(self._received), FRAME_ROWS)
+        return sent_rows, received_rows
 
 
 @contextlib.contextmanager
@@ -207,8 +207,8 @@ class Recorder:
             values = np.ascontiguousarray(values, column.typecode)
             column.frombytes(values.tobytes())
             if len(column) >= _TOGETHER:
-                packed = isal_zlib.compress(column.tobytes(), 1)
-                self._packed[name].append(packed)
+                chunk = isal_zlib.compress(column.tobytes(), 1)
+                self._packed[name].append(chunk)
                 del column[:]
 
     def task_ended(self, message: TaskEnded) -> None:
@@ -285,8 +285,8 @@ class Recorder:
         columns = {}
         for name, rest in self._columns.items():
             data = bytearray()
-            for packed in self._packed[name]:
-                data += isal_zlib.decompress(packed)
+            for chunk in self._packed[name]:
+                data += isal_zlib.decompress(chunk)
             data += rest.tobytes()
             columns[name] = np.frombuffer(data, rest.typecode)
         return RateHistory(

@@ -295,12 +295,12 @@ class Barrier:
 
         while names := sorted(missing()):
             if awake.read(this_host.monotonic()) > end:
-                listed = ", ".join(names[:_LISTED])
+                listing = ", ".join(names[:_LISTED])
                 count = len(names) - _LISTED
                 if count > 0:
-                    listed = f"{listed} and {count} more"
+                    listing = f"{listing} and {count} more"
                 raise DeadlineExceeded(
-                    f"the coordinator waited {deadline:g} s of wall time: {listed} "
+                    f"the coordinator waited {deadline:g} s of wall time: {listing} "
                     f"did not {purpose} (their output is in {self._log})"
                 )
             for name, message in await self._events(_LOOK):

@@ -202,7 +202,7 @@ class Coordinator:
         wall: float,
     ) -> EmulatedRun:
         recorder = self._recorder
-        sent, received = answers.frames()
+        sent_frames, received_frames = answers.frames()
         schedule = recorder.schedule()
         realization = recorder.realization()
         hosts = [
@@ -217,8 +217,8 @@ class Coordinator:
             reports=recorder.reports,
             results=answers.results(),
             statistics=answers.statistics,
-            sent=sent,
-            received=received,
+            sent=sent_frames,
+            received=received_frames,
             late=recorder.late,
             cpu=recorder.cpu,
             began=recorder.began,
@@ -429,14 +429,14 @@ class Coordinator:
 
     def _missing_rates(self) -> NDArray[np.int64]:
         """Return per edge how many segments never came to the boards of this host."""
-        published = self._driver.published
-        missing = np.zeros_like(published)
+        published_counts = self._driver.published
+        missing = np.zeros_like(published_counts)
         if self._settings.kernel_nics is not None:  # each gets those of its machine
             return missing
         for agent in self._membership.agents:
             if agent.board is not None:  # else it is of another host
                 arrivals = agent.board.counts.astype(np.int64)
-                np.maximum(missing, published - arrivals, out=missing)
+                np.maximum(missing, published_counts - arrivals, out=missing)
         return missing
 
     def _take_states(self, mail: Sequence[tuple[str, Message]]) -> None:

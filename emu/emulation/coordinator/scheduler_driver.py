@@ -149,13 +149,13 @@ class SchedulerDriver:
         due = self._reported[:count]
         ends = [_end_of(event) for event in due]
         with _misbehaviour():
-            moments, taken = self._scheduler.settle(ends, until, ahead)
-            del self._reported[:taken]
-            for event in due[:taken]:
+            moments, taken_count = self._scheduler.settle(ends, until, ahead)
+            del self._reported[:taken_count]
+            for event in due[:taken_count]:
                 self._note(event)
             for decisions in moments:  # flows that were served end if they have arrived
-                served = decisions.lines.edge[: decisions.served]
-                for edge in served.tolist():
+                edges = decisions.lines.edge[: decisions.served]
+                for edge in edges.tolist():
                     if edge in self._arrived:
                         self._end_flow(self._arrived.pop(edge), decisions.time)
                     else:

@@ -30,11 +30,11 @@ class SenderWakeups:
         rates = segments.rate
         is_new = self._iteration[edges] != segments.iteration
         # Of a flow that begins nothing is known: any rate is a rise.
-        known = np.where(is_new, 0.0, self._known[edges])
-        rises = rates >= lib.RISE * known
+        known_rates = np.where(is_new, 0.0, self._known[edges])
+        rises = rates >= lib.RISE * known_rates
         wakes = (rates > 0) & rises
         self._iteration[edges] = segments.iteration
-        lowest = np.minimum(known, rates)
+        lowest = np.minimum(known_rates, rates)
         self._known[edges] = np.where(wakes, rates, lowest)
 
         wakeups: dict[str, WakeSender] = {}

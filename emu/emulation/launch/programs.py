@@ -72,8 +72,8 @@ def check_allowed(programs: Collection[str], allowed: Collection[str]) -> None:
     Raises NodeMisbehaved when there is another one; nothing of it was imported. When
     one needs torch, and this host has none.
     """
-    installed = _program_names(torch=False) | _program_names(torch=True)
-    strange = {*programs} - installed - {COPY} - {*allowed}
+    installed_programs = _program_names(torch=False) | _program_names(torch=True)
+    strange = {*programs} - installed_programs - {COPY} - {*allowed}
     for program in sorted(strange):
         raise NodeMisbehaved(
             f"program {printable(program)} is not allowed on this host: start the "

@@ -132,10 +132,10 @@ def serve(ray: Any, placed: dict[str, Any], order: dict[str, Any]) -> int:
 
     ray.wait(list(runs), num_returns=1)
     # The end of one ends the run: the others get a moment to say how it was for them.
-    ended, _ = ray.wait(list(runs), num_returns=len(runs), timeout=_LEAVE)
+    ended_runs, _ = ray.wait(list(runs), num_returns=len(runs), timeout=_LEAVE)
 
     status = 0
-    for run in ended:
+    for run in ended_runs:
         try:
             code, lines = ray.get(run)
         except ray.exceptions.RayError as error:
@@ -163,10 +163,10 @@ def main() -> int:
     os.chdir("/")  # workers of Ray import from where their driver is
     try:
         ray = connect(request["address"])
-        placed = reserve(ray, request["bundles"])
+        placement = reserve(ray, request["bundles"])
     except Exception as error:  # noqa: BLE001 -- whatever Ray raises is one line
-        placed = {"error": " ".join(str(error).split())}
-    answer = {key: placed[key] for key in placed.keys() - {"group"}}
+        placement = {"error": " ".join(str(error).split())}
+    answer = {key: placement[key] for key in placement.keys() - {"group"}}
     _say(json.dumps(answer))
 
     order = sys.stdin.readline()
@@ -177,7 +177,7 @@ def main() -> int:
     with log_path.open("ab") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
-    return serve(ray, placed, options)
+    return serve(ray, placement, options)
 
 
 def _say(line: str) -> None:

@@ -39,8 +39,8 @@ def read_hosts_file(path: Path) -> tuple[str, ...]:
         try:
             lines = read_text(path, _MOST_HOSTS_TEXT).splitlines()
         except OSError as error:
-            said = f"cannot be read: {error.strerror}"
-            raise ScenarioError(said, file=str(path)) from error
+            sentence = f"cannot be read: {error.strerror}"
+            raise ScenarioError(sentence, file=str(path)) from error
 
     hosts: list[str] = []
     for number, line in enumerate(lines, start=1):
@@ -146,8 +146,8 @@ class SshLauncher(ChildAgents):
         line = f"{token}\n".encode(errors="surrogateescape")
         listening, port = address
         for host in self.hosts:
-            reached = address_towards(host) if listening in _ANYWHERE else listening
-            arguments = agent_arguments((reached, port), _PATIENCE, allow, host)
+            own_address = address_towards(host) if listening in _ANYWHERE else listening
+            arguments = agent_arguments((own_address, port), _PATIENCE, allow, host)
             script = (
                 "IFS= read -r EMU_TOKEN && export EMU_TOKEN && "
                 f"{self._agent} {shlex.join(arguments)}"

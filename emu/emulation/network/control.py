@@ -388,10 +388,8 @@ async def _connect(
         if connection is not None:
             await connection.aclose()
         if isinstance(error, TimeoutError):
-            awaited = server if connection is None else f"the handshake from {_PEER}"
-            raise DeadlineExceeded(
-                f"{name} waited {within:g} s for {awaited}"
-            ) from None
+            goal = server if connection is None else f"the handshake from {_PEER}"
+            raise DeadlineExceeded(f"{name} waited {within:g} s for {goal}") from None
         if isinstance(error, OSError):
             raise NodeLost(f"{name} cannot reach {server}: {error}") from error
         raise

@@ -273,8 +273,10 @@ class DataConnection:
         self._sock = tls or sock
         self._arrivals = tls or ArrivalReader(sock)
         self._loop = asyncio.get_running_loop()
-        seen = server.tls.fingerprint if server.tls else b""
-        self._end = ReceivingEnd(server.keys, server.connected, server.pool, seen)
+        fingerprint = server.tls.fingerprint if server.tls else b""
+        self._end = ReceivingEnd(
+            server.keys, server.connected, server.pool, fingerprint
+        )
         self._least = 1  # bytes for which the kernel wakes this process
         self._open = True
         patience = server.strangers.patience

@@ -103,11 +103,11 @@ class ArrivalReader:
                 seconds, nanoseconds = _TIMESPEC.unpack(note)
                 age = (real - seconds * 10**9 - nanoseconds) * 1e-9
 
-        arrived = now - age
-        if arrived < self._emptied - _OVERTAKEN:
+        arrival = now - age
+        if arrival < self._emptied - _OVERTAKEN:
             self._last = now
         else:
-            self._last = min(max(arrived, self._last), now)
+            self._last = min(max(arrival, self._last), now)
         if count < len(view):
             self._emptied = start
         return count, self._last

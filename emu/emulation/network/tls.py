@@ -170,8 +170,8 @@ class TlsSocket:
     def recv(self, count: int) -> bytes:
         """Receive up to so many bytes."""
         view = memoryview(bytearray(count))
-        received = self.recv_into(view)
-        return bytes(view[:received])
+        size = self.recv_into(view)
+        return bytes(view[:size])
 
     def send(self, view: memoryview | bytes) -> int:
         """Send some of it; return how much, once the kernel has taken all of that.

@@ -42,7 +42,7 @@ def tune_process() -> dict[str, str]:
     # percentile), with 100 us 0.5 to 0.6 ms. A lower priority for compute threads keeps
     # the interpreter lock from their loop: a run beside two busy loops did not end.
     sys.setswitchinterval(SWITCH_INTERVAL)
-    applied = {
+    outcomes = {
         "scheduler_slice": "unavailable",
         "timer_slack": "unavailable",
         "switch_interval": f"{SWITCH_INTERVAL:g} s",
@@ -53,11 +53,11 @@ def tune_process() -> dict[str, str]:
         if number is not None:
             attributes = ctypes.c_char_p(_scheduling_attributes())
             status = libc.syscall(number, 0, attributes, 0)
-            applied["scheduler_slice"] = _outcome(status, f"{SLICE_NS} ns")
+            outcomes["scheduler_slice"] = _outcome(status, f"{SLICE_NS} ns")
 
         status = libc.prctl(_PR_SET_TIMERSLACK, ctypes.c_ulong(1), 0, 0, 0)
-        applied["timer_slack"] = _outcome(status, "1 ns")
-    return applied
+        outcomes["timer_slack"] = _outcome(status, "1 ns")
+    return outcomes
 
 
 def _scheduling_attributes() -> bytes:

@@ -125,10 +125,10 @@ class FrameReader:
         # Let what is due next fit behind what came of it.
         rest = self._ahead[self._begin : self._end]
         room = len(self._ahead)
-        _, needed = self._part()
-        if needed > room or (not rest and room > AHEAD):
-            self._ahead = memoryview(bytearray(max(needed, AHEAD)))
-        elif rest and self._begin + needed <= room:
+        _, part_bytes = self._part()
+        if part_bytes > room or (not rest and room > AHEAD):
+            self._ahead = memoryview(bytearray(max(part_bytes, AHEAD)))
+        elif rest and self._begin + part_bytes <= room:
             return self._ahead[self._end :]
         self._ahead[: len(rest)] = rest
         self._begin = 0
@@ -220,10 +220,10 @@ class FrameReader:
         if kind not in self._kinds:
             raise MalformedFrame(f"a frame of kind {kind} has no place here")
         if kind in MESSAGE_KINDS:
-            expected = SEAL_BYTES if self._seal is not None else 0
-            if header != expected:
+            seal_bytes = SEAL_BYTES if self._seal is not None else 0
+            if header != seal_bytes:
                 raise MalformedFrame(
-                    f"a seal of {header} bytes where {expected} are due"
+                    f"a seal of {header} bytes where {seal_bytes} are due"
                 )
             _within(body, self._limits.message, "message")
         else:
@@ -317,10 +317,10 @@ def decode_header(fields: Fields, *, limit: int) -> DataHeader:
     """
     if set(fields) != _KEYS:
         raise MalformedFrame(f"the header has the keys {sorted(fields)}")
-    shaped = fields["shaped"]
+    is_shaped = fields["shaped"]
     tensors = fields["tensors"]
-    if not isinstance(shaped, bool):
-        raise MalformedFrame(f"shaped is {shaped!r}")
+    if not isinstance(is_shaped, bool):
+        raise MalformedFrame(f"shaped is {is_shaped!r}")
 
     if not isinstance(tensors, list) or len(tensors) > MAX_TENSORS:
         raise MalformedFrame(f"tensors is no list of at most {MAX_TENSORS}")
@@ -334,7 +334,7 @@ def decode_header(fields: Fields, *, limit: int) -> DataHeader:
     return DataHeader(
         edge=_integer(fields, "edge"),
         iteration=_integer(fields, "iteration"),
-        shaped=shaped,
+        shaped=is_shaped,
         tensors=specs,
     )
 

@@ -325,13 +325,13 @@ def unpack(fields: Fields) -> Message:
     for key, value in values.items():
         if key not in types:
             raise MalformedFrame(f"{name} has no field {key!r:.80}")
-        expected = types[key]
-        if expected is float and type(value) is int:
+        field_type = types[key]
+        if field_type is float and type(value) is int:
             values[key] = float(value)
-        elif not isinstance(value, expected):
-            found = type(value).__name__
+        elif not isinstance(value, field_type):
+            type_name = type(value).__name__
             raise MalformedFrame(
-                f"{name}.{key} is a {found}, not a {expected.__name__}"
+                f"{name}.{key} is a {type_name}, not a {field_type.__name__}"
             )
 
     try:

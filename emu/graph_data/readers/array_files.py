@@ -53,9 +53,9 @@ def npz_source(path: Path, *, seed: int, split: int | None = None) -> Source:
     except OSError as error:
         raise DataError(error.strerror or "cannot be read", path=path) from error
     choices = Choices(split_number=split, split_option="job.dataset.split: ")
-    chosen = "" if split is None else f" split {split}"
+    suffix = "" if split is None else f" split {split}"
     return Source(
-        f"npz {digest}{chosen}",
+        f"npz {digest}{suffix}",
         lambda: split_at_random(read_npz(path, choices).check(), seed),
     )
 
@@ -168,12 +168,12 @@ def _typed_graph(torch: Any, content: dict[Any, Any], path: Path) -> TypedGraph:
             continue
         source, name, target = map(str, key)
         arrays.pop("shape", None)  # of an adjacency between two types
-        asked = found_graph.AskedArrays(arrays)
+        asked_arrays = found_graph.AskedArrays(arrays)
         # As of a graph of one type: edges may be lists, sparse, or a matrix.
-        relation = found_graph.find_edges(asked, f"{path} ({name})")
+        relation = found_graph.find_edges(asked_arrays, f"{path} ({name})")
         ends = np.stack([relation.sources, relation.destinations])
         edges[source, name, target] = ends
-        unread += asked.unread
+        unread += asked_arrays.unread
 
     distinct = dict.fromkeys(unread)
     return TypedGraph(str(path), vertices, edges, tuple(distinct))
@@ -208,14 +208,14 @@ def _load(torch: Any, path: Path) -> Any:
 def _explain(message: str) -> str:
     """Return what a file holds that torch refuses, and what to save instead."""
     # What follows the first sentence advises to trust the file.
-    refused = message.rpartition("Unsupported global: GLOBAL ")[2]
-    refused = refused.partition(" was ")[0]
+    global_name = message.rpartition("Unsupported global: GLOBAL ")[2]
+    global_name = global_name.partition(" was ")[0]
     for name, hint in _HINTS.items():
-        if name in refused:
+        if name in global_name:
             return hint
     return (
         "holds more than tensors and a graph of PyTorch Geometric "
-        f"({printable(refused, limit=80)}), which is never loaded; save "
+        f"({printable(global_name, limit=80)}), which is never loaded; save "
         "data.to_dict() instead"
     )
 
@@ -231,9 +231,9 @@ def choose_graph(content: Any, choices: Choices, origin: str) -> dict[Any, Any]:
     graphs = [_mapping(graph) for graph in several]
     # A data set in memory is saved as the pair (data, slices).
     if isinstance(content, tuple) and len(graphs) > 1 and isinstance(graphs[0], dict):
-        merged, slices, *_ = graphs  # the class may follow
+        whole, slices, *_ = graphs  # the class may follow
         if slices is None or (isinstance(slices, dict) and _are_slices(slices)):
-            return _cut(merged, slices or {}, choices, origin)
+            return _cut(whole, slices or {}, choices, origin)
 
     if not graphs or not all(isinstance(graph, dict) for graph in graphs):
         raise DataError(
@@ -242,8 +242,8 @@ def choose_graph(content: Any, choices: Choices, origin: str) -> dict[Any, Any]:
             path=origin,
         )
     number = choices.choose_graph(len(graphs), origin)
-    chosen: dict[Any, Any] = graphs[number]
-    return chosen
+    attributes: dict[Any, Any] = graphs[number]
+    return attributes
 
 
 def _mapping(content: Any) -> Any:
@@ -274,11 +274,11 @@ def _cut(
     merged: dict[Any, Any], slices: dict[Any, Any], choices: Choices, origin: str
 ) -> dict[Any, Any]:
     """Return one graph of those that are merged, by its beginning in each tensor."""
-    begins: Any = slices
+    bounds: Any = slices
     # Every tensor is cut into as many graphs: one says how many.
-    while isinstance(begins, dict) and begins:  # by type
-        begins = next(iter(begins.values()))
-    count = len(begins) - 1 if slices else 1
+    while isinstance(bounds, dict) and bounds:  # by type
+        bounds = next(iter(bounds.values()))
+    count = len(bounds) - 1 if slices else 1
     number = choices.choose_graph(count, origin)
     return _cut_values(merged, slices, number)
 
@@ -290,15 +290,15 @@ def _cut_values(
     counts = values.get("_num_nodes")  # num_nodes is their sum
 
     for name, value in values.items():
-        begins = slices.get(name)
+        bounds = slices.get(name)
         if counts and name in {"num_nodes", "_num_nodes"}:
             graph["num_nodes"] = counts[number]
         elif isinstance(value, dict):
-            graph[name] = _cut_values(value, begins or {}, number)
-        elif begins is None:
+            graph[name] = _cut_values(value, bounds or {}, number)
+        elif bounds is None:
             graph[name] = value
         else:
-            span = slice(int(begins[number]), int(begins[number + 1]))
+            span = slice(int(bounds[number]), int(bounds[number + 1]))
             # As in PyTorch Geometric: what holds ids grows along the last axis.
             graph[name] = value[..., span] if "index" in name else value[span]
     return graph

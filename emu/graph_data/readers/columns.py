@@ -255,13 +255,13 @@ def join_columns(columns: Sequence[Column], *, as_words: bool) -> Keys:
     places: dict[str, int] = {}
     rows = []
     for column in columns:
-        worded = column.as_words()
+        word_column = column.as_words()
         codes = []
-        for word in worded.words or ():
+        for word in word_column.words or ():
             name = word if as_words else whole(word)
             code = places.setdefault(name, len(places))
             codes.append(code)
-        row = np.array(codes, np.int64)[worded.values]
+        row = np.array(codes, np.int64)[word_column.values]
         rows.append(row)
 
     names = word_array(list(places))

@@ -67,10 +67,10 @@ def named_ends(names: Sequence[str]) -> tuple[int, int] | None:
     telling_words = [
         [word for word in of_name if word not in _PLAIN] or of_name for of_name in words
     ]
-    for left, right in _ENDS:
+    for source, target in _ENDS:
         # A column called by the word alone goes before one that has it among others.
         for is_exact in (True, False):
-            ends = _only_pair(telling_words, {left}, {right}, is_exact=is_exact)
+            ends = _only_pair(telling_words, {source}, {target}, is_exact=is_exact)
             if ends:
                 return ends
 
@@ -103,21 +103,21 @@ def _pair_called_alike(
 ) -> tuple[int, int] | None:
     """Return the one pair of columns that are called alike, as node1 and node2."""
     same = []
-    numbered = []
-    for left, right in combinations(range(len(names)), 2):
-        if names[left] == names[right] and is_id(names[left]):
-            same.append((left, right))
-        stem = _stem(names[left])
-        if stem and stem == _stem(names[right]):
-            numbered.append((left, right))
+    pairs = []
+    for place, other in combinations(range(len(names)), 2):
+        if names[place] == names[other] and is_id(names[place]):
+            same.append((place, other))
+        stem = _stem(names[place])
+        if stem and stem == _stem(names[other]):
+            pairs.append((place, other))
 
     if len(same) == 1:  # LDBC's Person.id|Person.id, geom-gcn's node_id, node_id
         return same[0]
     # Of a table of vertices, id,f1,f2, these are features.
     is_of_vertices = any(of_name and _PLAIN.issuperset(of_name) for of_name in words)
-    if is_of_vertices or len(numbered) != 1:
+    if is_of_vertices or len(pairs) != 1:
         return None
-    return numbered[0]
+    return pairs[0]
 
 
 def _stem(name: str) -> str:

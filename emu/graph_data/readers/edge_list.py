@@ -130,10 +130,10 @@ def _take_konect(ends: Ends, line: re.Match[str], options: TableOptions) -> Ends
 def _count_stated(path: Path, column: Column) -> list[str]:
     """Return a note where comments of SNAP or KONECT state another number of edges."""
     for line in text_table.first_lines(path, _COMMENTS):
-        stated = _EDGES.match(line) or _SIZES.match(line)
+        match = _EDGES.match(line) or _SIZES.match(line)
         # A note, no error: the rows are what counts.
-        if stated and int(stated[1]) != column.rows:
-            return [f"{stated[1]} edges are stated, {column.rows} are there"]
+        if match and int(match[1]) != column.rows:
+            return [f"{match[1]} edges are stated, {column.rows} are there"]
     return []
 
 
@@ -156,8 +156,8 @@ def _build(
             _check_kinds(table, ends.columns, sides)
         names = _SIDES
         if table.names:
-            left, right = ends.columns
-            names = (table.names[left], table.names[right])
+            source, destination = ends.columns
+            names = (table.names[source], table.names[destination])
         return join_sides(
             left=_fill(sides[0], counts[0]),
             right=_fill(sides[1], counts[1]),
@@ -213,8 +213,8 @@ def join_sides(
     # Ids are those of the user: one of both sides is told by its side.
     if len(np.unique(ids)) < len(ids):
         sides = np.repeat(names, [lefts, rights])
-        named = zip(sides, ids.tolist(), strict=True)
-        ids = np.array([f"{name}:{vertex}" for name, vertex in named])
+        pairs = zip(sides, ids.tolist(), strict=True)
+        ids = np.array([f"{name}:{vertex}" for name, vertex in pairs])
     return FoundGraph(
         sources=left.codes.reshape(-1),
         destinations=right.codes.reshape(-1) + lefts,
@@ -228,11 +228,11 @@ def join_sides(
 
 def _read_columns(table: TextTable, *, is_konect: bool) -> TextTable:
     """Return the table with its header decided, and its columns that may be ends."""
-    stated = table.options.header
-    if stated is None and is_konect:
-        stated = False
-    if stated is not None or not text_table.starts_with_words(table):
-        table = table.decide(header=bool(stated))
+    has_header = table.options.header
+    if has_header is None and is_konect:
+        has_header = False
+    if has_header is not None or not text_table.starts_with_words(table):
+        table = table.decide(header=bool(has_header))
         return table.with_columns(_wanted_columns(table))
 
     # Read without the first row: only what is below shows whether that has names.
@@ -248,12 +248,12 @@ def _read_columns(table: TextTable, *, is_konect: bool) -> TextTable:
 
 def _wanted_columns(table: TextTable) -> list[int]:
     """Return the columns that are read: those that are named ends, else the first."""
-    stated = table.options.columns
-    if stated:
+    column_names = table.options.columns
+    if column_names:
         places = [
             place
             for place, name in enumerate(table.header)
-            if name in stated or str(place + 1) in stated
+            if name in column_names or str(place + 1) in column_names
         ]
         # One column at least: that the names are wrong is told with all of them at
         # hand.
@@ -276,8 +276,8 @@ def _is_header(table: TextTable) -> bool:
     """Return whether the first row has names; DataError where it may as well be one."""
     first = table.header
     columns = table.columns
-    stated = table.options.columns
-    names_are_stated = stated and not any(word.isdecimal() for word in stated)
+    names = table.options.columns
+    names_are_stated = names and not any(word.isdecimal() for word in names)
     has_index = table.first_row[0] == ""  # that of pandas has no name
     is_over_numbers = any(
         column.main_kind not in {TEXT, EMPTY} and kind_of(first[c]) == TEXT
@@ -333,9 +333,9 @@ def _choose_ends(table: TextTable, *, is_konect: bool) -> Ends:
     for names in (table.names, table.words_above):
         ends = _ends_by_name(table, names)
         if ends is not None:
-            left, right = ends
-            end_names = [names[left], names[right]]
-            reason = f"columns {left + 1}, {right + 1} by their names, "
+            source, destination = ends
+            end_names = [names[source], names[destination]]
+            reason = f"columns {source + 1}, {destination + 1} by their names, "
             reason += " and ".join(end_names)
             return Ends(ends, _two_kinds(table, end_names), reason)
     # Columns with names are never guessed: the names say that their order is free.
@@ -353,10 +353,10 @@ def _stated_ends(table: TextTable, stated: tuple[str, ...]) -> Ends:
     if len({*places}) != 2 or len(places) != 2:
         raise table.error("--columns names two columns: --columns source,target")
 
-    left, right = places
+    source, destination = places
     names = [table.names[place] for place in places if table.names]
-    reason = f"{table.name(left)} and {table.name(right)} by --columns"
-    return Ends((left, right), _two_kinds(table, names), reason)
+    reason = f"{table.name(source)} and {table.name(destination)} by --columns"
+    return Ends((source, destination), _two_kinds(table, names), reason)
 
 
 def _two_kinds(table: TextTable, names: Sequence[str] = ()) -> bool | None:
@@ -377,11 +377,11 @@ def _may_rate(table: TextTable) -> bool:
 def _readings(table: TextTable, pairs: Iterable[Pair], edges: int) -> list[Reading]:
     readings = []
     for pair in list(pairs)[:_MOST_ASKED]:
-        left, right = pair.ends
+        source, destination = pair.ends
         reading = Reading(
-            meaning=f"{table.name(left)} and {table.name(right)}",
+            meaning=f"{table.name(source)} and {table.name(destination)}",
             counts=size_of(pair.vertices, edges),
-            option=f"--columns {table.option(left)},{table.option(right)}",
+            option=f"--columns {table.option(source)},{table.option(destination)}",
         )
         readings.append(reading)
     return readings

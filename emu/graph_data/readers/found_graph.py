@@ -328,28 +328,30 @@ def graph_of_arrays(
 
     Raises DataError when there are no edges, or parts of a matrix do not fit.
     """
-    asked = AskedArrays(arrays, others)
-    edges = find_edges(asked, origin)
-    vertices = _stated_vertices(asked, edges.vertices, origin)
+    asked_arrays = AskedArrays(arrays, others)
+    edges = find_edges(asked_arrays, origin)
+    vertices = _stated_vertices(asked_arrays, edges.vertices, origin)
     notes = []
     if len(edges.sources):
         notes.append(f"edges from {edges.array}")
 
-    feature_name = first_name(asked, FEATURES)
+    feature_name = first_name(asked_arrays, FEATURES)
     if feature_name:
-        features: FeatureRows | None = FeatureRows.dense(asked[feature_name], origin)
+        features: FeatureRows | None = FeatureRows.dense(
+            asked_arrays[feature_name], origin
+        )
     else:
-        features = sparse_rows(asked, origin)
+        features = sparse_rows(asked_arrays, origin)
     if features:
         notes.append(f"features from {feature_name or 'attr_data'}")
 
-    splits = split_arrays.sort_splits(asked, choices, origin)
-    split_names = ", ".join(split_arrays.split_names(asked, choices))
+    splits = split_arrays.sort_splits(asked_arrays, choices, origin)
+    split_names = ", ".join(split_arrays.split_names(asked_arrays, choices))
 
     labels = None
-    label_name = first_name(asked, LABELS)
+    label_name = first_name(asked_arrays, LABELS)
     if label_name:
-        labels = asked[label_name]
+        labels = asked_arrays[label_name]
         note = f"labels from {label_name}"
         if labels.ndim == 2 and labels.shape[1] > 1:
             note += f" ({labels.shape[1]} columns)"
@@ -364,7 +366,7 @@ def graph_of_arrays(
         splits=splits,
         split_origin=f"{split_names} of the file" if split_names else "",
         notes=(", ".join(notes),) if notes else (),
-        left_out=asked.left_out,
+        left_out=asked_arrays.left_out,
         overlap=choices.overlap,
     )
 
@@ -375,11 +377,11 @@ def _stated_vertices(arrays: Arrays, vertices: int | None, origin: str) -> int |
     if name is None:
         return vertices
 
-    stated = int(arrays[name].reshape(-1)[0])
-    if vertices not in {None, stated}:
-        problem = f"states {stated} vertices, its matrix has {vertices}"
+    count = int(arrays[name].reshape(-1)[0])
+    if vertices not in {None, count}:
+        problem = f"states {count} vertices, its matrix has {vertices}"
         raise DataError(problem, path=origin)
-    return stated
+    return count
 
 
 def first_name(arrays: Collection[str], names: Iterable[str]) -> str | None:
@@ -404,12 +406,12 @@ def find_edges(arrays: Arrays, origin: str) -> FoundEdges:
 
     Raises DataError when there are none, or ends are no whole numbers.
     """
-    listed = first_name(arrays, _EDGES)
+    list_name = first_name(arrays, _EDGES)
     matrix = first_name(arrays, MATRICES)
     pairs = [pair for pair in _ENDS if set(arrays).issuperset(pair)]
     # A list goes first: a matrix beside it may be made of it.
-    if listed:
-        edges = _listed_edges(arrays[listed], listed, origin)
+    if list_name:
+        edges = _listed_edges(arrays[list_name], list_name, origin)
     elif matrix:
         edges = _matrix_edges(arrays[matrix], matrix, origin)
     elif pairs:

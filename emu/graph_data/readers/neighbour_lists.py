@@ -132,8 +132,8 @@ class _Lists:
             raise ValueError("vertex:neighbour,neighbour")
         words = match[2].split(",")
         self.left_out.update(word for word in words if word in _UNKNOWN)
-        known = [word for word in words if word and word not in _UNKNOWN]
-        self._add_list(match[1], known)
+        neighbours = [word for word in words if word and word not in _UNKNOWN]
+        self._add_list(match[1], neighbours)
 
     def _add_list(self, head: str, neighbours: Sequence[str]) -> None:
         # Also without neighbours: it is a vertex for all that.

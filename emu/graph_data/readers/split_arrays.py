@@ -95,8 +95,8 @@ def split_names(arrays: Iterable[str], choices: Choices) -> list[str]:
     """Return the names of arrays that state a split: its parts, or else its codes."""
     parts = [name for name in arrays if split_part(name) is not None]
     # dgl's Reddit alone calls its codes types, which are types elsewhere.
-    known = CODES if choices.split_codes else CODES[:-1]
-    codes = [name for name in known if name in arrays]
+    code_names = CODES if choices.split_codes else CODES[:-1]
+    codes = [name for name in code_names if name in arrays]
     # Arrays per part go before one of codes, which may be something else.
     return parts or codes[:1]
 
@@ -161,24 +161,24 @@ def parts_of_codes(
         problem = f"{name} has shape {values.shape}, a code per vertex is needed"
         raise DataError(problem, path=origin)
     words = values.reshape(-1).astype(str)
-    found, counts = np.unique(words, return_counts=True)
-    shown = [
+    distinct, counts = np.unique(words, return_counts=True)
+    examples = [
         f"{word} ({count:,})"
-        for word, count in zip(found[:_SHOWN], counts, strict=False)
+        for word, count in zip(distinct[:_SHOWN], counts, strict=False)
     ]
-    text = f"{name} holds codes {', '.join(shown)}".lstrip()
+    text = f"{name} holds codes {', '.join(examples)}".lstrip()
     # Each data set has codes of its own: a default would train on what is to test.
     if not 1 < len(codes) <= len(SPLIT) or len({*codes}) < len(codes):
         option = "--split-codes TRAIN,VALID,TEST, such as --split-codes 0,1,2"
         raise DataError(f"{text}: which is which? {option}", path=origin)
-    if codes[0] not in found:
+    if codes[0] not in distinct:
         problem = f"{text}: no vertex has {codes[0]!r}, by --split-codes that of train"
         raise DataError(problem, path=origin)
 
     # A part without a code is empty.
     places = [*codes, *[""] * (len(SPLIT) - len(codes))]
     masks = words[:, None] == np.array(places, dtype=words.dtype)
-    rest = [word for word in found.tolist() if word not in codes]
+    rest = [word for word in distinct.tolist() if word not in codes]
     if not rest:
         return masks, ""
     left_out = len(words) - int(masks.any(1).sum())

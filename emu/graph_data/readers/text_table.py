@@ -237,8 +237,8 @@ class TextTable:
 
     def left_out(self, used: Sequence[int | None]) -> tuple[str, ...]:
         """Return the names of the columns that nobody asked for."""
-        unused = [place for place in range(self.width) if place not in used]
-        return tuple(map(self.name, unused))
+        rest = [place for place in range(self.width) if place not in used]
+        return tuple(map(self.name, rest))
 
     def column(self, stated: str, option: str) -> int:
         """Return the place of a column that an option states; DataError without one."""
@@ -312,7 +312,7 @@ class TextTable:
             dtype = np.dtype("i8")
 
         try:
-            loaded, has_padded = self._load(dtype)
+            numbers, has_padded = self._load(dtype)
         except (ValueError, OverflowError, UserWarning, DeprecationWarning):
             return {}  # words, 1.0, beyond int64, or a line to name
         # As a number 007 would be 7: the words are read, and may be asked about.
@@ -321,7 +321,7 @@ class TextTable:
 
         columns = {}
         for column in wanted:
-            values = loaded[:, column] if are_alike else loaded[f"f{column}"]
+            values = numbers[:, column] if are_alike else numbers[f"f{column}"]
             columns[column] = Column(_narrow(values))
         return columns
 
@@ -359,8 +359,8 @@ class TextTable:
             if len(fields) != self.width:
                 raise self.wrong_line(number, fields, f"{self.width} columns")
             for column in wanted:
-                known = places[column]
-                code = known.setdefault(fields[column], len(known))
+                code_of_word = places[column]
+                code = code_of_word.setdefault(fields[column], len(code_of_word))
                 codes[column].append(code)
 
         columns = {}
@@ -379,8 +379,8 @@ class TextTable:
         for number, fields in self.rows():
             if len(fields) != self.width:
                 return self.wrong_line(number, fields, need)
-            chosen = [fields[column] for column in columns]
-            if not fits(chosen):
+            texts = [fields[column] for column in columns]
+            if not fits(texts):
                 return self.wrong_line(number, fields, need)
         return self.error("is not a table of numbers")
 
@@ -457,8 +457,8 @@ def open_table(path: Path, options: TableOptions) -> TextTable:
 
     first_number, first = rows[0]
     # A comma in quotes is text, and separates nothing.
-    unquoted = re.sub(r'"[^"]*"', "", first)
-    bare, attributes, _ = unquoted.partition(_ATTRIBUTES)
+    plain_line = re.sub(r'"[^"]*"', "", first)
+    bare, attributes, _ = plain_line.partition(_ATTRIBUTES)
     separators = [mark for mark in _SEPARATORS if mark in bare]
     table = TextTable(
         path=path,

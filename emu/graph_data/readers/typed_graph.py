@@ -74,7 +74,7 @@ def _take_relation(
 ) -> FoundGraph:
     """Return the graph of one relation, between vertices of one type."""
     name = ",".join(relation)
-    edges = [ends for known, ends in graph.edges.items() if known == relation]
+    edges = [ends for triple, ends in graph.edges.items() if triple == relation]
     if not edges:
         problem = f"holds no relation {name}, but {_list_relations(graph)}"
         raise DataError(problem, path=graph.origin)
@@ -83,16 +83,16 @@ def _take_relation(
         problem = f"--relation {name} joins two types of vertices: --flatten makes "
         raise DataError(f"{problem}one graph of all types", path=graph.origin)
 
-    found = _read_type(graph, kind, edges[0], choices)
-    notes = found.notes
+    subgraph = _read_type(graph, kind, edges[0], choices)
+    notes = subgraph.notes
     if len(graph.edges) > 1:
         notes = (f"only {name} was taken", *notes)
     unread = count_left_out("array", graph.unread)
     return replace(
-        found,
+        subgraph,
         owner=graph.owner.get(kind),
         notes=notes,
-        left_out=(*found.left_out, *unread),
+        left_out=(*subgraph.left_out, *unread),
     )
 
 
@@ -112,8 +112,8 @@ def _list_relations(graph: TypedGraph) -> str:
 def _list(names: Iterable[str]) -> str:
     words = [printable(name, 60) for name in names]
     text = " ".join(words[:_MOST_LISTED])
-    unlisted = len(words) - _MOST_LISTED
-    return f"{text} and {unlisted} more" if unlisted > 0 else text
+    rest = len(words) - _MOST_LISTED
+    return f"{text} and {rest} more" if rest > 0 else text
 
 
 class _Type(NamedTuple):
@@ -131,9 +131,9 @@ def _flatten(graph: TypedGraph, names: Sequence[str], choices: Choices) -> Found
     types: list[_Type] = []
     total = 0
     for name in names:
-        found = _read_type(graph, name, _NO_EDGES, choices)
-        size = _count(graph, name, found)
-        kind = _Type(name, begin=total, size=size, found=found)
+        type_graph = _read_type(graph, name, _NO_EDGES, choices)
+        size = _count(graph, name, type_graph)
+        kind = _Type(name, begin=total, size=size, found=type_graph)
         types.append(kind)
         total += size
 
@@ -184,11 +184,11 @@ def _join_splits(types: list[_Type], origin: str, choices: Choices) -> dict[str,
     """Return the vertices of each part, of all types that have a split."""
     splits: dict[str, list[Ints]] = {}
     for kind in types:
-        stated = kind.found.splits
-        if not stated:
+        type_splits = kind.found.splits
+        if not type_splits:
             continue
         # Per type, so that masks have its length and ids are of it.
-        parts = check_splits(stated, kind.size, origin, choices.overlap)
+        parts = check_splits(type_splits, kind.size, origin, choices.overlap)
         for part, ids in parts.items():
             splits.setdefault(part, []).append(ids + kind.begin)
     return {part: np.concatenate(ids) for part, ids in splits.items()}
@@ -259,8 +259,8 @@ def _stack_labels(types: list[_Type], origin: str) -> Ints | None:
         )
 
     holder = holders[0]
-    stated = np.asarray(holder.found.labels)
-    classes, _, words = found_graph.class_numbers(stated, origin)
+    type_labels = np.asarray(holder.found.labels)
+    classes, _, words = found_graph.class_numbers(type_labels, origin)
     if words:
         # As the file has them: classes are numbered when the whole is checked.
         years = [int(word) for word in words]

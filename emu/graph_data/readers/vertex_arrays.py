@@ -50,21 +50,21 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
     """
     names = array_names(path)
     if kind == "split":
-        chosen = split_arrays.split_names(names, choices)
+        value_names = split_arrays.split_names(names, choices)
     else:
-        chosen = found_graph.value_names(names, _NAMES[kind], kind)
-    if not chosen:
-        wanted = ", ".join(_NAMES.get(kind, _SPLIT_NAMES))
-        raise DataError(f"holds no {kind} ({wanted})", path=path)
+        value_names = found_graph.value_names(names, _NAMES[kind], kind)
+    if not value_names:
+        alternatives = ", ".join(_NAMES.get(kind, _SPLIT_NAMES))
+        raise DataError(f"holds no {kind} ({alternatives})", path=path)
 
     id_name = found_graph.first_name(names, _IDS)
-    used = [*chosen]
+    read_names = [*value_names]
     if id_name:
-        used.append(id_name)
-    arrays = read_arrays(path, used)
-    left_out = count_left_out("array", sorted(set(names) - set(used)))
-    origin = ", ".join(chosen)
-    values: Any = arrays[chosen[0]]
+        read_names.append(id_name)
+    arrays = read_arrays(path, read_names)
+    left_out = count_left_out("array", sorted(set(names) - set(read_names)))
+    origin = ", ".join(value_names)
+    values: Any = arrays[value_names[0]]
     if kind == "split":
         parts = split_arrays.sort_splits(arrays, choices, str(path))
         # Lists of ids name their vertices, and need no rows in order.
@@ -75,7 +75,7 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
             return replace(table, how=origin, left_out=left_out)
         values = _stack_masks(parts, path)
     # Sparse features are four arrays of one matrix.
-    elif len(chosen) > 1:
+    elif len(value_names) > 1:
         features = found_graph.sparse_rows(arrays, str(path))
         values = features.rows(0, features.vertices) if features else None
 
@@ -96,12 +96,12 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
 def _stack_masks(parts: dict[str, Array], path: Path) -> Mask:
     """Return whether each vertex is in each part; DataError where lengths differ."""
     vertices = len(next(iter(parts.values())))
-    stacked = np.zeros((vertices, len(SPLIT)), bool)
+    matrix = np.zeros((vertices, len(SPLIT)), bool)
     for part, mask in parts.items():
         if mask.dtype != bool or len(mask) != vertices:
             raise DataError("has masks of several lengths, or beside ids", path=path)
-        stacked[:, SPLIT.index(part)] = mask
-    return stacked
+        matrix[:, SPLIT.index(part)] = mask
+    return matrix
 
 
 def read_mapping(path: Path, kind: str, options: TableOptions) -> VertexTable:

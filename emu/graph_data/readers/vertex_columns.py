@@ -52,9 +52,9 @@ def is_part(name: str) -> bool:
 
 def names_vertices(names: Sequence[str], parts: Mapping[str, str]) -> bool:
     """Return True where words in a first row are names that are known."""
-    known = [name for name in names if is_id(name) or is_beside(name)]
+    headings = [name for name in names if is_id(name) or is_beside(name)]
     # A first row of parts alone, train or test, is a row: these are values, too.
-    return any(name.lower() not in parts for name in known)
+    return any(name.lower() not in parts for name in headings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +76,11 @@ class KnownIds:
 
     def meet(self, column: Column) -> Meeting:
         """Return how many ids a column and the graph have in common."""
-        matched = count_common(column, self.column)
+        common = count_common(column, self.column)
         return Meeting(
-            matched=matched,
-            strange=len(column.distinct) - matched,
-            missing=len(self.column.distinct) - matched,
+            matched=common,
+            strange=len(column.distinct) - common,
+            missing=len(self.column.distinct) - common,
         )
 
 
@@ -119,15 +119,15 @@ def choose_id(
     if options.ids is False:
         return None
 
-    named = [
+    id_columns = [
         place
         for place, name in enumerate(table.names)
         if is_id(name) and place not in others
     ]
-    if len(named) > 1:
-        return _best_id(table, named, known)
-    if named or options.ids:
-        return named[0] if named else 0
+    if len(id_columns) > 1:
+        return _best_id(table, id_columns, known)
+    if id_columns or options.ids:
+        return id_columns[0] if id_columns else 0
 
     has_index = table.names[:1] == ("",)
     first = table.columns[0]
@@ -223,14 +223,14 @@ def choose_class(table: TextTable, place: int | None) -> int | None:
 
     if table.names:
         words = [{*words_of(name)} - {"node", "id"} for name in table.names]
-        named = [c for c in others if words[c] and words[c] <= _CLASS]
+        class_columns = [c for c in others if words[c] and words[c] <= _CLASS]
     elif table.width == 2:
-        named = [1]
+        class_columns = [1]
     else:
         # Classes as words in a table of numbers; the first column may be words for ids.
-        named = [c for c in others if c and table.columns[c].main_kind == TEXT]
-    if len(named) == 1:
-        return named[0]
+        class_columns = [c for c in others if c and table.columns[c].main_kind == TEXT]
+    if len(class_columns) == 1:
+        return class_columns[0]
     if one_hot_columns(table, place):
         return None
     raise table.error(
@@ -254,7 +254,7 @@ def choose_features(table: TextTable) -> list[int]:
 
     Raises DataError where commas may part decimals or thousands.
     """
-    chosen = []
+    places = []
     for place, column in table.columns.items():
         name = table.names[place] if table.names else ""
         has_other_use = is_id(name) or is_beside(name) or (table.names and not name)
@@ -268,5 +268,5 @@ def choose_features(table: TextTable) -> list[int]:
                 f"{table.name(place)} has numbers as 1,234: decimals or thousands? "
                 "Write them with a dot, or without a comma"
             )
-        chosen.append(place)
-    return chosen
+        places.append(place)
+    return places

@@ -75,8 +75,8 @@ def _check_lengths(graph: FoundGraph, tables: Sequence[VertexTable]) -> None:
 def _check_meeting(graph: FoundGraph, table: VertexTable) -> None:
     """Refuse ids of which the table and the graph have each some alone."""
     ids = np.asarray(table.ids)
-    known = KnownIds(graph)
-    meeting = known.meet(column_of_ids(np.unique(ids)))
+    graph_ids = KnownIds(graph)
+    meeting = graph_ids.meet(column_of_ids(np.unique(ids)))
     if not meeting.is_in_part:
         return
 
@@ -84,7 +84,7 @@ def _check_meeting(graph: FoundGraph, table: VertexTable) -> None:
     readings = [Reading("both have vertices alone", f"{union} vertices", "--ids")]
     question = f"its {table.kind} by id meet the graph in part ({meeting})."
     # The usual mistake has a name: ids that count from 1 beside ids from 0.
-    shift = _find_shift(ids, known.column.distinct)
+    shift = _find_shift(ids, graph_ids.column.distinct)
     if shift:
         direction = "lower" if shift > 0 else "higher"
         question += f" They would meet in all if each were {abs(shift)} {direction}."
@@ -120,19 +120,19 @@ def _take_order(graph: FoundGraph, tables: Sequence[VertexTable]) -> list[Vertex
         raise DataError(problem, path=graph.origin)
 
     classes = len(labels[0].values)
-    joined = []
+    tables_by_id = []
     for table in tables:
         rows = len(table.values)
         if table.ids is not None:
-            joined.append(table)
+            tables_by_id.append(table)
             continue
         if rows != classes:
             problem = f"{rows} {table.kind}, {classes} labels: --order labels needs "
             raise DataError(f"{problem}as many of each", path=table.path)
         how = f"{table.how} of the labels' ids"
         with_ids = replace(table, ids=labels[0].ids, how=how, is_stated=True)
-        joined.append(with_ids)
-    return joined
+        tables_by_id.append(with_ids)
+    return tables_by_id
 
 
 def _labels_by_id(tables: Sequence[VertexTable]) -> list[VertexTable]:
@@ -252,9 +252,9 @@ def _places(table: VertexTable, named: Array, ids: Array, graph: FoundGraph) -> 
         ids = ids.astype(str)
     # Ids of a bipartite graph are by side, not sorted.
     order = np.argsort(ids, kind="stable")
-    found = np.searchsorted(ids, named, sorter=order)
+    ranks = np.searchsorted(ids, named, sorter=order)
     # What is beyond all ids is held against the last, and found wrong.
-    places = order[np.minimum(found, len(ids) - 1)].astype(np.int64)
+    places = order[np.minimum(ranks, len(ids) - 1)].astype(np.int64)
     is_wrong = ids[places] != named
     if is_wrong.any():
         first = named[int(np.argmax(is_wrong))]
@@ -308,9 +308,9 @@ def _add(graph: FoundGraph, table: VertexTable, ids: Array) -> FoundGraph:
         # Rows of vertices that the table does not name.
         missing: Any = {"U": "", "b": False}.get(values.dtype.kind, -1)
         shape = (graph.vertices or 0, *values.shape[1:])
-        placed = np.full(shape, missing, values.dtype)
-        placed[places] = values
-        values = placed
+        vertex_values = np.full(shape, missing, values.dtype)
+        vertex_values[places] = values
+        values = vertex_values
     if table.kind == "labels":
         return replace(graph, labels=values)
     masks = dict(zip(SPLIT, values.T, strict=True))

@@ -102,18 +102,18 @@ def read_features(
     if place is None and not table.names and options.ids is None:
         place = number_column(table, known)
 
-    chosen = [column for column in choose_features(table) if column != place]
-    if not chosen:
+    columns = [column for column in choose_features(table) if column != place]
+    if not columns:
         fields = " ".join(table.first_row)
         raise table.error(f"has no column of numbers: {fields!r}")
     return _finish(
         table,
         "features",
-        values=_feature_values(table, chosen),
-        used=chosen,
+        values=_feature_values(table, columns),
+        used=columns,
         place=place,
-        source=f"{len(chosen)} columns",
-        note=_describe(table, chosen),
+        source=f"{len(columns)} columns",
+        note=_describe(table, columns),
     )
 
 
@@ -181,8 +181,8 @@ def read_labels(
     Raises DataError where several columns may have the classes, or the vertices' names.
     """
     table = _read_all(_open(path, options))
-    stated = options.label_column
-    columns = [table.column(stated, "--label-column")] if stated else []
+    column_name = options.label_column
+    columns = [table.column(column_name, "--label-column")] if column_name else []
     place = choose_id(table, known, columns)
     first = table.columns[0]
     # A column of distinct values beside one-hot columns names the vertices.
@@ -253,14 +253,16 @@ def _check_classes(table: TextTable, column: int, values: Array) -> None:
 
 def _classes(column: Column) -> tuple[Array, str]:
     """Return classes as numbers from 0 where all are numbers, else as words."""
-    worded = column.as_words()
-    names = ["" if word.lower() in _NO_CLASS else word for word in worded.words or ()]
+    word_column = column.as_words()
+    names = [
+        "" if word.lower() in _NO_CLASS else word for word in word_column.words or ()
+    ]
     if not all(map(is_number, filter(None, names))):
-        return word_array(names)[worded.values], ""
+        return word_array(names)[word_column.values], ""
 
     # Per distinct word: a column of ten million rows has few.
     numbers = np.array([float(name or -1) for name in names])
-    values = numbers[worded.values]
+    values = numbers[word_column.values]
     present = values[values != -1]
     is_odd = (present < 0) | (present % 1 != 0)
     # Those that begin above 0 are numbered where all labels are.
@@ -294,11 +296,11 @@ def read_splits(
     if len(masks) > 1:
         return _read_masks(table, masks, known)
 
-    named = [column for column, name in enumerate(table.names) if is_part(name)]
-    if len(named) > 1 or (table.width > 2 and not named):
+    part_columns = [column for column, name in enumerate(table.names) if is_part(name)]
+    if len(part_columns) > 1 or (table.width > 2 and not part_columns):
         raise table.error("needs one column with train, valid or test, and one of ids")
     # Without a name the last column, as lists of id and part are written.
-    column = named[0] if named else table.width - 1
+    column = part_columns[0] if part_columns else table.width - 1
     place = choose_id(table, known, [column])
     place = first_as_id(table, place, column)
     parts, note = _parts(table, table.columns[column])

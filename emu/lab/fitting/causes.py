@@ -93,11 +93,11 @@ def overtaken(found: FittedSteps) -> list[Step]:
         for cause in causes:
             if cause.moment == GOT or cause.lag:
                 continue
-            sent = found.steps[cause.step]
-            is_large = np.median(sent.sizes) >= HELD
-            is_overtaken = np.mean(sent.last > step.first) >= ALWAYS
-            if is_large and is_overtaken and sent not in large:
-                large.append(sent)
+            earlier = found.steps[cause.step]
+            is_large = np.median(earlier.sizes) >= HELD
+            is_overtaken = np.mean(earlier.last > step.first) >= ALWAYS
+            if is_large and is_overtaken and earlier not in large:
+                large.append(earlier)
     return large
 
 
@@ -118,7 +118,7 @@ def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
     parts = tuple(step.part(span) for step in steps)
     starts = {clock: times[span] for clock, times in marks.items()}
     order = _Order(parts, starts)
-    causes, held = _behind_senders(parts, order.causes())
+    causes, holds = _behind_senders(parts, order.causes())
     # Where each process has iterations of its own, one is over with the last of them.
     marks_of_all = [times[: count + 1] for times in marks.values()]
     latest = np.max(marks_of_all, axis=0)
@@ -128,7 +128,7 @@ def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
         first=span.start + skip,
         steps=parts,
         causes=causes,
-        held=held,
+        held=holds,
     )
 
 
@@ -158,8 +158,8 @@ class _Times:
 
     def __init__(self, steps: Sequence[Step], held: Sequence[float] = ()) -> None:
         self._moments = [[step.first, step.last] for step in steps]
-        for moments, step, kept in zip(self._moments, steps, held, strict=False):
-            bytes_come = step.until - np.minimum(kept, step.sizes)
+        for moments, step, hold in zip(self._moments, steps, held, strict=False):
+            bytes_come = step.until - np.minimum(hold, step.sizes)
             moments.append(step.crossed.when(bytes_come))
 
     def of(self, cause: Cause) -> Row:
@@ -205,11 +205,11 @@ class _Order(_Times):
 
     def causes(self) -> Causes:
         """Return the causes of every step."""
-        chosen = [self._choose(number) for number in self._numbers]
+        choices = [self._choose(number) for number in self._numbers]
         causes = []
         for number in self._numbers:
-            has_peers = self._has_peers(number, chosen)
-            row = self._least[number] if has_peers else chosen[number]
+            has_peers = self._has_peers(number, choices)
+            row = self._least[number] if has_peers else choices[number]
             causes.append(tuple(row))
         return tuple(causes)
 
@@ -241,10 +241,10 @@ class _Order(_Times):
         # Between peers only what follows at once is an answer.
         if float(np.median(gap)) >= TOGETHER:
             return least
-        sent = [
+        sends = [
             cause for cause in preceding if cause.moment == BEGUN and cause.lag == 0
         ]
-        return [request, *sent]
+        return [request, *sends]
 
     def _when(self, cause: Cause) -> tuple[int, float]:
         return -cause.lag, self._phase[cause.step, GOT]
@@ -252,18 +252,18 @@ class _Order(_Times):
     def _precede(self, number: int) -> list[Cause]:
         """Return what always came before a step in its process, the latest of each."""
         step = self._steps[number]
-        sent = []
-        received = []
+        sends = []
+        receipts = []
         for k, candidate in enumerate(self._steps):
             if candidate.clock == step.clock:
                 if candidate.source == step.source:
-                    sent.append((k, BEGUN))
+                    sends.append((k, BEGUN))
                 if candidate.destination == step.source:
-                    received.append((k, GOT))
+                    receipts.append((k, GOT))
 
         own_place = self._phase[number, BEGUN], number
         causes: list[Cause] = []
-        for k, moment in [*sent, *received]:
+        for k, moment in [*sends, *receipts]:
             # What comes later in an iteration may be a cause in the next.
             place = self._phase[k, moment], k
             lags = (0, 1, 2) if place < own_place else (1, 2)
@@ -310,19 +310,19 @@ class _Order(_Times):
                     lag = cause.lag + further.lag
                     indirect.add(further._replace(lag=lag))
 
-        sent = []
+        sends = []
         latest: dict[Process, Cause] = {}
         for cause in causes:
             lags = range(cause.lag + 1)
             if any(cause._replace(lag=lag) in indirect for lag in lags):
                 continue
             if cause.moment == BEGUN:
-                sent.append(cause)
+                sends.append(cause)
                 continue
             peer = self._steps[cause.step].source
-            known = latest.get(peer, cause)
-            latest[peer] = max(known, cause, key=self._when)
-        return [*sent, *latest.values()]
+            rival = latest.get(peer, cause)
+            latest[peer] = max(rival, cause, key=self._when)
+        return [*sends, *latest.values()]
 
     def _has_peers(self, number: int, chosen: Sequence[Sequence[Cause]]) -> bool:
         """Return True if a step is one of several that wait for more than its request.
@@ -335,10 +335,10 @@ class _Order(_Times):
         step = self._steps[number]
         arrivals = []
         peers = []
-        for k, sent in enumerate(self._steps):
-            if sent.clock == step.clock and sent.destination == step.source:
+        for k, candidate in enumerate(self._steps):
+            if candidate.clock == step.clock and candidate.destination == step.source:
                 arrivals.append(self._phase[k, GOT])
-            if sent.clock == step.clock and sent.source == step.source:
+            if candidate.clock == step.clock and candidate.source == step.source:
                 peers.append(k)
 
         began = self._phase[number, BEGUN]
@@ -390,8 +390,8 @@ def _behind_senders(
             final[number][place] = drained
             drains.add(k)
 
-    held = tuple(hold if k in drains else 0.0 for k, hold in enumerate(holds))
-    return tuple(tuple(row) for row in final), held
+    final_holds = tuple(hold if k in drains else 0.0 for k, hold in enumerate(holds))
+    return tuple(tuple(row) for row in final), final_holds
 
 
 def _on_its_way(step: Step, instants: Row) -> Row:

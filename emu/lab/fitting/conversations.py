@@ -223,16 +223,16 @@ def _ring(packets: Packets) -> Ring:
             "iterations end: a fit knows no other way to tell them apart"
         )
 
-    sent = []
+    streams = []
     any_sent = []
     for source, destination in hops:
         is_sent = packets.source == source
         is_along = is_sent & (packets.destination == destination)
-        sent.append((packets.time[is_along], packets.bytes[is_along]))
+        streams.append((packets.time[is_along], packets.bytes[is_along]))
         any_sent.append(packets.time[is_sent])
     return Ring(
         members=tuple(packets.processes[member] for member in members),
-        sent=tuple(sent),
+        sent=tuple(streams),
         any_sent=tuple(any_sent),
     )
 

@@ -141,8 +141,8 @@ class _RingJob(_Job):
         followers = found.ring[1:] + found.ring[:1]
         for client, following in zip(found.ring, followers, strict=True):
             self._client(client, following)
-        for asked, rows in found.asked.items():
-            client, turn, server = asked
+        for key, rows in found.asked.items():
+            client, turn, server = key
             self._request(client, turn, server, rows)
 
         names = [self._name(process) for process in found.ring]
@@ -205,9 +205,9 @@ class _StepsJob(_Job):
             sizes = np.rint(step.sizes).astype(int)
             hold = round(found.held[number])
             if hold:
-                held = np.minimum(sizes, hold)
-                self._arrival(step, DRAINED, sizes - held)
-                sizes = held
+                held_sizes = np.minimum(sizes, hold)
+                self._arrival(step, DRAINED, sizes - held_sizes)
+                sizes = held_sizes
             self._arrival(step, GOT, sizes)
 
         for step, causes in zip(found.steps, found.causes, strict=True):

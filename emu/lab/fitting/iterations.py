@@ -168,9 +168,9 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
     sums = _sums(ring, by_client)
     rounds: dict[Process, list[_Rounds]] = {}
     for place, client in enumerate(ring.members):
-        begins = sums.summed[place, :-1].tolist()
+        starts = sums.summed[place, :-1].tolist()
         ends = sums.began[place, 1:].tolist()
-        spans = zip(begins, ends, strict=True)
+        spans = zip(starts, ends, strict=True)
         rounds[client] = [_rounds(by_client[client], *span) for span in spans]
 
     numbers = [[len(turns) for turns in row] for row in rounds.values()]
@@ -236,12 +236,12 @@ def _sums(ring: Ring, by_client: dict[Process, list[Exchange]]) -> _Sums:
 
     # A process has the sum with the last packet of the one before it in the ring.
     ends = [[last for _, last in row] for row in spans]
-    summed = np.array(ends[-1:] + ends[:-1])
+    sum_times = np.array(ends[-1:] + ends[:-1])
     began = [
         _first_after(
             sent=ring.any_sent[place],
             answered=np.array([0.0, *answers[place]]),
-            summed=summed[place],
+            summed=sum_times[place],
             bursts=spans[place],
         )
         for place in range(len(spans))
@@ -249,7 +249,7 @@ def _sums(ring: Ring, by_client: dict[Process, list[Exchange]]) -> _Sums:
     # In a ring of n each sends 2 (n - 1) pieces of an n-th.
     n = len(ring.members)
     volume = usual * n / (2 * (n - 1))
-    return _Sums(began=np.array(began), summed=summed, volume=volume)
+    return _Sums(began=np.array(began), summed=sum_times, volume=volume)
 
 
 def _bursts(ring: Ring, answers: list[list[float]]) -> list[list[_Burst]]:
@@ -261,11 +261,11 @@ def _bursts(ring: Ring, answers: list[list[float]]) -> list[list[_Burst]]:
     quiet = np.flatnonzero(np.diff(times) > SILENCE)
     silences = (times[quiet] + times[quiet + 1]) / 2
     bursts = []
-    for (sent, _), instants in zip(ring.sent, answers, strict=True):
+    for (send_times, _), instants in zip(ring.sent, answers, strict=True):
         # Processes that ask no server have no answers: silence parts what they send.
-        numbers = np.searchsorted(instants or silences, sent)
+        numbers = np.searchsorted(instants or silences, send_times)
         cuts = np.flatnonzero(np.diff(numbers)) + 1
-        edges = [0, *cuts.tolist(), len(sent)]
+        edges = [0, *cuts.tolist(), len(send_times)]
         bursts.append([*pairwise(edges)])
     return bursts
 
@@ -342,15 +342,15 @@ def _rounds(exchanges: Sequence[Exchange], began: float, ended: float) -> _Round
     rounds: _Rounds = []
     round_end = -np.inf
     for exchange in exchanges:
-        asked, _ = exchange.asked
-        _, answered = exchange.answered
-        if not began <= asked < ended:
+        request_start, _ = exchange.asked
+        _, answer_end = exchange.answered
+        if not began <= request_start < ended:
             continue
         # Who asks before the last answer has come did not wait for it.
-        if asked >= round_end:
+        if request_start >= round_end:
             rounds.append([])
         rounds[-1].append(exchange)
-        round_end = max(answered, round_end)
+        round_end = max(answer_end, round_end)
     return rounds
 
 
@@ -371,8 +371,8 @@ def _fit_rounds(
         for number, iteration in enumerate(rounds[client]):
             had = sums.summed[place, number]
             for turn, exchanges in enumerate(iteration):
-                asked = min(exchange.asked[0] for exchange in exchanges)
-                stages[client][turn, number] = asked - had
+                request_start = min(exchange.asked[0] for exchange in exchanges)
+                stages[client][turn, number] = request_start - had
                 had = max(exchange.answered[1] for exchange in exchanges)
                 for exchange in exchanges:
                     key = (client, turn, exchange.server)
@@ -380,8 +380,8 @@ def _fit_rounds(
                     seconds = services[exchange]
                     # A process may ask the same server more than once in a round.
                     rows[:, number] += exchange.request, exchange.answer, seconds
-            computed = sums.began[place, number] - had
-            stages[client][-1, number] = max(computed, 0.0)
+            computation = sums.began[place, number] - had
+            stages[client][-1, number] = max(computation, 0.0)
 
     last_began = sums.began.max(0)
     took = sums.summed[:, 1:].max(0) - last_began

@@ -68,9 +68,9 @@ def _of_all(packets: Packets, traffic: Traffic) -> Row:
         try:
             iterations = _whole(packets, traffic, times)
         except Unfittable as why:
-            held = np.sum((packets.time >= times[0]) & (packets.time < times[-1]))
-            if held > nearest_packets:
-                nearest_packets = int(held)
+            count = np.sum((packets.time >= times[0]) & (packets.time < times[-1]))
+            if count > nearest_packets:
+                nearest_packets = int(count)
                 nearest = f"bursts come every {period} s, {len(times)} times, but {why}"
             continue
         if iterations > best:
@@ -134,8 +134,8 @@ def _candidates(packets: Packets) -> Iterator[Row]:
     """
     pairs = packets.source * len(packets.processes) + packets.destination
     for pair in np.unique(pairs).tolist():
-        sent = packets.some(pairs == pair)
-        gaps = np.diff(sent.time)
+        stream = packets.some(pairs == pair)
+        gaps = np.diff(stream.time)
         longest_gap = float(gaps.max(initial=0.0))
         if longest_gap <= _LEAST:
             continue
@@ -147,7 +147,7 @@ def _candidates(packets: Packets) -> Iterator[Row]:
             if len(first) in counts or len(first) < FEWEST:
                 continue
             counts.add(len(first))
-            times = _longest_row(sent, first)
+            times = _longest_row(stream, first)
             if len(times) >= FEWEST:
                 yield times
 

@@ -127,8 +127,8 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
         clock = _clock_of(source, destination, marks, traffic)
         starts = marks[clock]
         silence = _silence(source, destination, traffic)
-        sent = packets.some(pairs == pair)
-        iterations = _Iterations.between(sent, starts, silence)
+        stream = packets.some(pairs == pair)
+        iterations = _Iterations.between(stream, starts, silence)
 
         pair_name = describe_ends([source, destination], traffic)
         bounds = _cut(iterations, pair_name, total)
@@ -143,8 +143,8 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
             )
             # Iterations were cut where all is quiet: a step is of the one it begins in.
             present = np.flatnonzero(~np.isnan(step.first))
-            begun = np.searchsorted(starts, step.first[present], "right") - 1
-            lag = int(np.median(begun - present))
+            numbers = np.searchsorted(starts, step.first[present], "right") - 1
+            lag = int(np.median(numbers - present))
             steps.append(step.roll(lag))
     return steps
 
@@ -209,21 +209,21 @@ class _Iterations:
         """Return the iterations between marks, moved to where all is quiet."""
         time = sent.time
         total = np.cumsum(sent.bytes)
-        crossed = Crossed(time, np.append(0, total))
+        curve = Crossed(time, np.append(0, total))
         # Something ended behind a silence, and behind a packet that is not full.
         is_silent = np.diff(time) > silence
-        ended = is_silent | _short(sent.bytes[:-1])
-        begins = np.append(True, ended)
+        is_end = is_silent | _short(sent.bytes[:-1])
+        is_start = np.append(True, is_end)
 
         cuts = marks + _quiet(time, marks)
         edges = np.searchsorted(time, cuts)
-        bytes_before = crossed.before[edges]
+        bytes_before = curve.before[edges]
         joints = []
         for first, last in pairwise(edges.tolist()):
-            packets = first + np.flatnonzero(begins[first:last])
-            joints.append(crossed.before[packets] - crossed.before[first])
+            packets = first + np.flatnonzero(is_start[first:last])
+            joints.append(curve.before[packets] - curve.before[first])
         return cls(
-            crossed=crossed,
+            crossed=curve,
             starts=bytes_before[:-1],
             volumes=np.diff(bytes_before),
             joints=joints,
@@ -232,15 +232,15 @@ class _Iterations:
     def rows(self, begin: Row, end: Row) -> dict[str, Row]:
         """Return the rows `_BY_ITERATION` of a step from one byte until another."""
         sizes = end - begin
-        crossed = self.starts + end
+        until = self.starts + end
         curve = self.crossed
         first_packet = np.searchsorted(curve.before[1:], self.starts + begin, "right")
-        last_packet = np.searchsorted(curve.before[1:], crossed, "left")
+        last_packet = np.searchsorted(curve.before[1:], until, "left")
         first = curve.packet(first_packet)
         last = np.maximum(first, curve.packet(last_packet))
 
         is_sent = (self.volumes > 0) & ~np.isnan(sizes)
-        rows = {"first": first, "last": last, "sizes": sizes, "until": crossed}
+        rows = {"first": first, "last": last, "sizes": sizes, "until": until}
         return {name: np.where(is_sent, row, np.nan) for name, row in rows.items()}
 
 

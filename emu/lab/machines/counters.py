@@ -38,13 +38,13 @@ class _Before:
 
 def _since(now: Counts, restart: Counts) -> Counts:
     """Return counts by machine without those of the restart."""
-    added: Counts = {}
+    growth: Counts = {}
     for machine, counts in now.items():
         old = restart.get(machine, {})
-        added[machine] = {}
+        growth[machine] = {}
         for name, count in counts.items():
-            added[machine][name] = count - old.get(name, 0)
-    return added
+            growth[machine][name] = count - old.get(name, 0)
+    return growth
 
 
 class Counters:
@@ -130,7 +130,7 @@ class Counters:
             [self._into.queue(index) for index in self._devices],
         )
         drops = [[dropped for dropped, _ in queues] for queues in directions]
-        waiting = [[held for _, held in queues] for queues in directions]
+        waiting = [[volume for _, volume in queues] for queues in directions]
 
         for dropped, old in zip(drops, self._before.drops, strict=False):
             for number, count in enumerate(old):
@@ -251,8 +251,8 @@ class QuotaWaits:
             for thread, (ran, wait) in waits.seen.items():
                 old_ran, old_wait = last.get(thread, (0, 0))
                 seconds = 1e-9 * (ran - old_ran)
-                waited = 1e-9 * (wait - old_wait)
-                threads.append((seconds, waited))
+                delay = 1e-9 * (wait - old_wait)
+                threads.append((seconds, delay))
 
             late = off_quota(threads, quota.cores)
             period = 1e-6 * quota.period
@@ -305,8 +305,8 @@ class PortOwners:
                 try:
                     program = _program_of(home)
                     if program is not None:
-                        found = {(machine, port, program) for port in _ports(home)}
-                        self.found |= found
+                        ports = {(machine, port, program) for port in _ports(home)}
+                        self.found |= ports
                 except OSError:  # it has ended
                     continue
 

@@ -155,9 +155,9 @@ class Responder:
 
         try:
             answer = getattr(self, f"_{request.pop('do')}")(**request)
-            fields, passed = answer or ({"done": True}, None)
-            with passed or contextlib.nullcontext():
-                handles = [] if passed is None else [passed.fileno()]
+            fields, handle = answer or ({"done": True}, None)
+            with handle or contextlib.nullcontext():
+                handles = [] if handle is None else [handle.fileno()]
                 packet = json.dumps(fields).encode()
                 socket.send_fds(self._socket, [packet], handles)
         except OSError as error:

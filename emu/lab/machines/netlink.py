@@ -82,8 +82,8 @@ def number(kind: int, value: int) -> bytes:
 
 def _link(index: int = 0, *, up: bool = False) -> bytes:
     flags = _UP if up else 0
-    changed = flags
-    return _LINK.pack(socket.AF_UNSPEC, 0, index, flags, changed)
+    mask = flags
+    return _LINK.pack(socket.AF_UNSPEC, 0, index, flags, mask)
 
 
 def _link_info(kind: str, options: bytes) -> bytes:
@@ -207,11 +207,11 @@ def shape(name: str, plan: NicPlan, *, again: bool = False) -> list[Message]:
         leaves = range(plan.leaves) if plan.numbered is None else plan.numbered
         handles += [FIRST_LEAF + leaf for leaf in leaves]
 
-    unlimited = round(10 * nic.FASTEST)
+    no_limit = round(10 * nic.FASTEST)
     top = _place(index, TOP, ROOT)
     top += _bucket(plan, rate, rate)
     small = _place(index, nic.SMALL_CLASS, ROOT)
-    small += _bucket(plan, unlimited, unlimited)
+    small += _bucket(plan, no_limit, no_limit)
     share = _bucket(plan, _leaf_share(plan), rate)
     queue = _of_kind("bfifo", struct.pack("=I", plan.queue))
     classes = [
@@ -288,10 +288,10 @@ class Netlink:
         """Read the kernel's answers until that to one message; OSError if refused."""
         while True:
             answer = self._socket.recv(_ANSWER)
-            length, kind, _, answered, _ = _HEADER.unpack_from(answer)
+            length, kind, _, answer_sequence, _ = _HEADER.unpack_from(answer)
             if kind == _ERROR and length >= _HEADER.size + 4:
                 _raise_refusal(answer)
-                if answered == sequence:
+                if answer_sequence == sequence:
                     return
 
     def queue(self, index: int) -> tuple[int, int]:

@@ -88,9 +88,9 @@ def bounds(problem: Problem, realization: Realization) -> Bounds:
     known_problem, known_bounds = _LAST.get(realization, (None, None))
     if known_problem is problem and known_bounds is not None:
         return known_bounds
-    found = _find_bounds(problem, realization)
-    _LAST[realization] = problem, found
-    return found
+    run_bounds = _find_bounds(problem, realization)
+    _LAST[realization] = problem, run_bounds
+    return run_bounds
 
 
 def _find_bounds(problem: Problem, realization: Realization) -> Bounds:
@@ -119,13 +119,13 @@ def _find_bounds(problem: Problem, realization: Realization) -> Bounds:
         *_channel_limits(problem, flows, alone),
         *_slot_limits(problem, times, alone),
     ]
-    combined, binding = max(limits, key=itemgetter(0))
+    highest, binding = max(limits, key=itemgetter(0))
     # Flows of one edge go one after the other: so edges are counted, not flows.
     uses = Counter(port for hops in problem.hops for port in hops)
     return Bounds(
         nic_load=max((load for _, _, load in loads), default=0.0),
         critical_path=path,
-        combined=float(combined),
+        combined=float(highest),
         binding=binding,
         degree=max(uses.values(), default=0),
     )
@@ -220,9 +220,9 @@ def _slot_limits(
     while rows go there and back.
     """
     rounds = problem.job.rounds
-    held = _held_until_freed(problem, times, alone)
+    hold_times = _held_until_freed(problem, times, alone)
     for number, pool in enumerate(problem.pools):
-        pairs = held[number]
+        pairs = hold_times[number]
         # Only where each taker has one freer of its own is it known how long a slot is
         # held.
         is_in_pairs = len(pairs) == len(pool.takers) == len(pool.freers)
@@ -248,7 +248,7 @@ def _held_until_freed(
     flow_times = alone + problem.latencies[:, None]
 
     holds: dict[int, _Hold] = {}  # task -> the slot that is held when it has ended
-    freed: list[dict[int, Floats]] = [{} for _ in problem.pools]
+    hold_times: list[dict[int, Floats]] = [{} for _ in problem.pools]
     for task in job.order:
         # Of two slots that reach one task it cannot be said which of them it ends.
         takers = set()
@@ -269,8 +269,8 @@ def _held_until_freed(
                 holds[task] = _Hold(taker, longest + times[task])
         if task in holds and pool_freed.get(task) == pool_taken[holds[task].taker]:
             hold = holds.pop(task)
-            freed[pool_freed[task]][hold.taker] = hold.seconds
-    return freed
+            hold_times[pool_freed[task]][hold.taker] = hold.seconds
+    return hold_times
 
 
 def _one_by_one(head: Floats, size: Floats, tail: Floats) -> float:
@@ -337,22 +337,22 @@ def optimality(
         return {}
     problem = schedule.problem
 
-    found = bounds(problem, realization)
+    run_bounds = bounds(problem, realization)
     gap = None
-    if found.combined:
-        gap = schedule.makespan / found.combined - 1
+    if run_bounds.combined:
+        gap = schedule.makespan / run_bounds.combined - 1
     most_flows = LinkContention(schedule).most
     # The proof knows no such waits.
     waits = problem.pools or problem.job.channels or problem.cluster.changes
     return {
-        "bound": found.combined,
-        "bound_by": found.binding,
+        "bound": run_bounds.combined,
+        "bound_by": run_bounds.binding,
         "gap": gap,
         "theorem1": {
-            "delta": found.degree,
-            "certificate": found.certificate,
+            "delta": run_bounds.degree,
+            "certificate": run_bounds.certificate,
             "delta_seen": most_flows,
-            "certificate_seen": max(most_flows, 1) * found.critical_path,
+            "certificate_seen": max(most_flows, 1) * run_bounds.critical_path,
             "kept": policy_named(policy).keeps_theorem and not waits,
         },
     }

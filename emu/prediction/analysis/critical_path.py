@@ -295,8 +295,8 @@ class _Walk:
 
         # Without the credit it would have begun with the last of its other inputs.
         other_times = (item.time for item in inputs if item.rank < _CREDIT)
-        wanted = max(other_times, default=0.0)
-        return replace(last.part, cause=Cause.CREDIT, wanted=wanted)
+        last_time = max(other_times, default=0.0)
+        return replace(last.part, cause=Cause.CREDIT, wanted=last_time)
 
     def _inputs(self, task: int, iteration: int) -> Iterator[_Input]:
         """Yield all that had to end before a task could begin."""
@@ -317,12 +317,12 @@ class _Walk:
                 source = _Part(task=edge.source, iteration=number)
                 yield _Input(end, _CREDIT if edge.credit else _HANDOFF, source)
                 continue
-            served = float(schedule.flow_end[position, number])
+            flow_end = float(schedule.flow_end[position, number])
             latency = float(self._latencies[position])
             flow = _Part(edge=position, iteration=number)
             if latency:
-                flow = replace(flow, cause=Cause.LATENCY, wanted=served)
-            yield _Input(served + latency, _FLOW, flow)
+                flow = replace(flow, cause=Cause.LATENCY, wanted=flow_end)
+            yield _Input(flow_end + latency, _FLOW, flow)
 
     def _slot_holder(self, task: int, iteration: int, ready: float) -> _Part | None:
         """Return the part that freed the slot of a task that waited, else None."""

@@ -130,9 +130,9 @@ class LinkContention:
 
     def degree(self, port: int, times: Floats) -> Ints:
         """Return the active flows over ``port`` just after each of ``times``."""
-        begun = np.searchsorted(self._begun[port], times, "right")
-        ended = np.searchsorted(self._ended[port], times, "right")
-        return begun - ended
+        starts = np.searchsorted(self._begun[port], times, "right")
+        ends = np.searchsorted(self._ended[port], times, "right")
+        return starts - ends
 
     @property
     def most(self) -> int:
@@ -254,10 +254,12 @@ def fluid_ends(schedule: Schedule) -> Floats:
 
     # Bytes of a flow that its earlier pieces have carried, by one sum over all flows.
     sizes = np.where(split.goes_on, rate * (split.end - time), 0.0)
-    carried = np.cumsum(sizes) - sizes
+    carried_bytes = np.cumsum(sizes) - sizes
     first = split.first
-    carried -= np.repeat(carried[first], np.diff(np.append(first, len(flow))))
-    missing = np.maximum(schedule.flow_bytes.ravel()[flow] - carried, 0.0)
+    carried_bytes -= np.repeat(
+        carried_bytes[first], np.diff(np.append(first, len(flow)))
+    )
+    missing = np.maximum(schedule.flow_bytes.ravel()[flow] - carried_bytes, 0.0)
 
     has_rate = rate > 0
     arrival = np.full(len(flow), np.inf)
@@ -346,10 +348,10 @@ def excess_loads(split: Pieces, tolerance: float) -> list[tuple[float, float]]:
     # The port of every path at each hop; the last column takes what crosses fewer.
     paths = [list(hops) for hops in problem.hops]
     paths += [[port] for port in range(ports)]
-    crossed = []
+    ports_by_hop = []
     for hop in range(max(map(len, paths), default=0)):
         port_of_path = [hops[hop] if hop < len(hops) else ports for hops in paths]
-        crossed.append(np.array(port_of_path))
+        ports_by_hop.append(np.array(port_of_path))
 
     level = -problem.links.capacities
     peak = level.copy()
@@ -359,7 +361,7 @@ def excess_loads(split: Pieces, tolerance: float) -> list[tuple[float, float]]:
         start, end = np.searchsorted(instant, [first, first + rows])
         row = instant[start:end] - first
         sums = np.zeros((int(row[-1]) + 1) * columns)
-        for port in crossed:
+        for port in ports_by_hop:
             cell = row * columns + port[path[start:end]]
             sums += np.bincount(cell, change[start:end], sums.size)
 

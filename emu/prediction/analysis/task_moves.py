@@ -186,9 +186,9 @@ class _MoveOrder:
         # fewer move.
         symmetry = find_symmetry(self._space, self._reference)
         target = self._space.machines(best)
-        relabelled = relabel(symmetry, target, self._present)
-        if self.length(self._space.placement(relabelled)) <= self.length(best):
-            target = relabelled
+        twin = relabel(symmetry, target, self._present)
+        if self.length(self._space.placement(twin)) <= self.length(best):
+            target = twin
 
         def with_moved(units: Units) -> Placement:
             machines = self._present.copy()
@@ -204,15 +204,15 @@ class _MoveOrder:
             if is_affordable and self.length(with_moved(fewer)) <= enough:
                 rest = fewer
 
-        done: Units = frozenset()
-        shown = with_moved(done)
-        while rest and self.length(with_moved(done)) > enough:
-            step = self._next(done, rest, with_moved)
-            done |= step
+        moved_units: Units = frozenset()
+        last_placement = with_moved(moved_units)
+        while rest and self.length(with_moved(moved_units)) > enough:
+            step = self._next(moved_units, rest, with_moved)
+            moved_units |= step
             rest -= step
-            if self.length(with_moved(done)) < self.length(shown):
-                yield self._step(shown, with_moved(done))
-                shown = with_moved(done)
+            if self.length(with_moved(moved_units)) < self.length(last_placement):
+                yield self._step(last_placement, with_moved(moved_units))
+                last_placement = with_moved(moved_units)
 
     def _next(
         self,

@@ -160,13 +160,13 @@ def messages(packets: Packets, silence: float = SILENCE) -> NDArray[np.void]:
     start = np.flatnonzero(np.append(True, is_start))
     last = np.append(start[1:], len(packets)) - 1
 
-    found = np.zeros(len(start), MESSAGE)
+    rows = np.zeros(len(start), MESSAGE)
     for name in CONNECTION:
-        found[name] = packets[name][start]
-    found["first"] = packets["time"][start]
-    found["last"] = packets["time"][last]
-    found["bytes"] = np.add.reduceat(packets["bytes"].astype(np.uint64), start)
-    return found[np.argsort(found["first"], kind="stable")]
+        rows[name] = packets[name][start]
+    rows["first"] = packets["time"][start]
+    rows["last"] = packets["time"][last]
+    rows["bytes"] = np.add.reduceat(packets["bytes"].astype(np.uint64), start)
+    return rows[np.argsort(rows["first"], kind="stable")]
 
 
 def answer_times(found: NDArray[np.void]) -> Floats:
@@ -251,8 +251,8 @@ def count_kinds(
     """
     counts: Counter[tuple[int, str]] = Counter()
     for figures in statistics.values():
-        received = figures.get("received", {})
-        for row in received.get("payloads", ()):
+        arrivals = figures.get("received", {})
+        for row in arrivals.get("payloads", ()):
             counts[int(row["edge"]), str(row["kind"])] += int(row["bytes"])
     return counts
 

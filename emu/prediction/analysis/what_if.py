@@ -211,8 +211,8 @@ def _scale(
         # Copies: the base is used for every other change.
         times = np.array(run.times)
         volumes = np.array(run.volumes)
-        scaled = times if kind == "compute" else volumes
-        scaled[rows] *= factor
+        table = times if kind == "compute" else volumes
+        table[rows] *= factor
         run = Realization(times, volumes)
 
     return replace(
@@ -319,10 +319,10 @@ def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
     everything = "all NICs and links" if links.shared else "all NICs"
     choices.append((everything, set(range(len(links)))))
 
-    used = {port for hops in problem.hops for port in hops}
+    crossed_ports = {port for hops in problem.hops for port in hops}
     for name, ports in choices:
         # A link that no flow crosses cannot change the makespan: no simulation.
-        if ports & used:
+        if ports & crossed_ports:
             for factor, word in _CAPACITY:
                 words = f"{name} {word}"
                 yield _scale(base, "network", words, sorted(ports), factor)
@@ -371,7 +371,7 @@ def _bytes(base: Change, chain: CriticalPath) -> Iterator[Change]:
     # Only kinds on the chain: a job may have many, and each costs two simulations.
     kinds = {kind_of_edge[link.edge] for link in chain.links if link.port >= 0}
     for kind in sorted(kinds):
-        rows = [row for row, found in enumerate(kind_of_edge) if found == kind]
+        rows = [row for row, row_kind in enumerate(kind_of_edge) if row_kind == kind]
         for factor, word in _BYTES:
             yield _scale(base, "bytes", f"{kind}: {word}", rows, factor)
 
@@ -415,8 +415,8 @@ def _slots(base: Change, chain: CriticalPath) -> Iterator[Change]:
     """Yield twice the slots of pools that machines state and no rule tunes."""
     cluster = base.problem.cluster
     # A tuner would set other quotas at once: twice its slots is no lasting change.
-    tuned = {tuner.pool for tuner in cluster.tuners}
-    for pool in sorted({link.pool for link in chain.links} - {"", *tuned}):
+    tuned_pools = {tuner.pool for tuner in cluster.tuners}
+    for pool in sorted({link.pool for link in chain.links} - {"", *tuned_pools}):
         machines = list(cluster.machines)
         rows = [row for row, machine in enumerate(machines) if pool in machine.slots]
         if not rows:

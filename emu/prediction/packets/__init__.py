@@ -224,9 +224,9 @@ def simulate_packets(
         errors = outcome.stderr.strip().splitlines() or ["tasks are left"]
         raise SchedulingError(f"ns-3 {version} did not end the job: {errors[-1][:300]}")
 
-    dropped = next(int(row[1]) for row in words if row[0] == "dropped")
+    drops = next(int(row[1]) for row in words if row[0] == "dropped")
     schedule = _read_schedule(problem, realization, words, time_scale)
-    return PacketRun(schedule, version, dropped)
+    return PacketRun(schedule, version, drops)
 
 
 def _read_schedule(
@@ -277,13 +277,13 @@ def check_carried(problem: Problem) -> None:
     cluster = problem.cluster
     job = problem.job
     # A cable of ns-3 has one latency for both ways.
-    slanted = [m for m in cluster.machines if m.latency_in != m.latency_out]
+    slanted_machines = [m for m in cluster.machines if m.latency_in != m.latency_out]
     newest_readers = [edge for edge in job.edges if edge.latest]
 
     for value, key, words in (
         (cluster.shared_links, "cluster", "links beside NICs"),
         (cluster.changes, "events", "capacities that change"),
-        (slanted, "cluster.machines", "latencies that differ by direction"),
+        (slanted_machines, "cluster.machines", "latencies that differ by direction"),
         (cluster.speed_changes, "events", "machines that are slow or paused"),
         (cluster.tuners, "job", "tuned slots"),
         (job.edges[_MOST_EDGES:], "job", f"more than {_MOST_EDGES:,} edges"),

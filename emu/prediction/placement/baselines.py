@@ -73,11 +73,11 @@ def fill(space: Space, order: list[int], placed: Ints | None = None) -> Ints | N
     if solution is None:
         return None
 
-    filled, counts = zip(*solution, strict=True)
-    machines = np.where(is_placed, placed, filled[-1])
+    filled_machines, counts = zip(*solution, strict=True)
+    machines = np.where(is_placed, placed, filled_machines[-1])
     for units, group_counts in zip(groups, zip(*counts, strict=True), strict=True):
         # Units of a group go in the order of the job (A11).
-        machines[units] = np.repeat(filled, group_counts)
+        machines[units] = np.repeat(filled_machines, group_counts)
     return machines
 
 
@@ -133,11 +133,11 @@ def _stated_machines(
 ) -> dict[tuple[str | None, str], str]:
     """Return (process, machine) -> the last name that states them; None is unknown."""
     process_of = {task.name: task.process_name for task in job.tasks}
-    stated = {}
+    names = {}
     for name, machine in tasks.items():
         process = name if name in job.units else process_of.get(name)
-        stated[process, machine] = name
-    return stated
+        names[process, machine] = name
+    return names
 
 
 def _check_capacities(space: Space, placement: Placement) -> None:

@@ -181,8 +181,8 @@ class _PortProgram:
                 if outer >= 0 or outer_fixed != machine:
                     constant += volume
 
-        scaled = [(column, volume / capacity) for column, volume in terms]
-        self._bound([(_TIME, -1.0), *scaled], -self.idle - constant / capacity)
+        coefficients = [(column, volume / capacity) for column, volume in terms]
+        self._bound([(_TIME, -1.0), *coefficients], -self.idle - constant / capacity)
 
     def _bound_room(self) -> None:
         """Have the demands of units fit into machines, where these state a capacity."""

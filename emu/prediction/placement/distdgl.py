@@ -94,9 +94,9 @@ def _single_worth(space: Space, pairs: Sequence[tuple[int, int]]) -> Floats:
     worth = -np.tile(np.arange(machines) / (2.0 * units * machines), units)
     for ends in pairs:
         movable = [space.unit_of[task] for task in ends if task in space.unit_of]
-        pinned = [task for task in ends if task not in space.unit_of]
+        pinned_tasks = [task for task in ends if task not in space.unit_of]
         if len(movable) == 1:
-            machine = int(space.fixed[pinned[0]])
+            machine = int(space.fixed[pinned_tasks[0]])
             worth[movable[0] * machines + machine] += 1.0
     return worth
 

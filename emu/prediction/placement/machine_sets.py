@@ -43,12 +43,12 @@ def machine_sets(
     """
     sets = _list_sets(job, cluster, size)
     if size is None:
-        chosen = _with_everything(sets, cluster, most, held)
+        choice = _with_everything(sets, cluster, most, held)
     else:
-        chosen = _spread_evenly(sorted(sets), most)
+        choice = _spread_evenly(sorted(sets), most)
 
     names = [machine.name for machine in cluster.machines]
-    return [tuple(names[number] for number in numbers) for numbers in chosen]
+    return [tuple(names[number] for number in numbers) for numbers in choice]
 
 
 def _with_everything(

@@ -232,8 +232,8 @@ class _Automorphisms:
                     break
             else:
                 candidates.append([block])
-        found = chain.from_iterable(by_times.values())
-        return [members for members in found if len(members) > 1]
+        groups = chain.from_iterable(by_times.values())
+        return [members for members in groups if len(members) > 1]
 
 
 def find_symmetry(space: Space, realization: Realization) -> Record:

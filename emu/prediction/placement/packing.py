@@ -216,8 +216,8 @@ def sum_edge_bytes(job: Job, realization: Realization) -> Floats:
     sums = np.zeros(len(job.edges))
     for position, control in enumerate(job.control):
         if not control:
-            sent = realization.volumes[position, : job.flow_counts[position]]
-            sums[position] = sent.sum()
+            volumes = realization.volumes[position, : job.flow_counts[position]]
+            sums[position] = volumes.sum()
     return sums
 
 

@@ -279,8 +279,8 @@ SEARCHES = frozenset({"etp", "best"})
 def _check_policy(name: str, profile: Profile | None) -> None:
     """Raise ValueError where there is no such policy, or it lacks a profile."""
     if name not in PLACEMENT_POLICIES:
-        known = ", ".join(PLACEMENT_POLICIES)
-        raise ValueError(f"no placement policy is called {name}; there are {known}")
+        policies = ", ".join(PLACEMENT_POLICIES)
+        raise ValueError(f"no placement policy is called {name}; there are {policies}")
     if name in SEARCHES and profile is None:
         raise ValueError(f"placement policy {name} needs a profile")
 

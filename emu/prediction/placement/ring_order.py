@@ -126,14 +126,14 @@ class _Search:
                 heapq.heappush(heap, item)
 
     def _longer_by_one(self, ring: tuple[int, ...]) -> Iterator[_Partial]:
-        left = Counter(self._ranks)
-        left.subtract(ring)
+        rest = Counter(self._ranks)
+        rest.subtract(ring)
         for machine in self._used:
-            if left[machine]:
+            if rest[machine]:
                 longer = (*ring, machine)
-                left[machine] -= 1
-                bound = self._bound(longer, left)
-                left[machine] += 1
+                rest[machine] -= 1
+                bound = self._bound(longer, rest)
+                rest[machine] += 1
                 # Of equal bounds the longer ring first, which ends the search sooner,
                 # and of these one that stays on its machine.
                 yield bound, -len(longer), machine != ring[-1], longer

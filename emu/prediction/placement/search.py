@@ -132,11 +132,11 @@ def search_run(
     if not (run.optimal or (is_listed and run.best < np.inf)):
         # Too many to list, or none ends: where processes share slots, the walk is over
         # teams of them, since most moves of one alone leave a pool in debt.
-        joined = Space(job, cluster)
-        has_fewer_units = len(joined.units) < len(separate.units)
-        order = [*range(len(joined.free))]
-        if has_fewer_units and fill(joined, order) is not None:
-            run = _Run(joined, drawn, options, walk_generator(seed))
+        joint = Space(job, cluster)
+        has_fewer_units = len(joint.units) < len(separate.units)
+        order = [*range(len(joint.free))]
+        if has_fewer_units and fill(joint, order) is not None:
+            run = _Run(joint, drawn, options, walk_generator(seed))
             run.begin(known)
         run.anneal(progress)
 

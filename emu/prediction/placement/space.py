@@ -65,9 +65,9 @@ class Space:
     def __init__(self, job: Job, cluster: Cluster, *, apart: bool = False) -> None:
         self.job = job
         self.cluster = cluster
-        demanded = {resource for task in job.tasks for resource in task.demands}
-        limited = cluster.resource_names()
-        self.resources = tuple(name for name in limited if name in demanded)
+        demands = {resource for task in job.tasks for resource in task.demands}
+        names = cluster.resource_names()
+        self.resources = tuple(name for name in names if name in demands)
         self.capacity = self._table(
             [
                 [machine.resources.get(name, np.inf) for name in self.resources]

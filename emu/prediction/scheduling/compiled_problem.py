@@ -196,11 +196,11 @@ def _tuners(cluster: Cluster, numbers: dict[str, int]) -> dict[str, NDArray[Any]
 
     # The core numbers pools machine by machine, as the entries of `slots`.
     firsts = [tuner.machine * len(numbers) for tuner in tuners]
-    tuned = [numbers[tuner.pool] for tuner in tuners]
-    watched = [numbers[tuner.watched] for tuner in tuners]
+    tuned_pools = [numbers[tuner.pool] for tuner in tuners]
+    watched_pools = [numbers[tuner.watched] for tuner in tuners]
     return {
-        "tuned": _ints(map(add, firsts, tuned)),
-        "watched": _ints(map(add, firsts, watched)),
+        "tuned": _ints(map(add, firsts, tuned_pools)),
+        "watched": _ints(map(add, firsts, watched_pools)),
         "most": _ints(tuner.most for tuner in tuners),
         "period": np.array([tuner.period for tuner in tuners], np.float64),
         "path": path,
@@ -220,8 +220,8 @@ def _speeds(job: Job, cluster: Cluster) -> dict[str, NDArray[Any]]:
         }
     start, time, share = cluster.speed_steps.flat
     # Gates take their time on a slow machine, too.
-    slowed = np.array([not task.gate for task in job.tasks], dtype=np.bool_)
-    return {"start": start, "time": time, "share": share, "slowed": slowed}
+    is_slowed = np.array([not task.gate for task in job.tasks], dtype=np.bool_)
+    return {"start": start, "time": time, "share": share, "slowed": is_slowed}
 
 
 class Layout:
@@ -327,8 +327,8 @@ def _check(job: JobArrays) -> None:
             raise ValueError(f"{name} must have {sizes[rows]} entries")
         _check_range(name, entries, least, sizes[end])
     # The last flow of an edge serves iteration sent - 1 + lag, which must be there.
-    served = (job.sent + job.lag)[job.sent > 0]
-    _check_range("sent with lag", served, 0, sizes["counts"])
+    turn_counts = (job.sent + job.lag)[job.sent > 0]
+    _check_range("sent with lag", turn_counts, 0, sizes["counts"])
 
     _check_starts("out_start", job.out_start, sizes["tasks"], job.out_edge)
     _check_starts("in_start", job.in_start, sizes["tasks"], job.in_edge)

@@ -363,16 +363,18 @@ class OwnRates:
             flow = question.flow[place]
             if cut and not cut.isdisjoint(_hops(question, flow)):
                 continue  # its rate stays 0: a rule need not know
-            known = self._known.get(flow.edge)
-            if known is None or known.serves != flow.turn:
-                known = self._describe(question, flow)
-                self._known[flow.edge] = known
-            asked.append((flow.turn, self._ranks[flow.edge], place, known, flow))
+            description = self._known.get(flow.edge)
+            if description is None or description.serves != flow.turn:
+                description = self._describe(question, flow)
+                self._known[flow.edge] = description
+            asked.append((flow.turn, self._ranks[flow.edge], place, description, flow))
         # The core asks in no order. Here stands the one in which ties are broken, so
         # that a rule which takes the first of equals does as ours do.
         asked.sort(key=itemgetter(0, 1, 2))
 
-        flows = [known._replace(left=flow.left) for *_, known, flow in asked]
+        flows = [
+            description._replace(left=flow.left) for *_, description, flow in asked
+        ]
         rates = self._rates(flows, dict(zip(self._links, capacities, strict=True)))
         for (*_, flow), rate in zip(asked, rates, strict=True):
             flow.rate = rate

@@ -61,10 +61,10 @@ def newest(lines: Sequence[RateSegments]) -> RateSegments:
     if len(lines) == 1:
         return lines[0]
     columns = zip(*(vars(segments).values() for segments in lines), strict=True)
-    joined = RateSegments(*map(np.concatenate, columns))
+    history = RateSegments(*map(np.concatenate, columns))
     # A line holds all that was served before it: of an edge the last one is enough.
-    last_of_edge = {edge: place for place, edge in enumerate(joined.edge.tolist())}
-    return joined[[*last_of_edge.values()]]
+    last_of_edge = {edge: place for place, edge in enumerate(history.edge.tolist())}
+    return history[[*last_of_edge.values()]]
 
 
 @dataclass(frozen=True)
@@ -185,8 +185,8 @@ class Scheduler:
             raise SchedulingError("the schedule has begun already")
         # By -1 the core knows that the schedule begins: nothing has ended, tasks may
         # start.
-        settled = self._settle_ends((), taken=-1, until=-math.inf, ahead=-math.inf)
-        return settled.decisions[0]
+        settlement = self._settle_ends((), taken=-1, until=-math.inf, ahead=-math.inf)
+        return settlement.decisions[0]
 
     def announce(self, task: int, iteration: int, volumes: Mapping[int, float]) -> None:
         """Note what an iteration of a task sends when it ends.
@@ -273,7 +273,7 @@ class Scheduler:
         passage.ahead = ahead
         columns = zip(*ends, strict=True) if ends else ((), (), (), ())
         time, task, edge, iteration = columns
-        given = structure(
+        end_columns = structure(
             "Ends",
             count=len(ends),
             time=np.array(time, np.float64),
@@ -294,7 +294,7 @@ class Scheduler:
                 self._least,
                 self._gates.core,
                 self._board.core,
-                given,
+                end_columns,
                 until,
                 self._room.core,
                 passage,

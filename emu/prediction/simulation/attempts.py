@@ -342,13 +342,13 @@ def kills_after(
     began: float,
 ) -> tuple[Kill, ...]:
     """Return the kills that are left when a job goes on at a time, ``began``."""
-    left = []
+    rest = []
     for kill in kills:
         # To compare each with all that have come took half of a draw of 1000 kills.
         is_ahead = began < kill.time < math.inf
         if is_ahead or (kill.time >= began and kill not in fallen):
-            left.append(kill)
-    return tuple(left)
+            rest.append(kill)
+    return tuple(rest)
 
 
 def later(kills: Sequence[Kill], first: int, began: float) -> tuple[Kill, ...]:

@@ -118,7 +118,7 @@ def best_policy(
     """
     # A profile may be shorter than the job, or longer.
     columns = np.arange(problem.job.iterations) % profile.times.shape[1]
-    expected = Realization(profile.times[:, columns], profile.volumes[:, columns])
+    expected_run = Realization(profile.times[:, columns], profile.volumes[:, columns])
     names = {"oes", *candidates}
     if not candidates:
         # To divide ports among jobs is the same where there is one.
@@ -136,7 +136,7 @@ def best_policy(
     spans = {}
     # Of equal ones `min` keeps the first: by code, that is oes before all others.
     for _, name in sorted(rules.items()):
-        spans[name] = makespan(problem, expected, name, profile=profile)
+        spans[name] = makespan(problem, expected_run, name, profile=profile)
     return min(spans, key=spans.__getitem__)
 
 
@@ -310,11 +310,11 @@ def rounding_effect(
     before = makespan(problem, realization, policy, profile=profile)
     most = 0.0
     for _ in range(NUDGES):
-        nudged = Realization(
+        nudged_run = Realization(
             _nudge(realization.times, rng),
             _nudge(realization.volumes, rng),
         )
-        after = makespan(problem, nudged, policy, profile=profile)
+        after = makespan(problem, nudged_run, policy, profile=profile)
         most = max(most, abs(after - before))
     return most
 

@@ -396,10 +396,10 @@ class ClusterSection(Section):
         limited.
         """
         # Who states gpus of one machine means that the others have none.
-        unstated = {"gpu": 0.0} if self.has_gpus else {}
+        defaults = {"gpu": 0.0} if self.has_gpus else {}
         names = []
         for name, machine in self.by_name.items():
-            offers = unstated | machine.amounts()
+            offers = defaults | machine.amounts()
             if all(offers.get(key, inf) >= amount for key, amount in needed.items()):
                 names.append(name)
         return tuple(names)

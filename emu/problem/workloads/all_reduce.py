@@ -52,20 +52,20 @@ def _reachable_ends(followers: list[list[int]], ends: Sequence[int]) -> list[int
             sources[follower].append(task)
 
     # Whole numbers of Python have as many bits as there are ends.
-    reached = [0] * len(followers)
+    reach = [0] * len(followers)
     for bit, end in enumerate(ends):
-        reached[end] |= 1 << bit
+        reach[end] |= 1 << bit
 
     # From the last tasks backwards, each after all that follow it.
     missing = [len(next_tasks) for next_tasks in followers]
-    settled = [task for task, count in enumerate(missing) if count == 0]
-    for task in settled:  # grows while it is walked
+    queue = [task for task, count in enumerate(missing) if count == 0]
+    for task in queue:  # grows while it is walked
         for source in sources[task]:
-            reached[source] |= reached[task]
+            reach[source] |= reach[task]
             missing[source] -= 1
             if missing[source] == 0:
-                settled.append(source)
-    return reached
+                queue.append(source)
+    return reach
 
 
 def credit_edges(
@@ -101,14 +101,14 @@ def credit_edges(
     workers = [j for j, task in enumerate(tasks) if task.kind == "worker"]
     ends = workers or [j for j in range(len(tasks)) if not followers[j]]
 
-    reached = _reachable_ends(followers, ends)
+    reach = _reachable_ends(followers, ends)
     credits_: list[Edge] = []
     for bit, end in enumerate(ends):
         # A task waits for itself anyhow: it runs one iteration at a time.
         credits_ += [
             Edge(end, start, lag=window, credit=True)
             for start in starts
-            if reached[start] >> bit & 1 and start != end
+            if reach[start] >> bit & 1 and start != end
         ]
     return tuple(credits_)
 
@@ -152,12 +152,12 @@ def build_named_job(
 
     Raises ValueError as `Job` and `credit_edges`.
     """
-    phased = []
+    phased_tasks = []
     for task in tasks:
         phase = task.phase or phase_of(task.kind)
-        phased.append(replace(task, phase=phase) if phase != task.phase else task)
+        phased_tasks.append(replace(task, phase=phase) if phase != task.phase else task)
 
-    positions = {task.name: position for position, task in enumerate(phased)}
+    positions = {task.name: position for position, task in enumerate(phased_tasks)}
     built = [
         Edge(
             source=positions[edge.source],
@@ -170,8 +170,8 @@ def build_named_job(
         )
         for edge in edges
     ]
-    built += credit_edges(phased, built, window)
-    return Job(tuple(phased), tuple(built), iterations, settings=settings)
+    built += credit_edges(phased_tasks, built, window)
+    return Job(tuple(phased_tasks), tuple(built), iterations, settings=settings)
 
 
 class Transfer(NamedTuple):

@@ -146,5 +146,5 @@ class SampleCounts:
     @property
     def block_vertices(self) -> tuple[int, ...]:
         """#S_0 to #S_L: inputs of layer 1, and what every layer computes."""
-        computed = [sum(owned) for owned in reversed(self.frontier_owned)]
-        return (self.inputs, *computed)
+        vertices = [sum(counts) for counts in reversed(self.frontier_owned)]
+        return (self.inputs, *vertices)

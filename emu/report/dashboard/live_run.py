@@ -408,10 +408,10 @@ class LiveRun:
     def _status(self) -> form.Status:
         job = self.problem.job
         now = self._now()
-        share, left = self._progress(now)
+        share, rest = self._progress(now)
 
         # Iterations that every task has ended: as many as the slowest one.
-        unfinished = [
+        counts = [
             count
             for count, most in zip(self._done.tolist(), job.rounds, strict=True)
             if count < most
@@ -424,10 +424,10 @@ class LiveRun:
             processes=self._processes,
             run_time=now,
             iterations=job.iterations,
-            iterations_ended=min(unfinished, default=job.iterations),
+            iterations_ended=min(counts, default=job.iterations),
             steps=sum(job.rounds),
             steps_ended=int(self._done.sum()),
-            left=left,
+            left=rest,
             share=share,
             running=[
                 form.RunningTask(
@@ -451,7 +451,7 @@ class LiveRun:
         for figures in self._figures.values():
             for figure, value in figures.items():
                 values[figure].append(value)
-        return {figure: float(np.mean(found)) for figure, found in values.items()}
+        return {figure: float(np.mean(series)) for figure, series in values.items()}
 
     def _progress(self, now: float) -> tuple[float, float | None]:
         """Return the share that has passed, and the wall seconds left.
@@ -464,14 +464,14 @@ class LiveRun:
         steps = sum(self.problem.job.rounds)
         # When as many steps had ended in the prediction as have ended by now.
         last_end = ends[min(count, len(ends)) - 1] if count and ends else 0.0
-        left = None
+        rest = None
         if self._phase == "running" and last_end:
-            left = now * self._scale * (ends[-1] / last_end - 1)
+            rest = now * self._scale * (ends[-1] / last_end - 1)
 
         # Beyond the prediction, or without one, every step counts alike.
         if count >= min(steps, len(ends)) or not ends[-1]:
-            return count / steps if steps else 1.0, left
-        return float(min(max(now, last_end), ends[count]) / ends[-1]), left
+            return count / steps if steps else 1.0, rest
+        return float(min(max(now, last_end), ends[count]) / ends[-1]), rest
 
     def _ports(self) -> list[form.Port]:
         machines = self.problem.cluster.machines

@@ -195,9 +195,9 @@ class Pages:
         token = bearer if kind.lower() == "bearer" else request.query.get("token", "")
 
         # A header may hold bytes that are no UTF-8.
-        shown = token.encode(errors="surrogateescape")
+        token_bytes = token.encode(errors="surrogateescape")
         # It takes as long for every wrong token, which tells nothing of the right one.
-        if not hmac.compare_digest(shown, self._token.encode()):
+        if not hmac.compare_digest(token_bytes, self._token.encode()):
             raise web.HTTPForbidden(text="the token is missing or wrong\n")
 
         # It has shown the token: it is not closed to make room for others.

@@ -180,15 +180,15 @@ class History:
 
     def _thin_training(self) -> None:
         """Keep every second value of each figure."""
-        kept = []
+        rows = []
         # By figure: where two are reported by turns, every second row is of one alone.
         counts = Counter[str]()
         for row in self.training:
             figure = row[1]
             if counts[figure] % 2 == 0:
-                kept.append(row)
+                rows.append(row)
             counts[figure] += 1
-        self.training = kept
+        self.training = rows
 
     def ran(self, task: int, iteration: int, start: float, end: float) -> None:
         """Append a task iteration that ended."""

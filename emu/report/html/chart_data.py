@@ -126,13 +126,13 @@ def run_bars(name: str, schedule: Schedule) -> Charts:
 def _rate_curves(schedule: Schedule) -> dict[str, list[Charts]]:
     """Return the rates through every link: ``moved``, and ``allocated`` where known."""
     steps_by_name = {}
-    assigned = sum_rates(schedule)
+    assignment = sum_rates(schedule)
     # Where TCP shares the NICs nobody assigns rates: means of flows stand in for them.
-    if assigned is None or schedule.rates is None:
+    if assignment is None or schedule.rates is None:
         steps_by_name["moved"] = mean_rates(schedule)
     else:
         rates = rates_by_bytes(schedule, schedule.rates)
-        steps_by_name["allocated"] = assigned
+        steps_by_name["allocated"] = assignment
         steps_by_name["moved"] = sum_rates(replace(schedule, rates=rates)) or []
 
     curves: dict[str, list[Charts]] = {}

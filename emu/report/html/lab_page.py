@@ -158,7 +158,7 @@ def lab_data(
     """Return machines, programs, messages, and curves of NICs, losses and waits."""
     seconds = duration_of(lab)
     machines = len(traffic.machines)
-    measured = {
+    measurement = {
         "name": "measured",
         "makespan": seconds,
         "tasks": _pack_programs(lab["programs"], seconds),
@@ -177,7 +177,7 @@ def lab_data(
         "edges": talks.edges,
         "ports": _ports(lab, traffic),
         "end": seconds,
-        "runs": [measured],
+        "runs": [measurement],
         "training": [],
         "counts": [*_counts(traffic.machines, samples)],
     }
@@ -211,36 +211,36 @@ def _rate_curves(traffic: Traffic, seconds: float) -> list[Charts]:
 
 def _pack_messages(talks: Talks, machines: int) -> Charts:
     """Return messages at both NICs that they cross."""
-    found = talks.found
-    ends = np.stack([found[end].astype(np.int64) for end in _ENDS], axis=1)
+    rows = talks.found
+    ends = np.stack([rows[end].astype(np.int64) for end in _ENDS], axis=1)
     port = (2 * ends + np.arange(2)).ravel()  # out of the source, into the destination
-    message: NDArray[np.int64] = np.repeat(np.arange(len(found)), 2)
+    message: NDArray[np.int64] = np.repeat(np.arange(len(rows)), 2)
 
-    first = found["first"]
-    last = found["last"]
+    first = rows["first"]
+    last = rows["last"]
     lane, lanes = pack_lanes_per_group(
         first[message], last[message], port, 2 * machines
     )
     return pack_flows(
         edge=talks.edge,
-        iteration=np.arange(len(found)),
+        iteration=np.arange(len(rows)),
         start=first,
         end=last,
-        size=found["bytes"],
+        size=rows["bytes"],
         crossed=Crossings(flow=message, port=port, lane=lane, lanes=lanes),
     )
 
 
 def talks_of(runs: list[LabResult], traffic: Traffic) -> Talks:
     """Return the programs of lab.json, and the messages between them."""
-    found = messages(traffic.packets)
-    if len(found) > MOST_MESSAGES:
+    rows = messages(traffic.packets)
+    if len(rows) > MOST_MESSAGES:
         # Positions are sorted again, so that messages stay in the order of time.
-        largest = np.argpartition(found["bytes"], -MOST_MESSAGES)[-MOST_MESSAGES:]
-        found = found[np.sort(largest)]
+        largest = np.argpartition(rows["bytes"], -MOST_MESSAGES)[-MOST_MESSAGES:]
+        rows = rows[np.sort(largest)]
 
     tasks, owner = _tasks(runs, traffic)
-    source, destination = (owner[found[end], found[f"{end}_port"]] for end in _ENDS)
+    source, destination = (owner[rows[end], rows[f"{end}_port"]] for end in _ENDS)
     # A pair of tasks is one number, so that NumPy finds those that are equal.
     pairs, edge = np.unique(source * len(tasks) + destination, return_inverse=True)
     names = [f"{task['name']} on {traffic.machines[task['machine']]}" for task in tasks]
@@ -248,7 +248,7 @@ def talks_of(runs: list[LabResult], traffic: Traffic) -> Talks:
     for pair in pairs.tolist():
         sender, receiver = divmod(pair, len(tasks))
         edges.append((sender, receiver, f"{names[sender]}->{names[receiver]}"))
-    return Talks(tasks=tasks, found=found, edge=edge, edges=edges)
+    return Talks(tasks=tasks, found=rows, edge=edge, edges=edges)
 
 
 def _tasks(
@@ -451,12 +451,12 @@ def _talks(talks: Talks) -> Table:
         ">median answer after",
     )
 
-    found = talks.found
-    answers = answer_times(found)  # not a number where none came
-    lengths = found["last"] - found["first"]
+    rows = talks.found
+    answers = answer_times(rows)  # not a number where none came
+    lengths = rows["last"] - rows["first"]
     for number, (_, _, name) in enumerate(talks.edges):
         is_sent = talks.edge == number
-        sizes = found["bytes"][is_sent]
+        sizes = rows["bytes"][is_sent]
         waits = answers[is_sent]
         waits = waits[~np.isnan(waits)]
 

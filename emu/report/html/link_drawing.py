@@ -77,14 +77,14 @@ def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
     nodes: list[Node] = []
     spokes: set[Ends] = set()
     for end, junction in enumerate(roots):
-        found = machines_at[end]
+        members = machines_at[end]
         # No other link ends there, and one machine alone uses it: it is that machine.
-        if touching[junction] == 1 and len(found) == 1:
-            nodes.append(Node(min(found), is_junction=False))
+        if touching[junction] == 1 and len(members) == 1:
+            nodes.append(Node(min(members), is_junction=False))
         else:
             node = Node(number_of[junction], is_junction=True)
             nodes.append(node)
-            for machine in found:
+            for machine in members:
                 spokes.add((Node(machine, is_junction=False), node))
 
     tails = nodes[::2]

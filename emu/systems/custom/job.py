@@ -224,9 +224,9 @@ class CollectiveSection(Section):
     def _one(self) -> Self:
         kinds = [key for key in type(self).model_fields if getattr(self, key)]
         if len(kinds) != 1:
-            found = " and ".join(kinds) or "none"
-            known = ", ".join(type(self).model_fields)
-            raise ValueError(f"found {found}, write one: {known}")
+            names = " and ".join(kinds) or "none"
+            choices = ", ".join(type(self).model_fields)
+            raise ValueError(f"found {names}, write one: {choices}")
         return self
 
     @property

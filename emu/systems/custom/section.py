@@ -153,7 +153,7 @@ class CustomJobSection(JobSection):
             return
 
         trail: Trail = ("job", "flows")
-        found = f"{len(self.flows):,}"
+        cause = f"{len(self.flows):,}"
         sizes = [collective.edges for collective in self.collectives]
         largest = max(sizes, default=0)
         # One key is named: the one that makes most of the edges.
@@ -161,16 +161,16 @@ class CustomJobSection(JobSection):
             position = sizes.index(largest)
             collective = self.collectives[position]
             trail = ("job", "collectives", position, collective.kind)
-            found = collective.kind
+            cause = collective.kind
             if collective.shuffle is None:
                 exchange = collective.exchange
                 # The larger of the two factors is the likelier slip.
                 has_many_tasks = largest > MOST_EDGES * exchange.segments
                 trail = (*trail, "among" if has_many_tasks else "segments")
                 tasks = len(exchange.among)
-                found = f"{tasks:,} tasks in {exchange.segments:,} segments"
+                cause = f"{tasks:,} tasks in {exchange.segments:,} segments"
         problem = (
-            f"found {found}, which make {edges:,} edges or more, at most "
+            f"found {cause}, which make {edges:,} edges or more, at most "
             f"{MOST_EDGES:,} are built: write fewer"
         )
         yield trail, problem
@@ -305,13 +305,13 @@ class CustomJobSection(JobSection):
         self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
     ) -> Scaling:
         edit: Edit = {}
-        scaled = set()
+        names = set()
         for position, task in enumerate(self.tasks):
             # Each task has a time of its own: others of its kind stay as they are.
             if task.name in wanted:
                 edit[f"job.tasks[{position}].time"] = scale(task.time)
-                scaled.add(task.name)
-        return edit, scaled
+                names.add(task.name)
+        return edit, names
 
     @override
     def scale_volumes(self, rows: list[int], scale: Scale) -> Edit:
@@ -362,10 +362,10 @@ def _flow_problems(job: CustomJobSection) -> Problems:
             if flow.reads == "latest":
                 problem = f"no process runs the gate {name!r}: nothing is read, remove"
                 yield (*trail, "reads"), problem
-            for sent in ("channel", "coflow"):
-                if getattr(flow, sent):
+            for option in ("channel", "coflow"):
+                if getattr(flow, option):
                     problem = f"nothing is sent to or from the gate {name!r}, remove"
-                    yield (*trail, sent), f"{problem} this"
+                    yield (*trail, option), f"{problem} this"
         iterations = rounds.get(flow.source, job.iterations)
         yield from _count_problems(flow.volume, iterations, (*trail, "volume"))
 
@@ -381,8 +381,8 @@ def _exchange_problems(
     counts = {name: rounds[name] for name in exchange.among if name in rounds}
     # Ranks meet in every iteration: one that has fewer would leave the others waiting.
     if len(set(counts.values())) > 1:
-        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
-        yield "among", f"found different numbers of iterations: {listed}"
+        numbers = ", ".join(f"{name} {count}" for name, count in counts.items())
+        yield "among", f"found different numbers of iterations: {numbers}"
     if not exchange.then and exchange.lag == 0:
         problem = "found 0: who brings can wait for the outcome later only, write 1"
         yield "lag", problem

@@ -32,9 +32,9 @@ def _list_setup(job: Job) -> Iterator[Transfer]:
 
     dataset, graphs = open_layers(job.settings)
     parts = [graphs[0].part(number) for number in range(graphs[0].parts)]
-    computed = [np.concatenate([part.local, part.held]) for part in parts]
+    computed_vertices = [np.concatenate([part.local, part.held]) for part in parts]
     is_kept = job.settings["cache_features"]
-    reads = [part.vertices for part in parts] if is_kept else computed
+    reads = [part.vertices for part in parts] if is_kept else computed_vertices
     devices = [f"d{rank}.layer1" for rank in range(len(parts))]
     row = np.dtype(job.settings["precision"]).itemsize * dataset.feature_length
     yield from ghost_features(devices, reads, dataset.owner, row)

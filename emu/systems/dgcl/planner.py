@@ -291,14 +291,14 @@ class GatherPlan:
         # A stage that is parted makes those after it later.
         first_part = 0
         for stage in reversed(range(self.stages)):
-            written: dict[int, list[Ints]] = {}  # by receiver, in each part
+            writes: dict[int, list[Ints]] = {}  # by receiver, in each part
             for _, receiver, sender, rows in by_stage[stage]:
-                parts = written.setdefault(receiver, [])
+                parts = writes.setdefault(receiver, [])
                 pieces = _split_writes(rows, parts, atomic=atomic)
                 for part, piece in enumerate(pieces, first_part):
                     if piece.size:
                         transfers.append((part, sender, receiver, piece))
-            first_part += max(map(len, written.values()))
+            first_part += max(map(len, writes.values()))
 
         # They were made in the order of the way there, by who receives now.
         transfers.sort(key=lambda transfer: transfer[:3])
@@ -411,13 +411,13 @@ def _follow(depth: NDArray[np.int8], vertices: Ints, transfer: RowTransfer) -> N
     # In a tree a row is sent on in the stage after it has come, and in no later one.
     wrong = np.flatnonzero(sender_depth != stage)
     if wrong.size:
-        found = sender_depth[wrong[0]]
-        state = f"has since stage {found} and not {stage}"
-        if found < 0:
+        first_stage = sender_depth[wrong[0]]
+        state = f"has since stage {first_stage} and not {stage}"
+        if first_stage < 0:
             state = "does not have"
         raise PlanError(f"{sender} {state} vertex {rows[wrong[0]]}")
 
-    repeated = rows[depth[places, receiver] >= 0]
-    if repeated.size:
-        raise PlanError(f"vertex {repeated[0]} comes to {receiver} again")
+    repeats = rows[depth[places, receiver] >= 0]
+    if repeats.size:
+        raise PlanError(f"vertex {repeats[0]} comes to {receiver} again")
     depth[places, receiver] = stage + 1

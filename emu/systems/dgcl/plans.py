@@ -285,10 +285,10 @@ def plan_lines(settings: JobSettings) -> Iterator[str]:
         return
 
     topology = _topology_of(settings)
-    direct = planned = 0.0
+    direct = spst_cost = 0.0
     for needs in needs_of_settings(settings):
         direct += peer_to_peer(needs, topology.devices).cost(topology)
         # Ten at a time: 1 to 2 % above one by one, in a tenth of the time.
-        planned += spst(needs, topology, seed=0, group=10).cost(topology)
-    if direct <= _WORTH * planned:
+        spst_cost += spst(needs, topology, seed=0, group=10).cost(topology)
+    if direct <= _WORTH * spst_cost:
         yield "SPST finds no plan of a lower t(S) than peer-to-peer's"

@@ -124,13 +124,13 @@ class DgclJobSection(DgclKeys):
 
         # One key is the time of a whole kind: what shares it with others is not scaled.
         kinds = whole_kinds(tasks, wanted)
-        scaled = {"gather", "scatter", "coordination"} & kinds
+        scaled_kinds = {"gather", "scatter", "coordination"} & kinds
         edit: Edit = {}
-        for kind in scaled:
+        for kind in scaled_kinds:
             edit[f"job.times.{kind}"] = scale(getattr(self.times, kind))
         # One key is the time of both: it is scaled where both are.
         if {"gathered", "scattered"} <= kinds:
-            scaled |= {"gathered", "scattered"}
+            scaled_kinds |= {"gathered", "scattered"}
             edit["job.times.receive"] = scale(self.times.receive)
 
         last = self.model.layers
@@ -138,16 +138,16 @@ class DgclJobSection(DgclKeys):
         backward = {f"gradient{number}": number for number in range(1, last)}
         backward[f"layer{last}"] = last  # it goes on to its own backward pass
         for key, layers in (("forward", forward), ("backward", backward)):
-            changed = {layers[kind] for kind in kinds & layers.keys()}
-            scaled |= kinds & layers.keys()
-            if changed:
+            numbers = {layers[kind] for kind in kinds & layers.keys()}
+            scaled_kinds |= kinds & layers.keys()
+            if numbers:
                 times = []
                 for number in range(1, last + 1):
                     time = layer_time(getattr(self.times, key), number - 1)
-                    write = scale if number in changed else write_times
+                    write = scale if number in numbers else write_times
                     times.append(write(time))
                 edit[f"job.times.{key}"] = times
-        return edit, {name for name in wanted if tasks[name] in scaled}
+        return edit, {name for name in wanted if tasks[name] in scaled_kinds}
 
     def _pass_times(self) -> Iterator[tuple[str, str, PerDevice]]:
         """Yield (key, kind of task, time) of those that are stated."""
@@ -449,13 +449,13 @@ def _mean_time(schedule: Schedule, kind: str, layer: int) -> float:
         if task.kind == kind and task.settings["layer"] == layer:
             stages[task.process_name].append(position)
 
-    begins = []
+    starts = []
     ends = []
     # The stages of a device, one process each.
     for positions in stages.values():
-        begins.append(schedule.task_start[positions].min(axis=0))
+        starts.append(schedule.task_start[positions].min(axis=0))
         ends.append(schedule.task_end[positions].max(axis=0))
-    seconds = np.max(ends, axis=0) - np.max(begins, axis=0)
+    seconds = np.max(ends, axis=0) - np.max(starts, axis=0)
     return float(np.mean(seconds))
 
 

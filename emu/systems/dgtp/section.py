@@ -204,14 +204,14 @@ class PullingSection(StoresSection):
             "a mini-batch": _fullest_batch(job, dataset),
         }
         # Stores keep the rows of all vertices that they own.
-        owned = np.bincount(dataset.owner, minlength=dataset.parts).tolist()
+        counts = np.bincount(dataset.owner, minlength=dataset.parts).tolist()
 
         parts: dict[str, Parts] = {}
         for task in job.tasks:
             if task.kind == "worker":
                 parts[task.name] = worker_parts
             elif task.kind == "graph_store" and self.place_of_features == "device":
-                rows = float(owned[task.settings["store"]])
+                rows = float(counts[task.settings["store"]])
                 parts[task.name] = {ROWS: rows * row}
         return parts
 
@@ -433,8 +433,8 @@ class DgtpJobSection(PullingSection):
         yield from self.rank_problems(cluster)
         for position, name in enumerate(self.owners(cluster.names)):
             if self.machines is not None and name not in self.machines:
-                stated = ", ".join(self.machines)
-                problem = f"{name!r} takes no part, job.machines: {stated}"
+                names = ", ".join(self.machines)
+                problem = f"{name!r} takes no part, job.machines: {names}"
                 yield ("job", "stores", position), problem
 
         # Its partner is at a distance of a power of 2 in every step.

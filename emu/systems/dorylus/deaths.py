@@ -73,9 +73,9 @@ def draw_attempts(
     # Of three numbers per attempt: whether it fails, whether late, after which part.
     fails = draws[..., 0] < dying.share
     failures = np.cumprod(fails, axis=-1).sum(axis=-1)  # before the first answer
-    unanswered = np.argwhere(failures == dying.attempts)
-    if len(unanswered):
-        epoch, interval, tensor = unanswered[0]
+    silent_tasks = np.argwhere(failures == dying.attempts)
+    if len(silent_tasks):
+        epoch, interval, tensor = silent_tasks[0]
         raise UnansweredLambda(
             f"{dying.attempts} lambdas in a row do not answer, the first time for "
             f"tensor task {tensor} of interval {interval} in epoch {epoch}: lower "
@@ -90,8 +90,8 @@ def draw_attempts(
             _, late, part = draws[:, interval, tensor, number].T
             fates = [number > counts, number == counts, late < dying.late]
             ends = np.select(fates, [IDLE, ANSWERS, LATE], DIES)
-            done = np.select(fates, [0.0, 1.0, 1.0], part)
-            attempt = Attempt(ends=tuple(ends.tolist()), done=tuple(done.tolist()))
+            shares = np.select(fates, [0.0, 1.0, 1.0], part)
+            attempt = Attempt(ends=tuple(ends.tolist()), done=tuple(shares.tolist()))
             attempts[interval, tensor].append(attempt)
     return attempts
 
@@ -185,8 +185,8 @@ def function_times(schedule: Schedule) -> tuple[Floats, Floats]:
     """
     job = schedule.problem.job
     lambdas = _tasks_of_lambdas(job)
-    answered = [np.zeros(0)]
-    lost = [np.zeros(0)]
+    answer_times = [np.zeros(0)]
+    other_times = [np.zeros(0)]
     for key, tasks in lambdas.items():
         answer = lambdas[(*key[:-1], 1)].get("answer")  # one of all attempts
         if answer is None or not {"launch", "work"} <= tasks.keys():
@@ -204,9 +204,9 @@ def function_times(schedule: Schedule) -> tuple[Floats, Floats]:
         for end, last in last_tasks.items():
             seconds = schedule.task_end[last] - schedule.task_end[tasks["launch"]]
             seconds = seconds[(ends == end) & ~np.isnan(seconds)]
-            group = answered if end == ANSWERS else lost
+            group = answer_times if end == ANSWERS else other_times
             group.append(seconds)
-    return np.concatenate(answered), np.concatenate(lost)
+    return np.concatenate(answer_times), np.concatenate(other_times)
 
 
 def _tasks_of_lambdas(job: Job) -> dict[_Key, dict[str, int]]:

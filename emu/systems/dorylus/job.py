@@ -336,10 +336,10 @@ def _add_relaunches(graph: Graph, server: Task, remote: Task, step: Step) -> Non
             graph.join(call, work)
             graph.join(work, f"back{key}")
             if LATE in attempts[number - 2].ends:
-                held = f"{name}{before}.late"
-                graph.join(f"{name}{before}", held)
-                graph.join(call, held, credit=True)
-                graph.join(held, f"late{key}{before}")
+                hold = f"{name}{before}.late"
+                graph.join(f"{name}{before}", hold)
+                graph.join(call, hold, credit=True)
+                graph.join(hold, f"late{key}{before}")
         if LATE in attempt.ends:
             late = {**on_server, "of": step.kind}
             graph.add(remote, f"{work}.late", "held", settings=late)
@@ -410,9 +410,9 @@ def _parameter_tasks(graph: Graph) -> None:
     for step in graph.steps:
         if graph.stashes(step):
             for i in range(graph.count):
-                stashed = {"layer": step.layer, "interval": i, "for": step.kind}
+                settings = {"layer": step.layer, "interval": i, "for": step.kind}
                 name = _stash(step, i)
-                graph.add(servers[i % count], name, "stash", settings=stashed)
+                graph.add(servers[i % count], name, "stash", settings=settings)
 
 
 def _stash(step: Step, i: int) -> str:

@@ -110,12 +110,12 @@ class DorylusJobSection(DorylusKeys):
     def _lambda_racks(
         self, cluster: ClusterSection, servers: Sequence[str]
     ) -> Iterator[RackSection]:
-        stated = {rack.name for rack in cluster.racks}
+        names = {rack.name for rack in cluster.racks}
         lambdas = self.lambdas_of(servers)
         for number, server in enumerate(servers):
             name = _rack_name(server)
             first = number * self.intervals
-            if name not in stated:
+            if name not in names:
                 yield RackSection.model_construct(
                     name=name,
                     machines=lambdas[first : first + self.intervals],
@@ -266,8 +266,8 @@ class DorylusJobSection(DorylusKeys):
             if back in times and back not in kinds:
                 edit[f"job.times.{back}"] = write_times(times[back])
 
-        scaled = kinds & {"launch", *times}
-        return edit, {name for name in wanted if tasks[name] in scaled}
+        scaled_kinds = kinds & {"launch", *times}
+        return edit, {name for name in wanted if tasks[name] in scaled_kinds}
 
     @override
     def scale_links(
@@ -285,13 +285,13 @@ class DorylusJobSection(DorylusKeys):
         uplinks = {f"{name} {way}" for name in racks for way in ("up", "down")}
 
         edit: Edit = {}
-        scaled: set[str] = set()
+        scaled_links: set[str] = set()
         # A key is the rate of a whole group of links: it changes for all or none.
         for key, group in (("lambda_nic", nics), ("lambda_uplink", uplinks)):
             if group <= links:
                 edit[f"job.{key}"] = scale(getattr(self, key))
-                scaled |= group
-        return edit, scaled
+                scaled_links |= group
+        return edit, scaled_links
 
     @override
     def scale_latencies(self, scale: Scale) -> Edit:
@@ -342,9 +342,9 @@ class DorylusJobSection(DorylusKeys):
         itemsize = number_bytes(job.settings)
         self._check_memory(cluster, widths, itemsize)
         volumes = dorylus_volumes(self, job, counts, widths, itemsize)
-        rated = None
+        rated_times = None
         if self.rates is not None:
-            rated = self.rate_tasks(job, context, volumes[:, None])
+            rated_times = self.rate_tasks(job, context, volumes[:, None])
         seconds = dorylus_times(
             self,
             job,
@@ -352,7 +352,7 @@ class DorylusJobSection(DorylusKeys):
             # A stated time goes before a measured one.
             times={**measured, **self.times.default_times()},
             seed=context.seed,
-            rated=rated,
+            rated=rated_times,
         )
 
         # Nothing is sampled: all epochs send the same, but for lambdas that die.

@@ -125,8 +125,8 @@ class _Phases:
         # Without columns a machine has no use for peers' batches.
         if self.builder.columns_of(task.settings["rank"], self.feature_length):
             samplers += self.builder.derived_by(sampler)
-        for drawn in samplers:
-            edges = [batch.edges for batch in self.counts[drawn]]
+        for origin in samplers:
+            edges = [batch.edges for batch in self.counts[origin]]
             yield {"sample": edges}
 
     def _collected(self, rank: int) -> dict[str, Any]:

@@ -138,8 +138,8 @@ class _EdgeSizes:
         batches = self.counts[sampler]
         match edge.carries, place:
             case "frontier", (store, hop):
-                asked = [batch.frontier_owned[hop - 1] for batch in batches]
-                yield [model_shapes.VERTEX_ID_BYTES * owned[store] for owned in asked]
+                frontiers = [batch.frontier_owned[hop - 1] for batch in batches]
+                yield [model_shapes.VERTEX_ID_BYTES * ids[store] for ids in frontiers]
             case "answer", (store, hop):
                 answers = [batch.answered[hop - 1] for batch in batches]
                 size = model_shapes.ANSWERED_EDGE_BYTES
@@ -167,8 +167,8 @@ class _EdgeSizes:
         """Yield the bytes of what a sampler draws of its machine's peers."""
         if not self.builder.columns_of(rank, self.model.feature_length):
             return
-        for derived in self.builder.derived_by(sampler):
-            batches = self.counts[derived]
+        for peer in self.builder.derived_by(sampler):
+            batches = self.counts[peer]
             yield [_first_bytes(batch) for batch in batches]
 
 

@@ -425,8 +425,8 @@ class Trials:
                 continue
 
             # A wire that carried nothing has no byte to damage.
-            used = [wire for wire, count in enumerate(trial.carried) if count]
-            wire = draw.choice(used)
+            busy_wires = [wire for wire, count in enumerate(trial.carried) if count]
+            wire = draw.choice(busy_wires)
             length = trial.carried[wire]
             # What frames and handshakes are made of is at the beginning.
             most = draw.choice((length, length, min(length, 400)))

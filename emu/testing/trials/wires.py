@@ -306,8 +306,8 @@ class VirtualSocket:
         _, port = self.address
         self._network.forget(self._fd, 0 if self.queue is None else port)
         self._fd = -1
-        for unaccepted in self.queue or ():
-            unaccepted.close()
+        for connection in self.queue or ():
+            connection.close()
 
         if self.connected and self.came:
             self.peer.broken = True

@@ -131,9 +131,9 @@ def earliest_ends(
     ]
     # What a link lets go at once takes no time: a bound must hold for that, too.
     free = [at_once(width) if width < np.inf else 0.0 for width in narrowest]
-    paced = np.maximum(volumes - np.reshape(free, (-1, 1)), 0.0)
+    paced_bytes = np.maximum(volumes - np.reshape(free, (-1, 1)), 0.0)
     # Edges without links are infinitely wide, and take no time.
-    alone = paced / np.reshape(narrowest, (-1, 1))
+    alone = paced_bytes / np.reshape(narrowest, (-1, 1))
     seconds_alone = alone.tolist()
 
     # Plain lists: single numbers of arrays are read far slower in a loop.
@@ -493,17 +493,19 @@ def headline_faults(
         Times and volumes of the run, which ``bound`` is of.
     """
     makespan = _makespan_of(emulated)
-    expected = _makespan_of(predicted)
-    repeated = _makespan_of(replayed)
+    predicted_makespan = _makespan_of(predicted)
+    replayed_makespan = _makespan_of(replayed)
     # The time in which a job is down is as stated: no share of it is an error.
     down_time = predicted.outages.recovery
     repeated_down = replayed.outages.recovery
     figures: dict[str, float | None] = {
         "makespan": makespan,
-        "predicted_makespan": expected,
-        "makespan_error": _over(makespan - down_time, expected - down_time),
-        "replayed_makespan": repeated,
-        "replay_error": _over(makespan - repeated_down, repeated - repeated_down),
+        "predicted_makespan": predicted_makespan,
+        "makespan_error": _over(makespan - down_time, predicted_makespan - down_time),
+        "replayed_makespan": replayed_makespan,
+        "replay_error": _over(
+            makespan - repeated_down, replayed_makespan - repeated_down
+        ),
     }
     bound = result.get("bound")
     # JSON's true is a number in Python; NaN fails every comparison below.

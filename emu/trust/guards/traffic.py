@@ -111,12 +111,12 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
     edge, iteration = schedule.flows().T
     # The earliest that a byte could leave, whatever its rates were.
     ready = schedule.task_end[source[edge], iteration]
-    landed = evidence.grid(evidence.received, "last")[edge, iteration]
+    arrival = evidence.grid(evidence.received, "last")[edge, iteration]
     volumes = evidence.grid(evidence.received, "bytes")[edge, iteration]
-    is_known = np.isfinite(ready) & np.isfinite(landed) & (volumes > 0)
+    is_known = np.isfinite(ready) & np.isfinite(arrival) & (volumes > 0)
     edge = edge[is_known]
     ready = ready[is_known]
-    landed = landed[is_known]
+    arrival = arrival[is_known]
     sizes = volumes[is_known] / evidence.byte_scale
 
     paths = list_hops(problem)
@@ -125,12 +125,12 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
         depth = capacity * seconds_ahead + evidence.at_once(capacity)
         # The clock of a bucket: bytes that fit by then.
         starts = fitting(problem, link, ready[crosses])
-        ends = fitting(problem, link, landed[crosses])
+        ends = fitting(problem, link, arrival[crosses])
         burst = of_flows(starts, ends, sizes[crosses], capacity=1.0, depth=depth)
         if burst is not None:
             # The bucket's clock counts bytes: people are told seconds.
             start = dict(zip(starts.tolist(), ready[crosses].tolist(), strict=True))
-            end = dict(zip(ends.tolist(), landed[crosses].tolist(), strict=True))
+            end = dict(zip(ends.tolist(), arrival[crosses].tolist(), strict=True))
             fit = burst.until - burst.since
             yield Finding(
                 LINK_BYTES,

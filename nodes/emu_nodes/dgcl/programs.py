@@ -111,11 +111,11 @@ class Tables:
         """
         for sender, rows in self.received.get(stage, ()):
             part = parts.get(sender)
-            expected = (len(rows), values.shape[1])
-            if part is None or part.shape != expected:
-                found = "nothing" if part is None else f"rows of shape {part.shape}"
+            shape = (len(rows), values.shape[1])
+            if part is None or part.shape != shape:
+                content = "nothing" if part is None else f"rows of shape {part.shape}"
                 raise NodeMisbehaved(
-                    f"device {sender} sent {found} in stage {stage}, not {expected}"
+                    f"device {sender} sent {content} in stage {stage}, not {shape}"
                 )
             if add:
                 values[rows] += part

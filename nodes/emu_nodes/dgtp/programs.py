@@ -124,8 +124,8 @@ class GraphStore(TaskProgram):
 
     def _select_owned(self, vertices: Ids) -> Ids:
         owners = self._dataset.owner[vertices]
-        owned: Ids = vertices[owners == self._index]
-        return owned
+        own_vertices: Ids = vertices[owners == self._index]
+        return own_vertices
 
     def _collect_features(self, owned: Ids) -> Array:
         places = self._dataset.local[owned]
@@ -196,8 +196,8 @@ class _SamplerTask(TaskProgram):
         owners = self._dataset.owner[vertices]
         payloads: Payloads = {}
         for store, output in enumerate(self._brief.outputs):
-            owned = vertices[owners == store]
-            payloads[output.edge] = {name: owned}
+            owned_vertices = vertices[owners == store]
+            payloads[output.edge] = {name: owned_vertices}
         return payloads
 
 
@@ -335,22 +335,22 @@ class Sampler(_SamplerTask):
         """Hold the rows of what the cache has now, from before this batch or of it."""
         if self._cache is None:
             return
-        held = self._cache.held
-        if held is self._held:  # it makes a new array where it changes
+        cached_vertices = self._cache.held
+        if cached_vertices is self._held:  # it makes a new array where it changes
             return
-        shape = (len(held), features.shape[1])
+        shape = (len(cached_vertices), features.shape[1])
         rows = np.empty(shape, features.dtype)
 
-        is_kept = np.isin(held, self._held, assume_unique=True)
-        old_places = np.searchsorted(self._held, held[is_kept])
+        is_kept = np.isin(cached_vertices, self._held, assume_unique=True)
+        old_places = np.searchsorted(self._held, cached_vertices[is_kept])
         rows[is_kept] = self._rows[old_places]
 
         # The batch's vertices stand in the order of its first edges.
         is_new = ~is_kept
         order = np.argsort(vertices)
-        places = np.searchsorted(vertices, held[is_new], sorter=order)
+        places = np.searchsorted(vertices, cached_vertices[is_new], sorter=order)
         rows[is_new] = features[order[places]]
-        self._held = held
+        self._held = cached_vertices
         self._rows = rows
 
 

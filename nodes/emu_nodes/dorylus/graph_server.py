@@ -107,8 +107,8 @@ class GraphServer:
     def ghosts(self, interval: int, server: int, rows: Array) -> Payload:
         """Return what a server needs of the rows of an interval."""
         ids, places = self.ghost_rows(interval, server)
-        needed = rows[places]
-        return _rows_payload(interval, ids, needed)
+        ghosts = rows[places]
+        return _rows_payload(interval, ids, ghosts)
 
     def assemble(self, payloads: Iterable[Payload]) -> Array:
         """Return the vectors of local and remote vertices from what came of them.
@@ -195,10 +195,10 @@ def _rows_payload(interval: int, ids: Array, rows: Array) -> Payload:
 
 def _name_by_layer(arrays: Payload, name: str, layer: int) -> Payload:
     """Return arrays, one of them under the name that it has for its layer."""
-    named = dict(arrays)
-    if name in named:
-        named[f"{name}{layer}"] = named.pop(name)
-    return named
+    payload = dict(arrays)
+    if name in payload:
+        payload[f"{name}{layer}"] = payload.pop(name)
+    return payload
 
 
 class AttentionServer(GraphServer):

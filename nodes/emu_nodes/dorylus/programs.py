@@ -280,26 +280,26 @@ class _Tensor(Nothing):
             return _version_payload(weights)
 
         step = (self._brief.kind, self.layer)
-        _, pulled = next(self.input_of(CALLS, inputs), (None, {}))
+        _, pulled_arrays = next(self.input_of(CALLS, inputs), (None, {}))
         server: GraphServer | None = None
-        if not pulled:  # it runs on the server itself
+        if not pulled_arrays:  # it runs on the server itself
             server = self._process["server"]
-            pulled = server.pull(step, self.interval, iteration)
+            pulled_arrays = server.pull(step, self.interval, iteration)
 
-        weights, computed = self._compute_part(iteration, inputs, pulled)
+        weights, outcome = self._compute_part(iteration, inputs, pulled_arrays)
         is_whole = self.part + 1 == self.parts
         if is_whole and self.computes_loss and end != LATE:
             # So that the mean over intervals is that of the graph.
-            self._figures = {"loss": self.count * computed.loss}
+            self._figures = {"loss": self.count * outcome.loss}
         if server is not None:
-            server.take_back(step, self.interval, iteration, computed.answer)
+            server.take_back(step, self.interval, iteration, outcome.answer)
 
-        made = _version_payload(weights)
-        if computed.gradient is not None:
-            made["gradient"] = computed.gradient
-        for name, array in computed.answer.items():
-            made[f"answer.{name}"] = array
-        return made
+        payload = _version_payload(weights)
+        if outcome.gradient is not None:
+            payload["gradient"] = outcome.gradient
+        for name, array in outcome.answer.items():
+            payload[f"answer.{name}"] = array
+        return payload
 
     def _compute_part(
         self,
@@ -314,27 +314,27 @@ class _Tensor(Nothing):
         """
         by_key: dict[object, _Held] = self._process.setdefault("held", {})
         key = (self._brief.kind, self.layer, iteration)
-        held = by_key.pop(key, None)
-        if held is None:
+        earlier_parts = by_key.pop(key, None)
+        if earlier_parts is None:
             weights = self.weights(iteration, inputs)
-            computed = self.compute(pulled, weights.array)
+            outcome = self.compute(pulled, weights.array)
         else:
-            weights = held.weights
+            weights = earlier_parts.weights
             part = self.compute(pulled, weights.array)
             # Gradients and losses add up over the rows; the answer is of its own rows.
-            gradient = held.gradient
+            gradient = earlier_parts.gradient
             if part.gradient is not None:
-                gradient = held.gradient + part.gradient
-            loss = part.loss + held.loss
-            computed = Computed(part.answer, gradient=gradient, loss=loss)
+                gradient = earlier_parts.gradient + part.gradient
+            loss = part.loss + earlier_parts.loss
+            outcome = Computed(part.answer, gradient=gradient, loss=loss)
 
         if self.part + 1 < self.parts:
             by_key[key] = _Held(
                 weights=weights,
-                gradient=computed.gradient,
-                loss=computed.loss,
+                gradient=outcome.gradient,
+                loss=outcome.loss,
             )
-        return weights, computed
+        return weights, outcome
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
@@ -385,8 +385,8 @@ class _Tensor(Nothing):
     def backward_from_loss(self, pulled: Payload, z: Array, weights: Array) -> Computed:
         """Return the gradients of the last layer, whose z is the scores; the loss."""
         loss = cross_entropy(z, pulled["targets"])
-        computed = self.backward(pulled, loss.gradient, weights)
-        return replace(computed, loss=loss.value)
+        outcome = self.backward(pulled, loss.gradient, weights)
+        return replace(outcome, loss=loss.value)
 
 
 def _version_payload(weights: Weights) -> Payload:
@@ -402,9 +402,9 @@ class Apply(_Tensor):
     @override
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
         # Those that a lambda before it has used, or the newest that had come.
-        stashed = self.stashed(inputs)
-        if stashed is not None:
-            return stashed
+        stash = self.stashed(inputs)
+        if stash is not None:
+            return stash
         for sender, payload in self.input_of(("weight_update",), inputs):
             version = self._reads.get(sender.edge, iteration - sender.lag)
             array = tensor(payload, "weights", sender).copy()
@@ -441,9 +441,9 @@ class ApplyBack(_Tensor):
 
     @override
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
-        stashed = self.stashed(inputs)
-        if stashed is not None:
-            return stashed
+        stash = self.stashed(inputs)
+        if stash is not None:
+            return stash
         first = self._process["initial"][self.layer]
         return Weights(first[:0], version=-1)
 
@@ -511,8 +511,8 @@ class WeightUpdate(Nothing):
         self._optimizer.step(gradient.reshape(-1))
         weights = self._weights.copy()
         self._held[iteration] = weights
-        outdated = sorted(self._held)[: -self._most]
-        for version in outdated:
+        old_versions = sorted(self._held)[: -self._most]
+        for version in old_versions:
             del self._held[version]
 
         rows = len(weights) - attention_rows(self._brief)

@@ -203,16 +203,16 @@ class P3Machine:
     def _finish(self, batch: int, parameters: Array, sums: Array) -> Passes:
         """Return the forward passes of this machine's samplers, from layer 1 on."""
         batches = [self._sampled[sampler, batch] for sampler in self.samplers]
-        all_seeds = sum(len(sampled.seeds) for sampled in batches)
+        all_seeds = sum(len(mini_batch.seeds) for mini_batch in batches)
         shares = self._shares(self.rank, batch, sums)
 
         passes: Passes = []
-        for sampled, rows in zip(batches, shares, strict=True):
-            seeds = sampled.seeds
+        for mini_batch, rows in zip(batches, shares, strict=True):
+            seeds = mini_batch.seeds
             forward_pass = self._split.forward(
                 upper=parameters,
-                sizes=sampled.sizes,
-                edges=sampled.edges,
+                sizes=mini_batch.sizes,
+                edges=mini_batch.edges,
                 summed=rows,
                 labels=self._dataset.labels[seeds],
                 share=len(seeds) / all_seeds,  # so that the loss is that of all seeds
@@ -262,12 +262,12 @@ class P3Machine:
 
     def _forget(self, batch: int) -> None:
         """Let go of what was kept of a mini-batch."""
-        kept: list[dict[Key, Any]] = [
+        stores: list[dict[Key, Any]] = [
             self._sampled,
             self.structures,
             self._columns,
         ]
-        for by_key in kept:
+        for by_key in stores:
             for key in [*by_key]:
                 _, number = key
                 if number == batch:

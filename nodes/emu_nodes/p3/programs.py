@@ -63,8 +63,8 @@ class P3Sampler(TaskProgram):
         tensors = batch_tensors(batch)
         # Drawing the batches of peers anew costs CPU time and saves their pushes.
         for sampler in group.derived_by(self._sampler):
-            derived = self._data.batch(sampler, iteration)
-            tensors |= FirstLayer.of_batch(derived).tensors(f"_{sampler}")
+            peer_batch = self._data.batch(sampler, iteration)
+            tensors |= FirstLayer.of_batch(peer_batch).tensors(f"_{sampler}")
         payloads = {f"{self._entry}{group.rank}": tensors}
 
         first_layer = FirstLayer.of_batch(batch)
@@ -167,12 +167,12 @@ class _Entry(_P3Task):
         machine = self._machine
         for sampler in machine.samplers:
             payload, sender = self._from(f"s{sampler}")
-            sampled = read_batch(payload, sender, machine.layers)
-            machine.keep(sampler, batch, sampled)
+            mini_batch = read_batch(payload, sender, machine.layers)
+            machine.keep(sampler, batch, mini_batch)
             # What it has drawn of peers came with its own.
-            for derived in machine.group.derived_by(sampler):
-                layer = FirstLayer.of(payload, sender, f"_{derived}")
-                machine.structures[derived, batch] = layer
+            for peer_sampler in machine.group.derived_by(sampler):
+                layer = FirstLayer.of(payload, sender, f"_{peer_sampler}")
+                machine.structures[peer_sampler, batch] = layer
 
         for sampler in machine.group.pushing:
             payload, sender = self._from(f"s{sampler}")
