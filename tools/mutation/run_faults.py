@@ -283,7 +283,7 @@ FAULTS: dict[str, RunFault] = {
     ),
     "a prediction that is the makespan of the run": RunFault(
         "emu/experiment/run_result.py",
-        '"predicted_makespan": predicted.makespan,',
+        '"predicted_makespan": prediction.makespan,',
         '"predicted_makespan": schedule.makespan,',
     ),
 }
