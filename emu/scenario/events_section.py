@@ -397,22 +397,28 @@ class FailuresSection(Section):
 
         ``seed``: that of the scenario, where these have none of their own.
         """
+        by_key = self.faults_by_key(cluster, seed)
+        return [*by_key["machine"], *by_key["link"]]
+
+    def faults_by_key(self, cluster: Cluster, seed: int) -> dict[str, list[Fault]]:
+        """Return the faults of ``machine`` and of ``link``, each as in `faults`."""
         seed = seed if self.seed is None else self.seed
-        faults: list[Fault] = []
+        faults: dict[str, list[Fault]] = {"machine": [], "link": []}
         section = self.machine
         # Deaths are no faults of links or speeds: see `deaths`.
         if section is not None and not self.mortal:
             for machine in cluster.machines:
                 name = machine.name
                 if not self.cuts:
-                    faults += section.faults(name, seed, [name], of_machine=True)
+                    drawn = section.faults(name, seed, [name], of_machine=True)
+                    faults["machine"] += drawn
                 elif machine.has_nic:
                     # Both directions at once, by what is drawn of the machine.
                     nic = [f"{name} out", f"{name} in"]
-                    faults += section.faults(name, seed, nic)
+                    faults["machine"] += section.faults(name, seed, nic)
         if self.link is not None:
             for link in cluster.shared_links:
-                faults += self.link.faults(link.name, seed, [link.name])
+                faults["link"] += self.link.faults(link.name, seed, [link.name])
         return faults
 
 
@@ -440,18 +446,20 @@ def failure_errors(failures: FailuresSection | None) -> Problems:
 
 def idle_faults(
     failures: FailuresSection,
-    drawn: Sequence[Fault],
+    faults_by_key: Mapping[str, Sequence[Fault]],
     makespan: float,
 ) -> Iterator[str]:
-    """Yield a sentence where drawn faults are over before a job is."""
-    for key in ("machine", "link"):
+    """Yield a sentence where drawn faults are over before a job is.
+
+    ``faults_by_key``: as `FailuresSection.faults_by_key` returns them.
+    """
+    for key, faults in faults_by_key.items():
         section = getattr(failures, key)
         if section is None:
             continue
         ends: dict[str, list[float]] = {}
-        for fault in drawn:
-            if fault.of_machine == (key == "machine") or section.what == "cut":
-                ends.setdefault(fault.subject, []).append(fault.until)
+        for fault in faults:
+            ends.setdefault(fault.subject, []).append(fault.until)
 
         last = {
             name: max(times)

@@ -226,7 +226,7 @@ class Experiment:
             return [str(error)]
         kills = {kill.name: kill for kill in scenario.kills(self.problem)}
         if scenario.emulation.processes == "machine":
-            remarks += self._shared_deaths(kills.values())
+            remarks += self._list_shared_deaths(kills.values())
         for position, event in enumerate(scenario.events):
             if event.kill and event.kill not in kills:
                 remarks.append(
@@ -248,7 +248,7 @@ class Experiment:
                 "longer than the whole job without it: is its unit the right one?"
             )
 
-    def _shared_deaths(self, kills: Iterable[Kill]) -> Iterator[str]:
+    def _list_shared_deaths(self, kills: Iterable[Kill]) -> Iterator[str]:
         """Yield the tasks with which all others of their machine die."""
         # Who names the machine or its host means all that die with it.
         machines = set(self.problem.machine_of_task.values())

@@ -231,12 +231,12 @@ class Scenario(sections.FileSection):
         processes = self._processes_by_name(problem)
         kills = [
             replace(kill, processes=tuple(processes[kill.name]))
-            for kill in self._stated_kills(problem)
+            for kill in self._list_kills(problem)
             if kill.name in processes
         ]
         return tuple(sorted(kills, key=lambda kill: kill.time))
 
-    def _stated_kills(self, problem: Problem) -> list[Kill]:
+    def _list_kills(self, problem: Problem) -> list[Kill]:
         """Return what events and failures kill, without the processes."""
         kills = []
         for position, event in enumerate(self.events):
@@ -389,7 +389,7 @@ class Scenario(sections.FileSection):
         sentences = list(events_section.idle_events(self.events, makespan))
         if self.failures is not None:
             # Of all machines, of which a job may leave some out.
-            faults = self.failures.faults(self.cluster.build(), self.seed)
+            faults = self.failures.faults_by_key(self.cluster.build(), self.seed)
             sentences += events_section.idle_faults(self.failures, faults, makespan)
         return sentences
 

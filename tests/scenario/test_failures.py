@@ -84,6 +84,19 @@ def test_faults_that_are_over_too_soon_and_events_that_come_too_late() -> None:
     assert loads(f"{TEXT}{PAUSES}").idle_events(34.0) == []
 
 
+def test_cut_nics_and_cut_links_are_counted_each_by_its_own_section() -> None:
+    """The link fails twice at most and early; NICs nearly never."""
+    both = "  machine: {every: 900 h, for: 1 s, what: cut, most: 1}\n"
+    both += "  link: {every: 2 s, for: 1 s, what: cut, most: 2}\n"
+    (line,) = loads(f"{TEXT}{both}").idle_events(1000.0)
+    assert line.startswith("failures.link: the 2 of core are over at")
+
+    both = "  machine: {every: 2 s, for: 1 s, what: cut, most: 2}\n"
+    both += "  link: {every: 900 h, for: 1 s, what: cut, most: 1}\n"
+    (line,) = loads(f"{TEXT}{both}").idle_events(1000.0)
+    assert line.startswith("failures.machine: the 2 of m")
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_machine_whose_faults_are_over_first_is_named(seed: int) -> None:
     text = f"{TEXT}  machine: {{every: 8 s, for: 2 s, most: 2}}\n  seed: {seed}\n"

@@ -394,7 +394,7 @@ def test_machines_that_are_too_small_alike_are_one_error(
 
 
 def test_a_job_among_others_has_the_largest_budget_and_all_candidates() -> None:
-    """Of a search for each: the first is neither the shortest nor the longest."""
+    """Each job is searched for: the first is neither the shortest nor the longest."""
     tasks = [{"name": name, "time": "1 s"} for name in ("p", "q", "r")]
     flows = [{"from": "p", "to": "q", "volume": "5 B"}]
     job = {"system": "custom", "iterations": 2, "tasks": tasks, "flows": flows}
