@@ -385,8 +385,8 @@ def main() -> None:
             app()
         finally:
             gc.freeze()  # the interpreter's last look at everything: 0.3 s of CPU
-            # A full disk can still be told of here; the interpreter's own flush at its
-            # end comes too late for that.
+            # Here a full disk can still become an error in words; the interpreter's own
+            # flush at its end comes too late for that.
             sys.stdout.flush()
     except OSError as error:
         if error.filename is not None or error.errno not in _UNWRITABLE:

@@ -100,7 +100,7 @@ def _of_scenario(scenario: emu.Scenario, *, helpful: bool) -> _Told:
     answer = ask(emu.place(scenario))
     ready, schedule = answer.first
     recovery = words.recovery_lines(answer.deaths, schedule.length)
-    # The first line sums up; restarts one by one are told by `emu simulate`.
+    # The first line sums up; `emu simulate` lists every restart.
     lines = [*islice(recovery, 1), *copies_line(ready, schedule.length)]
 
     more: Result = {}

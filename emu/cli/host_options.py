@@ -30,7 +30,7 @@ class Hosts:
     any_version: bool = False
 
     def __post_init__(self) -> None:
-        # Read at once, so that what is wrong is told before a scenario is tried.
+        # Read at once, so that a wrong option is an error before a scenario is tried.
         sources = [self.agents > 0, self.file is not None, self.ray != ""]
         if sum(sources) > 1:
             problem = "waits for agents that others start, --hosts and --ray start them"

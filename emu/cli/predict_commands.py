@@ -20,7 +20,7 @@ from emu.errors import DataError
 from emu.experiment import expectations
 from emu.experiment.question import ask
 from emu.prediction.analysis import bounds
-from emu.prediction.analysis.link_load import full_queues
+from emu.prediction.analysis.full_queues import full_queues
 from emu.prediction.analysis.throughput import JobTime, job_times, pace
 from emu.prediction.packets import Control, Shares, packets_of, simulate_packets
 from emu.prediction.placement import resource_loads

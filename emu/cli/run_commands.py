@@ -406,7 +406,7 @@ def profile(
 
     scenario_of_file = load(file, overrides or [], timed=False)
     scenario = profiling.of_length(scenario_of_file, iterations)
-    # Measuring takes minutes: what cannot be written is told before.
+    # Measuring takes minutes: a file that cannot be written is refused before.
     check_writable(out)
     measure = partial(_measure, runs=runs, console=console, force=force)
     if rates:

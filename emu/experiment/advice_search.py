@@ -9,31 +9,30 @@ seems the best is then settled: trained and simulated as a file of its own would
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import ceil, inf
 from typing import Any, TypeAlias
 
 from emu.errors import EmulatorError, ScenarioError
+from emu.experiment.advice_knobs import family_of, list_knobs
 from emu.experiment.learning_rates import KEY, Learning, Rates, find_rate, nearness
 from emu.experiment.prospects import Choice, Prospect, Terms
 from emu.experiment.question import Question, answer
-from emu.experiment.row_figures import weight_causes, weights_of
+from emu.experiment.row_figures import weights_of
 from emu.experiment.row_machines import Machines
 from emu.experiment.systems import list_variants, variant_named
-from emu.graph_data import open_for
 from emu.prediction.placement.machine_sets import machine_sets
 from emu.scenario import Scenario, build_job, load
 from emu.scenario.edits import placement_edit
 from emu.scenario.experiment import WORTHWHILE
 from emu.scenario.virtual_training import NotReached
 from emu.systems import Edit
-from emu.systems.system import system_of, systems
+from emu.systems.system import system_of
 from emu.systems.training_section import TrainingSection
 from emu.systems.whole_graph_section import WholeGraphSection
 from emu.training.looks import HELD
-from emu.units import SIZE
 
 #: Neighbours sampled per hop.
 Fanouts: TypeAlias = tuple[int, ...]
@@ -58,13 +57,6 @@ _FURTHER = 3
 #: Seconds of CPU, about, of trainings after which further batches and fan-outs are left
 #: out: an advice is to take 120 s, and a third of them goes to timing.
 _CPU = 60.0
-#: Shares of all features that a cache holds.
-_CACHES = (0.1, 0.3)
-#: Settings of a training that its family does not depend on.
-_WHO_HOLDS = (
-    "workers", "samplers_per_worker", "batch_size", "epoch", "partitioner", "parts",
-    "boxes",
-)  # fmt: skip
 
 
 @dataclass
@@ -91,7 +83,7 @@ class Search:
     """Seconds of CPU that trainings have taken so far, about (`cpu_per_pass`)."""
     stage: str = ""
     trainings: int = 0
-    """Trainings so far and the present trial: ``watch`` is told them."""
+    """Trainings so far and the present trial, which ``watch`` gets in words."""
     hope: float = inf
     """Seconds or dollars of the best prospect that keeps to the terms."""
 
@@ -561,8 +553,7 @@ class Search:
                 self.settle(prospect)
                 if self.terms.target:
                     self.cpu += prospect.passes * prospect.cpu_per_pass
-            # As much again as tuning may take, so
-            # that an advice ends in about its time.
+            # As much again as tuning may take: an advice ends in about its time.
             if self.cpu > 2 * _CPU:
                 break
 
@@ -573,46 +564,3 @@ def _scaled(count: int, factor: float) -> int:
 
 def _scaled_fanouts(fanouts: Sequence[int], factor: float) -> Fanouts:
     return tuple(_scaled(fanout, factor) for fanout in fanouts)
-
-
-def family_of(prospect: Prospect) -> str:
-    """Return what decides how fast a prospect learns, but for chance, as text."""
-    causes = weight_causes(prospect.plain)
-    if "job" not in causes:  # of an asynchronous one all decides
-        optimizer = causes["optimizer"]
-        causes["optimizer"] = {**optimizer, "lr": None}
-        causes["seeds"] = prospect.timed.seeds_per_step
-        for key in _WHO_HOLDS:
-            causes.pop(key, None)
-    return json.dumps(causes, sort_keys=True, default=str)
-
-
-def list_knobs(prospect: Prospect) -> dict[str, Sequence[object]]:
-    """Return settings that change the speed of a prospect, with values to try."""
-    job = prospect.plain.job
-    fields = type(job).model_fields
-    choices: dict[str, Sequence[object]] = {
-        "samplers_per_worker": (1, 2, 4),
-        "features": ("host", "device"),
-        "epoch": ("replicate", "local"),
-    }
-    if "cache" in fields:
-        choices["cache"] = (None, *list_caches(prospect))
-    knobs: dict[str, Sequence[object]] = {}
-    for key, options in systems()[job.system].knobs.items():
-        knobs[f"job.{key}"] = options
-    for key, values in choices.items():
-        if key in fields:
-            knobs[f"job.{key}"] = values
-    knobs["schedule.policy"] = ("oes", "maxmin")
-    return knobs
-
-
-def list_caches(prospect: Prospect) -> Iterator[Edit]:
-    """Yield caches that hold shares of all features."""
-    dataset = open_for(prospect.timed.experiment.problem.job.settings)
-    # 4 bytes for a number.
-    features = 4 * dataset.vertices * dataset.feature_length
-    for share in _CACHES:
-        size = SIZE.exact(round(features * share))
-        yield {"policy": "degree", "size": size}

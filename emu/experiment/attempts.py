@@ -287,7 +287,7 @@ def run_attempts(
 
             newest = read_last_cut(experiment, run, observer.on_notice)
             start = _cut_left(newest, experiment, holders, progress, error)
-            # Nobody holds those cuts any more: all that ran was in vain.
+            # No process holds those cuts any more: all that was done is lost.
             if start.iteration < newest.iteration:
                 run_directory.drop_cuts(run)
                 ends = [replace(attempt, again=attempt.ran) for attempt in ends]
@@ -308,7 +308,7 @@ def _cut_left(
     progress: Progress,
     error: RunError,
 ) -> Cut:
-    """Return the newest cut, or the beginning where nobody is left who holds it."""
+    """Return the newest cut, or the beginning where no process holds one any more."""
     _, kills = progress.fallen(error)
     first = experiment.first
     rest = holders.left_of(newest.iteration, first, kills, progress.came)

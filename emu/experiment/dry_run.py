@@ -14,7 +14,8 @@ from emu.experiment.machine_memory import most_waiting
 from emu.graph_data.sources import source_of
 from emu.host.foreign_code import INSTALL_TORCH, is_installed
 from emu.host.this_host import memory
-from emu.prediction.analysis.link_load import FullQueues, full_queues, peak_rate
+from emu.prediction.analysis.full_queues import FullQueues, full_queues
+from emu.prediction.analysis.link_load import peak_rate
 from emu.prediction.simulation import simulate
 from emu.problem import Schedule
 from emu.scenario import Experiment, Scenario

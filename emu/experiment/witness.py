@@ -22,7 +22,7 @@ from emu.runs.recorded_run import read_manifest
 from emu.runs.result import Result, Row
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario
-from emu.trust.prediction import Witnesses
+from emu.trust.witnesses import Witnesses
 
 #: Congestion control of machines with kernel NICs.
 _KERNEL = Control.RENO

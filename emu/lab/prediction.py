@@ -19,7 +19,7 @@ from emu.lab.fitting.causes import FittedSteps
 from emu.lab.fitting.conversations import Unfittable
 from emu.lab.fitting.iterations import FittedIterations, fit_traffic
 from emu.lab.fitting.steps import Marks
-from emu.prediction.analysis.link_load import FullQueues, full_queues
+from emu.prediction.analysis.full_queues import FullQueues, full_queues
 from emu.prediction.analysis.traffic import CONNECTION, Traffic, messages
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import (

@@ -122,6 +122,8 @@ class _Simulation:
             while self._one_thing_happens():
                 pass
             if len(self.outcome.task_end) == all_iterations:
+                if self._active:
+                    raise ValueError("flows are under way that no task waits for")
                 return
             if self._rates_may_change():
                 self._set_rates()
@@ -186,7 +188,7 @@ class _Simulation:
     def _a_task_may_start(self) -> bool:
         """Start a task that needs no slot; let one that does stand in line."""
         outcome = self.outcome
-        landed_flows = self._landed_flows()
+        landed_flows = self._list_landed()
         for task, iteration in self._iterations():
             event = task, iteration
             if event in outcome.task_start or event in self._came:
@@ -240,7 +242,7 @@ class _Simulation:
         outcome = self.outcome
         waiting = [event for event in self._came if event not in outcome.task_start]
         waiting.sort(key=lambda event: (self._came[event], event[1], event[0]))
-        landed_flows = self._landed_flows()
+        landed_flows = self._list_landed()
 
         has_changed = False
         for task, iteration in waiting:
@@ -358,7 +360,7 @@ class _Simulation:
             for (position, iteration), end in self.outcome.flow_end.items()
         }
 
-    def _landed_flows(self) -> set[Event]:
+    def _list_landed(self) -> set[Event]:
         now = self._now * (1 + INSTANT)
         return {flow for flow, time in self._landings().items() if time <= now}
 

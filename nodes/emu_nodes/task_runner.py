@@ -425,7 +425,7 @@ class TaskRunner:
         iteration = order.iteration
         program = self.program
         number = iteration + self._context.first  # in the whole job
-        state = self._finished_cut(number)
+        state = self._finish_cut(number)
 
         began = this_host.monotonic()
         cpu = this_host.thread_time()
@@ -448,7 +448,7 @@ class TaskRunner:
             states=state,
         )
 
-    def _finished_cut(self, number: int) -> dict[int, Payload]:
+    def _finish_cut(self, number: int) -> dict[int, Payload]:
         """Return the state of a cut that is whole before an iteration, by its cut.
 
         To copy it is no work of the task's, and takes no time.

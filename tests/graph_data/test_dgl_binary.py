@@ -109,7 +109,7 @@ def partitioned(folder: Path, parts: int) -> None:
 def test_ends_of_two_types_reach_as_far_as_their_own(
     layout: str, tmp_path: Path
 ) -> None:
-    """Of two authors and five papers each layout names the last."""
+    """Each layout names the last of two authors and five papers."""
     ends = (torch.tensor([0, 1]), torch.tensor([4, 3]))
     graph = dgl.heterograph(
         {("author", "writes", "paper"): ends},

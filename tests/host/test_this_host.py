@@ -1,4 +1,4 @@
-"""What this computer says of itself and of the emu that runs on it."""
+"""Version of the emu that runs on this computer."""
 
 from __future__ import annotations
 

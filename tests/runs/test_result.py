@@ -92,7 +92,7 @@ def test_ends_are_apart_by_the_middle_the_most_and_the_95th() -> None:
 
 
 def test_a_schedule_is_read_as_it_was_written() -> None:
-    """What deaths add, and when a flow was ready, began and ended, all differ."""
+    """All differ: the time that deaths add, and when a flow was ready, began, ended."""
     job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1),), 3)
     machines = Machine("m0", 1e3, 1e3), Machine("m1", 1e3, 1e3)
     problem = Problem(Cluster(machines), job, Placement((0, 1)))

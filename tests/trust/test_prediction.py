@@ -29,13 +29,13 @@ from emu.testing.strategies import random_problem
 from emu.trust.prediction import (
     Outcome,
     Prediction,
-    Witnesses,
     judge_prediction,
     lone_rates,
     most_senders,
     of_network,
 )
 from emu.trust.verdict import Trust
+from emu.trust.witnesses import Witnesses
 
 RATE, ITERATIONS = 100.0, 4
 ALL_OF_IT = "100 % of the difference"

@@ -68,9 +68,9 @@ class DrawnFault(Fault):
     """
 
     offset: int = 0
-    """Of its first character."""
+    """Characters of the file before it."""
     line: int = 0
-    """Of its first character, from 1."""
+    """Line on which it begins, from 1."""
     kind: str = ""
     """Kind of change, in words."""
 

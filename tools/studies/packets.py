@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from emu.errors import EmulatorError
-from emu.prediction.analysis.link_load import full_queues
+from emu.prediction.analysis.full_queues import full_queues
 from emu.prediction.packets import Control, Shares, missing_ns3, simulate_packets
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import Cluster, Edge, Job, Machine, Placement, Problem, Realization

@@ -32,7 +32,7 @@ class Observer:
         """Take a sentence for who watches."""
 
     def killing(self, due: Due) -> None:
-        """Note what the scenario kills now, and what it has killed in vain."""
+        """Note what the scenario kills now, and kills of what had ended."""
 
     def restarting(self, error: str, first: int) -> None:
         """Note that an attempt has ended with an error, and where the next begins."""

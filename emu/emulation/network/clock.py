@@ -181,8 +181,8 @@ class SilenceWatch:
         self.limit = limit
         self._clock = PauseAwareClock(_TICK, now)
         self._last = now
-        # Of the pauses, in wall seconds: what was told, and what was before its last
-        # word.
+        # Wall seconds for which this process stood still: those that `stood_still` has
+        # returned, and those before the peer's last message.
         self._told = 0.0
         self._lost = 0.0
 

@@ -214,12 +214,12 @@ class DgclJobSection(DgclKeys):
         key = repr((self, context))
         if key not in _EPOCH_TIMES:
             _EPOCH_TIMES[key] = {
-                kind: self._simulated_time(kind, context, cluster)
+                kind: self._simulate_time(kind, context, cluster)
                 for kind in ("peer_to_peer", "spst")
             }
         return _EPOCH_TIMES[key]
 
-    def _simulated_time(
+    def _simulate_time(
         self, kind: str, context: BuildContext, cluster: Cluster
     ) -> float:
         candidate = self.model_copy(update={"plan": kind, "epochs": plans.EPOCHS})

@@ -358,7 +358,7 @@ class _Tensor(Nothing):
             return False  # its backward pass does
         return self.last and self.compares
 
-    def stashed(self, inputs: Inputs) -> Weights | None:
+    def take_stash(self, inputs: Inputs) -> Weights | None:
         """Return the weights that a stash has sent, if there is one."""
         for sender, payload in self.input_of(("stash",), inputs):
             # Pooled memory, which the next part of a stream cannot use.
@@ -402,7 +402,7 @@ class Apply(_Tensor):
     @override
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
         # Those that a lambda before it has used, or the newest that had come.
-        stash = self.stashed(inputs)
+        stash = self.take_stash(inputs)
         if stash is not None:
             return stash
         for sender, payload in self.input_of(("weight_update",), inputs):
@@ -441,7 +441,7 @@ class ApplyBack(_Tensor):
 
     @override
     def weights(self, iteration: int, inputs: Inputs) -> Weights:
-        stash = self.stashed(inputs)
+        stash = self.take_stash(inputs)
         if stash is not None:
             return stash
         first = self._process["initial"][self.layer]

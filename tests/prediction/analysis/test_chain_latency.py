@@ -54,7 +54,7 @@ def test_a_flow_that_was_waited_for_has_landed_before_the_next_part() -> None:
 
 
 def test_a_process_lives_until_its_bytes_have_arrived() -> None:
-    """Of g1 on m1 the last bytes go to s0 on m0: 1 s out, 0.125 s in."""
+    """The last bytes go from g1 on m1 to s0 on m0: 1 s out, 0.125 s in."""
     problem, realization = two_machine_example(1)
     schedule = simulate(delayed(problem), realization)
     edge = problem.job.edge_names.index("g1->s0")

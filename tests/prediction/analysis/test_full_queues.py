@@ -8,7 +8,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from emu.experiment.dry_run import dry_run
-from emu.prediction.analysis.link_load import TIMEOUT, FullQueues, _backlog, full_queues
+from emu.prediction.analysis.full_queues import (
+    TIMEOUT,
+    FullQueues,
+    _backlog,
+    full_queues,
+)
 from emu.prediction.packets import Control, Shares, missing_ns3, simulate_packets
 from emu.prediction.simulation import simulate
 from emu.problem import (

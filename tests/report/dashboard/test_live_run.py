@@ -186,7 +186,7 @@ def test_merging_keeps_the_area_and_bounds_the_memory() -> None:
 
 
 def test_thinning_keeps_half_of_every_figure() -> None:
-    """Of two that come by turns, too: a curve vanished where every second row went."""
+    """Dropping every second row removed one of two figures that come by turns."""
     history = History(capacity=8)
     for n in range(17):
         history.report(n, "loss", 1.0 / (n + 1))

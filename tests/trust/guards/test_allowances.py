@@ -1,4 +1,4 @@
-"""What guards allow to the last digit: rounding, what was not known, and no more."""
+"""Allowances of guards to the last digit: rounding, unknown times, and no more."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_window_waits_for_the_last_task_of_a_job_without_workers() -> None:
 
 
 def test_a_number_that_should_not_be_there_is_wrong() -> None:
-    """Of a bound of 0 there is no gap."""
+    """A bound of 0 leaves no gap to state."""
     schedule, realization = golden()
     makespan = float(schedule.task_end.max())
     right = {
