@@ -114,3 +114,8 @@ def test_a_line_has_the_tests_that_reach_it(
     assert len(covering.of_line("emu/sums.py", 3, 9)) == 2
     assert len(covering.of_line("emu/sums.py", 3, 1)) == 1
     assert covering.of_line("emu/others.py", 1, 9) == ()
+
+
+def test_tests_that_cannot_run_reach_nothing_and_say_so(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"tests/gone\.py ended with 4"):
+        map_lines(tmp_path, ["tests/gone.py"], tmp_path / "contexts", options=())

@@ -15,6 +15,9 @@ from pathlib import Path
 
 from coverage import CoverageData
 
+#: Exit codes of pytest where all tests ran.
+PASSED = 0
+FAILED = 1
 #: Quick tests that need no host of their own.
 QUICK = ("-n", "0", "-p", "no:randomly", "-m", "not (slow or netns or emulation)")
 
@@ -36,12 +39,14 @@ def list_rooms(root: Path, files: Iterable[str]) -> list[str]:
 
 
 def map_lines(
-    tree: Path, tests: Iterable[str], data: Path, options: Sequence[str] = QUICK
+    tree: Path, tests: Sequence[str], data: Path, options: Sequence[str] = QUICK
 ) -> None:
     """Run tests under coverage in a tree; note which test reaches which line.
 
     ``data``: file that keeps the notes. What is there already stays. ``options``: of
     pytest, beside the tests. Tests that fail count as well: their lines were reached.
+
+    Raises RuntimeError when tests cannot be run at all: no line would be reached then.
     """
     settings = data.with_suffix(".toml")
     settings.write_text(
@@ -58,7 +63,9 @@ def map_lines(
         *("-m", "pytest", "-q", "-p", "no:cacheprovider", *options, *tests),
     ]
     environment = {**os.environ, "PYTHONPATH": places}
-    subprocess.run(command, cwd=tree, env=environment, check=False)
+    code = subprocess.run(command, cwd=tree, env=environment, check=False).returncode
+    if code not in {PASSED, FAILED}:
+        raise RuntimeError(f"pytest of {', '.join(tests)} ended with {code}")
 
 
 class CoveringTests:
