@@ -14,6 +14,7 @@ from emu.emulation.coordinator.process_specs import (
     receive_sizes,
 )
 from emu.emulation.wire.process_spec import ProcessSpec
+from emu.problem.changes import SpeedChange
 from emu.testing import two_machine_example
 
 
@@ -35,6 +36,20 @@ def test_description_of_a_task() -> None:
         ("p0", 1, True),
     ]
     assert [end.peer for end in task.outputs] == ["p0"]  # credit is no connection
+
+
+def test_a_process_knows_when_its_machine_is_slower() -> None:
+    """Only m1 is, from 2 s on and once more from 5 s on."""
+    problem, realization = two_machine_example(3)
+    changes = (SpeedChange(2.0, "m1", 0.5), SpeedChange(5.0, "m1", 0.25))
+    cluster = replace(problem.cluster, speed_changes=changes)
+    problem = replace(problem, cluster=cluster)
+    specs = process_specs(problem, RunSettings(), realization)
+    first_tasks = {spec.process: spec.tasks[0] for spec in specs}
+
+    assert first_tasks["g1"].speed_times == [0.0, 2.0, 5.0]
+    assert first_tasks["g1"].speed_shares == [1.0, 0.5, 0.25]
+    assert first_tasks["g0"].speed_shares == [1.0]
 
 
 def test_a_process_reserves_what_its_first_two_iterations_bring() -> None:
