@@ -788,3 +788,7 @@ enum { BUFFERS = 16, BURST = 1 << 22 };
 int64_t gather(const Sender *s, int64_t bytes, Buffer *views);
 void on_sent(Sender *s, int64_t bytes);
 int32_t send_bytes(Sender *s, int64_t bytes);
+
+/* Payloads of timed tasks: payloads.c. */
+int64_t count_equal(const uint8_t *bytes, int64_t size, int64_t block,
+                    const uint8_t *ring, int64_t period, int64_t start);
