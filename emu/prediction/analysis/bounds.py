@@ -34,8 +34,7 @@ from emu.prediction.scheduling import policy_named
 from emu.prediction.scheduling.compiled_problem import (
     Floats,
     Ints,
-    Layout,
-    job_arrays,
+    placed_layout,
     plain,
 )
 from emu.prediction.scheduling.policies import rate_policy
@@ -100,10 +99,7 @@ def _find_bounds(problem: Problem, realization: Realization) -> Bounds:
     if widest is not problem.cluster:  # a bound holds whatever events give links
         problem = replace(problem, cluster=widest)
     # Any rule does: these paths are of flows alone, which get a whole link under each.
-    layout = Layout(
-        job_arrays(problem.job, problem.cluster, rate_policy("oes")),
-        np.array(problem.placement.machine_of, dtype=np.int64),
-    )
+    layout = placed_layout(problem, rate_policy("oes"))
     times = plain(realization.times)
     volumes = plain(realization.volumes)
     from_task, after_flow = longest_paths(layout, times, volumes)

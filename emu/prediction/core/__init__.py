@@ -107,8 +107,9 @@ def new_room(size: int) -> NDArray[np.uint8]:
 
 def room_in(memory: NDArray[np.uint8]) -> Any:
     """Return the `Room` of ``memory``, to be handed over by value."""
-    start = ffi.cast("char *", memory.ctypes.data)
-    return structure("Room", at=start, end=start + memory.size)[0]
+    start = ffi.from_buffer("char[]", memory)
+    room = ffi.new("Room *", {"at": start, "end": start + memory.size})
+    return room[0]
 
 
 def view(

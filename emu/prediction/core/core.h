@@ -405,8 +405,8 @@ int64_t room_of_run(const JobArrays *job, bool ends);
 
 /* Lay `job` out with task j on machine machine_of[j]. */
 void lay_out(const JobArrays *job, const int64_t *machine_of, Room room, Layout *layout);
-/* Set the state before anything starts. */
-void new_state(const Layout *layout, const double *after, Log log, Room room, State *state);
+/* Set the state before anything starts; nothing is logged unless state->log says where. */
+void new_state(const Layout *layout, const double *after, Room room, State *state);
 /* Return what does not hold of a state between two instants, and in `item` the task, edge,
  * group, port, pool or channel of which; NULL where all does. For tests: it takes longer
  * than an event. `online`: ends come from outside, and gates alone are in `due`. */

@@ -208,7 +208,8 @@ static double run_in(const JobArrays *job, const int64_t *machine_of,
         longest_paths(&layout, extras.mean_times, extras.mean_volumes, 1, extras.from_task,
                       extras.after);
     }
-    new_state(&layout, extras.after, extras.log, room, state);
+    new_state(&layout, extras.after, room, state);
+    state->log = extras.log;
     return run(&layout, state, extras.times, volumes, limit, 0.0, NULL);
 }
 

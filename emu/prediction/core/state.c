@@ -193,11 +193,10 @@ static void new_state_in(const Layout *layout, Room *room, State *state)
     take_lines(layout, room, &state->lines);
 }
 
-void new_state(const Layout *layout, const double *after, Log log, Room room, State *state)
+void new_state(const Layout *layout, const double *after, Room room, State *state)
 {
     new_state_in(layout, &room, state);
     state->after = after;
-    state->log = log;
     state->demotion = INFINITY;
 }
 

@@ -6,22 +6,24 @@ the core, because a placement search makes ten thousands of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from operator import add
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.prediction.core import ffi, lib, new_room, pointer, room_in, structure, view
 from emu.prediction.scheduling.policies import OwnRates, Policy
-from emu.problem import Cluster, Job
+from emu.problem import Cluster, Job, Problem
 from emu.problem.links import IN
 from emu.problem.placement import slots_on, slowness
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Made = TypeVar("Made")
 
 
 def plain(values: Floats) -> Floats:
@@ -81,8 +83,69 @@ class JobArrays(SimpleNamespace):
             self.own.check()
 
 
+class Kept(Generic[Made]):
+    """What was made of some objects, for as long as these live; the newest few.
+
+    Objects are the same if they are one: to compare two jobs takes as long as to make
+    their arrays.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, ...], tuple[list[weakref.ref[Any]], Made]] = {}
+
+    def get(
+        self, sources: Sequence[object], code: int, make: Callable[[], Made]
+    ) -> Made:
+        """Return what ``make`` made of ``sources`` and ``code``, now or before."""
+        key = (*map(id, sources), code)
+        if key in self._made:
+            return self._made[key][1]
+        made = make()
+
+        def forget(_: object) -> None:
+            # Another object may get this address.
+            self._made.pop(key, None)
+
+        references = [weakref.ref(source, forget) for source in sources]
+        if len(self._made) >= _MOST_KEPT:
+            self._made.pop(next(iter(self._made)), None)
+        self._made[key] = references, made
+        return made
+
+
+#: More than there are rate policies, all of which one question may ask about.
+_MOST_KEPT = 32
+_jobs: Kept[JobArrays] = Kept()
+_layouts: Kept[Layout] = Kept()
+
+
 def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
-    """Return the arrays of ``job`` on ``cluster``."""
+    """Return the arrays of ``job`` on ``cluster``, those of last time if they live."""
+    if policy.rates is not None:  # a rule of one's own remembers what it was asked
+        return _new_job_arrays(job, cluster, policy)
+    sources = (job, cluster)
+    return _jobs.get(
+        sources, policy.code, lambda: _new_job_arrays(job, cluster, policy)
+    )
+
+
+def placed_layout(problem: Problem, policy: Policy) -> Layout:
+    """Return the layout of ``problem``, that of last time if it lives.
+
+    Raises ValueError as `Layout`.
+    """
+
+    def make() -> Layout:
+        arrays = job_arrays(problem.job, problem.cluster, policy)
+        machine_of = np.array(problem.placement.machine_of, np.int64)
+        return Layout(arrays, machine_of)
+
+    if policy.rates is not None:
+        return make()
+    return _layouts.get((problem,), policy.code, make)
+
+
+def _new_job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
     links = cluster.links
     route_fields = ("nic", "zone", "route_of", "route_start", "route_port")
     own = None
@@ -247,6 +310,8 @@ class Layout:
         room = room_in(self.memory)
         lib.lay_out(job.core, pointer(machine_of), room, self.c)
 
+        #: Bytes of room that a state of it takes.
+        self.state_room: int = lib.room_of_state(self.c)
         self.group: Ints = view(self.memory, self.c.group, len(job.source), np.int64)
         hops = view(self.memory, self.c.hop, self.c.hops, np.int64)
         # The core writes the -1 of a missing NIC into the route, since C raises

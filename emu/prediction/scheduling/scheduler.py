@@ -17,8 +17,7 @@ from emu.prediction.core import ffi, lib, pointer, structure
 from emu.prediction.scheduling.compiled_problem import (
     Floats,
     Ints,
-    Layout,
-    job_arrays,
+    placed_layout,
     plain,
 )
 from emu.prediction.scheduling.policies import rate_policy
@@ -152,8 +151,7 @@ class Scheduler:
         check_rows(job, profile)
 
         self._job = job
-        machine_of = np.array(problem.placement.machine_of, np.int64)
-        self._layout = Layout(job_arrays(job, problem.cluster, rule), machine_of)
+        self._layout = placed_layout(problem, rule)
         after = expectation(self._layout, plain(profile.times), plain(profile.volumes))
         self._state = State(self._layout, after, logged=True)
         #: When it took everything in, seconds; for reading.

@@ -11,10 +11,19 @@ An online run has two instants per event, and a call has its price: for 1,027 fl
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import Any
+
 import numpy as np
 
 from emu.prediction.core import Record, ffi, lib, new_room, pointer, room_in, view
-from emu.prediction.scheduling.compiled_problem import Floats, Ints, Layout, plain
+from emu.prediction.scheduling.compiled_problem import (
+    Floats,
+    Ints,
+    JobArrays,
+    Layout,
+    plain,
+)
 from emu.problem import Job, Realization
 
 
@@ -117,6 +126,53 @@ def check_rows(job: Job, profile: Realization) -> None:
         )
 
 
+class Log:
+    """When everything happened, in arrays that the core fills.
+
+    Attributes
+    ----------
+    task_start, task_end, flow_ready, flow_start, flow_end, reads
+        As in `Schedule`, NaN or -1 so far; ``reads`` is empty where no edge reads the
+        newest.
+    quotas
+        Slots of each tuned pool from every look on, (looks, tuners).
+    """
+
+    task_start: Floats
+    task_end: Floats
+    flow_ready: Floats
+    flow_start: Floats
+    flow_end: Floats
+
+    def __init__(self, job: JobArrays, c: Any, *, logged: bool, looks: int) -> None:
+        rows = {"task_start": 0, "task_end": 0, "flow_start": 0}
+        # Rates by fifo go by when flows were ready, latencies by when they were served:
+        # the core reads these two itself, whatever else is kept.
+        edges = len(job.source)
+        rows["flow_ready"] = edges if logged or job.policy == lib.FIFO else 0
+        rows["flow_end"] = edges if logged or job.latency.size > 0 else 0
+        if logged:
+            tasks = len(job.rounds)
+            rows |= {"task_start": tasks, "task_end": tasks, "flow_start": edges}
+
+        # One block for all: five small ones took longer to get than to fill.
+        block = np.full((sum(rows.values()), job.iterations), np.nan)
+        start = pointer(block)
+        first = 0
+        for name, count in rows.items():
+            setattr(self, name, block[first : first + count])
+            if count:
+                setattr(c, name, start + first * job.iterations)
+            first += count
+
+        # -1: nothing has arrived.
+        self.reads = np.full((job.latest.size, job.iterations), -1)
+        self.quotas = np.zeros((looks, len(job.tuners["tuned"])), np.int64)
+        c.reads = pointer(self.reads)
+        c.quotas = pointer(self.quotas)
+        c.tuning_room = looks
+
+
 class State:
     """The state of one schedule, and what Python reads of it.
 
@@ -141,48 +197,53 @@ class State:
         logged: bool,
         looks: int = 0,
     ) -> None:
-        memory = new_room(lib.room_of_state(layout.c))
-        job = layout.job
-        tasks = len(job.rounds)
-        edges = len(job.source)
-        columns = job.iterations
-
-        def times(rows: int, *, is_kept: bool) -> Floats:
-            return np.full((rows, columns) if is_kept else (0, 0), np.nan)
-
-        # Rates by fifo go by when flows were ready, latencies by when they were served:
-        # the core reads these two itself, whatever else is kept.
-        self.log = Record(
-            "Log",
-            task_start=times(tasks, is_kept=logged),
-            task_end=times(tasks, is_kept=logged),
-            flow_ready=times(edges, is_kept=logged or job.policy == lib.FIFO),
-            flow_start=times(edges, is_kept=logged),
-            flow_end=times(edges, is_kept=logged or job.latency.size > 0),
-            # -1: nothing has arrived.
-            reads=np.full((job.latest.size, columns), -1),
-            quotas=np.zeros((looks, len(job.tuners["tuned"])), np.int64),
-            tuning_room=looks,
-        )
-        state = ffi.new("State *")
-        self.c = state
+        memory = new_room(layout.state_room)
+        self.c = ffi.new("State *")
         # The core holds pointers into these: they must live as long as the state.
         self._kept = memory, layout, after
-        log = self.log.core[0]
-        lib.new_state(layout.c, pointer(after), log, room_in(memory), state)
+        lib.new_state(layout.c, pointer(after), room_in(memory), self.c)
+        self.log = Log(layout.job, self.c.log, logged=logged, looks=looks)
 
-        def ints(start: object, count: int) -> Ints:
-            return view(memory, start, count, np.int64)
+    @cached_property
+    def started(self) -> Ints:
+        """Iterations of every task that have started."""
+        return self._view(self.c.started, len(self._job.rounds))
 
-        self.started = ints(state.started, tasks)
-        self.ended = ints(state.ended, tasks)
-        self.ready = ints(state.ready, edges)
-        self.delivered = ints(state.delivered, edges)
-        self.served = ints(state.served, edges)
-        self.base = view(memory, state.base, edges, np.float64)
-        self._tunings = ints(state.tunings, layout.c.tuners.count)
-        self._queue = ints(state.queued, tasks)
-        self._lengths = ints(state.length, lib.LENGTHS)
+    @cached_property
+    def ended(self) -> Ints:
+        """Iterations of every task that have ended."""
+        return self._view(self.c.ended, len(self._job.rounds))
+
+    @cached_property
+    def ready(self) -> Ints:
+        """Iterations of every edge that its source has produced."""
+        return self._view(self.c.ready, len(self._job.source))
+
+    @cached_property
+    def delivered(self) -> Ints:
+        """Iterations of every edge that the network has sent."""
+        return self._view(self.c.delivered, len(self._job.source))
+
+    @cached_property
+    def served(self) -> Ints:
+        """Iterations of every edge whose fluid has ended."""
+        return self._view(self.c.served, len(self._job.source))
+
+    @cached_property
+    def base(self) -> Floats:
+        """Bytes that the group of every edge was served when its flow began."""
+        return self._view(self.c.base, len(self._job.source)).view(np.float64)
+
+    @cached_property
+    def _tunings(self) -> Ints:
+        return self._view(self.c.tunings, self._kept[1].c.tuners.count)
+
+    @property
+    def _job(self) -> JobArrays:
+        return self._kept[1].job
+
+    def _view(self, start: object, count: int) -> Ints:
+        return view(self._kept[0], start, count, np.int64)
 
     @property
     def looks(self) -> int:
@@ -208,7 +269,9 @@ class State:
     @property
     def queued(self) -> list[int]:
         """The tasks that wait for a slot, or for the end of the instant."""
-        return [int(task) for task in self._queue[: self._lengths[lib.QUEUED]]]
+        count = self.c.length[lib.QUEUED]
+        waiting: list[int] = ffi.unpack(self.c.queued, count)
+        return waiting
 
 
 def new_rate_changes(edges: int) -> Record:

@@ -10,7 +10,7 @@ import numpy as np
 from emu.errors import SchedulingError
 from emu.prediction.core import Record, ffi, lib, pointer
 from emu.prediction.scheduling import RATE_POLICIES, policy_named
-from emu.prediction.scheduling.compiled_problem import Floats, Layout, job_arrays, plain
+from emu.prediction.scheduling.compiled_problem import Floats, placed_layout, plain
 from emu.prediction.scheduling.policies import PORTFOLIO, rate_policy
 from emu.prediction.scheduling.state import (
     State,
@@ -183,9 +183,7 @@ class _Run:
 
         self.problem = problem
         self.step = step
-        self.arrays = job_arrays(job, problem.cluster, rate_policy(policy))
-        machine_of = np.array(problem.placement.machine_of, dtype=np.int64)
-        self.layout = Layout(self.arrays, machine_of)
+        self.layout = placed_layout(problem, rate_policy(policy))
         self.after = expectation(
             self.layout, plain(profile.times), plain(profile.volumes)
         )
@@ -214,7 +212,7 @@ class _Run:
             ffi.NULL if recorder is None else recorder.core,
         )
 
-        self.arrays.check()
+        self.layout.job.check()
         if math.isnan(end):  # C raises nothing: so it says that tasks are left
             raise SchedulingError(_describe_stuck(self.problem, state))
         return float(end), state

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.prediction.scheduling import RATE_POLICIES
+from emu.prediction.scheduling.compiled_problem import Kept
 from emu.prediction.simulation import best_policy, makespan, simulate
 from emu.problem import (
     Cluster,
@@ -238,3 +242,48 @@ def test_rates_are_kept_only_on_request() -> None:
     assert rates is not None
     assert (np.diff(rates.time) >= 0).all()
     assert rates.time.size == rates.edge.size == rates.rate.size > 0
+
+
+def test_what_is_kept_of_a_problem_is_of_this_problem_and_rule() -> None:
+    problem, realization = anomaly()
+    oes = simulate(problem, realization, "oes").makespan
+    maxmin = simulate(problem, realization, "maxmin").makespan
+    assert oes < maxmin
+    # Both again, now that they are kept, and beside twins that differ in one thing.
+    other = replace(problem, placement=Placement((1, 0, 2, 1)))
+    elsewhere = simulate(other, realization, "oes").makespan
+    assert elsewhere not in {oes, maxmin}
+    wide = Cluster(
+        tuple(replace(m, bandwidth_in=50.0) for m in problem.cluster.machines)
+    )
+    wider = simulate(replace(problem, cluster=wide), realization, "oes").makespan
+    assert wider not in {oes, maxmin, elsewhere}
+    assert simulate(problem, realization, "oes").makespan == oes
+    assert simulate(problem, realization, "maxmin").makespan == maxmin
+
+
+class Owner:
+    """Something that things are made of."""
+
+
+def test_what_is_made_of_an_owner_goes_with_it() -> None:
+    kept: Kept[int] = Kept()
+    addresses = set()
+    for number in range(9):
+        # A new owner gets the address of one that is gone.
+        owner = Owner()
+        addresses.add(id(owner))
+        assert kept.get((owner,), 0, partial(int, number)) == number
+        assert kept.get((owner,), 0, partial(int, -1)) == number
+        assert kept.get((owner,), 1, partial(int, -number)) == -number
+        del owner
+    assert len(addresses) < 9
+
+
+def test_a_problem_goes_though_its_layout_was_kept() -> None:
+    problem, realization = anomaly()
+    simulate(problem, realization, "oes")
+    reference = weakref.ref(problem)
+    del problem
+    gc.collect()
+    assert reference() is None
