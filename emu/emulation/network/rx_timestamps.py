@@ -13,6 +13,7 @@ import struct
 import sys
 import time
 
+from emu.emulation.network.tcp_info import read_disorder
 from emu.host.this_host import this_host
 
 #: SO_TIMESTAMPNS, which `socket` does not name, where its number and the layout of its
@@ -24,10 +25,11 @@ _ROOM = socket.CMSG_SPACE(_TIMESPEC.size) if hasattr(socket, "CMSG_SPACE") else 
 #: Wall seconds between two readings of a clock within which the core was ours.
 _TIGHT = 20e-6
 _TRIES = 5
-#: Wall seconds by which a note is older than the emptied socket if its segment had to
-#: wait for a lost one: a queue is 20 ms or more where one is lost, and the kernel may
-#: take a millisecond from note to socket where others have the cores.
-_OVERTAKEN = 5e-3
+#: Wall seconds from note to reading within which nothing was waited for: a segment that
+#: is sent again takes a round trip, and only then is the kernel asked (0.8 us).
+_PROMPT = 1e-3
+#: Clock that the kernel advances once per tick, as it does the time of TCP_INFO.
+_TICKS = 6  # CLOCK_MONOTONIC_COARSE of Linux, which `time` does not name
 
 
 def both_clocks() -> tuple[float, int]:
@@ -61,10 +63,11 @@ class ArrivalReader:
     CLOCK_REALTIME; only its age is used, so that a clock that is set meanwhile can
     do no worse than count the time of reading, or of the call before.
 
-    A segment that came behind a lost one waits in the kernel, with its own note, until
-    that is sent again. Its note is older than a call that emptied the socket: the time
-    of reading counts then. By the note alone a flow counted as ended 0.2 s before it
-    could be read, and its consumer as slow (a timeout of TCP on kernel NICs).
+    Bytes count from when they can be read in order. A segment behind a lost one waits
+    in the kernel until that is sent again, and keeps its own, older note. Where
+    segments came out of order, the kernel's last tick at which one came in order says
+    when the hole was filled. By the note alone flows ended 20 ms (a retransmission) to
+    250 ms (a timeout) before they could be read.
     """
 
     pending = False  #: nothing waits but with the kernel
@@ -72,7 +75,7 @@ class ArrivalReader:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._last = this_host.monotonic()
-        self._emptied = self._last  # all that could be read by then has been
+        self._ahead = 0  # segments that had come out of order when it was asked
         self.device = "reader"
         if _STAMP is not None:
             try:
@@ -90,7 +93,6 @@ class ArrivalReader:
         Raises OSError as from the socket: `BlockingIOError` when nothing has come.
         """
         notes: list[tuple[int, int, bytes]] = []
-        start = this_host.monotonic()
         if self.device == "kernel":
             count, notes, _, _ = self._sock.recvmsg_into([view], _ROOM)
         else:
@@ -104,10 +106,23 @@ class ArrivalReader:
                 age = (real - seconds * 10**9 - nanoseconds) * 1e-9
 
         arrival = now - age
-        if arrival < self._emptied - _OVERTAKEN:
-            self._last = now
-        else:
-            self._last = min(max(arrival, self._last), now)
-        if count < len(view):
-            self._emptied = start
+        if age > _PROMPT:
+            arrival = self._when_in_order(arrival)
+        self._last = min(max(arrival, self._last), now)
         return count, self._last
+
+    def _when_in_order(self, note: float) -> float:
+        """Return when the newest byte could be read, by its note and by TCP_INFO."""
+        disorder = read_disorder(self._sock)
+        if disorder is None or disorder.ahead == 0:
+            return note
+
+        # Of the time at which a segment came in order, the kernel keeps the tick, and
+        # ticks of a busy host come late: of 4 ms, by 2.4.
+        begin = time.clock_gettime(_TICKS) - disorder.quiet
+        end = begin + 2 * time.clock_getres(_TICKS)
+        is_new = disorder.ahead != self._ahead
+        self._ahead = disorder.ahead
+        # A note within that tick may be of the segment that filled the hole.
+        is_of_last = note >= begin and not is_new
+        return note if is_of_last else max(note, end)

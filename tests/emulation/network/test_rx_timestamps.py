@@ -86,12 +86,21 @@ def test_a_clock_that_is_set_moves_no_arrival_out_of_its_place(
 
 
 class Noting:
-    """A socket whose segments carry notes of a stated age; it is emptied each time."""
+    """A socket whose segments carry notes of a stated age, with a stated TCP_INFO."""
 
     age = 0.0
+    ahead = 0
+    quiet = 0
 
     def setsockopt(self, *_what: object) -> None:
         """Take notes."""
+
+    def getsockopt(self, *_what: object) -> bytes:
+        """Return struct tcp_info."""
+        info = bytearray(248)
+        struct.pack_into("=I", info, 52, self.quiet)
+        struct.pack_into("=I", info, 224, self.ahead)
+        return bytes(info)
 
     def recvmsg_into(self, _views: object, _room: int) -> tuple[object, ...]:
         """Return a byte and its note."""
@@ -101,18 +110,41 @@ class Noting:
 
 
 @stamped
-@pytest.mark.parametrize("since_lost", [0.0, 0.04])
+@pytest.mark.parametrize(
+    ("ahead", "quiet", "ages"),
+    [
+        (0, 0, (0.2, 0.2)),  # nothing was lost: read late
+        (5, 0, (0.0, 0.0)),  # the hole was filled just now
+        (5, 100, (0.08, 0.104)),  # 0.1 s ago, within two ticks
+        (5, 300, (0.2, 0.2)),  # before this segment came
+    ],
+)
 def test_what_came_behind_a_lost_segment_counts_from_when_it_can_be_read(
-    since_lost: float,
+    ahead: int, quiet: int, ages: tuple[float, float]
 ) -> None:
-    sock, view = Noting(), memoryview(bytearray(10))
+    sock = Noting()
     reader = ArrivalReader(cast("socket.socket", sock))
-    reader.receive(view)
-    time.sleep(0.02)
-    begun, sock.age = time.monotonic(), since_lost or 0.01
-    _, wall = reader.receive(view)
+    reader._last -= 1.0  # the segment did not come before the connection
+    sock.age, sock.ahead, sock.quiet = 0.2, ahead, quiet
+    earliest = time.monotonic() - ages[1]
+    _, wall = reader.receive(memoryview(bytearray(10)))
+    latest = time.monotonic() - ages[0]
 
-    assert (wall >= begun) == bool(since_lost)
+    assert earliest - 1e-3 <= wall <= latest + 1e-3
+
+
+@stamped
+def test_a_hole_that_was_filled_long_ago_holds_back_no_later_segment() -> None:
+    sock = Noting()
+    reader = ArrivalReader(cast("socket.socket", sock))
+    reader._last -= 1.0
+    sock.age, sock.ahead, sock.quiet = 0.05, 5, 50
+    reader.receive(memoryview(bytearray(10)))
+    sock.age, sock.quiet = 0.02, 25
+    _, wall = reader.receive(memoryview(bytearray(10)))
+
+    # Within the tick at which a segment came in order, and no more of them were ahead.
+    assert wall <= time.monotonic() - 0.02
 
 
 def test_the_end_of_the_stream_and_nothing_yet(pair: Pair) -> None:
