@@ -369,9 +369,12 @@ def ranking(results: Sequence[Answer]) -> Iterator[str]:
 
 def _say_device(job: JobSection) -> str:
     """Return at which rate a device collects features, where they lie in its memory."""
-    if not isinstance(job, TrainingSection) or job.place_of_features == "host":
+    if not isinstance(job, TrainingSection):
         return ""
-    line = "job.features: device, which collects them in line"
+    places = job.features or job.usual_features
+    if places == "host":
+        return ""
+    line = f"job.features: {places}; a device collects in line"
     if job.rates is None:
         return line
     if job.rates.collect_device is not None:

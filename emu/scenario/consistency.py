@@ -23,7 +23,8 @@ from emu.scenario.error_messages import LATENCY_OF_NIC
 from emu.scenario.own_rules import is_program
 from emu.scenario.run_sections import PlacementSection, pin, pin_errors
 from emu.systems import Problems
-from emu.systems.training_section import NO_TIME, TrainingSection, program_text
+from emu.systems.model_section import program_text
+from emu.systems.training_section import NO_TIME, TrainingSection
 
 if TYPE_CHECKING:
     from emu.scenario.scenario import Scenario

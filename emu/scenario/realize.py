@@ -22,12 +22,9 @@ from emu.problem.workloads.several_jobs import several_realizations
 from emu.scenario.run_sections import pin
 from emu.scenario.workload_file import read_profile
 from emu.systems.cache_section import CachedSection
+from emu.systems.model_section import FiguresSection, ModelProgramSection
 from emu.systems.system import state_bytes, system_of, tasks_with_state_of
-from emu.systems.training_section import (
-    FiguresSection,
-    ModelProgramSection,
-    TrainingSection,
-)
+from emu.systems.training_section import TrainingSection
 
 if TYPE_CHECKING:
     from emu.scenario.scenario import Scenario

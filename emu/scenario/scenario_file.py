@@ -48,7 +48,7 @@ from emu.scenario.run_sections import LabFile, name_errors
 from emu.scenario.scenario import Scenario
 from emu.scenario.topologies import expand_topology
 from emu.systems import Problems
-from emu.systems.training_section import program_text
+from emu.systems.model_section import program_text
 
 if TYPE_CHECKING:
     Overrides: TypeAlias = Sequence[str] | Mapping[str, object]

@@ -248,9 +248,19 @@ class JobSection(Section):
         raise NotImplementedError
 
     def rates_of(self, task: Task, device: str) -> dict[str, float]:
-        """Return operation -> seconds of a task on a device, of job.rates."""
+        """Return operation -> seconds of a task on a device, of job.rates.
+
+        What a GPU collects lies in its own memory: one rate per place, in every system.
+        """
         assert self.operation_rates is not None  # noqa: S101 - for mypy
-        return self.operation_rates.on(device)
+        rates = self.operation_rates.on(device)
+        if self.collects_on_device(task):
+            rates["collect"] = rates["collect_device"]
+        return rates
+
+    def collects_on_device(self, task: Task) -> bool:
+        """Return True where the rows that a task collects lie in memory of a GPU."""
+        return task.takes == "gpu"
 
     def rate_tasks(self, job: Job, context: BuildContext, volumes: Floats) -> Floats:
         """Return seconds of (task, iteration) by the stated rates.

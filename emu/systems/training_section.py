@@ -5,32 +5,27 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, TypeAlias
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag
 from typing_extensions import override
 
-from emu.errors import DataError, ScenarioError
-from emu.host.foreign_code import class_problem
-from emu.host.input_file import read_text
-from emu.problem import Cluster, Job, Realization, Task
-from emu.problem.fields.cluster_section import ClusterSection
+from emu.errors import ScenarioError
+from emu.problem import Cluster, Job, Realization
+from emu.problem.fields.cluster_section import ClusterSection, MachineSection
 from emu.problem.fields.quantities import (
+    DEFAULT_DEVICE,
     DEFAULT_WINDOW,
     Count,
     DurationPerDevice,
     Few,
-    FileName,
-    FilePath,
-    Index,
-    Positive,
-    Seed,
+    Name,
     Window,
     combine,
     word_or_list,
 )
 from emu.problem.fields.section import Resources, Section, Trail
+from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import parameter_count
 from emu.problem.workloads.coflows import Coflow
 from emu.systems import (
@@ -49,16 +44,23 @@ from emu.systems.job_section import (
     RatesSection,
     whole_kinds,
 )
+from emu.systems.model_section import (
+    AnyDataset,
+    AnyOptimizer,
+    ModelProgramSection,
+    ModelSection,
+    OptimizerSection,
+)
 
 if TYPE_CHECKING:
     from emu.graph_data import Dataset
 
+#: Memory that features lie in.
+Place: TypeAlias = Literal["host", "device"]
 Fanouts: TypeAlias = Annotated[
     tuple[Count, ...], *word_or_list("all", {"type": "integer", "minimum": 1})
 ]
 
-#: Of a program, in bytes: it travels in the job's settings to every process.
-_MOST_TEXT = 1 << 20
 #: Wrong where a kind of task has no time.
 NO_TIME = (
     "found neither this time nor a profile, write for example 20 ms, or measure all "
@@ -66,165 +68,19 @@ NO_TIME = (
 )
 #: Parts of a worker's time, in their order, that `TimesSection` takes as well.
 PHASES = ("model_forward", "data_forward", "data_backward", "model_backward")
+#: Pool of the cores of a machine, which its processes share.
+CORES = "cpu"
+#: Kinds of task that compute on one of them.
+_ON_CORES = (
+    "graph_store",
+    "graph_store_hop",
+    "sampler",
+    "sampler_hop",
+    "sampler_fetch",
+    "parameter_server",
+)
 #: Kinds of task whose stated time is that of a whole mini-batch.
 _SAMPLING = ("sampler", "sampler_hop", "sampler_fetch")
-
-
-class FiguresSection(Section):
-    """Measurements of a program's model; runs note them, no scenario states them."""
-
-    parameters: Annotated[int, Field(strict=True, ge=1)]
-    """Numbers that are trained."""
-    flops: float
-    """Operations in the matrix products of forward and backward on a worker's batch."""
-    seconds: float
-    """CPU time of the same, one thread."""
-
-
-class ModelProgramSection(Section):
-    """A model of one's own: a ``torch.nn.Module``, called with blocks and features."""
-
-    program: FilePath = Field(examples=["net.py:Net"])
-    """``FILE.py:NAME``, relative to the scenario file: a class or function that returns
-    a ``torch.nn.Module``, which takes the sampled blocks, input side first, and
-    features, and returns a score per seed and class. Of its code ``emu validate`` looks
-    at the text alone."""
-    args: dict[str, Any] = Field(default_factory=dict)
-    """Arguments by name, ``{hid_size: 64}``; ``in_size``, ``out_size``, ``num_layers``
-    are given where it takes them."""
-    layers: Annotated[int, Field(strict=True, ge=1, le=16)] | None = None
-    """Number of blocks, one hop of sampling each; default is one per fan-out."""
-    source: str | None = None
-    """Its text, which runs note: default is what the file holds."""
-    measured: FiguresSection | None = None
-    """Figures noted by runs; not to be stated."""
-
-    @property
-    def name(self) -> str:
-        """File and name, without the folder."""
-        return Path(self.program).name
-
-    def problems(self, fanouts: int) -> Iterator[tuple[str, str]]:
-        """Yield (key, what is wrong and what would be right) with so many fan-outs."""
-        file, _, name = self.program.rpartition(":")
-        if not (file.endswith(".py") and name.isidentifier()):
-            yield "program", f"found {self.program!r}, write FILE.py:NAME"
-        else:
-            try:
-                # A run notes the text: a repeat must not follow a later file.
-                text = self.source or program_text(self.program)
-                if problem := class_problem(text, file, name, "", sure=False):
-                    yield "program", problem
-            except DataError as error:
-                yield "program", str(error)
-
-        # With `fanouts: all` nothing says how many hops there are.
-        if not fanouts and self.layers is None:
-            yield "layers", "fanouts say no number of layers, write for example 2"
-
-
-def program_text(program: str) -> str:
-    """Return the text of ``FILE.py:NAME``, DataError where it cannot be read."""
-    file = program.rpartition(":")[0] or program
-    try:
-        return read_text(Path(file), _MOST_TEXT)
-    except FileNotFoundError as error:
-        raise DataError(f"there is no file {file}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot read {file}: {error}") from error
-
-
-def by_name(found: Any) -> Any:
-    """Return the mapping for which a name may stand."""
-    return {"name": found} if isinstance(found, str) else found
-
-
-class DatasetSection(Section):
-    """The graph to train on."""
-
-    name: FileName = Field(examples=["products-like"])
-    """``products-like``, ``reddit-like``, ``papers100m-like`` (made up, seeded),
-    ``ogbn-products``, ``ogbn-papers100M``, a folder of npz graphs, or what ``emu
-    import`` has called one."""
-    scale: Positive = 1.0
-    """Size of a made-up graph over the published one."""
-    seed: Seed | None = None
-    """Seed of a made-up graph and of the split; default is the scenario's."""
-    directory: FilePath | None = None
-    """Where to look for it, relative to the scenario file; default is what EMU_DATA
-    says."""
-    feature_length: Few | None = None
-    """Columns of the features: the first so many, or repeated to so many; default is
-    what is there."""
-    normalise: Annotated[bool, Field(strict=True)] = False
-    """Scale every feature row to length 1 (L2)."""
-    split: Index | None = None
-    """Which of several splits that an npz file holds, from 0."""
-
-    def settings(self, seed: int) -> Settings:
-        """Return the data set as ``Job.settings`` hold it, by default of this seed."""
-        split: Settings = {} if self.split is None else {"split": self.split}
-        return split | {
-            "name": self.name,
-            "scale": self.scale,
-            "seed": seed if self.seed is None else self.seed,
-            "normalise": self.normalise,
-            "feature_length": self.feature_length,
-            "root": self.directory or "",
-        }
-
-
-class ModelSection(Section):
-    """A graph neural network, ReLU between its layers."""
-
-    kind: Literal["sage", "gcn", "gat", "gin"] = "sage"
-    """``sage``: GraphSAGE, mean of the neighbours; ``gcn``: inductive GCN, mean over
-    neighbours and vertex; ``gat``: attention; ``gin``: two layers on their sum."""
-    hidden: Count = Field(examples=[256])
-    """Width of the hidden layers."""
-    layers: Annotated[int, Field(strict=True, ge=1, le=16)] = Field(examples=[3])
-    """Number of layers, one hop of sampling each."""
-    heads: Count = 1
-    """Heads of the hidden layers of ``gat``, which share their width."""
-    # Not in what is written back: it says nothing that is not so anyway.
-    norm: Literal["mean", "symmetric"] = Field(default="mean", exclude=True)
-    """Sampled blocks allow ``mean`` alone."""
-
-    def problems(self) -> Problems:
-        """Yield (where, what is wrong and what would be right)."""
-        if self.norm == "symmetric":
-            problem = (
-                "found symmetric, which takes degrees that a sampled block does not "
-                "have: write mean, or a system that trains on the whole graph"
-            )
-            yield ("job", "model", "norm"), problem
-        if self.heads > 1 and self.kind != "gat":
-            problem = f"found heads for {self.kind}, only gat has them"
-            yield ("job", "model", "heads"), problem
-        elif self.hidden % self.heads:
-            wider = -(-self.hidden // self.heads) * self.heads
-            problem = (
-                f"{self.heads} heads cannot share a width of {self.hidden} "
-                f"evenly, write hidden: {wider}"
-            )
-            yield ("job", "model", "heads"), problem
-
-
-class OptimizerSection(Section):
-    """Optimizer of parameter servers."""
-
-    name: Literal["adam", "sgd"] = "adam"
-    """Rule."""
-    lr: Positive = 0.001
-    """Learning rate."""
-    half_life: Count | None = None
-    """Steps in which the learning rate halves, a little with each; default: never."""
-
-
-AnyDataset: TypeAlias = Annotated[
-    DatasetSection, BeforeValidator(by_name), Field(examples=["products-like"])
-]
-AnyOptimizer: TypeAlias = Annotated[OptimizerSection, BeforeValidator(by_name)]
 
 
 class TimesSection(KindTimesSection):
@@ -308,12 +164,13 @@ class TrainingSection(JobSection):
     """Seeds per worker and iteration, shared evenly by its samplers."""
     samplers_per_worker: Few = 1
     """Sampling processes of each worker, beside its own process: sampler s serves
-    worker s // samplers_per_worker."""
-    features: Literal["host", "device"] | None = None
-    """Memory that rows or columns of features lie in. ``host``: the CPU collects them
+    worker s // samplers_per_worker. Where a machine states its ``cpu``, its processes
+    share these cores."""
+    features: Place | dict[Name, Place] | None = None
+    """Memory that rows or columns of features lie in. ``host``: a core collects them
     beside the GPU, at rate ``collect``; ``device``: the GPU, which does nothing else
-    then, at ``collect_device``. Default is ``device`` for p3, as in its paper, else
-    ``host``."""
+    then, at ``collect_device``. By machine: ``{default: host, m0: device}``. Default is
+    ``device`` for p3, as in its paper, else ``host``."""
     times: TimesSection = TimesSection()
     """Profiled times; a ``profile`` replaces them."""
     rates: RatesSection | None = None
@@ -344,19 +201,40 @@ class TrainingSection(JobSection):
         # Even: `problems` refuses what leaves seeds over.
         return self.batch_size // self.samplers_per_worker
 
-    @property
-    def place_of_features(self) -> str:
-        """``host`` or ``device``: `features`, or the system's default."""
+    def place_on(self, machine: str) -> str:
+        """Return where features of a machine lie: ``host`` or ``device``."""
+        if isinstance(self.features, dict):
+            stated = self.features.get(machine) or self.features.get(DEFAULT_DEVICE)
+            return stated or self.usual_features
         return self.features or self.usual_features
 
+    def pool_of(self, kind: str, machine: str = "") -> str:
+        """Return the pool that a kind of task takes a slot of, on some machine.
+
+        Stores whose rows lie in memory of a device collect them on it.
+        """
+        if kind == "graph_store" and self.place_on(machine) == "device":
+            return "gpu"
+        return CORES if kind in _ON_CORES else ""
+
+    @property
     @override
-    def rates_of(self, task: Task, device: str) -> dict[str, float]:
-        """Return its rates: what a GPU collects lies in its own memory."""
-        rates = super().rates_of(task, device)
-        # A task of the CPU, as a sampler, still collects from the host's memory.
-        if self.place_of_features == "device" and task.takes == "gpu":
-            rates["collect"] = rates["collect_device"]
-        return rates
+    def made_slots(self) -> frozenset[str]:
+        return frozenset({CORES})
+
+    @override
+    def with_machines(self, cluster: ClusterSection) -> ClusterSection:
+        """Return the cluster with a slot per core, of machines that state these."""
+
+        def with_cores(machine: MachineSection) -> MachineSection:
+            # Unstated cores are without bound; half a core runs a process as well.
+            if machine.cpu is None:
+                return machine
+            slots = {CORES: max(int(machine.cpu), 1), **machine.slots}
+            return machine.model_copy(update={"slots": slots})
+
+        machines = tuple(map(with_cores, cluster.machines))
+        return cluster.model_copy(update={"machines": machines})
 
     @property
     def hops(self) -> int:
@@ -475,12 +353,17 @@ class TrainingSection(JobSection):
     def _device_problem(self, cluster: ClusterSection) -> str:
         """Return what is wrong with features in memory of devices, if anything."""
         # Where no machine states a gpu, each is taken to have a device.
-        if self.features != "device" or not cluster.has_gpus:
+        if self.features is None:
             return ""
         machines = cluster.by_name
+        if isinstance(self.features, dict):
+            for name in self.features:
+                if name not in machines and name != DEFAULT_DEVICE:
+                    return f"no machine {name!r}, {nearest(name, [*machines])}"
         names = [name for name in self.ranks(cluster.names) if name in machines]
-        without = [name for name in names if not machines[name].gpu]
-        if not without:
+        on_device = [name for name in names if self.place_on(name) == "device"]
+        without = [name for name in on_device if not machines[name].gpu]
+        if not (without and cluster.has_gpus):
             return ""
         hint = "write host, or machines that have one (job.machines)"
         return f"{', '.join(without)} has no gpu: {hint}"

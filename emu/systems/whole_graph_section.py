@@ -25,7 +25,7 @@ from emu.systems.job_section import (
     JobSection,
     RatesSection,
 )
-from emu.systems.training_section import AnyDataset, AnyOptimizer, OptimizerSection
+from emu.systems.model_section import AnyDataset, AnyOptimizer, OptimizerSection
 from emu.units import DURATION
 
 if TYPE_CHECKING:

@@ -234,11 +234,51 @@ def test_where_features_lie_by_default() -> None:
     """On the device under P3, as in its paper; what a file states holds for all."""
     base = scenario_of(2)
     jobs: dict[str, Any] = {row: as_variant(base, row).job for row in ROWS}
-    places = {row: job.place_of_features for row, job in jobs.items()}
+    places = {row: job.place_on("m0") for row, job in jobs.items()}
     assert {row for row, place in places.items() if place == "device"} == {"p3.none"}
     stated = load(base, {"job.features": "host"})
     job: Any = as_variant(stated, "p3.none").job
-    assert job.place_of_features == "host"
+    assert [job.place_on(name) for name in ("m0", "m1")] == ["host", "host"]
+
+
+@pytest.mark.parametrize("row", ["dgtp", "data_parallel", "p3.none", "p3.A"])
+def test_features_lie_where_each_machine_has_them(row: str) -> None:
+    """What m0 collects on its device goes by that rate, what m1 collects on a core."""
+    rates = RATES | {"collect_device": "2 ps"}
+    places = {"default": "host", "m0": "device"}
+    scenario = load(as_variant(scenario_of(2, rates=rates), row), {"job.features": {}})
+    mixed = load(scenario, {"job.features": places})
+    job, counts = counts_of(mixed)
+    free = {name: "0.000001 ps" for name in RATES if name != "collect"}
+    times = realize(load(mixed, {"job.rates": rates | free}), job).times.sum(axis=1)
+    by_machine = {}
+    for task, seconds, sizes in zip(job.tasks, times, counts["collect"], strict=True):
+        if sizes.any():
+            by_machine[task.pinned] = seconds / sizes.sum(), task.takes
+    assert by_machine["m0"] == (pytest.approx(2e-12, rel=1e-3), "gpu")
+    assert by_machine["m1"] == (pytest.approx(200e-12, rel=1e-3), "cpu")
+    with pytest.raises(ScenarioError, match="no machine 'm7'"):
+        load(scenario, {"job.features": {"m7": "device"}})
+
+
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("cores", [1, 2, 3])
+def test_processes_of_a_machine_share_its_cores(row: str, cores: int) -> None:
+    """As many tasks of the CPU run at a time as there are cores, and never more."""
+    rates = RATES | {"sample": "100 us"}
+    base = scenario_of(samplers_per_worker=4, credit_window="unlimited", rates=rates)
+    scenario = as_variant(load(base, {"cluster.machines[0].cpu": cores}), row)
+    schedule = prepare(scenario).simulate()
+    on_core = [task.takes == "cpu" for task in schedule.problem.job.tasks]
+    starts = schedule.task_start[on_core].ravel()
+    ends = schedule.task_end[on_core].ravel()
+    changes = [(end, -1) for end in ends[ends > starts]]
+    changes += [(start, 1) for start in starts[ends > starts]]
+    running = np.cumsum([change for _, change in sorted(changes)])
+    assert running.max() == cores
+    # Four samplers draw what one draws: on one core they gain nothing.
+    drawing = float((ends - starts).sum()) / cores
+    assert drawing < schedule.makespan < 1.6 * drawing
 
 
 def test_a_row_says_where_its_features_lie_and_what_its_gpus_hold() -> None:

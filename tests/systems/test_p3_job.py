@@ -199,7 +199,10 @@ def test_columns_of_the_host_are_collected_before_the_phases() -> None:
     assert sizes["s0->g1"] == 8 * 6 + 8 * 4
     assert sizes["g1->Mf1"] == 0
     assert "s0->Mf1" not in sizes
-    assert [job.tasks[job.index(name)].takes for name in ("g0", "Mf0")] == ["", "gpu"]
+    assert [job.tasks[job.index(name)].takes for name in ("g0", "Mf0")] == [
+        "cpu",
+        "gpu",
+    ]
 
 
 def test_nothing_travels_to_who_holds_no_columns() -> None:

@@ -173,7 +173,6 @@ def test_each_rate_moves_the_time_of_who_does_it(system: str) -> None:
     _, counts = operations_of(scenario_of(system))
     whole = system in {"dgcl", "dorylus"}
     absent = {"sample"} if whole else set()
-    absent |= {"collect"} if system == "dgcl" else set()
     assert {name for name in OPERATIONS if not counts[name].any()} == absent
 
 

@@ -11,7 +11,7 @@ from emu.errors import ScenarioError
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.scenario.scenario_file import loads
 from emu.systems.job_section import BuildContext
-from emu.systems.training_section import ModelSection
+from emu.systems.model_section import ModelSection
 from emu.systems.whole_graph_section import (
     TimePerLayer,
     WholeGraphModelSection,

@@ -52,7 +52,7 @@ def _store(section: DataParallelJobSection, number: int, machine: str) -> Task:
         pinned=machine,
         program=PROGRAMS["graph_store"],
         settings={"store": number},
-        takes=section.pools.get("graph_store", ""),
+        takes=section.pool_of("graph_store", machine),
     )
 
 
@@ -68,6 +68,7 @@ def _replica(
             pinned=machine,
             program=PROGRAMS["sampler"],
             settings={"sampler": sampler, "worker": rank},
+            takes=section.pool_of("sampler"),
         )
 
     yield Task(

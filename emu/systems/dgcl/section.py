@@ -14,7 +14,7 @@ from typing_extensions import override
 from emu.errors import ScenarioError
 from emu.graph_data import open_for, open_layers
 from emu.prediction.simulation import makespan
-from emu.problem import Cluster, Job, Placement, Problem, Realization, Schedule
+from emu.problem import Cluster, Job, Placement, Problem, Realization, Schedule, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import default_time, write_times
 from emu.problem.fields.section import Trail
@@ -322,19 +322,21 @@ class DgclJobSection(DgclKeys):
         return memory
 
     @override
+    def collects_on_device(self, task: Task) -> bool:
+        return True  # every task is one of a GPU
+
+    @override
     def count_operations(
         self, job: Job, context: BuildContext, volumes: Floats
     ) -> Operations:
         itemsize = number_bytes(job.settings)
         operations = Operations(job)
         operations.add_gradients(job, volumes, itemsize)
+        operations.add_bytes(job, volumes, "gather", "scatter")
         for edge, sizes in zip(job.edges, volumes, strict=True):
-            # Rows are on the device: to move or add their numbers is work as of edges.
-            numbers = {"aggregate": sizes / itemsize}
-            if job.tasks[edge.source].kind in {"gather", "scatter"}:
-                operations.add(edge.source, numbers)
+            # To add a number that came is work as of an edge.
             if job.tasks[edge.destination].kind == "scattered":
-                operations.add(edge.destination, numbers)
+                operations.add(edge.destination, {"aggregate": sizes / itemsize})
 
         self._count_layers(job, operations)
         return operations

@@ -15,7 +15,7 @@ process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise, product
 from typing import Any, Protocol
@@ -85,9 +85,8 @@ class DgtpKeys(Protocol):
     def demands(self) -> Any:
         """Pairs of a kind and the resources of one process of it."""
 
-    @property
-    def pools(self) -> Mapping[str, str]:
-        """Kind of task -> pool that it takes a slot of."""
+    def pool_of(self, kind: str, machine: str = "") -> str:
+        """Return the pool that a kind of task takes a slot of, on some machine."""
 
 
 def dgtp_tasks(section: DgtpKeys, owners: Sequence[str]) -> Iterator[Task]:
@@ -101,7 +100,7 @@ def dgtp_tasks(section: DgtpKeys, owners: Sequence[str]) -> Iterator[Task]:
     has_servers = section.sync == "parameter_server"
     asks_by_hops = section.sampling == "multiround"
 
-    def of_kind(kind: str, name: str, **settings: int) -> Task:
+    def of_kind(kind: str, name: str, machine: str = "", **settings: int) -> Task:
         is_replica = kind == "worker" and not has_servers
         return Task(
             name,
@@ -110,21 +109,22 @@ def dgtp_tasks(section: DgtpKeys, owners: Sequence[str]) -> Iterator[Task]:
             # Without servers a worker sums and steps itself, by another program.
             program=PROGRAMS["replica" if is_replica else kind],
             settings=settings,
-            takes=section.pools.get(kind, ""),
+            takes=section.pool_of(kind, machine),
         )
 
     for i, machine in enumerate(owners):
-        store = replace(of_kind("graph_store", f"g{i}", store=i), pinned=machine)
+        store = of_kind("graph_store", f"g{i}", machine, store=i)
+        store = replace(store, pinned=machine)
         yield store
         if asks_by_hops:
-            yield from _hops(store, "graph_store_hop", section.hops)
+            yield from _hops(section, store, "graph_store_hop")
     for i in range(section.workers * section.samplers_per_worker):
         worker = i // section.samplers_per_worker
         sampler = of_kind("sampler", f"s{i}", sampler=i, worker=worker)
         yield sampler
         if asks_by_hops:
-            yield from _hops(sampler, "sampler_hop", section.hops)
-            yield _part(sampler, "fetch", "sampler_fetch")
+            yield from _hops(section, sampler, "sampler_hop")
+            yield _part(section, sampler, "fetch", "sampler_fetch")
     workers = [of_kind("worker", f"w{i}", worker=i) for i in range(section.workers)]
     yield from workers
 
@@ -135,13 +135,13 @@ def dgtp_tasks(section: DgtpKeys, owners: Sequence[str]) -> Iterator[Task]:
         yield from all_reduce_tasks(workers, section.sync)
 
 
-def _hops(main: Task, kind: str, count: int) -> Iterator[Task]:
+def _hops(section: DgtpKeys, main: Task, kind: str) -> Iterator[Task]:
     """Yield the hop tasks of a process, none of which demands anything of its own."""
-    for hop in range(1, count + 1):
-        yield _part(main, f"hop{hop}", kind, hop=hop)
+    for hop in range(1, section.hops + 1):
+        yield _part(section, main, f"hop{hop}", kind, hop=hop)
 
 
-def _part(main: Task, name: str, kind: str, **settings: int) -> Task:
+def _part(section: DgtpKeys, main: Task, name: str, kind: str, **settings: int) -> Task:
     """Return another task of a task's process."""
     return replace(
         main,
@@ -150,8 +150,8 @@ def _part(main: Task, name: str, kind: str, **settings: int) -> Task:
         # The process's main task demands for all of them.
         demands={},
         process=main.name,
-        # Hops answer on the CPU: they do not wait for a slot of the GPU.
-        takes="",
+        # Hops answer on a core, also where a GPU collects the rows of their process.
+        takes=section.pool_of(kind),
         program=PROGRAMS[kind],
         settings={**main.settings, **settings},
     )

@@ -140,26 +140,28 @@ class PullingSection(StoresSection):
     """Jobs of stores, samplers and workers: their operations, times and bytes."""
 
     @property
-    def pools(self) -> Mapping[str, str]:
-        """Kind of task -> pool of its machine that it needs a slot of.
+    def _shares_gpus(self) -> bool:
+        """True where GPUs collect rows in turn with what trains there."""
+        places = self.features
+        return "device" in (places.values() if isinstance(places, dict) else [places])
 
-        Stores whose rows lie in memory of a device collect them on it, in turn with
-        what trains there.
-        """
-        if self.place_of_features != "device":
-            return {}
+    @override
+    def pool_of(self, kind: str, machine: str = "") -> str:
         # One pool: a GPU that collects rows trains nothing meanwhile.
-        return {"graph_store": "gpu", "worker": "gpu"}
+        if kind == "worker" and self._shares_gpus:
+            return "gpu"
+        return super().pool_of(kind, machine)
 
     @property
     @override
     def made_slots(self) -> frozenset[str]:
-        return frozenset(self.pools.values())
+        return super().made_slots | ({"gpu"} if self._shares_gpus else set())
 
     @override
     def with_machines(self, cluster: ClusterSection) -> ClusterSection:
-        """Return the cluster with a slot per GPU, where its tasks take turns."""
-        if not self.pools:
+        """Return the cluster with slots per core, and per GPU where GPUs take turns."""
+        cluster = super().with_machines(cluster)
+        if not self._shares_gpus:
             return cluster
         machines = []
         for machine in cluster.machines:
@@ -210,7 +212,7 @@ class PullingSection(StoresSection):
         for task in job.tasks:
             if task.kind == "worker":
                 parts[task.name] = worker_parts
-            elif task.kind == "graph_store" and self.place_of_features == "device":
+            elif task.kind == "graph_store" and task.takes == "gpu":
                 rows = float(counts[task.settings["store"]])
                 parts[task.name] = {ROWS: rows * row}
         return parts

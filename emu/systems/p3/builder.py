@@ -32,8 +32,9 @@ class P3Builder:
     hops
         Hops that a sampler asks the owners of the vertices for; 0: the whole structure
         is on every machine.
-    entry
-        Name, without its rank, of the task that collects the columns of a mini-batch.
+    entries
+        By machine the name, without its rank, of the task that collects the columns of
+        a mini-batch.
     """
 
     def __init__(self, section: P3Keys, context: BuildContext) -> None:
@@ -47,7 +48,7 @@ class P3Builder:
         self.members = section.cache or len(self.machines)
         self.groups = len(self.machines) // self.members
         self.hops = section.hops if section.structure == "hashed" else 0
-        self.entry = ENTRIES[section.place_of_features]
+        self.entries = [ENTRIES[section.place_on(name)] for name in self.machines]
 
     def share(self, rank: int) -> float:
         """Return a machine's share of the columns over an even share."""
@@ -104,6 +105,7 @@ class P3Builder:
                 phase="sampling",
                 program=PROGRAMS["sampler"],
                 settings={"sampler": number, "rank": rank},
+                takes=self.section.pool_of("sampler"),
             )
             yield sampler
 
@@ -123,7 +125,7 @@ class P3Builder:
         """Yield the tasks of a machine's worker, which share its process."""
         demands = self.section.demands
         worker = Task(name="", kind="", pinned=machine, process=f"w{rank}")
-        if self.entry == "g":
+        if self.entries[rank] == "g":
             yield replace(
                 worker,
                 name=f"g{rank}",
@@ -132,6 +134,7 @@ class P3Builder:
                 demands=demands.graph_store.amounts(),
                 program=PROGRAMS["graph_store"],
                 settings={"rank": rank},
+                takes=self.section.pool_of("graph_store", machine),
             )
 
         for name, kind in PHASES.items():
@@ -156,6 +159,7 @@ class P3Builder:
                 kind="graph_store_hop",
                 program=PROGRAMS["graph_store_hop"],
                 settings={"store": rank, "hop": hop},
+                takes=self.section.pool_of("graph_store_hop"),
                 iterations=self.batches,
             )
 
@@ -261,7 +265,7 @@ class P3Builder:
     def _batch_edges(self, rank: int) -> Iterator[NamedEdge]:
         """Yield the edges of the data for the batches of one machine."""
         peers = self._peers_of(rank)
-        entry = self.entry
+        entry = self.entries[rank]
         for sampler in self.samplers_of(rank):
             name = f"s{sampler}"
             place = (sampler, rank)
@@ -270,7 +274,8 @@ class P3Builder:
             if self.section.push == "shipped":
                 for peer in peers:
                     place = (sampler, peer)
-                    yield NamedEdge(name, f"{entry}{peer}", carries="push", place=place)
+                    collector = f"{self.entries[peer]}{peer}"
+                    yield NamedEdge(name, collector, carries="push", place=place)
         if entry == "g":
             yield NamedEdge(f"g{rank}", f"Mf{rank}")
 

@@ -6,7 +6,7 @@ Per machine m samplers, each a process, and a process with four phases: ``Mf0``,
 linear part of layer 1 on its columns for every batch of its group; ``Df0``, the rest of
 the forward pass on its own batch; ``Db0``, its backward pass; ``Mb0``, the gradient of
 its rows for the group's batches. Columns in memory of the host are collected by a task
-of its CPU, ``g0``, before ``Mf0``; those in memory of the device by ``Mf0`` itself. The
+of a core, ``g0``, before ``Mf0``; those in memory of the device by ``Mf0`` itself. The
 upper parameters are summed round the ring ``w0.ring0``, ...; with several groups the
 rows of layer 1 are, too (``v0.ring0``, ...), over those who hold them.
 

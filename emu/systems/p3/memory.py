@@ -60,7 +60,7 @@ def count_memory(
             "weights": weight_bytes(settings, parameters, steps=True) + versions,
             "mini-batches": under_way * most_of_batches(sizes),
         }
-        if builder.section.place_of_features == "device":
+        if builder.entries[rank] == "Mf":
             parts[COLUMNS] = float(dataset.vertices * columns * FEATURE_BYTES)
         memory[f"Mf{rank}"] = parts
     return memory

@@ -176,5 +176,5 @@ class _Phases:
         if not forward:
             yield {"step": float(self.steps[0] * columns)}
         # Columns on the device: the same task collects them first.
-        elif self.builder.entry == "Mf":
+        elif self.builder.entries[rank] == "Mf":
             yield self._collected(rank)

@@ -19,6 +19,7 @@ from emu.problem.workloads.operations import Operations
 from emu.systems import Keys, Problems, Times, translation
 from emu.systems.device_memory import Parts
 from emu.systems.job_section import BuildContext
+from emu.systems.model_section import ModelProgramSection
 from emu.systems.p3.builder import P3Builder
 from emu.systems.p3.job import PIPELINES
 from emu.systems.p3.keys import P3Keys
@@ -26,7 +27,6 @@ from emu.systems.p3.memory import count_memory
 from emu.systems.p3.operations import FEATURE_BYTES, count_phases
 from emu.systems.p3.volumes import SplitModel, p3_realization, split_model
 from emu.systems.training_section import (
-    ModelProgramSection,
     lacking_memory,
     number_bytes,
 )
@@ -121,7 +121,7 @@ class P3JobSection(P3Keys):
             "structure": self.structure,
             "groups": builder.groups,
             "columns": list(self.columns),
-            "features": self.place_of_features,
+            "entries": builder.entries,
         }
         return builder.job(settings)
 

@@ -14,7 +14,6 @@ import numpy as np
 from typing_extensions import override
 
 from emu.graph_data import GrowingBatch, SampledBatch
-from emu.systems.p3.job import ENTRIES
 from emu.training import make_optimizer
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.dgtp.job_data import JobData, add_replies
@@ -48,7 +47,7 @@ class P3Sampler(TaskProgram):
         self._sampler: int = brief.settings["sampler"]
         self._asks = settings["structure"] == "hashed"
         self._batches = range(brief.first, settings["batches"])
-        self._entry = ENTRIES[settings["features"]]
+        self._entries: list[str] = settings["entries"]
         self._data.batch(self._sampler, 0)  # a rehearsal
 
     @override
@@ -65,12 +64,12 @@ class P3Sampler(TaskProgram):
         for sampler in group.derived_by(self._sampler):
             peer_batch = self._data.batch(sampler, iteration)
             tensors |= FirstLayer.of_batch(peer_batch).tensors(f"_{sampler}")
-        payloads = {f"{self._entry}{group.rank}": tensors}
+        payloads = {f"{self._entries[group.rank]}{group.rank}": tensors}
 
         first_layer = FirstLayer.of_batch(batch)
         for peer in group.peers:
             if group.holds(peer):
-                payloads[f"{self._entry}{peer}"] = first_layer.tensors()
+                payloads[f"{self._entries[peer]}{peer}"] = first_layer.tensors()
         self._figures = {
             "input_vertices": float(len(batch.vertices)),
             "edges": float(len(first_layer.block.source)),
@@ -198,7 +197,7 @@ class ModelForward(_Entry):
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         settings = brief.job_settings
-        self._collects = ENTRIES[settings["features"]] == "Mf"
+        self._collects = settings["entries"][brief.settings["rank"]] == "Mf"
 
         machine = self._machine
         self._optimizers = [
