@@ -13,7 +13,7 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -26,6 +26,7 @@ from emu.emulation.coordinator import Observer, emulate
 from emu.emulation.launch.host_report import usable_cores
 from emu.errors import DataError, RunUntrusted, ScenarioError
 from emu.experiment.run_experiment import emulation_settings, manifest
+from emu.graph_data import open_for
 from emu.host.input_file import one_error, read_json
 from emu.host.this_host import cpu_times
 from emu.names import printable
@@ -320,7 +321,8 @@ class FittedRates:
     """Rates that come nearest to what was measured."""
 
     rates: dict[str, float]
-    """Operation -> seconds; what no task of the job does is not there."""
+    """Operation -> seconds; what no task of the job does is not there. Also CPU seconds
+    per edge of what is computed before time 0, ``partition`` and ``plan``."""
     residuals: dict[str, float]
     """Kind of task -> the furthest that a time by these rates is from a measured one,
     over the latter."""
@@ -437,10 +439,29 @@ def measure_rates(
     ScenarioError as `list_sizes`; ValueError as `fit_rates`.
     """
     samples = []
+    planning = {}
     for size in list_sizes(scenario):
         experiment, profile = measure(size)
         samples += sample_tasks(experiment, profile)
-    return fit_rates(samples)
+        # Parts and plans are the same at every size: the last measurement stands.
+        planning = measure_planning(experiment)
+    fitted = fit_rates(samples)
+    return replace(fitted, rates=fitted.rates | planning)
+
+
+def measure_planning(experiment: Experiment) -> dict[str, float]:
+    """Return CPU seconds per edge of what its job computes before time 0, by rate.
+
+    Raises DataError when the data set is missing or damaged.
+    """
+    settings = experiment.problem.job.settings
+    rates = {}
+    for name, compute in experiment.scenario.job.planning(settings).items():
+        start = time.process_time()
+        compute()
+        seconds = time.process_time() - start
+        rates[name] = seconds / open_for(settings).edges
+    return rates
 
 
 def rates_keys(fitted: FittedRates, stated: Any) -> dict[str, Any]:

@@ -187,10 +187,12 @@ def pace_line(pace: Row) -> str:
 
 def setup_row(setup: Row) -> tuple[str, str]:
     """Return the seconds before time 0, simulated, and what is sent in them."""
-    parts = [
-        f"{format_size(row['bytes'])} of {cause}"
-        for cause, row in setup["causes"].items()
-    ]
+    parts = []
+    for cause, row in setup["causes"].items():
+        # What is computed sends nothing.
+        seconds = format_duration(row["seconds"], 4)
+        size = format_size(row["bytes"]) if row["bytes"] else seconds
+        parts.append(f"{size} of {cause}")
     text = ", ".join(parts) or "nothing to send"
     if run := setup.get("measured"):
         text += (

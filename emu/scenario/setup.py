@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from emu.graph_data import open_for
 from emu.problem.fields.cluster_section import MachineSection
 from emu.scenario.experiment import Experiment, prepare
 from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load
 from emu.systems.cache_section import settle_caches
+from emu.systems.job_section import PLANNED
 from emu.systems.system import list_transfers
 from emu.units import SIZE
 
@@ -129,6 +131,23 @@ def setup_to_run(experiment: Experiment) -> Experiment | None:
     return setup_of(experiment) if experiment.scenario.emulation.setup else None
 
 
+def planning_seconds(experiment: Experiment) -> dict[str, float]:
+    """Return seconds of what is computed before time 0, by cause, where rates say so.
+
+    One machine computes it. Raises DataError as `setup_bytes`.
+    """
+    seconds: dict[str, float] = {}
+    for _, _, section in experiment.scenario.each_job():
+        rates = section.operation_rates
+        if rates is None or not any(getattr(rates, name) for name in PLANNED):
+            continue
+        settings = experiment.problem.job.settings
+        edges = open_for(settings).edges
+        for name in section.planning(settings):
+            seconds[PLANNED[name]] = edges * getattr(rates, name)
+    return {cause: length for cause, length in seconds.items() if length}
+
+
 def setup_rows(experiment: Experiment) -> dict[str, Any]:
     """Return ``setup`` of result files, simulated; empty of what trains nothing.
 
@@ -139,6 +158,7 @@ def setup_rows(experiment: Experiment) -> dict[str, Any]:
 
     sizes = setup_bytes(experiment)
     setup = setup_of(experiment)
+    planning = planning_seconds(experiment)
     seconds = 0.0
     ends: list[float] = []
     if setup is not None:
@@ -147,6 +167,8 @@ def setup_rows(experiment: Experiment) -> dict[str, Any]:
         ends = schedule.flow_end[:, 0].tolist()  # a row per flow, of one iteration
 
     causes: dict[str, dict[str, float]] = {}
+    for cause, length in planning.items():
+        causes[cause] = {"bytes": 0.0, "seconds": length}
     flows = []
     for (key, size), end in zip(sizes.items(), ends, strict=True):
         cause, sender, receiver = key
@@ -164,7 +186,8 @@ def setup_rows(experiment: Experiment) -> dict[str, Any]:
             }
         )
     return {
-        "seconds": seconds,
+        # Nothing is sent before it is known where to.
+        "seconds": sum(planning.values()) + seconds,
         "bytes": sum(sizes.values()),
         "causes": causes,
         "flows": flows,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +17,7 @@ from emu.problem import Cluster, Job, Realization, Task, Tuner
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import (
     DEFAULT_DEVICE,
+    Duration,
     RatePerDevice,
     default_time,
     time_on,
@@ -24,9 +25,21 @@ from emu.problem.fields.quantities import (
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.operations import Operations
-from emu.systems import Edit, Floats, Names, PerDevice, Problems, Scale, Scaling, Times
+from emu.systems import (
+    Edit,
+    Floats,
+    JobSettings,
+    Names,
+    PerDevice,
+    Problems,
+    Scale,
+    Scaling,
+    Times,
+)
 from emu.systems.device_memory import RESOURCE, Parts, demand_devices
 
+#: Rates of what is computed before time 0 -> what that is, in words.
+PLANNED = {"partition": "partitioning", "plan": "planning"}
 #: Edges of the largest job that is built: two iterations of 245 workers in a ring, of
 #: 481,000, took 33 s of CPU and 1.3 GB; and flows over all of its iterations, of which
 #: times and bytes alone take 32 bytes each.
@@ -109,11 +122,16 @@ class RatesSection(Section):
     collect_device: RatePerDevice | None = None
     """Collect one byte of rows that lie in memory of a device (``features: device``);
     default is ``collect``."""
+    partition: Duration = Field(default=0.0, examples=["1 us"])
+    """Cut the graph by METIS, per edge in either direction, before time 0 (setup)."""
+    plan: Duration = Field(default=0.0, examples=["1 us"])
+    """Plan what travels along which links (SPST of dgcl), per edge: likewise."""
 
     @property
     def stated(self) -> dict[str, PerDevice]:
         """Operation -> rate, or a rate per device, of those that the file states."""
-        return {name: rate for name, rate in self if rate is not None}
+        rates = {name: rate for name, rate in self if name not in PLANNED}
+        return {name: rate for name, rate in rates.items() if rate is not None}
 
     def on(self, device: str) -> dict[str, float]:
         """Return operation -> seconds on a device."""
@@ -231,6 +249,26 @@ class JobSection(Section):
             return job
         parts = self.device_memory(job, context)
         return demand_devices(job, cluster, parts, context.byte_scale)
+
+    def planning(self, settings: JobSettings) -> dict[str, Callable[[], object]]:
+        """Return what is computed before time 0, by its rate: each does it anew.
+
+        ``settings`` are those of a built job. Raises DataError when the data set is
+        missing or damaged.
+        """
+        by_metis = settings.get("partitioner") in {"metis", "metis-dgl", "hierarchical"}
+        if not by_metis or settings["parts"] == 1:
+            return {}
+        from emu.graph_data.dataset import open_for, partition  # noqa: PLC0415 - 60 ms
+
+        cut = partial(
+            partition,
+            open_for(settings).structure,
+            settings["parts"],
+            settings["partitioner"],
+            boxes=settings.get("boxes") or (),
+        )
+        return {"partition": cut}
 
     def rate_problems(self) -> Problems:
         """Yield what is wrong with rates beside times, or beside a program's model."""

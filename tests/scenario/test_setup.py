@@ -12,8 +12,10 @@ from typer.testing import CliRunner
 
 import emu
 from emu.cli import app
+from emu.experiment.systems import as_system
+from emu.graph_data import open_for
 from emu.problem import Profile
-from emu.scenario import ProfileFile, build_job, write_profile
+from emu.scenario import ProfileFile, build_job, load, write_profile
 from emu.scenario.scenario_file import loads
 
 #: 125 and 25 MB/s.
@@ -265,3 +267,34 @@ def test_with_a_profile_it_is_not_known_without_the_data(
     assert "ogbn-products" in said[said.index("setup is not known") :]
     assert "setup" not in result
     assert result["makespan"] > 1.0
+
+
+@pytest.mark.parametrize(
+    ("system", "planned"),
+    [
+        ("data_parallel", {}),
+        ("dgtp", {"partitioning": 2e-6}),
+        ("dgcl", {"partitioning": 2e-6, "planning": 7e-6}),
+    ],
+)
+def test_parts_and_plans_take_time_before_what_is_sent(
+    system: str, planned: dict[str, float]
+) -> None:
+    """Per edge of the graph; a hash and straight ways take none."""
+    names = ("aggregate", "multiply", "sample", "collect", "step", "launch")
+    rates = dict.fromkeys(names, "1 ns")
+    base = loads(json.dumps(TRAINING), {"job.rates": rates, "job.times": None})
+    scenario = as_system(load(base, {"job.model.kind": "gcn"}), system)
+    if system == "dgtp":  # the source cuts by a hash, and best takes one machine
+        keys = {"job.partitioner": "metis", "placement.policy": "ifs"}
+        scenario = load(scenario, keys)
+    free = emu.setup(scenario)
+    slow = {"job.rates": rates | {"partition": "2 us", "plan": "7 us"}}
+    content = emu.setup(load(scenario, slow))
+    edges = open_for(build_job(scenario).settings).edges
+    seconds = {cause: edges * rate for cause, rate in planned.items()}
+    found = {c: row["seconds"] for c, row in content["causes"].items() if c in planned}
+    assert found == pytest.approx(seconds)
+    more = content["seconds"] - free["seconds"]
+    assert more == pytest.approx(sum(seconds.values()))
+    assert content["causes"].keys() - free["causes"].keys() == planned.keys()

@@ -135,6 +135,13 @@ def make_plan(
     return spst(needs, topology, **options)
 
 
+def plan_anew(settings: JobSettings) -> list[GatherPlan]:
+    """Return a plan by SPST of each layer that has its own; raise as `open_plans`."""
+    topology = _topology_of(settings)
+    stated = {**settings["plan"], "kind": "spst"}
+    return [make_plan(need, topology, stated) for need in needs_of_settings(settings)]
+
+
 def open_plans(settings: JobSettings) -> tuple[GatherPlan, ...]:
     """Return the plan of each layer, made on first use and kept beside the data set.
 

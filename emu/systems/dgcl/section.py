@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -324,6 +325,14 @@ class DgclJobSection(DgclKeys):
     @override
     def collects_on_device(self, task: Task) -> bool:
         return True  # every task is one of a GPU
+
+    @override
+    def planning(self, settings: JobSettings) -> dict[str, Callable[[], object]]:
+        planning = super().planning(settings)
+        # The best of two plans has made both.
+        if settings["plan"]["kind"] in {"spst", "dgcl_r"} or "best_of" in settings:
+            planning["plan"] = partial(plans.plan_anew, settings)
+        return planning
 
     @override
     def count_operations(
