@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 Floats: TypeAlias = NDArray[np.float64]
+#: Program of tasks that compute nothing: they take their time and send bytes.
+TIMED = "emu_nodes.timed:Timed"
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Task:
     behind: int = 0
     """Cycles by which its mini-batches are behind the first task of a pipeline: in
     cycle c it works on mini-batch c - behind."""
-    program: str = "emu_nodes.timed:Timed"
+    program: str = TIMED
     """Import path ``module:Class`` of what the node process runs."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the program for this task, beyond its edges; msgpack-able."""

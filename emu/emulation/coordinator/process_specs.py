@@ -18,6 +18,7 @@ from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.wire.process_spec import EdgeEnd, ProcessSpec, ProcessTask
 from emu.errors import ScenarioError
 from emu.problem import Problem, Realization
+from emu.problem.job import TIMED
 
 #: Where NICs limit what crosses, edge e is sent from this port plus e: so every edge
 #: has a leaf of its own in every NIC.
@@ -96,6 +97,7 @@ def receive_sizes(
 
     Those that its first two iterations bring, as far as its share of `_RESERVED` goes:
     memory touched for the first time during the run stalls the loop for 1 ms per 4 MB.
+    Timed tasks give their inputs back before the next ones come: one iteration does.
     """
     job = problem.job
     room = min(_RESERVED / len(job.processes), settings.memory_limit / 2)
@@ -105,9 +107,14 @@ def receive_sizes(
         for edge in in_edges
         if not job.control[edge] and job.edges[edge].source not in members
     ]
+    programs = [job.tasks[job.edges[edge].destination].program for edge in edges]
+    computes = np.array([program != TIMED for program in programs], dtype=np.bool_)
+
     # Of all edges the first iteration comes before the second of any.
     by_edge = np.ceil(volumes[edges, :2] * settings.byte_scale)
-    sizes = by_edge.T.ravel()
+    first_sizes = by_edge[:, 0]
+    second_sizes = by_edge[computes, 1:].ravel()
+    sizes = np.concatenate([first_sizes, second_sizes])
     sizes = sizes[sizes > 0]
     fits = np.cumsum(sizes) < room
     return [int(size) for size in sizes[fits]]

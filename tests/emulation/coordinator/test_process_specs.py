@@ -15,6 +15,7 @@ from emu.emulation.coordinator.process_specs import (
 )
 from emu.emulation.wire.process_spec import ProcessSpec
 from emu.problem.changes import SpeedChange
+from emu.problem.job import TIMED
 from emu.testing import two_machine_example
 
 
@@ -52,9 +53,14 @@ def test_a_process_knows_when_its_machine_is_slower() -> None:
     assert first_tasks["g0"].speed_shares == [1.0]
 
 
-def test_a_process_reserves_what_its_first_two_iterations_bring() -> None:
+@pytest.mark.parametrize(("program", "rounds"), [(TIMED, 1), ("own:Computes", 2)])
+def test_a_process_reserves_what_its_first_iterations_bring(
+    program: str, rounds: int
+) -> None:
     """Stores send 10 or 30 B per sampler, scaled to megabytes; no process has room."""
     problem, realization = two_machine_example(3, credit=2)
+    tasks = tuple(replace(task, program=program) for task in problem.job.tasks)
+    problem = replace(problem, job=replace(problem.job, tasks=tasks))
     job, volumes = problem.job, realization.volumes
     sampler = job.processes["s0"]
 
@@ -64,7 +70,7 @@ def test_a_process_reserves_what_its_first_two_iterations_bring() -> None:
     )
 
     edges = [e for e in job.in_edges(sampler[0]) if not job.edges[e].credit]
-    expected = [int(volumes[e, n] * 1e6) for n in range(2) for e in edges]
+    expected = [int(volumes[e, n] * 1e6) for n in range(rounds) for e in edges]
     assert sizes == expected
     assert tight == expected[: len(tight)]
     assert sum(tight) < 2.5e7
