@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from emu.emulation.network.authentication import Challenge, fresh_nonce
 from emu.emulation.network.inbox import BufferPool, Delivery, PooledBuffer
@@ -34,8 +34,7 @@ class Accepted:
     edge: int
 
 
-@dataclass(frozen=True, slots=True)
-class Arrived:
+class Arrived(NamedTuple):
     """A frame has come whole; the first byte of its payload at ``first`` (wall)."""
 
     frame: Frame

@@ -19,18 +19,19 @@ All prefix integers are in network byte order, tensors in little-endian order.
 from __future__ import annotations
 
 import enum
+import hashlib
 import hmac
 import math
 import struct
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from isal import isal_zlib
 from numpy.typing import NDArray
 
 MAGIC = b"emuF"
-VERSION = 4
+VERSION = 5
 PREFIX = struct.Struct(">4sHHII")
 CHECKSUM = struct.Struct(">I")
 PREFIX_BYTES = PREFIX.size + CHECKSUM.size
@@ -85,8 +86,7 @@ class WireLimits:
     message: int = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class TensorSpec:
+class TensorSpec(NamedTuple):
     """One tensor of a data frame."""
 
     name: str
@@ -102,8 +102,7 @@ class TensorSpec:
         return math.prod(self.shape) * DTYPES[self.dtype].itemsize
 
 
-@dataclass(frozen=True, slots=True)
-class DataHeader:
+class DataHeader(NamedTuple):
     """Header of a data frame."""
 
     edge: int
@@ -121,8 +120,7 @@ class DataHeader:
         return sum(spec.nbytes for spec in self.tensors)
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """A complete data frame; ``arrays`` view the memory the allocator handed out.
 
     ``overhead`` counts the bytes of prefix and header, which no flow volume contains.
@@ -133,31 +131,32 @@ class Frame:
     overhead: int
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """A complete message frame: one map with text keys."""
 
     kind: Kind
-    fields: Fields = field(default_factory=dict)
+    fields: Fields
 
 
 class Seal:
     """Seals the messages of one direction of one connection, in their order.
 
-    No third party can alter, repeat or drop one. A seal is the first half of an
-    HMAC-SHA256 over the number of the message and its bytes: 4 us for a message of 100
-    bytes, measured beside other work.
+    No third party can alter, repeat or drop one. A seal is a BLAKE2b, keyed (RFC 7693),
+    of the number of the message and its bytes: 0.5 us for a message of 100 bytes, where
+    an HMAC-SHA256 took 1.6.
     """
 
     def __init__(self, key: bytes) -> None:
-        self._key = key
+        self._keyed = hashlib.blake2b(key=key, digest_size=SEAL_BYTES)
         self._count = 0
 
     def next(self, message: bytes | memoryview) -> bytes:
         """Return the seal of the next message."""
         self._count += 1
-        content = self._count.to_bytes(8, "big") + bytes(message)
-        return hmac.digest(self._key, content, "sha256")[:SEAL_BYTES]
+        seal = self._keyed.copy()
+        seal.update(self._count.to_bytes(8, "big"))
+        seal.update(message)
+        return seal.digest()
 
     def fits(self, seal: bytes | memoryview, message: bytes | memoryview) -> bool:
         """Return True where the next message has this seal, in constant time."""

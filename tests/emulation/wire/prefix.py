@@ -8,7 +8,7 @@ import zlib
 
 def prefix_of(
     magic: bytes = b"emuF",
-    version: int = 4,
+    version: int = 5,
     kind: int = 2,
     header: int = 9,
     body: int = 0,

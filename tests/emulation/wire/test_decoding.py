@@ -191,7 +191,7 @@ def test_any_value_under_any_key_raises_wire_errors_only(value: Any, key: str) -
     ("data", "message"),
     [
         (prefix_of(magic=b"HTTP"), "starts with b'HTTP'"),
-        (prefix_of(version=2), "version 2, ours is 4"),
+        (prefix_of(version=2), "version 2, ours is 5"),
         (prefix_of(kind=3), "kind 3 has no place"),
         (prefix_of(kind=77), "kind 77 has no place"),
         (prefix_of(header=0), "the header is empty"),

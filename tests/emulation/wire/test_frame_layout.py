@@ -21,8 +21,8 @@ from emu.emulation.wire.frame_layout import (
 )
 
 HELLO = (
-    b"emuF\x00\x04\x00\x01\x00\x00\x00\x00\x00\x00\x00\x07"
-    b"\x5b\xf1\x4d\x17"
+    b"emuF\x00\x05\x00\x01\x00\x00\x00\x00\x00\x00\x00\x07"
+    b"\x9a\x7f\x92\xd7"
     b"\x81\xa4edge\x03"
 )
 DATA_HEADER = (
@@ -30,7 +30,7 @@ DATA_HEADER = (
     b"\xa7tensors\x92\x93\xa1a\xa2f4\x92\x01\x02\x93\xa1b\xa2u1\x91\x03"
 )
 BODY = b"\x00\x00\x80\x3f\x00\x00\x00\x40\x09\x08\x07"
-LENGTHS = b"emuF\x00\x04\x00\x02" + struct.pack(">II", len(DATA_HEADER) + 4, 11)
+LENGTHS = b"emuF\x00\x05\x00\x02" + struct.pack(">II", len(DATA_HEADER) + 4, 11)
 DATA = (
     LENGTHS
     + struct.pack(">II", zlib.crc32(LENGTHS), zlib.crc32(DATA_HEADER + BODY))
