@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from emu.emulation.network.rate_board import core_segments
 from emu.emulation.wire.messages import WakeSender
-from emu.prediction.core import lib
+from emu.prediction.core import lib, pointer
 from emu.prediction.scheduling import RateSegments
 from emu.problem import Problem
 
@@ -26,21 +27,26 @@ class SenderWakeups:
 
     def due(self, segments: RateSegments) -> dict[str, WakeSender]:
         """Return wake-ups by process, for rates `RISE` (core.h) times those known."""
-        edges = segments.edge
-        rates = segments.rate
-        is_new = self._iteration[edges] != segments.iteration
-        # Of a flow that begins nothing is known: any rate is a rise.
-        known_rates = np.where(is_new, 0.0, self._known[edges])
-        rises = rates >= lib.RISE * known_rates
-        wakes = (rates > 0) & rises
-        self._iteration[edges] = segments.iteration
-        lowest = np.minimum(known_rates, rates)
-        self._known[edges] = np.where(wakes, rates, lowest)
+        columns = core_segments(
+            edges=segments.edge,
+            iterations=segments.iteration,
+            served=segments.served,
+            rates=segments.rate,
+            since=segments.since,
+        )
+        rises = np.empty_like(columns.edge)
+        count = lib.find_rises(
+            columns.core,
+            pointer(self._iteration),
+            pointer(self._known),
+            pointer(rises),
+        )
 
         wakeups: dict[str, WakeSender] = {}
-        woken = edges[wakes].tolist()
-        instants = segments.since[wakes].tolist()
-        for edge, instant in zip(woken, instants, strict=True):
+        woken = rises[:count]
+        edges = columns.edge[woken].tolist()
+        instants = columns.since[woken].tolist()
+        for edge, instant in zip(edges, instants, strict=True):
             process = self._process[edge]
             if process not in wakeups:
                 wakeups[process] = WakeSender(edges=[], since=[])

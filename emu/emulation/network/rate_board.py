@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from emu.emulation.network.clock import ClockLine
 from emu.emulation.shaping import RateSegment
 from emu.host.this_host import this_host
-from emu.prediction.core import ffi
+from emu.prediction.core import Record, ffi, lib, pointer
 
 #: Loaded and stored from low to high address; 64 bytes, one cache line per edge.
 _ENTRY = np.dtype(
@@ -53,6 +53,7 @@ class RateBoard:
         self._fd = fd
         self.path = path
         self._temporary = False
+        self._writable = writable
         access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
         self._memory = mmap.mmap(fd, 0, access=access)
         self._entries: NDArray[Any] = np.frombuffer(self._memory, _ENTRY)
@@ -98,34 +99,16 @@ class RateBoard:
     ) -> None:
         """Replace the segments of some edges, lowered rates first.
 
-        All are of shape (segments,), or a scalar: edges, none twice, and iterations,
-        integers; emulated bytes served and bytes per second; since when, emulated
-        seconds; and how many segments of its edge were to come with each, by default as
-        many as came.
+        The parameters are those of `core_segments`. Raises IndexError when an edge is
+        not on the board, and ValueError when it was opened to read.
         """
-        places = np.atleast_1d(np.asarray(edges, dtype=np.int64))
-        if not places.size:
-            return
-        entries = self._entries
-        order = order_of_publication(entries[places], iterations, rates)
-        places = places[order]
-
-        def in_order(values: ArrayLike) -> NDArray[Any]:
-            array = np.asarray(values)
-            return array[order] if array.ndim else array
-
-        # `begun` is the last field of an entry and counted up first, `ended` the first
-        # and counted up last; readers load upwards. So a reader that overtakes the
-        # writer anywhere in between sees two counts, without a lock that a stopped
-        # writer keeps.
-        count = entries["ended"][places] + np.uint64(1)
-        entries["begun"][places] = count
-        entries["iteration"][places] = in_order(iterations)
-        entries["served"][places] = in_order(served)
-        entries["rate"][places] = in_order(rates)
-        entries["since"][places] = in_order(since)
-        entries["number"][places] = count if numbers is None else in_order(numbers)
-        entries["ended"][places] = count
+        if not self._writable:
+            raise ValueError("this board is read-only")
+        segments = core_segments(edges, iterations, served, rates, since, numbers)
+        order = np.empty_like(segments.edge)
+        entries = self.edges + 1
+        if not lib.publish(self.address, entries, segments.core, pointer(order)):
+            raise IndexError(f"a segment of an edge beyond the {self.edges} of a board")
 
     def read(self, edge: int) -> RateSegment | None:
         """Return the newest segment of an edge, None if it has none (about 1 us)."""
@@ -179,16 +162,35 @@ class RateBoard:
         os.close(self._fd)
 
 
-def order_of_publication(
-    present: NDArray[Any],
+def core_segments(
+    edges: ArrayLike,
     iterations: ArrayLike,
+    served: ArrayLike,
     rates: ArrayLike,
-) -> NDArray[np.int64]:
-    """Return the order of publication: flows whose rate falls, then the others.
+    since: ArrayLike,
+    numbers: ArrayLike | None = None,
+) -> Record:
+    """Return segments as the core takes them.
 
-    Whoever sees a raised rate then sees it beside lowered ones, so that a port is not
-    over-used in between. ``present`` are the entries that are replaced.
+    All are of shape (segments,), or a scalar: edges, none twice, and iterations,
+    integers; emulated bytes served and bytes per second; since when, emulated seconds;
+    and how many segments of its edge were to come with each, by default as many as
+    came.
     """
-    is_same_flow = present["iteration"] == iterations
-    falls = is_same_flow & (present["rate"] > rates)
-    return np.argsort(~falls, kind="stable")
+    edge = np.ascontiguousarray(edges, np.int64)
+
+    def column(values: ArrayLike, dtype: type[Any]) -> NDArray[Any]:
+        array = np.ascontiguousarray(values, dtype)
+        return array if array.size == edge.size else np.full(edge.size, array)
+
+    fields = {} if numbers is None else {"number": column(numbers, np.int64)}
+    return Record(
+        "Segments",
+        count=edge.size,
+        edge=edge,
+        iteration=column(iterations, np.int64),
+        served=column(served, np.float64),
+        rate=column(rates, np.float64),
+        since=column(since, np.float64),
+        **fields,
+    )

@@ -781,6 +781,18 @@ int32_t look(const Pacing *p, Sender *s, double now);
 int64_t ring(const Pacing *p, double now);
 double soonest(const Pacing *p);
 void drop(Pacing *p, const Sender *s);
+/* Segments of some edges, none twice: publishing.c. `number`: how many of its edge were to
+ * come with each; NULL for as many as came. */
+typedef struct {
+    int64_t count;
+    const int64_t *edge, *iteration;
+    const double *served, *rate, *since;
+    const int64_t *number;
+} Segments;
+
+void order_of_publication(const BoardEntry *board, const Segments *s, int64_t *order);
+bool publish(BoardEntry *board, int64_t entries, const Segments *s, int64_t *order);
+int64_t find_rises(const Segments *s, int64_t *iteration, double *known, int64_t *rises);
 /* Beyond so many buffers a scatter-gather call gains nothing. Bytes of one call: of a raw
  * socket's throughput at 16 MB, 4 MB keep 0.96, 1 MB 0.92, 256 KB 0.82; but 4 MB hold the
  * loop for 0.8 ms, without a bound it was 5.7. */

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.emulation.network.rate_board import RateBoard, order_of_publication
+from emu.emulation.network.rate_board import RateBoard, core_segments
 from emu.emulation.shaping import RateSegment
+from emu.prediction.core import lib, pointer
 
 # Every line it writes satisfies served == 3 * rate == since, so a reader that mixes
 # two of them is found out.
@@ -152,16 +153,28 @@ def test_a_reader_cannot_write() -> None:
 
 def test_lowered_rates_come_first() -> None:
     """A new iteration starts from nothing: its rate is not lowered."""
-    before = np.array(
-        [(0, 10.0), (0, 10.0), (0, 10.0), (0, 10.0)],
-        dtype=[("iteration", "i8"), ("rate", "f8")],
-    )
+    board = RateBoard.create(5)
+    edges = [4, 1, 3, 2]
+    board.publish(edges, 0, 0.0, 10.0, 0.0)
+    news = core_segments(edges, [0, 0, 1, 0], 0.0, [15.0, 5.0, 5.0, 0.0], 1.0)
+    order = np.empty(4, np.int64)
 
-    order = order_of_publication(
-        before, np.array([0, 0, 1, 0]), np.array([15.0, 5.0, 5.0, 0.0])
-    )
+    lib.order_of_publication(board.address, news.core, pointer(order))
 
     assert order.tolist() == [1, 3, 0, 2]
+    board.close()
+
+
+def test_what_is_not_on_the_board_is_not_written() -> None:
+    """Nothing of the call is: memory beyond the board is somebody else's."""
+    board = RateBoard.create(2)
+
+    for edge in (3, -1):
+        with pytest.raises(IndexError, match="beyond the 2 of a board"):
+            board.publish([0, edge], 0, 0.0, 1.0, 0.0)
+
+    assert board.counts.tolist() == [0, 0]
+    board.close()
 
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="needs memfd_create")
