@@ -139,8 +139,8 @@ FAULTS: dict[str, RunFault] = {
     ),
     "half the rates noted": RunFault(
         _RECORDER,
-        "getattr(decisions.lines, name)",
-        'getattr(decisions.lines, name) / (2 if name == "rate" else 1)',
+        "column = np.concatenate(columns, dtype=kind)",
+        'column = np.concatenate(columns, dtype=kind) / (1 + (name == "rate"))',
     ),
     "makespans 10 % short": RunFault(
         "emu/problem/schedule.py",

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeAlias
@@ -185,7 +184,12 @@ class SchedulerDriver:
             self._arrived[event.edge] = event
 
     def _end_flow(self, event: FlowEnded, served: float) -> None:
-        end = dataclasses.replace(event, time=max(event.time, served))
+        end = FlowEnded(
+            edge=event.edge,
+            iteration=event.iteration,
+            time=max(event.time, served),
+            volume=event.volume,
+        )
         self._recorder.flow_ended(end)
         self._deadlines.flow_ended(end)
         self._outlet.flow_ended(end)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from emu.emulation.network.rate_board import core_segments
+from emu.emulation.network.rate_board import CoreSegments
 from emu.emulation.wire.messages import WakeSender
 from emu.prediction.core import lib, pointer
 from emu.prediction.scheduling import RateSegments
@@ -24,10 +24,12 @@ class SenderWakeups:
         self._iteration = np.full(len(job.edges), -1, dtype=np.int64)
         #: Lowest rate of the flow since its sender was notified: it knows none lower.
         self._known = np.zeros(len(job.edges))
+        self._newest_pointer = pointer(self._iteration)
+        self._known_pointer = pointer(self._known)
 
     def due(self, segments: RateSegments) -> dict[str, WakeSender]:
         """Return wake-ups by process, for rates `RISE` (core.h) times those known."""
-        columns = core_segments(
+        columns = CoreSegments(
             edges=segments.edge,
             iterations=segments.iteration,
             served=segments.served,
@@ -37,8 +39,8 @@ class SenderWakeups:
         rises = np.empty_like(columns.edge)
         count = lib.find_rises(
             columns.core,
-            pointer(self._iteration),
-            pointer(self._known),
+            self._newest_pointer,
+            self._known_pointer,
             pointer(rises),
         )
 

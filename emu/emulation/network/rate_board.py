@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from emu.emulation.network.clock import ClockLine
 from emu.emulation.shaping import RateSegment
 from emu.host.this_host import this_host
-from emu.prediction.core import Record, ffi, lib, pointer
+from emu.prediction.core import ffi, lib, pointer
 
 #: Loaded and stored from low to high address; 64 bytes, one cache line per edge.
 _ENTRY = np.dtype(
@@ -99,12 +99,12 @@ class RateBoard:
     ) -> None:
         """Replace the segments of some edges, lowered rates first.
 
-        The parameters are those of `core_segments`. Raises IndexError when an edge is
+        The parameters are those of `CoreSegments`. Raises IndexError when an edge is
         not on the board, and ValueError when it was opened to read.
         """
         if not self._writable:
             raise ValueError("this board is read-only")
-        segments = core_segments(edges, iterations, served, rates, since, numbers)
+        segments = CoreSegments(edges, iterations, served, rates, since, numbers)
         order = np.empty_like(segments.edge)
         entries = self.edges + 1
         if not lib.publish(self.address, entries, segments.core, pointer(order)):
@@ -162,35 +162,45 @@ class RateBoard:
         os.close(self._fd)
 
 
-def core_segments(
-    edges: ArrayLike,
-    iterations: ArrayLike,
-    served: ArrayLike,
-    rates: ArrayLike,
-    since: ArrayLike,
-    numbers: ArrayLike | None = None,
-) -> Record:
-    """Return segments as the core takes them.
+class CoreSegments:
+    """Segments as the core takes them.
 
     All are of shape (segments,), or a scalar: edges, none twice, and iterations,
     integers; emulated bytes served and bytes per second; since when, emulated seconds;
     and how many segments of its edge were to come with each, by default as many as
-    came.
+    came. By `structure` it took 10 us and not 4.
     """
-    edge = np.ascontiguousarray(edges, np.int64)
 
-    def column(values: ArrayLike, dtype: type[Any]) -> NDArray[Any]:
-        array = np.ascontiguousarray(values, dtype)
-        return array if array.size == edge.size else np.full(edge.size, array)
+    __slots__ = ("_kept", "core", "edge", "since")
 
-    fields = {} if numbers is None else {"number": column(numbers, np.int64)}
-    return Record(
-        "Segments",
-        count=edge.size,
-        edge=edge,
-        iteration=column(iterations, np.int64),
-        served=column(served, np.float64),
-        rate=column(rates, np.float64),
-        since=column(since, np.float64),
-        **fields,
-    )
+    def __init__(
+        self,
+        edges: ArrayLike,
+        iterations: ArrayLike,
+        served: ArrayLike,
+        rates: ArrayLike,
+        since: ArrayLike,
+        numbers: ArrayLike | None = None,
+    ) -> None:
+        self.edge = np.ascontiguousarray(edges, np.int64)
+        count = self.edge.size
+
+        def column(values: ArrayLike, dtype: type[Any]) -> NDArray[Any]:
+            array = np.ascontiguousarray(values, dtype)
+            return array if array.size == count else np.full(count, array)
+
+        self.since = column(since, np.float64)
+        columns = {
+            "edge": self.edge,
+            "iteration": column(iterations, np.int64),
+            "served": column(served, np.float64),
+            "rate": column(rates, np.float64),
+            "since": self.since,
+        }
+        if numbers is not None:
+            columns["number"] = column(numbers, np.int64)
+        self._kept = columns
+        self.core = ffi.new("Segments *")
+        self.core.count = count
+        for name, array in columns.items():
+            setattr(self.core, name, pointer(array))

@@ -33,7 +33,7 @@ from emu.prediction.scheduling.state import (
 from emu.problem import Problem, Profile
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class RateSegments:
     """Fluid lines: bytes served at a time, and the rate from then on."""
 
@@ -52,21 +52,32 @@ class RateSegments:
 
     def __getitem__(self, part: slice | list[int]) -> RateSegments:
         """Return a part of them."""
-        return RateSegments(*(values[part] for values in vars(self).values()))
+        return RateSegments(
+            self.edge[part],
+            self.iteration[part],
+            self.served[part],
+            self.rate[part],
+            self.since[part],
+        )
 
 
 def newest(lines: Sequence[RateSegments]) -> RateSegments:
     """Return the last line of every edge, of lines in the order of their time."""
     if len(lines) == 1:
         return lines[0]
-    columns = zip(*(vars(segments).values() for segments in lines), strict=True)
-    history = RateSegments(*map(np.concatenate, columns))
+    history = RateSegments(
+        edge=np.concatenate([segments.edge for segments in lines]),
+        iteration=np.concatenate([segments.iteration for segments in lines]),
+        served=np.concatenate([segments.served for segments in lines]),
+        rate=np.concatenate([segments.rate for segments in lines]),
+        since=np.concatenate([segments.since for segments in lines]),
+    )
     # A line holds all that was served before it: of an edge the last one is enough.
     last_of_edge = {edge: place for place, edge in enumerate(history.edge.tolist())}
     return history[[*last_of_edge.values()]]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Decisions:
     """Decisions that follow from the events of one instant."""
 
@@ -100,6 +111,9 @@ class End(NamedTuple):
     """Position of it; the other is -1."""
     iteration: int
     """Iteration of it."""
+
+
+_NO_ENDS = ffi.new("Ends *")
 
 
 class Settled(NamedTuple):
@@ -269,16 +283,7 @@ class Scheduler:
         passage = self._passage
         passage.taken = taken
         passage.ahead = ahead
-        columns = zip(*ends, strict=True) if ends else ((), (), (), ())
-        time, task, edge, iteration = columns
-        end_columns = structure(
-            "Ends",
-            count=len(ends),
-            time=np.array(time, np.float64),
-            task=np.array(task, np.int64),
-            edge=np.array(edge, np.int64),
-            iteration=np.array(iteration, np.int64),
-        )
+        end_columns = _ends_of(ends)
 
         decisions: list[Decisions] = []
         outcome = lib.FULL
@@ -425,6 +430,21 @@ class Scheduler:
 
     def _flow_name(self, edge: int, iteration: int) -> str:
         return f"flow {self._job.edge_names[edge]} of {iteration}"
+
+
+def _ends_of(ends: Sequence[End]) -> Any:
+    """Return ends as the core takes them."""
+    if not ends:
+        return _NO_ENDS
+    time, task, edge, iteration = zip(*ends, strict=True)
+    return structure(
+        "Ends",
+        count=len(ends),
+        time=np.array(time, np.float64),
+        task=np.array(task, np.int64),
+        edge=np.array(edge, np.int64),
+        iteration=np.array(iteration, np.int64),
+    )
 
 
 def _rows(count: int, *columns: NDArray[Any]) -> list[tuple[Any, ...]]:

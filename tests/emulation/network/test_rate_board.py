@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.emulation.network.rate_board import RateBoard, core_segments
+from emu.emulation.network.rate_board import CoreSegments, RateBoard
 from emu.emulation.shaping import RateSegment
 from emu.prediction.core import lib, pointer
 
@@ -156,7 +156,7 @@ def test_lowered_rates_come_first() -> None:
     board = RateBoard.create(5)
     edges = [4, 1, 3, 2]
     board.publish(edges, 0, 0.0, 10.0, 0.0)
-    news = core_segments(edges, [0, 0, 1, 0], 0.0, [15.0, 5.0, 5.0, 0.0], 1.0)
+    news = CoreSegments(edges, [0, 0, 1, 0], 0.0, [15.0, 5.0, 5.0, 0.0], 1.0)
     order = np.empty(4, np.int64)
 
     lib.order_of_publication(board.address, news.core, pointer(order))
