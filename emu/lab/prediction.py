@@ -228,7 +228,7 @@ def _of_messages(
     per_second = excess / sum(drifts.values())
     causes = []
     for text, flows in verdicts.of_network(schedule, links, worst, 1.0, nics):
-        loss = sum(drifts.get(flow, 0.0) for flow in flows)
+        loss = sum(drifts.get((edge, number), 0.0) for edge, number in flows.tolist())
         causes.append(Cause(text, per_second * loss))
     return links, causes
 

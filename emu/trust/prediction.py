@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
+from statistics import median
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +25,9 @@ from emu.prediction.simulation import makespan
 from emu.problem import Realization, Schedule
 from emu.trust.rate_audit import shares_of_max_min
 from emu.units import format_size
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
 
 if TYPE_CHECKING:
     #: Edge and iteration.
@@ -198,10 +203,11 @@ def _list_own_causes(budget: Mapping[str, float]) -> list[Cause]:
 
 
 class Suspect(NamedTuple):
-    """A cause that may have made some flows late, (edge, iteration) each."""
+    """A cause that may have made some flows late."""
 
     sentence: str
-    flows: Collection[tuple[int, int]]
+    flows: Ints
+    """(edge, iteration) of each, shape (flows, 2)."""
 
 
 def largest_cause(causes: Iterable[Cause], off: float) -> tuple[str, ...]:
@@ -237,8 +243,7 @@ def simulate_suspects(
     slowness = np.divide(length, ideal, out=np.ones_like(ideal), where=ideal > 0)
 
     for sentence, flows in suspects:
-        rows = np.array([*flows]).reshape(-1, 2)
-        late = tuple(rows.T)
+        late = tuple(flows.T)
         longer = volumes.copy()
         # Flows that were faster than simulated stay: only losses are to be explained.
         longer[late] *= np.maximum(slowness[late], 1.0)
@@ -262,10 +267,10 @@ def links_to_blame(
             losses[port] += abs(seconds)
     # Seconds at full rate, which compare links of unequal widths.
     busy = np.zeros(len(problem.links))
-    for edge, n in emulated.flows().tolist():
-        size = emulated.flow_bytes[edge, n]
-        for port in problem.hops[edge]:
-            busy[port] += size / problem.links[port].capacity
+    flows = emulated.flows()
+    size = emulated.flow_bytes[tuple(flows.T)]
+    for port, rows in _rows_by_port(emulated, flows).items():
+        busy[port] = size[rows].sum() / problem.links[port].capacity
 
     most = sorted(losses, key=lambda port: (-losses[port], -busy[port]))
     return [problem.links[port].name for port in most if losses[port] >= least]
@@ -285,32 +290,35 @@ def of_network(
     below its rate, whatever flows did there.
     """
     problem = emulated.problem
-    flows: list[_Flow] = [(edge, n) for edge, n in emulated.flows().tolist()]
+    flows = emulated.flows()
+    rows_by_port = _rows_by_port(emulated, flows)
     ports = {link.name: port for port, link in enumerate(problem.links)}
     lone = lone_rates(emulated)
     # Rates that were assigned are others than max-min's.
     by_capture = emulated.rates is None and bool(late)
     shares = shares_of_max_min(emulated, {*late[:_MOST]}) if by_capture else {}
 
-    slow: dict[tuple[_Flow, ...], list[str]] = {}
+    # By the rows of flows, as bytes.
+    slow: defaultdict[bytes, list[str]] = defaultdict(list)
     for name in links:
         port = ports[name]
-        crossing = tuple(flow for flow in flows if port in problem.hops[flow[0]])
+        crossing = rows_by_port[port]
         # The median: one lone flow may be late for a reason of its own.
-        is_slow = np.median(lone.get(port, 1.0)) < _SOUND
+        is_slow = median(lone.get(port, [1.0])) < _SOUND
         # A link below its rate explains whatever else is to be seen there.
         if is_slow and nics.get(name, 0.0) < _SOUND:
-            slow.setdefault(crossing, []).append(name)
+            slow[crossing.tobytes()].append(name)
         elif senders := _incast(emulated, port, shares):
             text = f"incast on {name}: up to {senders} machines sent to it at once"
-            yield Suspect(text, crossing)
-    for crossing, names in slow.items():  # of the same flows: none says which it is
-        share = float(np.median(lone[ports[names[0]]]))
+            yield Suspect(text, flows[crossing])
+    for names in slow.values():  # of the same flows: none says which it is
+        port = ports[names[0]]
+        share = median(lone[port])
         text = (
             f"{' or '.join(names)} is below its stated rate: flows alone on their way "
             f"had {100 * share:.3g} % of it"
         )
-        yield Suspect(text, crossing)
+        yield Suspect(text, flows[rows_by_port[port]])
     yield from _of_shares(emulated, links, late[:_MOST], shares)
     yield from _of_slow_start(emulated, flows, late, time_scale)
 
@@ -334,18 +342,15 @@ def _incast(emulated: Schedule, port: int, shares: _Shares) -> int:
 
 
 def _of_slow_start(
-    emulated: Schedule, flows: list[_Flow], late: list[_Flow], time_scale: float
+    emulated: Schedule, flows: Ints, late: list[_Flow], time_scale: float
 ) -> Iterator[Suspect]:
     """Yield the small flows, where most of the late ones are small."""
-    sizes = emulated.flow_bytes
-    small = []
-    for flow in flows:
-        seconds = sizes[flow] / _narrowest(emulated, *flow)
-        if seconds * time_scale < _SMALL:
-            small.append(flow)
-    small_and_late = len({*small} & {*late})
+    sizes = emulated.flow_bytes[tuple(flows.T)]
+    is_small = sizes / _narrowest(emulated, flows) * time_scale < _SMALL
+    small = flows[is_small]
+    small_and_late = len({*map(tuple, small.tolist())} & {*late})
     if 2 * small_and_late > len(late):
-        size = max(float(sizes[flow]) for flow in small)
+        size = float(sizes[is_small].max())
         share = f"{small_and_late} of {len(late)} on the critical path"
         have = f"have {format_size(size)} or less"
         yield Suspect(f"slow start of small flows: {share} {have}", small)
@@ -386,51 +391,67 @@ def _of_shares(
             f"of its max-min share in iteration {loser[1]}, {names[winner[0]]} beside "
             f"it {100 * winner_part:.3g} %"
         )
-        port = ports[link]
-        flows = emulated.flows().tolist()
-        yield Suspect(text, [(edge, n) for edge, n in flows if port in hops[edge]])
+        flows = emulated.flows()
+        yield Suspect(text, flows[_rows_by_port(emulated, flows)[ports[link]]])
 
 
-def _narrowest(emulated: Schedule, edge: int, iteration: int) -> float:
-    """Return mean bytes/s that the narrowest link on a flow's way had meanwhile."""
-    start = emulated.flow_start[edge, iteration]
-    end = emulated.flow_end[edge, iteration]
-    ports = emulated.problem.hops[edge]
-    return min(_mean_of(emulated, port, start, end) for port in ports)
+def _rows_by_port(emulated: Schedule, flows: Ints) -> dict[int, Ints]:
+    """Return which of ``flows``, (edge, iteration) each, cross every port."""
+    hops = emulated.problem.hops
+    edge_of = flows[:, 0]
+    counts = np.array([len(ports) for ports in hops], np.int64)
+    hop_count = counts[edge_of]
+    first_hop = (np.cumsum(counts) - counts)[edge_of]
+    port_of_hop = np.fromiter(chain.from_iterable(hops), np.int64)
+
+    # Every crossing of a flow: its row, and the place of its hop among all.
+    rows = np.repeat(np.arange(len(flows)), hop_count)
+    rows_before = np.repeat(np.cumsum(hop_count) - hop_count, hop_count)
+    place = np.repeat(first_hop, hop_count) + np.arange(len(rows)) - rows_before
+    port = port_of_hop[place]
+
+    # Stable: rows of a port rise.
+    order = np.argsort(port, kind="stable")
+    ports, starts = np.unique(port[order], return_index=True)
+    parts = np.split(rows[order], starts[1:])
+    return dict(zip(ports.tolist(), parts, strict=False))
 
 
-def _mean_of(emulated: Schedule, port: int, start: float, end: float) -> float:
-    """Return the mean capacity of a link from ``start`` to ``end``; its most if 0."""
+def _narrowest(emulated: Schedule, flows: Ints) -> Floats:
+    """Return mean bytes/s that the narrowest link on each flow's way had meanwhile."""
+    start = emulated.flow_start[tuple(flows.T)]
+    end = emulated.flow_end[tuple(flows.T)]
+    narrowest = np.full(len(flows), np.inf)
+    for port, rows in _rows_by_port(emulated, flows).items():
+        means = _means_of(emulated, port, start[rows], end[rows])
+        narrowest[rows] = np.minimum(narrowest[rows], means)
+    return narrowest
+
+
+def _means_of(emulated: Schedule, port: int, start: Floats, end: Floats) -> Floats:
+    """Return the mean capacity of a link from each start to its end; its most if 0."""
     steps = emulated.problem.links.steps
-    most = float(steps.most[port])
-    times, _ = steps.of(port)
-    if len(times) == 1 or not end > start:
-        return most
-    by_start, by_end = steps.carry(port, np.array([start, end]))
+    _, capacities = steps.of(port)
+    means = np.full(len(start), capacities.max())
+    if len(capacities) == 1:
+        return means
+    carried = steps.carry(port, end) - steps.carry(port, start)
     # A link that was cut all the while carried nothing, and 0 is no rate to divide by.
-    return float(by_end - by_start) / (end - start) or most
+    is_known = (end > start) & (carried > 0)
+    np.divide(carried, end - start, out=means, where=is_known)
+    return means
 
 
 def lone_rates(emulated: Schedule) -> dict[int, list[float]]:
     """Return shares of the narrowest rate that lone flows had, by link."""
     flows = emulated.flows()
-    edge_of, iteration_of = flows.T
-    start = emulated.flow_start[edge_of, iteration_of]
-    end = emulated.flow_end[edge_of, iteration_of]
-    size = emulated.flow_bytes[edge_of, iteration_of]
-    hops = emulated.problem.hops
-    order = np.argsort(edge_of, kind="stable")
-    edges = np.arange(len(hops) + 1)
-    first = np.searchsorted(edge_of[order], edges)
-    crossing: defaultdict[int, list[NDArray[np.int64]]] = defaultdict(list)
-    for edge, ports in enumerate(hops):
-        rows_of_edge = order[first[edge] : first[edge + 1]]
-        for port in ports:
-            crossing[port].append(rows_of_edge)
+    start = emulated.flow_start[tuple(flows.T)]
+    end = emulated.flow_end[tuple(flows.T)]
+    size = emulated.flow_bytes[tuple(flows.T)]
 
     # A flow of no length or of no bytes has no rate.
     is_alone = (end > start) & (size > 0)
-    for rows in map(np.concatenate, crossing.values()):
+    for rows in _rows_by_port(emulated, flows).values():
         # Those that begin before it ends, less those of them that end before it begins.
         starts = start[rows]
         ends = end[rows]
@@ -438,41 +459,46 @@ def lone_rates(emulated: Schedule) -> dict[int, list[float]]:
         over = np.searchsorted(np.sort(ends), starts, "right")
         is_alone[rows] &= start_counts - over == 1  # itself
 
-    rates: defaultdict[int, list[float]] = defaultdict(list)
-    for number in np.flatnonzero(is_alone).tolist():
-        edge, n = flows[number].tolist()
-        narrowest = _narrowest(emulated, edge, n)
-        rate = size[number] / (end[number] - start[number])
-        share = rate / narrowest
-        for port in hops[edge]:
-            # A link that is wider than another on the way was not tried.
-            if _mean_of(emulated, port, start[number], end[number]) <= narrowest:
-                rates[port].append(share)
+    flows = flows[is_alone]
+    start = start[is_alone]
+    end = end[is_alone]
+    narrowest = _narrowest(emulated, flows)
+    shares = size[is_alone] / (end - start) / narrowest
+    rates = {}
+    for port, rows in _rows_by_port(emulated, flows).items():
+        # A link that is wider than another on the way was not tried.
+        means = _means_of(emulated, port, start[rows], end[rows])
+        tried = rows[means <= narrowest[rows]]
+        if tried.size:
+            rates[port] = shares[tried].tolist()
     return rates
 
 
 def most_senders(emulated: Schedule, port: int) -> int:
     """Return the most machines that sent over a link at once."""
     problem = emulated.problem
-    events: list[tuple[float, int, int]] = []
-    crosses = np.array([port in hops for hops in problem.hops], dtype=bool)
     flows = emulated.flows()
-    is_crossing = crosses[flows[:, 0]]
-    for edge, n in flows[is_crossing].tolist():
-        # Flows without bytes hold no sender's NIC.
-        if emulated.flow_bytes[edge, n] > 0:
-            source = problem.job.edges[edge].source
-            machine = problem.placement.machine_of[source]
-            start = emulated.flow_start[edge, n]
-            end = emulated.flow_end[edge, n]
-            events += [(start, 1, machine), (end, -1, machine)]
+    flows = flows[_rows_by_port(emulated, flows).get(port, slice(0))]
+    # Flows without bytes hold no sender's NIC.
+    flows = flows[emulated.flow_bytes[tuple(flows.T)] > 0]
+    if not len(flows):
+        return 0
+    start = emulated.flow_start[tuple(flows.T)]
+    end = emulated.flow_end[tuple(flows.T)]
+    source = np.array([edge.source for edge in problem.job.edges])[flows[:, 0]]
+    machine = np.array(problem.placement.machine_of)[source]
 
-    # Ends sort before starts of the same instant: a machine that goes on counts once.
-    under_way: defaultdict[int, int] = defaultdict(int)
-    sending = most = 0
-    for _, change, machine in sorted(events):
-        flows_before = under_way[machine]
-        under_way[machine] += change
-        sending += (under_way[machine] > 0) - (flows_before > 0)
-        most = max(most, sending)
-    return most
+    # A machine sends from where its first flow begins to where its last one ends: of
+    # its flows in the order of their starts, from one that none before it reaches.
+    order = np.lexsort((start, machine))
+    changes = []
+    for rows in np.split(order, np.flatnonzero(np.diff(machine[order])) + 1):
+        last_end = np.maximum.accumulate(end[rows])
+        is_first = np.append(True, start[rows][1:] > last_end[:-1])
+        is_last = np.append(is_first[1:], True)
+        changes += [(start[rows][is_first], 1), (last_end[is_last], -1)]
+    times = np.concatenate([moments for moments, _ in changes])
+    steps = np.repeat([step for _, step in changes], [len(m) for m, _ in changes])
+    # Ends sort before starts of the same instant.
+    sending = np.cumsum(steps[np.lexsort((steps, times))])
+    return int(sending.max())

@@ -84,7 +84,7 @@ class JobArrays(SimpleNamespace):
 
 
 class Kept(Generic[Made]):
-    """What was made of some objects, for as long as these live; the newest few.
+    """Memory of what was made of some objects while these live, the newest few.
 
     Objects are the same if they are one: to compare two jobs takes as long as to make
     their arrays.
