@@ -74,6 +74,7 @@ class Membership:
         self._story = deadlines.story
         self.agents: list[JoinedAgent] = []
         self.processes: dict[str, Process] = {}
+        self._unsent: dict[ControlConnection, None] = {}  # a set has no order
         self._mail: Mailbox[tuple[str, Message] | Report] = Mailbox()
         self._left = asyncio.Event()
         self.barrier = Barrier(self.events, settings.deadline, log)
@@ -180,8 +181,16 @@ class Membership:
         """Send ``message`` to one process."""
         # Whoever reads from a lost connection reports the loss; to whom the message
         # was does not say why.
+        connection = self.processes[process].connection
         with contextlib.suppress(NodeLost):
-            self.processes[process].connection.send(pack(message), together=True)
+            connection.send(pack(message), together=True)
+            self._unsent[connection] = None
+
+    def flush(self) -> None:
+        """Let what was said to processes leave, in one call to each."""
+        for connection in self._unsent:
+            connection.flush()
+        self._unsent.clear()
 
     def send_to_agent(self, agent: JoinedAgent, message: Message) -> None:
         """Send ``message`` to one agent."""

@@ -474,14 +474,24 @@ class Coordinator:
 
     def run_task(self, message: RunTask) -> None:
         """Order the process of a task to start it."""
-        self._observer.task_started(message)
         self._membership.send(self._owner[message.task], message)
 
+    def flush(self) -> None:
+        """Let what was said to processes leave now, not with the end of a turn."""
+        self._membership.flush()
+
+    def task_started(self, message: RunTask) -> None:
+        """Notify the observer."""
+        self._observer.task_started(message)
+
     def on_decisions(self, decisions: Decisions) -> None:
-        """Notify the kernel's NICs, where there are any, and the observer."""
-        if self._settings.kernel_nics is not None:
-            self._settings.kernel_nics.on_decisions(decisions.news)
+        """Notify the observer."""
         self._observer.on_decisions(decisions)
+
+    def limit(self, segments: RateSegments) -> None:
+        """Have the kernel's NICs, where there are any, keep to segments."""
+        if self._settings.kernel_nics is not None:
+            self._settings.kernel_nics.on_decisions(segments)
 
     def publish(self, segments: RateSegments) -> None:
         """Put changed segments on the boards of all hosts."""

@@ -34,8 +34,17 @@ class Outlet(Protocol):
     def run_task(self, message: RunTask) -> None:
         """Order the process of the task to start it."""
 
+    def limit(self, segments: RateSegments, /) -> None:
+        """Have the kernel's NICs, if any, keep to the segments of one instant."""
+
     def publish(self, segments: RateSegments, /) -> None:
         """Put changed segments on every rate board."""
+
+    def flush(self) -> None:
+        """Let orders leave at once, all to a process together."""
+
+    def task_started(self, message: RunTask) -> None:
+        """Take the order to start a task, which was sent."""
 
     def on_decisions(self, decisions: Decisions) -> None:
         """Take decisions that changed segments."""
@@ -95,7 +104,8 @@ class SchedulerDriver:
     def begin(self) -> None:
         """Start at run time 0."""
         decisions = self._scheduler.begin()
-        self._apply([decisions])
+        orders = self._send([decisions])
+        self._note_decisions([decisions], orders)
 
     def report(self, events: Sequence[Ended], now: float) -> None:
         """Take ends that processes have reported by ``now``, run time, in any order.
@@ -149,6 +159,9 @@ class SchedulerDriver:
         ends = [_end_of(event) for event in due]
         with _misbehaviour():
             moments, taken_count = self._scheduler.settle(ends, until, ahead)
+        # Processes wait for it; what is to be noted takes as long again.
+        orders = self._send(moments)
+        with _misbehaviour():
             del self._reported[:taken_count]
             for event in due[:taken_count]:
                 self._note(event)
@@ -159,7 +172,7 @@ class SchedulerDriver:
                         self._end_flow(self._arrived.pop(edge), decisions.time)
                     else:
                         self._fluid_ends[edge] = decisions.time
-        self._apply(moments)
+        self._note_decisions(moments, orders)
 
     def _note(self, event: Ended) -> None:
         """Note what the scheduler has taken in; what is late counts from now."""
@@ -194,23 +207,17 @@ class SchedulerDriver:
         self._deadlines.flow_ended(end)
         self._outlet.flow_ended(end)
 
-    def _apply(self, moments: Sequence[Decisions]) -> None:
-        """Have all decisions noted, and send what follows to processes."""
-        news = []
-        for decisions in moments:
-            self._recorder.on_decisions(decisions)
-            self._deadlines.on_decisions(decisions)
-            if len(decisions.lines):
-                self._outlet.on_decisions(decisions)
-            if len(decisions.news):
-                news.append(decisions.news)
-            for gate, iteration, start in decisions.gates:
-                self._end_gate(gate, iteration, start, decisions.time)
-
+    def _send(self, moments: Sequence[Decisions]) -> list[RunTask]:
+        """Send what follows from decisions to processes; return the orders."""
+        news = [decisions.news for decisions in moments if len(decisions.news)]
+        for segments in news:
+            self._outlet.limit(segments)
         if news:
             segments = newest(news)
             self.published[segments.edge] += 1
             self._outlet.publish(segments)
+
+        orders = []
         for decisions in moments:
             for task, iteration in decisions.tasks:
                 order = RunTask(
@@ -219,7 +226,26 @@ class SchedulerDriver:
                     start=decisions.time,
                     reads=self._scheduler.reads_of(task, iteration),
                 )
+                orders.append(order)
                 self._outlet.run_task(order)
+        self._outlet.flush()
+        return orders
+
+    def _note_decisions(
+        self,
+        moments: Sequence[Decisions],
+        orders: Sequence[RunTask],
+    ) -> None:
+        """Have all decisions noted, and the orders that were sent."""
+        for decisions in moments:
+            self._recorder.on_decisions(decisions)
+            self._deadlines.on_decisions(decisions)
+            if len(decisions.lines):
+                self._outlet.on_decisions(decisions)
+            for gate, iteration, start in decisions.gates:
+                self._end_gate(gate, iteration, start, decisions.time)
+        for order in orders:
+            self._outlet.task_started(order)
 
     def _end_gate(self, gate: int, iteration: int, start: float, end: float) -> None:
         """Note the end of a gate, which no process reports."""

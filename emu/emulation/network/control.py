@@ -169,11 +169,12 @@ class ControlConnection(asyncio.BufferedProtocol):
         self.sent += 1
         self._frames.append(frame)
         if not together:
-            self._leave()
+            self.flush()
         elif len(self._frames) == 1:
-            asyncio.get_running_loop().call_soon(self._leave)
+            asyncio.get_running_loop().call_soon(self.flush)
 
-    def _leave(self) -> None:
+    def flush(self) -> None:
+        """Let messages that wait for others leave."""
         frames = self._frames
         self._frames = []
         if frames and not self._transport.is_closing():
@@ -282,7 +283,7 @@ class ControlConnection(asyncio.BufferedProtocol):
 
     async def aclose(self) -> None:
         """Send what is queued and close; who does not take it within 5 s is cut off."""
-        self._leave()
+        self.flush()
         self.give_up(NodeLost(f"the connection to {self.peer} was closed"), clean=True)
         try:
             async with asyncio.timeout(_LINGER):

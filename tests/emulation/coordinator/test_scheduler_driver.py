@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import event, example, given
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from emu.emulation.coordinator.outcome import EmulatedRun, Recorder
-from emu.emulation.coordinator.scheduler_driver import SchedulerDriver
+from emu.emulation.coordinator.scheduler_driver import Outlet, SchedulerDriver
 from emu.emulation.wire.messages import FlowEnded, TaskEnded
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.experiment.run_result import arrival_figures
@@ -220,6 +221,34 @@ def test_a_served_flow_lets_go_of_its_rate_and_holds_up_what_waits_for_it() -> N
         (d.time, d.lines.edge.tolist(), d.news.edge.tolist()) for d in outlet.heard
     ]
     assert heard == [(1.0, [0, 1], [0, 1]), (3.0, [0, 1], [1]), (5.0, [1], [])]
+
+
+def test_orders_leave_before_anything_is_noted() -> None:
+    """Processes wait for them: what is noted takes as long as to decide."""
+    problem, realization = two_machine_example(1)
+    done: list[str] = []
+
+    class Watches(PerfectProcesses):
+        """Notes what it is called for."""
+
+        @override
+        def __getattribute__(self, name: str) -> object:
+            if name in vars(Outlet):
+                done.append(name)
+            return super().__getattribute__(name)
+
+    outlet = Watches(problem, realization)
+    online, _, _ = driver_of(problem, realization, "oes", outlet)
+    online.begin()
+    while not online.finished:
+        done.clear()
+        take_in(online, *outlet.next_events())
+        if "flush" in done:
+            left = done.index("flush")
+            assert {*done[:left]} <= {"limit", "publish", "run_task"}
+            assert not {*done[left:]} & {"limit", "publish", "run_task"}
+
+    assert "flush" in done
 
 
 def test_no_fluid_ends_ahead_of_its_last_byte() -> None:

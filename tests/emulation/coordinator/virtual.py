@@ -34,6 +34,15 @@ class PerfectProcesses:
         end = message.start + self._realization.times[message.task, message.iteration]
         heapq.heappush(self._tasks, (end, message.task, message.iteration))
 
+    def flush(self) -> None:
+        """Do without: nothing waits."""
+
+    def limit(self, lines: RateSegments) -> None:
+        """Do without: there are no NICs."""
+
+    def task_started(self, message: RunTask) -> None:
+        """Do without: the order was enough."""
+
     def on_decisions(self, decisions: Decisions) -> None:
         """Note it; what is to be done is told."""
         self.heard.append(decisions)
