@@ -22,6 +22,7 @@ from emu.emulation.coordinator.cuts import CutPlan
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.launch.ssh import is_here
 from emu.emulation.shaping import pace_at
+from emu.emulation.wire.frame_layout import ROWS
 from emu.errors import NodeLost
 from emu.experiment.attempts import (
     Ended,
@@ -181,8 +182,7 @@ def evidence(prepared: PreparedRun, run: EmulatedRun) -> Evidence:
         times = run.cpu / prepared.experiment.problem.speeds[:, None]
     return Evidence(
         schedule=run.schedule,
-        sent=run.sent,
-        received=run.received,
+        **{name: getattr(run, name) for name in ROWS},
         notified=run.arrivals,
         began=run.began,
         statistics=run.statistics,
@@ -501,8 +501,7 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
     # and when the tasks that had it began.
     directory.write_arrays(
         "frames.npz",
-        sent=run.sent,
-        received=run.received,
+        **{name: getattr(run, name) for name in ROWS},
         notified=run.arrivals,
         began=run.began,
     )

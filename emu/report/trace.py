@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError
+from emu.prediction.analysis.flow_counts import FlowCounts
 from emu.prediction.analysis.link_load import mean_rates, sum_rates
 from emu.problem import Schedule
 from emu.report.facts import DeathBand, death_bands
@@ -134,6 +135,8 @@ def pack_columns(**columns: NDArray[Any]) -> dict[str, str]:
     }
 
 
+#: Name of the group of the run.
+EMULATED = "emulated"
 #: Process numbers of the second group begin here; a group has fewer machines.
 GROUP = 100_000
 #: Lanes of one process: tasks from 1, then so many for every link.
@@ -141,13 +144,16 @@ _LANES = 100_000
 
 
 def trace_events(
-    groups: dict[str, Schedule], deaths: Sequence[DeathBand] = ()
+    groups: dict[str, Schedule],
+    deaths: Sequence[DeathBand] = (),
+    counts: FlowCounts | None = None,
 ) -> Iterator[Event]:
     """Yield the events of trace.json.
 
     Its time 0 is where the first attempt began: viewers drop what is before it.
     Schedules are by the name of their group, such as ``emulated``; ``deaths`` are bars
-    of a process of their own in their groups.
+    of a process of their own in their groups. ``counts`` of kernels, wall seconds, are
+    shown with the flows of ``emulated``.
     """
     arrow_numbers = count(1)
     first_attempt = min((band.since for band in deaths), default=0.0)
@@ -160,6 +166,7 @@ def trace_events(
             schedule=schedule,
             first_process=first_process,
             arrows=arrow_numbers,
+            counts=counts if name == EMULATED else None,
         )
         bands = [band for band in deaths if band.run == name]
         for event in chain(group.events(), _list_attempts(bands, first_process)):
@@ -199,7 +206,7 @@ def write_trace(run: Path, out: Path | None = None) -> Path:
     record = load_run(run)
     groups = {}
     if record.emulated is not None:
-        groups["emulated"] = record.emulated
+        groups[EMULATED] = record.emulated
     if record.simulated is not None:
         # No file of a run holds the rates of its simulation: it is simulated again.
         groups["simulated"] = with_simulated_rates(record)
@@ -207,7 +214,7 @@ def write_trace(run: Path, out: Path | None = None) -> Path:
         raise DataError("; ".join(record.missing), path=str(run))
 
     path = out or run / "trace.json"
-    events = trace_events(groups, death_bands(record.result))
+    events = trace_events(groups, death_bands(record.result), record.counts)
     RunDirectory(path.parent).write_lines(path.name, _list_lines(events))
     return path
 
@@ -239,8 +246,10 @@ class _Group:
         schedule: Schedule,
         first_process: int,
         arrows: count[int],
+        counts: FlowCounts | None,
     ) -> None:
         self._name = name
+        self._counts = counts
         self._schedule = schedule
         self._arrow_numbers = arrows
         self._problem = schedule.problem
@@ -370,6 +379,8 @@ class _Group:
         }
         if latency := float(self._problem.latencies[edge]):
             args["latency_s"] = latency  # until its arrow may end
+        if self._counts is not None:
+            args["kernel"] = self._counts.of_flow(edge, iteration)
         return args
 
     def _list_handoffs(self) -> Iterator[Event]:

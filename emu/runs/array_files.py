@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.emulation.wire.frame_layout import FRAME_ROWS
+from emu.emulation.wire.frame_layout import ROWS
 from emu.errors import DataError
 from emu.host.input_file import array_names, one_error, read_arrays
 from emu.prediction.analysis.traffic import OWNER, PACKET, Traffic, messages
@@ -96,20 +96,23 @@ def read_realization(job: Job, path: Path) -> Realization:
 def read_frames(job: Job, path: Path) -> Arrays:
     """Return what processes noted of frames, by the names of `Evidence`.
 
-    ``sent`` and ``received`` are rows of `emu.emulation.wire.frame_layout`;
-    ``notified`` arrivals of (edge, iteration) as reported to the coordinator; ``began``
-    when (task, iteration) began to compute, NaN in runs of an earlier emu.
+    ``sent``, ``received``, ``connections`` and ``waits`` are rows of
+    `emu.emulation.wire.frame_layout`; ``notified`` arrivals of (edge, iteration) as
+    reported to the coordinator; ``began`` when (task, iteration) began to compute. Runs
+    of an earlier emu have no rows of connections, and NaN for ``began``.
     """
     tasks = (len(job.tasks), job.iterations)
     flows = (len(job.edges), job.iterations)
-    names = ["sent", "received", "notified"]
-    if "began" in array_names(path):
-        names.append("began")
-    arrays = {"began": np.full(tasks, np.nan)}
+    arrays: Arrays = {"began": np.full(tasks, np.nan)}
+    for name in ("connections", "waits"):
+        arrays[name] = np.empty(0, ROWS[name])
+    known = array_names(path)
+    names = [name for name in arrays if name in known]
+    names += ["sent", "received", "notified"]
     arrays |= _read(path, names, notified=flows, began=tasks)
-    for name in ("sent", "received"):
+    for name, kind in ROWS.items():
         rows = arrays[name]
-        are_rows = rows.dtype == FRAME_ROWS and rows.ndim == 1
+        are_rows = rows.dtype == kind and rows.ndim == 1
         _require(are_rows, "holds no rows of frames", path)
     return arrays
 

@@ -24,11 +24,12 @@ from emu.host.foreign_code import (
 from emu.host.input_file import MOST_TEXT, check_shape, one_error, open_input, read_json
 from emu.names import html_table
 from emu.prediction.analysis.explanation import Explanation, explain
+from emu.prediction.analysis.flow_counts import FlowCounts, count_flows
 from emu.prediction.analysis.link_load import mean_rates, sum_rates
 from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import simulate
 from emu.problem import Problem, Realization, Schedule
-from emu.runs.array_files import read_rates, read_realization
+from emu.runs.array_files import read_frames, read_rates, read_realization
 from emu.runs.problem_json import (
     Content,
     manifest_shape,
@@ -134,6 +135,21 @@ class RecordedRun:
     def realization(self) -> Realization:
         """Measured times and volumes, else those that the schedules hold."""
         return self.measured or realization_of(self.best)
+
+    @property
+    def counts(self) -> FlowCounts | None:
+        """Counts of the kernels of every flow; None in a run that holds none.
+
+        Raises DataError where frames.npz is damaged.
+        """
+        path = self.path / "frames.npz"
+        if not path.exists():
+            return None
+        job = self.problem.job
+        frames = read_frames(job, path)
+        return count_flows(
+            len(job.edges), job.iterations, frames["connections"], frames["waits"]
+        )
 
     @property
     def scenario(self) -> Scenario | None:

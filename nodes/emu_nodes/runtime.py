@@ -487,10 +487,17 @@ class NodeProcess:
 
     async def _hand_over(self, statistics: ProcessStatistics) -> None:
         """Send frames, results and statistics, then wait for the end of the run."""
-        departures = self._pacer.departures.pieces(self._clock)
-        arrivals = self._ends.server.log.pieces(self._clock)
-        for departure, arrival in zip_longest(departures, arrivals, fillvalue=b""):
-            self._send(Frames(sent=departure, received=arrival))
+        for connection in self._ends.connections.values():
+            connection.note_connection()
+        server = self._ends.server
+        pieces = (
+            self._pacer.departures.pieces(self._clock),
+            server.log.pieces(self._clock),
+            self._pacer.connections.pieces(),
+            server.waits.pieces(),
+        )
+        for rows in zip_longest(*pieces, fillvalue=b""):
+            self._send(Frames(*rows))
         for task, runner in self._runners.items():
             for part in parts_of(runner.program.result()):
                 self._send(ResultPart(task=task, **part))

@@ -13,7 +13,7 @@ from isal import isal_zlib
 from numpy.typing import NDArray
 
 from emu.emulation.wire.array_parts import ArrayParts, Arrays
-from emu.emulation.wire.frame_layout import FRAME_ROWS
+from emu.emulation.wire.frame_layout import ROWS
 from emu.emulation.wire.messages import (
     FlowEnded,
     Frames,
@@ -54,7 +54,10 @@ class EmulatedRun:
     """Statistics of every process, as it counted them."""
     sent: NDArray[np.void]
     received: NDArray[np.void]
-    """Rows of `frame_layout`: every frame, by sender and by receiver."""
+    connections: NDArray[np.void]
+    waits: NDArray[np.void]
+    """Rows of `frame_layout`: every frame, by sender and by receiver; states of the
+    senders' connections, and waits at receivers."""
     late: NDArray[np.float64]
     """Run seconds by which (task, iteration) ended after its profiled time."""
     cpu: NDArray[np.float64]
@@ -96,8 +99,7 @@ class Answers:
         self._tasks = job.tasks
         self._parts: dict[str, ArrayParts] = defaultdict(ArrayParts)
         self.statistics: dict[str, dict[str, Any]] = {}
-        self._sent = bytearray()
-        self._received = bytearray()
+        self._rows = {name: bytearray() for name in ROWS}
 
     def take(self, process: str, message: Message, window: list[float]) -> None:
         """Take in what a process says, between two run times in wall seconds.
@@ -109,11 +111,11 @@ class Answers:
             statistics = {**message.statistics, "answered": window}
             self.statistics[process] = statistics
         elif isinstance(message, Frames):
-            for rows in (message.sent, message.received):
-                if len(rows) % FRAME_ROWS.itemsize:
+            for kind, layout in ROWS.items():
+                rows = getattr(message, kind)
+                if len(rows) % layout.itemsize:
                     raise NodeMisbehaved("a row of the frames is cut short")
-            self._sent += message.sent
-            self._received += message.received
+                self._rows[kind] += rows
         elif isinstance(message, ResultPart):
             self._take_result(process, message)
         else:
@@ -138,11 +140,12 @@ class Answers:
                 arrays[name] = parts.arrays()
         return arrays
 
-    def frames(self) -> tuple[NDArray[np.void], NDArray[np.void]]:
-        """Return the rows of `frame_layout` of senders and of receivers."""
-        sent_rows = np.frombuffer(bytes(self._sent), FRAME_ROWS)
-        received_rows = np.frombuffer(bytes(self._received), FRAME_ROWS)
-        return sent_rows, received_rows
+    def frames(self) -> dict[str, NDArray[np.void]]:
+        """Return the rows of every kind of `ROWS`, by its name."""
+        return {
+            kind: np.frombuffer(bytes(self._rows[kind]), layout)
+            for kind, layout in ROWS.items()
+        }
 
 
 @contextlib.contextmanager

@@ -202,7 +202,6 @@ class Coordinator:
         wall: float,
     ) -> EmulatedRun:
         recorder = self._recorder
-        sent_frames, received_frames = answers.frames()
         schedule = recorder.schedule()
         realization = recorder.realization()
         hosts = [
@@ -217,8 +216,7 @@ class Coordinator:
             reports=recorder.reports,
             results=answers.results(),
             statistics=answers.statistics,
-            sent=sent_frames,
-            received=received_frames,
+            **answers.frames(),
             late=recorder.late,
             cpu=recorder.cpu,
             began=recorder.began,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import struct
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,12 +34,15 @@ from emu.emulation.network.receiving_end import (
 )
 from emu.emulation.network.rx_timestamps import ArrivalReader
 from emu.emulation.network.send_log import FrameLog
+from emu.emulation.network.tcp_info import RowLog
 from emu.emulation.network.tls import ServerTls, TlsSocket
 from emu.emulation.network.tuning import tune_socket
 from emu.errors import EmulatorError, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.problem.payloads import payload_kind
 
+#: A row of `emu.emulation.wire.frame_layout.WAIT_ROWS`.
+_WAITS = struct.Struct("<IIdd")
 #: The kernel notes when the last byte of a call came: of the call's bytes no more is
 #: known. With a megabyte at a time a burst of 500 kB was one call.
 _PORTION = 1 << 16
@@ -160,6 +164,7 @@ class DataServer:
         self.on_arrival = on_arrival
         self.on_failure = on_failure
         self.log = FrameLog()
+        self.waits = RowLog()
         self.bursts = ArrivalBursts(rates or {})
         self.connected: dict[int, DataConnection] = {}
         self.connections: dict[DataConnection, None] = {}  # a set has no order
@@ -350,6 +355,7 @@ class DataConnection:
     def _on_event(self, event: Event) -> None:
         if isinstance(event, Arrived):
             self._server.take(event)
+            self._note_waits(event)
         elif isinstance(event, Answer):
             with contextlib.suppress(OSError):  # it has gone, which reading will show
                 self._sock.send(event.data)
@@ -358,6 +364,13 @@ class DataConnection:
             self._server.strangers.leave(self)
             self._server.connected[event.edge] = self
             self._server.changed.set()
+
+    def _note_waits(self, event: Arrived) -> None:
+        waits = self._arrivals.take_waits()
+        if any(waits):
+            header = event.frame.header
+            row = _WAITS.pack(header.edge, header.iteration, *waits)
+            self._server.waits.add(row)
 
     def turn_away(self, reason: str) -> None:
         """Answer a stranger that it was refused, and close."""

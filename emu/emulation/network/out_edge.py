@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.tls import TlsSocket
 from emu.emulation.wire.encoding import encode_data
+from emu.emulation.wire.frame_layout import LAST_STATE
 from emu.errors import EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.prediction.core import ffi, lib
@@ -150,6 +151,10 @@ class OutEdge:
         if not self._writing:
             self._pacer.look(self)
 
+    def note_connection(self, iteration: int = LAST_STATE) -> None:
+        """Note what the kernel counts of it before a flow, or after the last one."""
+        self._pacer.connections.note(self._sock, self.edge, iteration)
+
     @property
     def statistics(self) -> OutEdgeStatistics:
         """Counts so far."""
@@ -195,6 +200,7 @@ class OutEdge:
         )
         # What is paced goes by its rates; all else as fast as the socket takes it.
         if frame.shaped:
+            self.note_connection(frame.iteration)
             self._pacer.activate(self)
         else:
             self._pump()

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from emu.emulation.network.clock import Alarm, RunClock
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.send_log import FrameLog, SendLog
+from emu.emulation.network.tcp_info import ConnectionLog
 from emu.emulation.shaping import QUANTUM, EmulationSettings, pace_at
 from emu.host.this_host import this_host
 from emu.prediction.core import ffi, lib
@@ -78,6 +79,7 @@ class Pacer:
         self.lag = 0.0  # wall seconds by which the present ring is late
         self.log = SendLog()
         self.departures = FrameLog()
+        self.connections = ConnectionLog()
 
     def start(self, clock: RunClock) -> None:
         """Let shaped frames go, from now on by this clock; before it they wait."""

@@ -75,6 +75,9 @@ class ArrivalReader:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._last = this_host.monotonic()
+        self._hole = 0.0
+        self._unread = 0.0
+        self._delay = 0.0  # of the newest call, from arrival to reading
         self._ahead = 0  # segments that had come out of order when it was asked
         self.device = "reader"
         if _STAMP is not None:
@@ -107,9 +110,21 @@ class ArrivalReader:
 
         arrival = now - age
         if age > _PROMPT:
-            arrival = self._when_in_order(arrival)
+            arrival = min(self._when_in_order(arrival), now)
+        self._hole += arrival - (now - age)
         self._last = min(max(arrival, self._last), now)
+        self._delay = now - self._last
+        self._unread += self._delay
         return count, self._last
+
+    def take_waits(self) -> tuple[float, float]:
+        """Return wall seconds that the bytes of a frame waited, which is whole now.
+
+        Behind a lost segment, and to be read: the last of them can hold nothing up.
+        """
+        waits = self._hole, max(self._unread - self._delay, 0.0)
+        self._hole = self._unread = self._delay = 0.0
+        return waits
 
     def _when_in_order(self, note: float) -> float:
         """Return when the newest byte could be read, by its note and by TCP_INFO."""

@@ -5,15 +5,25 @@ from __future__ import annotations
 import socket
 import struct
 import sys
+from collections import deque
+from collections.abc import Iterator
 from typing import NamedTuple
 
+from emu.emulation.wire.frame_layout import LAST_STATE
+
 #: Bytes of struct tcp_info (include/uapi/linux/tcp.h) as of Linux 6.7; kernels before
-#: that fill less of it.
+#: that fill less of it, and count no timeouts.
 _SIZE = 248
-#: Milliseconds since data came in order.
-_QUIET = (52, "=I")
-#: Segments that came ahead of one that was missing, since Linux 5.4.
-_AHEAD = (224, "=I")
+#: Milliseconds since data came in order; segments that came ahead of one that was
+#: missing, since Linux 5.4.
+_DISORDER = struct.Struct("=52xI168xI")
+#: Its fields that `frame_layout.CONNECTION_ROWS` has, in that order.
+_STATE = struct.Struct("=8xI4xI48xI8xI16xI44xI16xQQQ36xI8xH2xI")
+_EDGE = struct.Struct("=II")
+_ROW = struct.Struct("=IIIIIIQQQIHI")
+#: Rows kept, the newest, and how many of them go into a message.
+_MOST = 15_000
+_PIECE = 3_000
 
 
 class Disorder(NamedTuple):
@@ -30,8 +40,7 @@ def read_disorder(sock: socket.socket) -> Disorder | None:
     info = _read_info(sock)
     if info is None:
         return None
-    (ahead,) = struct.unpack_from(_AHEAD[1], info, _AHEAD[0])
-    (quiet,) = struct.unpack_from(_QUIET[1], info, _QUIET[0])
+    quiet, ahead = _DISORDER.unpack_from(info)
     return Disorder(ahead, quiet * 1e-3)
 
 
@@ -43,4 +52,35 @@ def _read_info(sock: socket.socket) -> bytes | None:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _SIZE)
     except OSError:
         return None
-    return info if len(info) >= _AHEAD[0] + 4 else None
+    return info.ljust(_SIZE, b"\0") if len(info) >= _DISORDER.size else None
+
+
+class RowLog:
+    """Rows of one kind of `frame_layout`, the newest of a run."""
+
+    def __init__(self) -> None:
+        self._rows: deque[bytes] = deque(maxlen=_MOST)
+
+    def add(self, row: bytes) -> None:
+        """Add a packed row."""
+        self._rows.append(row)
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the rows so far, in pieces that fit into a control message."""
+        rows = list(self._rows)
+        for begin in range(0, len(rows), _PIECE):
+            yield b"".join(rows[begin : begin + _PIECE])
+
+
+class ConnectionLog(RowLog):
+    """States of connections, each before a flow: rows of CONNECTION_ROWS."""
+
+    def note(self, sock: object, edge: int, iteration: int = LAST_STATE) -> None:
+        """Add the state of a sending socket before a flow, or after the last one.
+
+        Sockets of TLS, and those in virtual time, have none.
+        """
+        info = _read_info(sock) if isinstance(sock, socket.socket) else None
+        if info is not None:
+            state = _ROW.pack(*_STATE.unpack(info))
+            self.add(_EDGE.pack(edge, iteration) + state)

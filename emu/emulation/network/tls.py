@@ -134,6 +134,10 @@ class TlsSocket:
         """True where more can be read without the kernel."""
         return self._incoming.pending > 0 or self.tls.pending() > 0
 
+    def take_waits(self) -> tuple[float, float]:
+        """Return as `ArrivalReader.take_waits` does."""
+        return self._arrivals.take_waits()
+
     def meet(self) -> None:
         """Go on with the handshake; the first call of who connects begins it.
 

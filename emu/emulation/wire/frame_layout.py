@@ -50,6 +50,43 @@ FRAME_ROWS = np.dtype(
         "formats": ["<u4", "<u4", "<f8", "<f8", "<u8"],
     }
 )
+#: Iteration in the row of a connection after its last flow.
+LAST_STATE = 2**32 - 1
+#: Rows of a sender's kernel (TCP_INFO) before each flow of an edge, and after the last:
+#: microseconds of its timer and round trips, bytes of a segment and of the receiver's
+#: window, segments of its own window; and counts since the connection began: segments
+#: sent again, microseconds in which it was busy, and of these limited by the receiver's
+#: window or its own buffer, timeouts and their milliseconds.
+CONNECTION_ROWS = np.dtype(
+    [
+        ("edge", "<u4"),
+        ("iteration", "<u4"),
+        ("timer", "<u4"),
+        ("segment", "<u4"),
+        ("round_trip", "<u4"),
+        ("segments_allowed", "<u4"),
+        ("retransmitted", "<u4"),
+        ("least_round_trip", "<u4"),
+        ("busy", "<u8"),
+        ("receiver_limited", "<u8"),
+        ("buffer_limited", "<u8"),
+        ("window", "<u4"),
+        ("timeouts", "<u2"),
+        ("timeout_time", "<u4"),
+    ]
+)
+#: Rows of a receiver: wall seconds in which the newest bytes of a flow waited for a
+#: lost segment, and in which bytes that were not the last waited to be read.
+WAIT_ROWS = np.dtype(
+    [("edge", "<u4"), ("iteration", "<u4"), ("hole", "<f8"), ("unread", "<f8")]
+)
+#: Rows that a process hands over, by their names in `EmulatedRun` and frames.npz.
+ROWS = {
+    "sent": FRAME_ROWS,
+    "received": FRAME_ROWS,
+    "connections": CONNECTION_ROWS,
+    "waits": WAIT_ROWS,
+}
 #: Bytes that a seal takes in front of its message.
 SEAL_BYTES = 16
 

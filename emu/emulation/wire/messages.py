@@ -255,10 +255,15 @@ class StatePart(Message):
 
 @dataclass(frozen=True)
 class Frames(Message):
-    """Some of the frames that a process sent and received (`frame_layout`)."""
+    """Some rows of a process (`frame_layout`).
+
+    Frames that it sent and received; its connections, and waits of what came.
+    """
 
     sent: bytes
     received: bytes
+    connections: bytes = b""
+    waits: bytes = b""
 
 
 @dataclass(frozen=True)

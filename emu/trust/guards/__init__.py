@@ -31,6 +31,7 @@ GUARDS = (
     schedule.cause,
     schedule.latency,
     traffic.clocks,
+    traffic.connections,
     traffic.all_rates,
     schedule.constraints,
     schedule.lower_bounds,

@@ -59,6 +59,10 @@ class Evidence:
     windows: tuple[tuple[str, int], ...] = ()
     """Credit window of every job that has one, as the scenario states it, with the
     beginning of its tasks' names."""
+    connections: NDArray[np.void] | None = None
+    waits: NDArray[np.void] | None = None
+    """Rows of `emu.emulation.wire.frame_layout`: states of senders' connections, and
+    waits at receivers; None where nothing is known of them."""
     volumes: Floats | None = None
     """Stated bytes of (edge, iteration) where they are exact, else None."""
 

@@ -274,3 +274,50 @@ def clocks(evidence: Evidence) -> Iterator[Finding]:
                 )
                 # One finding per process: the second reading would tell the same drift.
                 break
+
+
+CONNECTIONS = "connections"
+#: Counts of a connection that never fall.
+_GROWING = (
+    "retransmitted",
+    "busy",
+    "receiver_limited",
+    "buffer_limited",
+    "timeouts",
+    "timeout_time",
+)
+
+
+def connections(evidence: Evidence) -> Iterator[Finding]:
+    """Yield a finding where counts of a connection fall, or a flow waited too long.
+
+    Bytes of a flow wait behind a lost segment, or to be read, while it lasts: each no
+    longer than from its beginning to its end.
+    """
+    states = evidence.connections
+    waits = evidence.waits
+    if states is None or waits is None:
+        return
+
+    names = evidence.schedule.problem.job.edge_names
+    states = states[states["edge"] < len(names)]
+    states = states[np.argsort(states["edge"], kind="stable")]
+    is_same = states["edge"][1:] == states["edge"][:-1]
+    for name in _GROWING:
+        falls = is_same & (states[name][1:] < states[name][:-1])
+        for row in states[1:][falls][:1]:
+            text = f"{name} of the connection of {names[row['edge']]} falls"
+            yield Finding(CONNECTIONS, math.nan, text)
+
+    schedule = evidence.schedule
+    seconds = (schedule.flow_end - schedule.flow_start) * evidence.time_scale
+    for name in ("hole", "unread"):
+        excess = evidence.grid(waits, name) - seconds
+        with np.errstate(invalid="ignore"):
+            flows = np.argwhere(excess > CLOCKS + evidence.stall)
+        for edge, iteration in flows[:1].tolist():
+            text = (
+                f"bytes of {names[edge]} in iteration {iteration} waited "
+                f"{excess[edge, iteration]:.3g} s longer than it lasted ({name})"
+            )
+            yield Finding(CONNECTIONS, schedule.flow_end[edge, iteration], text)

@@ -80,4 +80,5 @@ def test_frames_are_told_apart_by_who_notes_them() -> None:
     answers.take("g0", Frames(sent.tobytes(), received.tobytes()), [0.0, 1.0])
 
     noted = answers.frames()
-    assert [rows["edge"].tolist() for rows in noted] == [[1], [2]]
+    edges = {name: rows["edge"].tolist() for name, rows in noted.items()}
+    assert edges == {"sent": [1], "received": [2], "connections": [], "waits": []}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import select
 import socket
 import struct
@@ -11,11 +12,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from emu.cli import app
 from emu.emulation.network.rx_timestamps import ArrivalReader, both_clocks
 from emu.emulation.network.tuning import tune_socket
 from emu.lab.machines.lab import Lab, LabMachine
 from emu.lab.machines.nic import Sharing
+from emu.report.trace import write_trace
+from emu.runs.recorded_run import load_run
 from tests.lab.machines.test_lab import read_pcap
 
 pytestmark = [pytest.mark.netns, pytest.mark.usefixtures("_a_lab_can_be_had")]
@@ -27,6 +32,27 @@ SIZE = 250_000
 TICK = time.clock_getres(6)  # of CLOCK_MONOTONIC_COARSE
 WAY = 1e-3
 EARLY = TICK
+
+
+LOSSY = {
+    "cluster": {
+        "machines": [
+            {"name": "a", "nic": "50 Mbit/s"},
+            {"name": "b", "nic": "20 Mbit/s"},
+        ]
+    },
+    "job": {
+        "system": "custom",
+        "iterations": 3,
+        "tasks": [
+            {"name": "s", "time": "100 ms", "pin": "a"},
+            {"name": "r", "time": "10 ms", "pin": "b"},
+        ],
+        "flows": [{"from": "s", "to": "r", "volume": "250 kB"}],
+    },
+    "schedule": {"policy": "maxmin"},
+    "emulation": {"network": "kernel", "sharing": "tcp"},
+}
 
 
 @contextmanager
@@ -114,3 +140,25 @@ def test_a_flow_ends_when_the_segment_that_fills_its_hole_has_come(
             holes.append(end - note)
             assert -EARLY < wall - monotonic + real * 1e-9 - end < 2 * TICK + WAY
     assert max(holes) > TICK  # by its newest segment's note it would have ended then
+
+
+def test_each_flow_has_the_counts_of_both_kernels(tmp_path: Path) -> None:
+    """Segments sent again, by flow, sum to what the machines' kernels count."""
+    scenario = tmp_path / "lossy.yaml"
+    scenario.write_text(json.dumps(LOSSY))
+    result = CliRunner().invoke(app, ["run", str(scenario), "--runs", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+
+    (path,) = tmp_path.glob("lossy-*")
+    counts = load_run(path).counts
+    hosts = json.loads((path / "processes.json").read_text())["hosts"]
+    assert counts is not None
+    total = sum(host["tcp"]["retransmitted"] for host in hosts)
+    again = counts.retransmitted.sum()
+    assert 0 < again <= total
+    # The control network of a machine may have sent a segment again, too.
+    assert total - again < 5
+    slower = counts.round_trip[0].max()
+    assert counts.least_round_trip[0].max() < 1e-3 < slower  # a queue of 20 ms
+    (trace,) = [write_trace(path)]
+    assert '"kernel":{"retransmitted":' in trace.read_text()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from emu.emulation.wire.frame_layout import CONNECTION_ROWS, WAIT_ROWS
 from emu.prediction.analysis.bounds import bounds
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.simulation import simulate
@@ -354,3 +355,23 @@ def test_flows_overflow_where_some_interval_does(
     assert found.at == min(over)
     assert found.most == pytest.approx(max(excess.values()))
     assert excess[found.since, found.until] == pytest.approx(found.most)
+
+
+def test_counts_of_a_connection_never_fall_and_waits_lie_in_their_flow() -> None:
+    schedule, _ = golden()
+    edge, iteration = schedule.flows()[0].tolist()
+    states = np.zeros(3, CONNECTION_ROWS)
+    states["edge"] = [edge, edge, 10**6]  # one that the job does not have
+    states["retransmitted"] = [3, 3, 0]
+    seconds = schedule.flow_end[edge, iteration] - schedule.flow_start[edge, iteration]
+    sound = np.array([(edge, iteration, 0.0, seconds * TIME_SCALE)], WAIT_ROWS)
+    assert said(schedule, connections=states, waits=sound) == []
+
+    falling = states.copy()
+    falling["retransmitted"][1] = 2
+    (finding,) = said(schedule, connections=falling, waits=sound)
+    assert "retransmitted of the connection" in finding
+    longer = sound.copy()
+    longer["hole"] = seconds * TIME_SCALE + 0.01
+    (finding,) = said(schedule, connections=states, waits=longer)
+    assert "waited 0.01 s longer than it lasted (hole)" in finding
