@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import webbrowser
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
@@ -28,6 +28,7 @@ from emu.experiment.systems import WITHIN, Target, write_rows
 from emu.experiment.variants import Candidate
 from emu.host.files import write_atomic
 from emu.interchange.measurement import read_measurement
+from emu.problem.fields.suggestion import nearest
 from emu.report import explanation_tables as words
 from emu.report import system_tables
 from emu.report.comparison import candidate_json, comparison_tables
@@ -38,6 +39,7 @@ from emu.report.many_runs import (
     runs_table,
 )
 from emu.report.terminal import terminal
+from emu.report.work_table import work_table
 from emu.runs.result import Result
 from emu.scenario import Experiment, Scenario
 from emu.scenario.run_sections import AUTO
@@ -79,6 +81,9 @@ def compare(
         "FILE", "Runs: a picture, .svg, .pdf or .png. Systems: that of --as."
     ),
     confirm: int = option("N", "With --to: run the best N over sockets.", 0, min=0),
+    explain: str = option(
+        "SYSTEM", "Show its counts by rates, and what overlaps what.", ""
+    ),
     *,
     open_it: bool = option("--open", "Open what --as writes in the browser."),
     keep_placement: bool = option(
@@ -89,6 +94,9 @@ def compare(
     ),
     keep_rate: bool = option(
         "--keep-lr", "With --to: at the file's learning rate, without a grid of others."
+    ),
+    count_looks: bool = option(
+        "--count-looks", "With --to: training waits for each look at the accuracy."
     ),
     jobs: options.Jobs = 0,
 ) -> None:
@@ -111,6 +119,10 @@ def compare(
         When a row missed an ``expect:``; a single value is of the first row alone, or
         of the system that the file states.
     """
+    # To work a row by hand no other is needed.
+    systems = systems or explain
+    if count_looks and not to:
+        raise ScenarioError("write --to accuracy=0.88 as well", file="--count-looks")
     if to and not systems:
         raise ScenarioError("write --systems all as well", file=f"--to {to}")
 
@@ -122,17 +134,20 @@ def compare(
         scenario = emu.load(what[0], overrides or [])
         rows = split_words(systems)
         form = form_of(form, out, to)
+        target = Target.parse(to, within) if to else None
+        if target is not None and count_looks:
+            target = replace(target, counts_looks=True)
         results = compare_rows(
             scenario,
             rows,
             seeds,
             same=same_machines,
-            target=Target.parse(to, within) if to else None,
+            target=target,
             keep_rate=keep_rate,
             confirm=confirm,
             cores=jobs or usable_cores(),
         )
-        show_systems(scenario, results, to, write, json_target)
+        show_systems(scenario, results, to, write, json_target, explain=explain)
         write_systems(scenario, results, to, form, out, open_it=open_it)
         # Of all systems some cannot be: their rows say so, and the others stand.
         judged_rows = [row for row in results if "all" not in rows or not row.refused]
@@ -329,14 +344,27 @@ def show_systems(
     to: str,
     write: Path | None,
     json_target: str | None,
+    *,
+    explain: str = "",
 ) -> None:
-    """Print the premises and tables of all rows, what each has otherwise, the first."""
+    """Print the premises and tables of all rows, what each has otherwise, the first.
+
+    Raises ScenarioError when no row is called as the one to ``explain``.
+    """
     content = system_tables.answers_json(results)
+    explained = [row for row in results if row.system == explain]
+    if explain and not explained:
+        names = [row.system for row in results]
+        problem = f"no such row, {nearest(explain, names)}"
+        raise ScenarioError(problem, file=f"--explain {explain}")
+    for row in explained:
+        content[results.index(row)]["work"] = [asdict(work) for work in row.work]
     pairs = [(row.system, row.scenarios) for row in results]
     write_files(write, scenario.name, pairs, content)
     if not emit(json_target, content):
         return
     tables, lines = _tables_and_lines(results, to)
+    tables += [work_table(row) for row in explained]
     # On the terminal premises come before the tables they hold for.
     premises, *sentences = lines
     edits = [line for row in results for line in system_tables.edit_lines(row)]

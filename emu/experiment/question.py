@@ -15,6 +15,7 @@ from typing import Any
 
 from emu.errors import EmulatorError
 from emu.experiment.expectations import figures_of_simulation, list_misses
+from emu.experiment.look_seconds import look_seconds
 from emu.experiment.machine_memory import (
     check_memory,
     gpu_memory_by_machine,
@@ -23,6 +24,7 @@ from emu.experiment.machine_memory import (
 from emu.experiment.premises import Premises
 from emu.experiment.row_figures import busy_of, limits_of, weights_of
 from emu.experiment.row_machines import Machines, Row
+from emu.experiment.row_work import Work, list_work
 from emu.experiment.systems import Target, edits
 from emu.graph_data import open_for
 from emu.names import printable
@@ -361,6 +363,11 @@ class Answer:
         """Share of the critical path by what it is spent on, the most first."""
         return limits_of(self.experiment, self.simulated)
 
+    @cached_property
+    def work(self) -> list[Work]:
+        """Counts by rates of its tasks and flows."""
+        return list_work(self.experiment, self.simulated)
+
     @property
     def limit(self) -> str:
         """Cause of most of the critical path, with its share."""
@@ -431,6 +438,8 @@ class Answer:
         target = question.target or ready.until
         if target:
             length = f"to accuracy={target.accuracy:g} of {target.split} vertices"
+            if isinstance(target, Target) and target.counts_looks:
+                length += ", looks counted"
         choice = "chosen" if self.chosen else ""
         settings = [f"{key}={value}" for key, value in question.settings.items()]
         grid = [_words_of_grid(*item) for item in question.grid.items()]
@@ -576,13 +585,22 @@ def _answer_seed(question: Question, seed: int) -> Answer:
     job = schedule.problem.job
     scenario = ready.stated or ready.scenario
     curve: Curve = ()
+    looking = 0.0
     if ready.looks:
         curve = time_looks(ready.looks, ready.scenario, schedule)
+        if question.target and question.target.counts_looks:
+            pause = look_seconds(ready)
+            looking = pause * len(curve)
+            # A look shows what was learnt before it, at its end.
+            curve = tuple(
+                (seconds + pause * number, accuracy)
+                for number, (seconds, accuracy) in enumerate(curve, 1)
+            )
     draw = Draw(
         # What the file expects is not of a row, which
         # may be written as a file of its own.
         scenario=scenario.model_copy(update={"expect": ExpectSection()}),
-        makespan=schedule.makespan,
+        makespan=schedule.makespan + looking,
         # By the length without deaths: what they add is no speed of the job.
         speed=speed_of(job, schedule.task_end, schedule.length, epoch_of(job.settings)),
         reached=ready.reached,

@@ -16,7 +16,7 @@ from emu.prediction.analysis.critical_path import (
     critical_path,
 )
 from emu.prediction.analysis.throughput import pace
-from emu.problem import Schedule
+from emu.problem import Problem, Schedule
 from emu.problem.fields.quantities import DEFAULT_DEVICE
 from emu.problem.workloads.operations import OPERATIONS
 from emu.scenario import Experiment, Scenario
@@ -96,7 +96,7 @@ def limits_of(experiment: Experiment, schedule: Schedule) -> Shares:
     operations; where times are stated the ``path`` of tasks on a machine.
     """
     length = schedule.length or 1.0
-    operations = _Operations(experiment)
+    operations = RowOperations(experiment)
     shares = defaultdict[str, float](float)
     for link in critical_path(schedule).links:
         share = float(link.end - link.start) / length
@@ -108,22 +108,34 @@ def limits_of(experiment: Experiment, schedule: Schedule) -> Shares:
     return {name: share for name, share in most_first if share > 0}
 
 
-class _Operations:
-    """Names what a link of the critical path is spent on."""
+class RowOperations:
+    """Operations of a row's tasks, and what a link of its path is spent on.
+
+    Attributes
+    ----------
+    counts
+        By operation, task and iteration; None where times are stated.
+    """
 
     def __init__(self, experiment: Experiment) -> None:
         scenario = experiment.scenario
         job = experiment.problem.job
         self._cluster = scenario.cluster
         self._section = scenario.job
-        self._tasks = job.tasks
-        self._counts: Floats | None = None
+        self.counts: Floats | None = None
         if self._section.operation_rates is not None:
             context = scenario.build_context()
             # Operations are counted in real bytes, as they are in memory.
             volumes = experiment.realization.volumes * context.byte_scale
             operations = self._section.count_operations(job, context, volumes)
-            self._counts = operations.counts
+            self.counts = operations.counts
+
+    def rates_on(self, problem: Problem, task: int) -> dict[str, float]:
+        """Return operation -> seconds of a task on the device of its machine."""
+        machine = problem.placement.machine_of[task]
+        name = problem.cluster.machines[machine].name
+        device = self._cluster.by_name[name].device or DEFAULT_DEVICE
+        return self._section.rates_of(problem.job.tasks[task], device)
 
     def name_causes(self, link: ChainLink, schedule: Schedule) -> Shares:
         """Return the share of a link by its causes."""
@@ -140,13 +152,12 @@ class _Operations:
         name = problem.cluster.machines[machine].name
         if link.cause in (Cause.SLOT, Cause.CREDIT):
             return {f"slot {name}": 1.0}
-        if self._counts is None:
+        if self.counts is None:
             return {f"path {name}": 1.0}
 
         # By the rates of the device that the machine has, as its time was counted.
-        device = self._cluster.by_name[name].device or DEFAULT_DEVICE
-        rates = self._section.rates_of(self._tasks[link.task], device)
-        counts = self._counts[:, link.task, link.iteration]
+        rates = self.rates_on(problem, link.task)
+        counts = self.counts[:, link.task, link.iteration]
         seconds = counts * [rates[operation] for operation in OPERATIONS]
         shares = seconds / (seconds.sum() or 1.0)
         names = (f"rate {operation}" for operation in OPERATIONS)

@@ -47,6 +47,8 @@ class Target:
     split: str = "valid"
     within: int = WITHIN
     """Passes over the training set that are tried at most."""
+    counts_looks: bool = False
+    """True where training waits while it is looked at."""
 
     @classmethod
     def parse(cls, text: str, within: int = WITHIN) -> Target:

@@ -18,6 +18,7 @@ from emu.errors import ScenarioError
 from emu.experiment.question import Confirmation, answer
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import Target
+from emu.graph_data import open_for
 from emu.report.system_tables import answer_json, target_lines, target_table
 from emu.scenario import Scenario, build_job, prepare
 from emu.scenario.scenario_file import loads
@@ -212,3 +213,26 @@ def test_the_command_shows_and_writes_it(tmp_path: Path) -> None:
     wrong = CliRunner().invoke(app, ["compare", str(file), *to])
     assert wrong.exit_code == 2
     assert "--systems all" in wrong.stderr
+
+
+@pytest.mark.parametrize("row", ["data_parallel", "p3.none", "dgcl"])
+def test_looks_that_training_waits_for(row: str) -> None:
+    """A pass over the whole graph each, shared; whole graphs have their scores."""
+    target = Target(0.4, within=30)
+    base = scenario_of(workers=2)
+    (free,) = compare_systems(base, [row], target=target, keep_rate=True)
+    counted = replace(target, counts_looks=True)
+    question = replace(free.question, target=counted)
+    slow = answer(question)
+    assert slow.premises.length == "to accuracy=0.4 of valid vertices, looks counted"
+    dataset = open_for(build_job(free.scenario).settings)
+    length, classes = dataset.feature_length, dataset.classes
+    vertices, edges = dataset.vertices, dataset.edges
+    pause = 4 * length * vertices * 200e-12 + 2 * 50e-6
+    pause += edges * (16 + min(16, classes)) * 20e-12
+    pause += vertices * (length * 16 + 16 * classes) * 4e-12
+    pause *= 0 if row == "dgcl" else 1 / len(free.machines)
+    looks = len(free.curves[0])
+    more = slow.makespan - free.makespan
+    assert more == pytest.approx(looks * pause, abs=1e-12)
+    assert slow.curves[0][-1][0] == pytest.approx(slow.makespan)

@@ -1,0 +1,56 @@
+"""Seconds of a look at the accuracy of a training, by its rates."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from emu.errors import ScenarioError
+from emu.graph_data import open_for
+from emu.problem.fields.quantities import DEFAULT_DEVICE
+from emu.problem.workloads.operations import count_layer
+from emu.scenario import Experiment
+from emu.systems.training_section import TrainingSection, number_bytes
+
+
+def look_seconds(experiment: Experiment) -> float:
+    """Return the seconds of one look at all vertices, 0 of systems of whole graphs.
+
+    These have the scores of all vertices from their last epoch. Others collect every
+    row and take a forward pass over the whole graph, shared evenly by the machines that
+    train; what these would exchange is not counted. Training waits for it. Raises
+    ScenarioError where no rates are stated; DataError as `open_for`.
+    """
+    section = experiment.scenario.job
+    job = experiment.problem.job
+    if not isinstance(section, TrainingSection):
+        return 0.0
+    rates = section.operation_rates
+    if rates is None:
+        problem = "looks are counted by rates of operations: write job.rates"
+        raise ScenarioError(problem, key="job.times")
+
+    settings = job.settings
+    dataset = open_for(settings)
+    model = settings["model"]
+    hidden = [model["hidden"]] * (model["layers"] - 1)
+    vertices = dataset.vertices
+    counts = {"collect": float(number_bytes(settings) * dataset.feature_length)}
+    counts["collect"] *= vertices
+    for widths in pairwise([dataset.feature_length, *hidden, dataset.classes]):
+        kind = model.get("kind", "sage")
+        layer = count_layer(kind, widths, dataset.edges, vertices, vertices)
+        for name, amount in layer.forward.items():
+            counts[name] = counts.get(name, 0.0) + float(amount)
+
+    places = experiment.problem.machine_of_task
+    trains = {"worker", "model_forward"}
+    names = {places[task.name] for task in job.tasks if task.kind in trains}
+    devices = experiment.scenario.build_context().devices
+    seconds = []
+    for name in names:
+        of_device = rates.on(devices.get(name, DEFAULT_DEVICE))
+        if section.place_on(name) == "device":
+            of_device["collect"] = of_device["collect_device"]
+        terms = [of_device[operation] * counts[operation] for operation in counts]
+        seconds.append(sum(terms) / len(names))
+    return max(seconds)
