@@ -167,6 +167,7 @@ WRITE_CUSTOM = {
     "emu/scenario/workload_file.py",
     "emu/lab/fitting/fitted_job.py",
     "emu/interchange/workload.py",
+    "emu/experiment/contest/small_job.py",
 }
 ROOMS = sorted(path.parent.name for path in ROOT.glob("emu/systems/*/__init__.py"))
 

@@ -68,6 +68,7 @@ What if?
     compare  compare    Compare placements and policies, or recorded runs.
     advise   advise     Say which system to use on which machines, and how sure that is.
     crossover crossover  Find the value of a key from which another system is faster.
+    contest  contest    Find where one rule, placement or system loses most to another.
     sweep    sweep      Carry out many variations of a scenario.
     reproduce reproduce Show figures of papers beside the same found here.
 Run it, over sockets
@@ -95,7 +96,7 @@ _READS_NONE = {
     *("reproduce", "agent", "trials", "exec", "clean", "import-workload", "what"),
 }
 #: Modules of one command alone, which carry scenarios out too.
-_OF_ONE = {"explain", "compare", "advise", "crossover"}
+_OF_ONE = {"explain", "compare", "advise", "crossover", "contest"}
 #: Modules whose commands carry scenarios out; of the others none runs code of others.
 _CARRIES_OUT = {"predict", "sweep", "run", "trials", "lab", *_OF_ONE}
 #: Title of a group -> its commands by name; and all commands, in the same order.

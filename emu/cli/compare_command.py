@@ -282,23 +282,27 @@ def compare_rows(
             try:
                 # Each run replaces its row at once, so that a later failure loses none.
                 results = [
-                    _confirm(row) if row.system == name else row for row in results
+                    confirm_row(row, row.system) if row.system == name else row
+                    for row in results
                 ]
             except EmulatorError as error:  # the table stands without
                 console.print(f"{name} could not be run: {reason(error)}")
     return results
 
 
-def _confirm(row: Answer) -> Answer:
-    """Return a row with its run over sockets, of the first seed."""
+def confirm_row(row: Answer, name: str) -> Answer:
+    """Return a row with its run over sockets, of the first seed; ``name``: of it.
+
+    Raises as `emu.run`.
+    """
     scenario = row.scenario
     # What the file states holds; else trials find what this host can keep to.
     if "time_scale" not in scenario.emulation.model_fields_set:
         emulation = scenario.emulation.model_copy(update={"time_scale": AUTO})
         scenario = scenario.model_copy(update={"emulation": emulation})
     # Run directories are named by scenarios: each row has one of its own.
-    name = f"{scenario.name}-{row.system}"
-    run = emu.run(scenario.model_copy(update={"name": name}))
+    own_name = f"{scenario.name}-{name}"
+    run = emu.run(scenario.model_copy(update={"name": own_name}))
 
     result = run.result
     confirmation = Confirmation(

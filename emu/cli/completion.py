@@ -120,6 +120,7 @@ _WORDS: dict[str, Callable[[str], Iterable[str]]] = {
     "vary": _keys,
     "policies": _RULES,
     "placements": _PLACEMENTS,
+    "contest near": _scenarios,
     "init name": _shipped,
     "docs name": _DOCUMENTS,
 }

@@ -13,7 +13,7 @@ from typing import Any
 from emu.errors import EmulatorError
 from emu.experiment.spread import spread
 from emu.reproduction.claims import Claim, Point, Side, evaluate
-from emu.reproduction.contest import hold_contest
+from emu.reproduction.drawn_machines import measure_rules
 from emu.reproduction.figures import (
     cpu_minutes_of_placing,
     describe,
@@ -29,7 +29,7 @@ from emu.scenario import Scenario
 
 #: Measures that compare whole experiments; every other is a figure of a scenario.
 EXPERIMENTS: Mapping[str, Callable[[Claim, int, Mapping[str, Any]], list[float]]] = {
-    "contest": hold_contest,
+    "drawn_machines": measure_rules,
     "crossing": find_crossing,
     "line": fit_line,
     "published": list_published,
@@ -154,7 +154,7 @@ def describe_claim(claim: Claim, seed: int) -> str:
 
     point = claim.points[0]
     side = sides[-1]
-    if claim.measure == "contest":  # whose edits are none of a scenario
+    if claim.measure == "drawn_machines":  # whose edits are none of a scenario
         point = Point()
         side = Side()
     scenario = scenario_of(claim, point, side, seed)

@@ -121,13 +121,13 @@ def test_an_unknown_figure_gets_the_nearest_names(
 
 @pytest.mark.parametrize("claim", CARRIED_OUT, ids=lambda claim: claim.title)
 def test_the_scenarios_of_a_claim_are_good_and_state_their_walk(claim: Claim) -> None:
-    if claim.measure == "contest":  # whose points are of its own
+    if claim.measure == "drawn_machines":  # whose points are of its own
         claim = claim.model_copy(update={"points": (claim.points[0],)})
         claim = Claim.model_validate(claim.model_dump() | {"points": [{}], "each": ()})
     sides = (claim.first,) if claim.compare == "alone" else (claim.first, claim.second)
     for point in claim.points:
         for side in sides:
-            if claim.measure == "contest":
+            if claim.measure == "drawn_machines":
                 side = side.model_copy(update={"edits": {}})  # noqa: PLW2901
             try:
                 job = scenario_of(claim, point, side, seed=1).job

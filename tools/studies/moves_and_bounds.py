@@ -38,7 +38,7 @@ from emu.prediction.scheduling.compiled_problem import Ints
 from emu.prediction.simulation import makespan
 from emu.problem import Cluster, Placement, Problem, Profile, Realization
 from emu.problem.fields.cluster_section import ClusterSection
-from emu.reproduction.contest import draw_machines
+from emu.reproduction.drawn_machines import draw_machines
 from emu.scenario import load, prepare
 from emu.systems.dgtp.section import DgtpJobSection
 from emu.systems.job_section import BuildContext

@@ -188,7 +188,7 @@ def _count(base: str, seed: int, batch: int, placement: str) -> Experiment:
     return experiment_of(variant)
 
 
-def hold_contest(claim: Claim, seed: int, options: Mapping[str, Any]) -> list[float]:
+def measure_rules(claim: Claim, seed: int, options: Mapping[str, Any]) -> list[float]:
     """Return what DGTP saves on the rule or system of the second side, by point.
 
     The placement is searched at the base's batch size and held at the others.

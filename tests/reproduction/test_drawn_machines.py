@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import emu
 from emu.errors import InfeasiblePlacement
-from emu.reproduction.contest import (
+from emu.reproduction.drawn_machines import (
     NIC_GBITS,
     draw_machines,
     peak_to_mean,

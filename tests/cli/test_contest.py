@@ -1,0 +1,84 @@
+"""``emu contest``: the instance that it writes is the one that it tells of."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from emu.cli import app
+
+SCENARIO = """
+cluster: {machines: [{name: a, nic: 10 Mbit/s}, {name: b, nic: 40 Mbit/s}]}
+job:
+  system: custom
+  iterations: 2
+  tasks: [{name: s, time: 0 s, pin: a}, {name: w, time: 20 ms, pin: b}]
+  flows: [{from: s, to: w, volume: 100 kB}]
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pair.yaml").write_text(SCENARIO)
+    return tmp_path
+
+
+def call(*words: str) -> Result:
+    return CliRunner().invoke(app, [*words])
+
+
+def makespan(*words: str) -> float:
+    result = call("simulate", *words, "--json", "-")
+    assert result.exit_code == 0, result.output
+    return float(json.loads(result.stdout)["makespan"])
+
+
+def test_both_sides_are_found_again_in_the_file(folder: Path) -> None:
+    out = folder / "found.json"
+    result = call("contest", "oes", "maxmin", "--tries", "800", "--json", str(out))
+    assert result.exit_code == 0, result.output
+    found = json.loads(out.read_text())
+
+    file = found["file"]
+    assert file == "contest_oes_maxmin.yaml"
+    slow = makespan(file)
+    fast = makespan(file, "--set", "schedule.policy=maxmin")
+    assert slow == found["loser"]["makespan"]
+    assert fast == found["winner"]["makespan"]
+    assert slow / fast - 1 == pytest.approx(found["loss"])
+    assert "oes takes" in result.stdout
+    assert f"emu simulate {file} --set schedule.policy=maxmin" in result.stdout
+
+    again = call("contest", "oes", "maxmin")
+    assert again.exit_code == 2
+    assert "is there already; choose another --out" in again.stderr
+
+
+def test_one_flow_at_a_time_leaves_nothing_to_lose(folder: Path) -> None:
+    words = ("contest", "oes", "maxmin", "--near", "pair.yaml", "--tries", "20")
+    result = call(*words)
+    assert result.exit_code == 0, result.output
+    assert "oes loses to maxmin on none of 20 instances" in result.stdout
+    assert json.loads(call(*words, "--json", "-").stdout)["loss"] is None
+    assert not (folder / "contest_oes_maxmin.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["dgtp", "one_machine"], "two systems: train a graph: write --near FILE"),
+        (["oes", "mrtf", "--set", "seed=1"], "--set seed=1: is of a scenario"),
+        (["oes", "mrtf", "--near", "pair.yaml", "--within", "1"], "a factor above 1"),
+        (["oes", "mrtf", "--within", "3"], "--within 3: is of a scenario"),
+        (["dgtp", "one_machine", "--near", "pair.yaml"], "every instance was refused"),
+    ],
+)
+def test_what_does_not_fit_is_refused(words: list[str], said: str) -> None:
+    result = call("contest", *words, "--tries", "5")
+    assert result.exit_code == 2
+    assert said in " ".join(result.stderr.split())
+    assert result.stderr.count("\n") <= 3
