@@ -27,13 +27,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from typing_extensions import override
 
 
 class EmulatorError(Exception):
     """Base of all errors raised for a reason outside emu's own code."""
 
     exit_code: ClassVar[int] = 1
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return what makes the same error in another process: pickle would call it."""
+        return _make_again, (type(self), self.args, vars(self))
+
+
+def _make_again(
+    kind: type[EmulatorError], values: tuple[Any, ...], fields: dict[str, Any]
+) -> EmulatorError:
+    error = kind.__new__(kind, *values)
+    vars(error).update(fields)
+    return error
 
 
 class ScenarioError(EmulatorError):

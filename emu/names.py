@@ -7,12 +7,15 @@ file, a terminal, a script, a label, a table of HTML.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 #: Characters of a text from outside that a line of ours shows.
 SHOWN = 300
+#: Paths are cut nowhere: whoever copies one is to find the file.
+_LONG_WORD = re.compile(rf"\w{{{SHOWN},}}")
 
 
 def check_name(text: Any) -> str:
@@ -41,7 +44,11 @@ def file_part(text: str) -> str:
 
 
 def for_terminal(text: str) -> str:
-    """Return the text with its lines, and without control sequences."""
+    """Return the text with its lines, without control sequences, and long words cut.
+
+    A word is long beyond what a line shows, as a number of 4,000 digits is.
+    """
+    text = _LONG_WORD.sub(lambda word: f"{word[0][:40]}...", text)
     lines = [printable(line, limit=len(line) * 10) for line in text.split("\n")]
     return "\n".join(lines)
 

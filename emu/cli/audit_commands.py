@@ -10,6 +10,7 @@ from emu.cli.options import JsonTarget, RunCode, emit
 from emu.errors import ExpectationMissed, ScenarioError
 from emu.experiment.recompute import audit_whole
 from emu.experiment.run_result import evaluate_run
+from emu.host.input_file import one_error
 from emu.report.facts import payload_line
 from emu.report.measured_tables import accuracy_table, audit_table
 from emu.report.terminal import terminal
@@ -52,7 +53,8 @@ def audit(
         problem = "is a run of others, whose code no audit runs: leave --run-code out"
         raise ScenarioError(problem, file=str(result))
 
-    with unpack_shared(result) as run:
+    # Whatever is wrong with the records of others is one line.
+    with one_error(result), unpack_shared(result) as run:
         subject = read_to_audit(run, scenario)
         limit = subject.tolerance if seconds is None else seconds
         origin = None if scenario is None else subject.scenario

@@ -27,6 +27,7 @@ from emu.emulation.launch.host_report import usable_cores
 from emu.errors import DataError, RunUntrusted, ScenarioError
 from emu.experiment.run_experiment import emulation_settings, manifest
 from emu.graph_data import open_for
+from emu.host.confinement import confine
 from emu.host.input_file import one_error, read_json
 from emu.host.this_host import cpu_times
 from emu.names import printable
@@ -144,6 +145,7 @@ def _seconds_by_kind(
     return seconds
 
 
+@confine
 def _occurrences(trace: Path) -> dict[str, Floats]:
     """Return the seconds of every occurrence of each range, in their order.
 

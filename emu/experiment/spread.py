@@ -13,8 +13,8 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
 from emu.emulation.launch.host_report import usable_cores
-from emu.emulation.launch.signals import die_with_parent
 from emu.errors import EmulatorError, RunError
+from emu.host.interruption import die_with_parent
 
 T = TypeVar("T")
 

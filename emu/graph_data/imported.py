@@ -36,6 +36,7 @@ from emu.graph_data.readers.vertex_columns import KnownIds
 from emu.graph_data.readers.vertex_join import join_tables
 from emu.graph_data.readers.vertex_table import VertexTable
 from emu.graph_data.sampling import Structure
+from emu.host.confinement import confine
 from emu.host.files import cache_home
 from emu.host.input_file import one_error
 from emu.interchange.known_formats import check_command
@@ -60,6 +61,7 @@ def imports_home() -> Path:
     return cache_home() / "data"
 
 
+@confine
 def import_graph(
     path: Path,
     name: str,

@@ -75,22 +75,19 @@ def open_input(path: Path, most: int | None = None) -> Iterator[BufferedReader]:
     Raises OSError when it cannot be opened, and DataError when it is something else
     than a file, as a pipe or device, or longer.
     """
-    # Without waiting: opening a pipe would do so until another process writes.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        file = os.fdopen(descriptor, "rb")
-    except OSError:  # of a folder; it does not close what it was given
-        os.close(descriptor)
-        raise
-
-    with file:
-        status = os.fstat(descriptor)
+    with open(path, "rb", opener=_open_at_once) as file:
+        status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise DataError("is no regular file", path=str(path))
         if most is not None and status.st_size > most:
             problem = f"has {status.st_size} bytes, at most {most} are read"
             raise DataError(problem, path=str(path))
         yield file
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    # Opening a pipe would wait until another process writes.
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_text(path: Path, most: int = MOST_TEXT) -> str:

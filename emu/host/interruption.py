@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import os
 import signal
 import sys
@@ -24,6 +25,7 @@ from emu.host.files import discard_begun_files
 INTERRUPTED = 130
 #: Signals that end a command.
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PR_SET_PDEATHSIG = 1
 #: Wall seconds that the command has to end by itself.
 _PATIENCE = 5.0
 #: Wall seconds until it is raised again, if Python dropped it.
@@ -126,6 +128,18 @@ def say(line: str) -> None:
     """Print a line on standard error, which may be closed."""
     with contextlib.suppress(OSError):
         print(f"emu: {line}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when its parent dies, however it dies.
+
+    Linux only; elsewhere a process ends when it sees its control connection end.
+    """
+    parent = os.getppid()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the request was in place
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Overdue(BaseException):

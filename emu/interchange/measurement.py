@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emu.errors import DataError
+from emu.host.confinement import confine
 from emu.host.input_file import one_error, read_text
 
 _ITERATIONS = ["iteration", "seconds"]
@@ -30,6 +31,7 @@ class Measurement:
     """Seconds of all iterations as "iteration", or the bytes of every link by name."""
 
 
+@confine
 def read_measurement(path: Path) -> Measurement:
     """Return the content of a file.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from emu.errors import DataError
+from emu.host.confinement import confine
 from emu.host.limits import large_files
 from emu.interchange.chakra import read_chakra
 from emu.interchange.coflow_trace import read_trace
@@ -19,6 +20,7 @@ from emu.interchange.workload import Workload
 _READERS = {"wfcommons": read_workflow, "goal": read_schedule, "coflows": read_trace}
 
 
+@confine
 def read_workload(
     *paths: Path,
     copies: int = 0,

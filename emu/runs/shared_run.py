@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from emu.errors import DataError
 from emu.host.files import whole_file
-from emu.host.input_file import open_input, parse_json, read_json
+from emu.host.input_file import one_error, open_input, parse_json, read_json
 from emu.names import printable
 from emu.runs.recorded_run import load_run
 from emu.runs.run_directory import RECORDS, RunDirectory
@@ -104,25 +104,33 @@ def unpack_shared(path: Path) -> Iterator[Path]:
         yield path
         return
     with TemporaryDirectory(prefix="emu-shared-") as folder:
-        room = MOST
-        try:
-            with open_input(path, MOST) as file, zipfile.ZipFile(file) as archive:
-                for name in archive.namelist():
-                    # Known names alone: `../` in one would lead out of the folder.
-                    if name not in _NAMES:
-                        text = f"holds {printable(name)}, which is no record of a run"
-                        raise DataError(text, path=path)
-                    with archive.open(name) as member:
-                        # A size that the archive states is a claim: one byte beyond the
-                        # bound shows that it is passed, without unpacking the rest.
-                        content = member.read(room + 1)
-                    room -= len(content)
-                    if room < 0:
-                        raise DataError(f"holds more than {MOST:,} bytes", path=path)
-                    place = Path(folder, name)
-                    place.parent.mkdir(exist_ok=True)
-                    place.write_bytes(content)
-        # RuntimeError is what zipfile raises for a member with a password.
-        except (zipfile.BadZipFile, OSError, RuntimeError) as error:
-            raise DataError(f"is no shared run: {error}", path=path) from error
+        _unpack(path, Path(folder))
         yield Path(folder)
+
+
+def _unpack(path: Path, folder: Path) -> None:
+    def refuse(problem: str) -> DataError:
+        return DataError(f"is no shared run: {problem}", path=path)
+
+    room = MOST
+    # Packed by zlib, bzip2 or LZMA, each of which has errors of its own.
+    with (
+        one_error(path, refuse),
+        open_input(path, MOST) as file,
+        zipfile.ZipFile(file) as archive,
+    ):
+        for name in archive.namelist():
+            # Known names alone: `../` in one would lead out of the folder.
+            if name not in _NAMES:
+                text = f"holds {printable(name)}, which is no record of a run"
+                raise DataError(text, path=path)
+            with archive.open(name) as member:
+                # A size that the archive states is a claim: one byte beyond the
+                # bound shows that it is passed, without unpacking the rest.
+                content = member.read(room + 1)
+            room -= len(content)
+            if room < 0:
+                raise DataError(f"holds more than {MOST:,} bytes", path=path)
+            place = folder / name
+            place.parent.mkdir(exist_ok=True)
+            place.write_bytes(content)

@@ -15,6 +15,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from emu.errors import DataError
+from emu.host.confinement import confine
 from emu.host.input_file import one_error, read_json, read_text
 from emu.problem.fields.section import Trail
 from emu.scenario.document import MOST_YAML, Data, Document, read_document
@@ -131,6 +132,18 @@ def _read(document: Document, path: Path, answers: Data) -> Data:
     What was assumed, and what that file says and a cluster cannot, is said on standard
     error. Raises ScenarioError when it is damaged, or no mapping.
     """
+    try:
+        keys, notes = _read_keys(path, answers)
+    except DataError as error:
+        raise document.error(_AT, f"{path} {error.problem}") from error
+    for note in notes:
+        _say(f"emu: {path}: {note}")
+    return keys
+
+
+@confine
+def _read_keys(path: Path, answers: Data) -> tuple[Data, list[str]]:
+    """Return keys of a cluster, and what was assumed or left out."""
     from emu.interchange.cluster_keys import cluster_keys  # noqa: PLC0415 - seldom
     from emu.interchange.formats import (  # noqa: PLC0415 - seldom
         is_mapping,
@@ -139,23 +152,18 @@ def _read(document: Document, path: Path, answers: Data) -> Data:
     )
     from emu.interchange.topology import Answers  # noqa: PLC0415 - seldom
 
-    try:
-        row = recognise_topology(path)
-        # No format of others: a file of our own keys.
-        if row is None:
-            return read_document(path).data
-        content = read_mapping(path) if is_mapping(row) else None
-        topology = read_topology(path, row, Answers(**answers), content)
-        keys = cluster_keys(topology)
-    except DataError as error:
-        raise document.error(_AT, f"{path} {error.problem}") from error
-
-    for note in topology.notes:
-        _say(f"emu: {path}: {note}")
-    for words, count in topology.left_out.items():
-        if count:
-            _say(f"emu: {path}: left out: {words}, {count:,} times")
-    return keys
+    row = recognise_topology(path)
+    # No format of others: a file of our own keys.
+    if row is None:
+        return read_document(path).data, []
+    content = read_mapping(path) if is_mapping(row) else None
+    topology = read_topology(path, row, Answers(**answers), content)
+    left_out = [
+        f"left out: {words}, {count:,} times"
+        for words, count in topology.left_out.items()
+        if count
+    ]
+    return cluster_keys(topology), [*topology.notes, *left_out]
 
 
 def read_mapping(path: Path) -> Any:

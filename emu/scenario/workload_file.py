@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError, ScenarioError
+from emu.host.confinement import confine
 from emu.host.files import write_atomic
-from emu.host.input_file import one_error, read_json
+from emu.host.input_file import read_json
 from emu.problem import Job, Profile
 from emu.scenario.document import Data, Document
 from emu.systems.custom.section import FlowSection
@@ -221,14 +222,18 @@ def _as_lists(rows: Mapping[str, NDArray[np.float64]]) -> dict[str, list[float]]
 
 
 def read_profile(path: str | Path) -> ProfileFile:
-    """Read a profile.
+    """Return the content of a profile.
 
     Raises DataError when it cannot be read, is of another version, or is damaged: a
     value that is not finite and positive or zero, rows of different lengths, no tasks.
     """
+    return _read_profile(Path(path))
+
+
+@confine
+def _read_profile(path: Path) -> ProfileFile:
     file = str(path)
-    with one_error(path):
-        content = read_json(Path(path))
+    content = read_json(path)
     if not isinstance(content, dict) or content.get("version") != VERSION:
         version = content.get("version") if isinstance(content, dict) else content
         problem = f"is not a profile of version {VERSION}, found {version!r:.40}"

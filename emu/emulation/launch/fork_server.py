@@ -31,8 +31,8 @@ from typing import NoReturn
 import msgpack
 
 from emu.emulation.launch.programs import RUNTIME
-from emu.emulation.launch.signals import die_with_parent
 from emu.emulation.wire.frame_layout import Fields
+from emu.host.interruption import die_with_parent
 
 LENGTH = struct.Struct(">Q")
 _PR_SET_NAME = 15

@@ -20,7 +20,7 @@ from typing import Any
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from emu.emulation.launch.signals import die_with_parent
+from emu.host.interruption import die_with_parent
 from emu.host.this_host import module_command
 
 # Ray keeps what an actor is made with, sends the rest in clear, and logs much. So the

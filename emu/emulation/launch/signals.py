@@ -1,11 +1,9 @@
-"""Bind a process to another's life, and end a coroutine on a signal."""
+"""End a coroutine on a signal."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
-import os
 import resource
 import signal
 import threading
@@ -14,21 +12,8 @@ from typing import Any, TypeVar
 
 import uvloop
 
-_PR_SET_PDEATHSIG = 1
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 T = TypeVar("T")
-
-
-def die_with_parent() -> None:
-    """Ask the kernel to kill this process when its parent dies, however it dies.
-
-    Linux only; elsewhere a process ends when it sees its control connection end.
-    """
-    parent = os.getppid()
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before the request was in place
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _signal_handlers() -> dict[signal.Signals, Any]:

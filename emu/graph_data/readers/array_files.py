@@ -14,6 +14,7 @@ import os
 import pickle
 import warnings
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +22,7 @@ import numpy as np
 
 from emu.errors import DataError
 from emu.graph_data.array_types import Array
-from emu.graph_data.raw_graph import Source, split_at_random
+from emu.graph_data.raw_graph import RawGraph, Source, split_at_random
 from emu.graph_data.readers import found_graph
 from emu.graph_data.readers.found_graph import FoundGraph, graph_of_arrays, is_read
 from emu.graph_data.readers.split_arrays import (
@@ -34,6 +35,7 @@ from emu.graph_data.readers.split_arrays import (
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
 from emu.graph_data.sampling import rows_of
 from emu.host import input_file
+from emu.host.confinement import confine
 from emu.host.foreign_code import INSTALL_TORCH, import_library
 from emu.host.input_file import one_error, open_input
 from emu.names import printable
@@ -54,10 +56,12 @@ def npz_source(path: Path, *, seed: int, split: int | None = None) -> Source:
         raise DataError(error.strerror or "cannot be read", path=path) from error
     choices = Choices(split_number=split, split_option="job.dataset.split: ")
     suffix = "" if split is None else f" split {split}"
-    return Source(
-        f"npz {digest}{suffix}",
-        lambda: split_at_random(read_npz(path, choices).check(), seed),
-    )
+    return Source(f"npz {digest}{suffix}", partial(_load_npz, path, choices, seed))
+
+
+@confine
+def _load_npz(path: Path, choices: Choices, seed: int) -> RawGraph:
+    return split_at_random(read_npz(path, choices).check(), seed)
 
 
 def read_npz(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:

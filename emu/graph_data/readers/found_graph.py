@@ -14,6 +14,7 @@ import shutil
 from collections import UserDict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -53,12 +54,13 @@ class FeatureRows:
                 path=origin,
             )
 
-        def rows(start: int, stop: int) -> Rows:
-            # A slice at a time, so that a mapped file is never float32 as a whole.
-            return np.asarray(array[start:stop], np.float32)
-
         vertices, length = array.shape
-        return cls(vertices, length, rows)
+        return cls(vertices, length, partial(_dense_rows, array))
+
+
+def _dense_rows(array: Array, start: int, stop: int) -> Rows:
+    # A slice at a time, so that a mapped file is never float32 as a whole.
+    return np.asarray(array[start:stop], np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -546,19 +548,23 @@ def sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
     if not 0 < width <= WIDEST:
         raise DataError(f"has features of length {width}", path=origin)
     pointers = check_rows(indptr, indices, vertices, "attr_", origin)
-    # Checked once and here: `rows` writes by them.
+    # Checked once and here: `_sparse_rows` writes by them.
     is_wrong = (indices < 0) | (indices >= width)
     if len(data) != len(indices) or is_wrong.any():
         entry = int(np.argmax(is_wrong))
         problem = f"attr_indices leave the {width} columns at entry {entry}"
         raise DataError(problem, path=origin)
 
-    def rows(start: int, stop: int) -> Rows:
-        entries = slice(pointers[start], pointers[stop])
-        row = rows_of(pointers[start : stop + 1])
-        dense = np.zeros((stop - start, width), np.float32)
-        # An entry may stand twice: the two are added.
-        np.add.at(dense, (row, indices[entries]), data[entries])
-        return dense
-
+    rows = partial(_sparse_rows, pointers, indices, data, width)
     return FeatureRows(vertices, width, rows)
+
+
+def _sparse_rows(
+    pointers: Array, indices: Array, data: Array, width: int, start: int, stop: int
+) -> Rows:
+    entries = slice(pointers[start], pointers[stop])
+    row = rows_of(pointers[start : stop + 1])
+    dense = np.zeros((stop - start, width), np.float32)
+    # An entry may stand twice: the two are added.
+    np.add.at(dense, (row, indices[entries]), data[entries])
+    return dense

@@ -12,6 +12,7 @@ import struct
 import warnings
 import zipfile
 import zlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,13 @@ import numpy as np
 
 from emu.errors import DataError
 from emu.graph_data.array_types import Array, Ints
-from emu.graph_data.raw_graph import Source
+from emu.graph_data.raw_graph import RawGraph, Source
 from emu.graph_data.readers.found_graph import FeatureRows, FoundGraph
 from emu.graph_data.readers.questions import count_left_out
 from emu.graph_data.readers.split_arrays import NO_CHOICES, SPLIT, Choices
 from emu.graph_data.readers.typed_graph import TypedGraph, choose_types
 from emu.host import input_file
+from emu.host.confinement import confine
 from emu.host.input_file import array_names, one_error, open_gzip, open_input
 
 _LOCAL_HEADER = struct.Struct("<26xHH")  # lengths of name and extra field, at 26
@@ -43,7 +45,12 @@ def ogb_source(folder: Path) -> Source:
     for file in files:
         stat = file.stat()
         stats.append((file.name, stat.st_size, stat.st_mtime_ns))
-    return Source(f"ogb {stats}", lambda: read_ogb(folder).check())
+    return Source(f"ogb {stats}", partial(_load, folder))
+
+
+@confine
+def _load(folder: Path) -> RawGraph:
+    return read_ogb(folder).check()
 
 
 def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -220,22 +221,24 @@ def _stack_features(types: list[_Type], total: int) -> FeatureRows | None:
     # A one-hot of types behind: vertices of a type without features would all be zeros.
     length = width + len(types)
 
-    def rows(start: int, stop: int) -> Rows:
-        matrix = np.zeros((stop - start, length), np.float32)
-        for number, kind in enumerate(types):
-            first = max(start, kind.begin)
-            last = min(stop, kind.begin + kind.size)
-            if first >= last:
-                continue
-            place = matrix[first - start : last - start]
-            place[:, width + number] = 1
-            features = kind.found.features
-            if features:
-                read = features.rows(first - kind.begin, last - kind.begin)
-                place[:, : features.length] = read
-        return matrix
+    return FeatureRows(total, length, partial(_rows_of_types, types, width))
 
-    return FeatureRows(total, length, rows)
+
+def _rows_of_types(types: list[_Type], width: int, start: int, stop: int) -> Rows:
+    """Return rows of types one after the other, their one-hots behind ``width``."""
+    matrix = np.zeros((stop - start, width + len(types)), np.float32)
+    for number, kind in enumerate(types):
+        first = max(start, kind.begin)
+        last = min(stop, kind.begin + kind.size)
+        if first >= last:
+            continue
+        place = matrix[first - start : last - start]
+        place[:, width + number] = 1
+        features = kind.found.features
+        if features:
+            read = features.rows(first - kind.begin, last - kind.begin)
+            place[:, : features.length] = read
+    return matrix
 
 
 def _lengths(types: list[_Type]) -> set[int]:
