@@ -50,7 +50,7 @@ _files: list[Path] = []
 
 
 class _Answer(NamedTuple):
-    """What a child sends: a line to tell, and at the end a result or an error."""
+    """A message of a child: lines to tell, and at the end a result or an error."""
 
     kind: str
     """``line``, ``result`` or ``error``."""
