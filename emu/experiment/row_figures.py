@@ -84,6 +84,8 @@ def weight_causes(scenario: Scenario) -> Keys:
     causes: Keys = weight_settings(settings, opens=False)
     if system is not None:
         causes["missed"] = system.updates_missed(settings)
+        if system.trainer is None:  # it may train in any way
+            causes["system"] = system.name
         if system.asynchronous(settings):  # by what was read when
             causes["job"] = scenario.job.model_dump(mode="json")
     return causes

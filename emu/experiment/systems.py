@@ -123,10 +123,14 @@ def variant_named(name: str) -> Variant:
 def _variants() -> dict[str, Variant]:
     """Return the rows of every system, by name."""
     rows: dict[str, Variant] = {}
-    for name in list_translatable():
-        variants = systems()[name].variants
+    names = list_translatable()
+    for name in names:
         # A system without variants is a row of its own name.
-        rows.update(variants or {name: Variant(name)})
+        variants = systems()[name].variants or {name: Variant(name)}
+        for row, variant in variants.items():
+            # Two packages may call a row alike: neither may hide the other.
+            is_taken = row in rows or (row in names and row != name)
+            rows[f"{name}.{row}" if is_taken else row] = variant
     return rows
 
 

@@ -15,7 +15,7 @@ _KINDS = {
     "labels": ("labels", "targets"),
     "activations": (
         "partial", "rows", "ghosts", "ah", "z", "h", "scores", "sources",
-        "destinations", "attention",
+        "destinations", "attention", "codes", "scales",
     ),
     "gradients": ("gradient", "of_sum", "part", "of_sources", "of_own"),
     "parameters": ("parameters", "weights"),

@@ -19,7 +19,7 @@ from emu.runs.run_directory import RunDirectory
 from emu.scenario import Scenario, virtual_training
 from emu.scenario.run_sections import UntilSection
 from emu.scenario.virtual_training import progress_along
-from emu.systems.system import system_of
+from emu.systems.system import system_of, trainer_of
 from emu.training.looks import Progress
 from emu.trust.violation import Findings, Violation
 
@@ -162,9 +162,8 @@ def _alone(
     settings: Mapping[str, Any], batches: int, missed: int
 ) -> tuple[Floats, Floats]:
     """Return the parameters and the losses of one process."""
-    from emu.training import reference_training  # noqa: PLC0415 - torch, a second
-
-    parameters, losses = reference_training(settings, batches, missed)
+    train = trainer_of(settings)
+    parameters, losses = train(settings, batches, missed)
     return parameters.astype(np.float64), np.array(losses)
 
 

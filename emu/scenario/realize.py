@@ -23,6 +23,7 @@ from emu.scenario.run_sections import pin
 from emu.scenario.workload_file import read_profile
 from emu.systems.cache_section import CachedSection
 from emu.systems.model_section import FiguresSection, ModelProgramSection
+from emu.systems.package_faults import name_package
 from emu.systems.system import state_bytes, system_of, tasks_with_state_of
 from emu.systems.training_section import TrainingSection
 
@@ -279,12 +280,11 @@ def _realize_without_copies(scenario: Scenario, job: Job) -> Realization:
 
     section = scenario.job
     figures = model_figures(scenario)
-    realization = section.realize(
-        job,
-        scenario.build_context(),
-        scenario.to_cluster(),
-        {} if figures is None else {"worker": figures.seconds},
-    )
+    measured = {} if figures is None else {"worker": figures.seconds}
+    with name_package():
+        realization = section.realize(
+            job, scenario.build_context(), scenario.to_cluster(), measured
+        )
     # A system of another package may realize anything.
     _check_shape(section.system, "times", realization.times, job, "tasks")
     _check_shape(section.system, "volumes", realization.volumes, job, "edges")

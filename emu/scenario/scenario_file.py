@@ -49,6 +49,7 @@ from emu.scenario.scenario import Scenario
 from emu.scenario.topologies import expand_topology
 from emu.systems import Problems
 from emu.systems.model_section import program_text
+from emu.systems.package_faults import name_package
 
 if TYPE_CHECKING:
     Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
@@ -177,9 +178,12 @@ def load(
         return _good(_read(source, overrides), timed=timed)
 
 
-def _errors_of(source: str | Path) -> contextlib.AbstractContextManager[None]:
-    """Return what makes any error of reading a file one of that scenario."""
-    return one_error(source, partial(ScenarioError, file=str(source)))
+@contextlib.contextmanager
+def _errors_of(source: str | Path) -> Iterator[None]:
+    """Make any error of reading a file one of that scenario, or of a package."""
+    error_of_file = one_error(source, partial(ScenarioError, file=str(source)))
+    with error_of_file, name_package():
+        yield
 
 
 def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:

@@ -21,8 +21,8 @@ from emu.problem import Job, Schedule
 from emu.problem.workloads import CHECKPOINT
 from emu.scenario.realize import build_job
 from emu.systems import Problems
-from emu.systems.system import System, system_of
-from emu.training import evaluate, reference_training
+from emu.systems.system import System, system_of, trainer_of
+from emu.training import evaluate
 from emu.training import looks as training_looks
 from emu.training.kept import Extent, train_once, train_until, weight_settings
 from emu.training.looks import HELD, Look, Progress, count_seeds, space_looks
@@ -99,7 +99,8 @@ def train_along(
     system = _system_of_training(job)
     # Synchronous weights depend on data and settings alone: nothing is simulated.
     if not system.asynchronous(settings):
-        weights, losses = reference_training(
+        train = trainer_of(settings)
+        weights, losses = train(
             weight_settings(settings, opens=True),
             steps_of(job),
             system.updates_missed(settings),
@@ -212,6 +213,8 @@ def progress_along(
     if "program" in job.settings["model"]:  # it may import what no settings show
         return train()
 
+    if not system.asynchronous(job.settings):
+        trainer_of(job.settings)  # its error, before what others have trained is read
     # What decides the weights, and nothing else, is the name under which they are kept.
     causes = weight_settings(job.settings, opens=False)
     causes["missed"] = system.updates_missed(job.settings)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.errors import EmulatorError
+from emu.errors import EmulatorError, ScenarioError
 from emu.names import printable
 from emu.problem import Job, Schedule
 from emu.problem.workloads import CHECKPOINT
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     Results = Mapping[str, Mapping[str, Array]]
     #: Called after a step with its number and the parameters; True ends the training.
     Watch = Callable[[int, Array], Any]
+    #: ``Job.settings``, steps, updates missed, and what is called after each step ->
+    #: parameters and losses, as `emu.training.reference_training`.
+    Trainer = Callable[..., tuple[Array, list[float]]]
 
 #: Entry points of this group are `System` records.
 GROUP = "emu.systems"
@@ -53,6 +56,11 @@ def calling(path: str) -> Callable[..., Any]:
         return resolve_name(path)(*values)
 
     return call
+
+
+#: Training of systems whose weights are those of one device with all data, but for
+#: updates missed: gradients of mini-batches averaged, or of the whole graph.
+AS_ONE_DEVICE = calling("emu.training:reference_training")
 
 
 def initial_weights(job: Job) -> Iterator[Transfer]:
@@ -121,6 +129,10 @@ class System:
     asynchronous: Callable[[JobSettings], bool] = lambda _: False
     """Returns, from ``Job.settings``, True where weights depend on which values were
     read when: no training in one process repeats it without the log of reads."""
+    trainer: Trainer | None = None
+    """Trains in one process, unless `asynchronous`: `AS_ONE_DEVICE`, or a function of
+    its arguments and values. None: the system does not say how it trains, and is
+    refused where an accuracy is asked."""
     follow: Callable[
         [JobSection, BuildContext, Schedule, Watch], tuple[Array, list[float]]
     ] = _trains_nothing
@@ -235,6 +247,21 @@ def _system(settings: JobSettings) -> System:
     """Return the system that built a job, or one that says nothing of any."""
     # Its defaults answer every question with nothing: callers need no branch.
     return system_of(settings) or System("", _trains_nothing)
+
+
+def trainer_of(settings: JobSettings) -> Trainer:
+    """Return what trains a job of ``Job.settings`` in one process.
+
+    Raises ScenarioError where its system does not say how it trains.
+    """
+    system = _system(settings)
+    if system.trainer is None:
+        problem = (
+            f"{system.name} does not say how it trains, so that it has no accuracy: "
+            "its package has to state exchanges, or System.trainer"
+        )
+        raise ScenarioError(problem, key="job.system")
+    return system.trainer
 
 
 def tasks_with_state_of(job: Job) -> Mapping[str, tuple[str, ...]]:

@@ -29,6 +29,7 @@ from emu.graph_data.prepared import (
 from emu.graph_data.sources import source_of
 from emu.host.files import cache_home
 from emu.names import file_part
+from emu.problem.workloads.exchange import is_exact
 from emu.training.layers import JobSettings
 from emu.training.looks import HELD, Progress, reach
 
@@ -45,11 +46,15 @@ _ENDING = "-accuracy"
 def weight_settings(settings: JobSettings, *, opens: bool) -> dict[str, Any]:
     """Return those of ``Job.settings`` that decide the weights of a training.
 
-    Parts of the graph do with ``epoch: local`` alone, but none ``opens`` without.
+    Parts of the graph do with ``epoch: local``, or where they exchange less than all,
+    but none ``opens`` without.
     """
+    # What parts exchange decides, unless all of them have all rows of their epoch.
+    exchanges = () if is_exact(settings) else ("exchanges",)
     # With `epoch: local` a sampler draws from its own part; else all draw from all.
-    parts = _PARTS if opens or settings.get("epoch") == "local" else ()
-    return {name: settings[name] for name in (*_WEIGHTS, *parts) if name in settings}
+    is_parted = opens or settings.get("epoch") == "local" or exchanges
+    names = [*_WEIGHTS, *exchanges, *(_PARTS if is_parted else ())]
+    return {name: settings[name] for name in names if name in settings}
 
 
 @dataclass(frozen=True)

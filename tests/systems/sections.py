@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from emu.problem import Job
+from emu.systems.exchange_section import ExchangeSection
 from emu.systems.job_section import BuildContext
 from emu.systems.system import systems
+from emu.systems.whole_graph_section import WholeGraphSection
 
 _SAMPLED = {
     "dataset": "products-like",
@@ -21,12 +23,16 @@ _WHOLE = {
     "model": {"hidden": 4, "layers": 2},
     "epochs": 2,
 }
+_RATES = dict.fromkeys(("aggregate", "multiply", "sample", "collect"), "1 ns")
+_RATES |= {"step": "1 ns", "launch": "1 us"}
 
 
 def section_of(system: str, **keys: Any) -> Any:
     """Return section ``job`` of a system, with these keys beside the least ones."""
-    least = _WHOLE if system in {"dgcl", "dorylus"} else _SAMPLED
     section_type = systems()[system].section()
+    least = _WHOLE if issubclass(section_type, WholeGraphSection) else _SAMPLED
+    if issubclass(section_type, ExchangeSection):
+        least = {**_WHOLE, "rates": _RATES}
     return section_type.model_validate({"system": system, **least, **keys})
 
 

@@ -10,7 +10,13 @@ from emu.problem import Job
 from emu.problem.workloads import parameter_count
 from emu.systems.dgcl.job import CARRIES, PROGRAMS
 from emu.systems.setup import Transfer, ghost_features
-from emu.systems.system import System, calling, initial_weights, on_demand
+from emu.systems.system import (
+    AS_ONE_DEVICE,
+    System,
+    calling,
+    initial_weights,
+    on_demand,
+)
 
 
 def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
@@ -53,6 +59,7 @@ DGCL = System(
     },
     translation=on_demand("emu.systems.dgcl.section:TRANSLATION"),
     needs_torch=True,
+    trainer=AS_ONE_DEVICE,
     open_data=calling("emu.systems.dgcl.plans:open_plans"),
     trained=lambda _, results: results["d0.layer1"]["parameters"],
     # With one layer there is no `gradient1`: layer 1 ends the step itself.

@@ -8,7 +8,14 @@ from emu.problem import Job
 from emu.problem.workloads import parameter_count, shard_sizes
 from emu.problem.workloads.all_reduce import ALL_REDUCE
 from emu.systems.dgtp.job import CARRIES, PROGRAMS
-from emu.systems.system import System, Variant, calling, initial_weights, on_demand
+from emu.systems.system import (
+    AS_ONE_DEVICE,
+    System,
+    Variant,
+    calling,
+    initial_weights,
+    on_demand,
+)
 
 
 def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
@@ -49,6 +56,7 @@ DGTP = System(
     on_demand("emu.systems.dgtp.section:DgtpJobSection"),
     programs=PROGRAMS,
     needs_torch=True,
+    trainer=AS_ONE_DEVICE,
     open_data=calling("emu.systems.training_section:open_fitting"),
     # Shards stand in the servers' order, which is that of the flat vector.
     trained=lambda job, results: np.concatenate(

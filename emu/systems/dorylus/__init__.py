@@ -14,7 +14,14 @@ from emu.problem.workloads import layer_shapes
 from emu.systems.dorylus.deaths import function_times
 from emu.systems.dorylus.steps import CARRIES, PARAMETER_KINDS, PROGRAMS
 from emu.systems.setup import WEIGHTS, Transfer, ghost_features
-from emu.systems.system import System, Variant, calling, initial_weights, on_demand
+from emu.systems.system import (
+    AS_ONE_DEVICE,
+    System,
+    Variant,
+    calling,
+    initial_weights,
+    on_demand,
+)
 
 if TYPE_CHECKING:
     from emu.systems.system import Results
@@ -112,6 +119,7 @@ DORYLUS = System(
     trained=_collect_parameters,
     # What is read when decides the weights of `async` alone; `pipe` waits for all
     # values.
+    trainer=AS_ONE_DEVICE,
     asynchronous=lambda settings: settings["mode"] == "async",
     follow=calling("emu.systems.dorylus.replay:replay_training"),
     step_kinds=("weight_update",),

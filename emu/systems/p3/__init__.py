@@ -13,7 +13,13 @@ from emu.problem import Job
 from emu.problem.payloads import FEATURES
 from emu.systems.p3.job import PHASES, PIPELINES, PROGRAMS, column_blocks
 from emu.systems.setup import COLUMNS, WEIGHTS, Transfer
-from emu.systems.system import System, Variant, on_demand, parameter_bytes
+from emu.systems.system import (
+    AS_ONE_DEVICE,
+    System,
+    Variant,
+    on_demand,
+    parameter_bytes,
+)
 from emu.trust.violation import Finding
 
 if TYPE_CHECKING:
@@ -122,6 +128,7 @@ P3 = System(
     on_demand("emu.systems.p3.section:P3JobSection"),
     programs=PROGRAMS,
     needs_torch=True,
+    trainer=AS_ONE_DEVICE,
     guards=(no_features,),
     open_data=open_columns_of,
     trained=join_columns,

@@ -1,0 +1,325 @@
+"""Section ``job`` of a system whose parts exchange what it states, see `Exchange`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise, permutations
+from typing import Any, ClassVar
+
+import numpy as np
+from typing_extensions import override
+
+from emu.graph_data import open_parts
+from emu.problem import Cluster, Job, Realization, Task
+from emu.problem.fields.cluster_section import ClusterSection
+from emu.problem.fields.section import Section
+from emu.problem.workloads.all_reduce import (
+    NamedEdge,
+    all_reduce_edge_count,
+    all_reduce_edges,
+    all_reduce_tasks,
+    build_named_job,
+    part_elements,
+)
+from emu.problem.workloads.exchange import (
+    GRADIENTS,
+    ID_BYTES,
+    ROWS,
+    SKIP_BYTES,
+    Exchange,
+    carries_numbers,
+    to_settings,
+)
+from emu.problem.workloads.operations import Operations, count_layer
+from emu.systems import Floats, Keys, Problems, Settings, Times
+from emu.systems.device_memory import Parts, weight_bytes
+from emu.systems.exchange_system import PROGRAMS
+from emu.systems.job_section import BuildContext, RatesSection
+from emu.systems.training_section import count_parameters, number_bytes
+from emu.systems.translation import CommonJob, Translation, write_whole_graph
+from emu.systems.whole_graph_section import WholeGraphSection
+
+
+class NoTimesSection(Section):
+    """No times: they follow from ``job.rates``."""
+
+
+class ExchangeSection(WholeGraphSection):
+    """Whole-graph training in parts that exchange what `exchanges` states.
+
+    A system derives its section from this one, adds keys, and states its exchanges.
+    """
+
+    rates: RatesSection
+    """Rates of operations, from which all times follow."""
+    times: NoTimesSection = NoTimesSection()
+    """None: write ``job.rates``."""
+
+    unprofiled: ClassVar[str] = "times follow from job.rates, write these instead"
+
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """Return what is exchanged, an exchange per layer and direction.
+
+        Raises ValueError where one cannot be; `exchange_problems` says so.
+        """
+        raise NotImplementedError
+
+    def list_rows(self, first: int = 2, **terms: Any) -> Iterator[Exchange]:
+        """Yield exchanges of rows before every layer from ``first``, on equal terms.
+
+        Rows of layer 1 are features: by default they are fetched once, before time 0.
+        """
+        for layer in range(first, self.model.layers + 1):
+            yield Exchange(ROWS, layer, **terms)
+
+    def list_gradients(self, **terms: Any) -> Iterator[Exchange]:
+        """Yield exchanges of gradients, on equal terms; features need none."""
+        for layer in range(2, self.model.layers + 1):
+            yield Exchange(GRADIENTS, layer, **terms)
+
+    @property
+    def _stated(self) -> tuple[Exchange, ...]:
+        """Return the exchanges, none where one is wrong: `problems` says so."""
+        with suppress(ValueError):
+            return self.exchanges()
+        return ()
+
+    @property
+    @override
+    def uncut(self) -> str:
+        """Return why no checkpoints can be kept, where epochs read earlier ones."""
+        if any(exchange.remembers for exchange in self._stated):
+            return (
+                "epochs read rows of earlier ones, which no checkpoint has: remove it"
+            )
+        return ""
+
+    @override
+    def problems(self, cluster: ClusterSection) -> Problems:
+        yield from super().problems(cluster)
+        try:
+            exchanges = self.exchanges()
+        except ValueError as error:
+            yield ("job", "system"), f"{self.system} states a wrong exchange: {error}"
+            return
+        oldest = max((exchange.age for exchange in exchanges), default=0)
+        if oldest >= self.epochs:
+            problem = (
+                f"found {self.epochs}, and {self.system} reads what is {oldest} epochs "
+                f"old, so that nothing would be read: write {oldest + 1} or more"
+            )
+            yield ("job", "epochs"), problem
+
+    @override
+    def least_edges(self, machines: Sequence[str]) -> int:
+        ranks = len(self.ranks(machines))
+        pairs = ranks * (ranks - 1) * len(self._stated)
+        return max(1, pairs + all_reduce_edge_count(ranks))
+
+    @property
+    def _sends_features(self) -> bool:
+        return any(exchange.layer == 1 for exchange in self.exchanges())
+
+    @property
+    def _passes(self) -> list[tuple[str, int]]:
+        """Kind and layer of a part's tasks, in their order; the last goes both ways."""
+        layers = self.model.layers
+        first = 0 if self._sends_features else 1
+        forward = [(f"layer{layer}", layer) for layer in range(first, layers + 1)]
+        backward = [(f"gradient{layer}", layer) for layer in range(layers - 1, 0, -1)]
+        return forward + backward
+
+    @override
+    def build(self, context: BuildContext) -> Job:
+        settings: Settings = {
+            **self.whole_graph_settings(context),
+            "exchanges": to_settings(self.exchanges()),
+        }
+        tasks = []
+        workers = []
+        for rank, machine in enumerate(self.ranks(context.machines)):
+            process = f"d{rank}"
+            for kind, layer in self._passes:
+                task = Task(
+                    name=f"{process}.{kind}",
+                    kind=kind,
+                    pinned=machine,
+                    process=process,
+                    phase="training",
+                    program=PROGRAMS[kind],
+                    settings={"rank": rank, "layer": layer},
+                )
+                tasks.append(task)
+            worker = Task(f"w{rank}", "worker", pinned=machine, process=process)
+            workers.append(worker)
+        tasks += all_reduce_tasks(workers)
+        edges = self._edges(len(workers))
+        return build_named_job(tasks, edges, self.epochs, settings)
+
+    def _edges(self, ranks: int) -> Iterator[NamedEdge]:
+        names = [kind for kind, _ in self._passes]
+        for rank in range(ranks):
+            for before, after in pairwise(names):
+                yield NamedEdge(f"d{rank}.{before}", f"d{rank}.{after}")
+        for number, exchange in enumerate(self.exchanges()):
+            giver, taker = self._ends(exchange)
+            for sender, receiver in permutations(range(ranks), 2):
+                yield NamedEdge(
+                    f"d{sender}.{giver}",
+                    f"d{receiver}.{taker}",
+                    lag=exchange.age,
+                    carries=exchange.content,
+                    place=(number, sender, receiver),
+                )
+
+        # What waits for new weights: the first task of the next epoch.
+        yield from all_reduce_edges(
+            [f"w{rank}" for rank in range(ranks)],
+            [f"d{rank}.{names[-1]}" for rank in range(ranks)],
+            [f"d{rank}.{names[0]}" for rank in range(ranks)],
+            lag=1,
+            carries="parameters",
+        )
+
+    def _ends(self, exchange: Exchange) -> tuple[str, str]:
+        """Return the kinds of task that send and read an exchange."""
+        layer = exchange.layer
+        if exchange.content == ROWS:
+            return f"layer{layer - 1}", f"layer{layer}"
+        # The last layer goes on to its own backward pass.
+        is_last = layer == self.model.layers
+        return f"{'layer' if is_last else 'gradient'}{layer}", f"gradient{layer - 1}"
+
+    @override
+    def realize(
+        self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
+    ) -> Realization:
+        dataset, graph = open_parts(job.settings)
+        parts = [graph.part(rank) for rank in range(graph.parts)]
+        shared = [np.bincount(part.owners, minlength=len(parts)) for part in parts]
+        parameters = count_parameters(job.settings, dataset)
+        itemsize = number_bytes(job.settings)
+        widths = self.widths(dataset)
+        exchanges = self.exchanges()
+
+        volumes = np.zeros((len(job.edges), job.iterations))
+        for row, edge in zip(volumes, self._edges(len(parts)), strict=True):
+            if edge.carries == "parameters":
+                row[:] = part_elements(parameters, edge.place) * itemsize
+            elif edge.carries:
+                number, sender, receiver = edge.place
+                exchange = exchanges[number]
+                is_rows = exchange.content == ROWS
+                owner, reader = (sender, receiver) if is_rows else (receiver, sender)
+                count = int(shared[reader][owner])
+                width = widths[exchange.layer - 1]
+                size = exchange.message_bytes(count, width, itemsize)
+                if carries_numbers(exchange, exchanges):
+                    size += exchange.count_rows(count) * ID_BYTES
+                row[:] = SKIP_BYTES
+                row[:: exchange.every] = size
+        times = self.rate_tasks(job, context, volumes)
+        return Realization(times=times, volumes=volumes / context.byte_scale)
+
+    @override
+    def count_operations(
+        self, job: Job, context: BuildContext, volumes: Floats
+    ) -> Operations:
+        itemsize = number_bytes(job.settings)
+        operations = Operations(job)
+        operations.add_gradients(job, volumes, itemsize)
+        self._count_rows(job, operations)
+        self._count_layers(job, operations)
+        return operations
+
+    def _count_rows(self, job: Job, operations: Operations) -> None:
+        """Count the numbers that are collected and taken in, as of edges.
+
+        Both ends move each number once; of quantised ones they compute another each.
+        """
+        dataset, graph = open_parts(job.settings)
+        widths = self.widths(dataset)
+        exchanges = self.exchanges()
+        edges = [*self._edges(graph.parts)]
+        for edge, named in zip(job.edges, edges, strict=True):
+            if named.carries not in (ROWS, GRADIENTS):
+                continue
+            number, sender, receiver = named.place
+            exchange = exchanges[number]
+            is_rows = exchange.content == ROWS
+            owner, reader = (sender, receiver) if is_rows else (receiver, sender)
+            shared = len(graph.ghosts_of(owner, reader))
+            numbers = exchange.count_rows(shared) * widths[exchange.layer - 1]
+            passes = 1 if exchange.bits is None else 2
+            amount = np.zeros(job.iterations)
+            amount[:: exchange.every] = passes * numbers
+            operations.add(edge.source, {"aggregate": amount})
+            operations.add(edge.destination, {"aggregate": amount})
+
+    def _count_layers(self, job: Job, operations: Operations) -> None:
+        dataset, graph = open_parts(job.settings)
+        widths = self.widths(dataset)
+        parameters = count_parameters(job.settings, dataset)
+        first_kind, _ = self._passes[0]
+        for position, task in enumerate(job.tasks):
+            if task.kind == first_kind:
+                operations.add(position, {"step": parameters})
+            name = task.kind.rstrip("0123456789")
+            if name not in {"layer", "gradient"} or task.settings["layer"] == 0:
+                continue
+
+            number = task.settings["layer"]
+            part = graph.part(task.settings["rank"])
+            inputs, outputs = widths[number - 1 : number + 1]
+            layer = count_layer(
+                job.settings["model"]["kind"],
+                (inputs, outputs),
+                int(part.forward.indptr[-1]),
+                len(part.vertices),
+                len(part.local),
+                shortens=inputs > outputs,
+            )
+            operations.add(position, layer.forward if name == "layer" else {})
+            if name == "gradient" or number == self.model.layers:
+                operations.add(position, layer.backward(first=number == 1))
+
+    @override
+    def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:
+        """Return that of every part, under the task that steps its weights.
+
+        Features, what layers compute with its gradient, and rows of others that are
+        sent; of rows that are read later, or in a mean, a copy besides.
+        """
+        settings = job.settings
+        dataset, graph = open_parts(settings)
+        length, *widths = self.widths(dataset)
+        itemsize = number_bytes(settings)
+        weights = weight_bytes(
+            settings, count_parameters(settings, dataset), steps=True
+        )
+        first_kind, _ = self._passes[0]
+        memory: dict[str, Parts] = {}
+        for rank in range(graph.parts):
+            part = graph.part(rank)
+            features = len(part.vertices) * length
+            numbers = 2 * len(part.local) * sum(widths)
+            for exchange in self.exchanges():
+                rows = exchange.count_rows(len(part.remote))
+                copies = 1 + exchange.remembers
+                numbers += copies * rows * self.widths(dataset)[exchange.layer - 1]
+            memory[f"d{rank}.{first_kind}"] = {
+                "features": float(itemsize * features),
+                "rows of layers": float(itemsize * numbers),
+                "weights": weights,
+            }
+        return memory
+
+
+def translation(system: str) -> Translation:
+    """Return how a whole-graph system of that name is written in the words of all."""
+
+    def write(common: CommonJob) -> Keys:
+        return write_whole_graph(common, system, "gcn", "sage", "gin")
+
+    return Translation(None, write, counts_epochs=True)

@@ -1,0 +1,50 @@
+"""Section ``job`` of ``system: partition_parallel``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import override
+
+from emu.problem.fields.section import Section
+from emu.problem.workloads.exchange import Exchange
+from emu.systems.exchange_section import ExchangeSection, translation
+
+
+class TermsSection(Section):
+    """Terms on which parts exchange rows, or gradients."""
+
+    age: Annotated[int, Field(strict=True, ge=0)] = 0
+    """Epochs between the one that sends and the one that reads."""
+    every: Annotated[int, Field(strict=True, ge=1)] = 1
+    """Epochs from one sending to the next: between them the last rows are read."""
+    bits: Literal[2, 4, 8] | None = None
+    """Bits of a number, rounded at random; default is as computed."""
+    smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Weight of earlier rows in the mean that is read."""
+
+
+class PartitionParallelSection(ExchangeSection):
+    """Partition parallelism; by default vanilla: all rows, of the same epoch, exact."""
+
+    system: Literal["partition_parallel"]
+    """Kind of job."""
+    cache_features: Annotated[bool, Field(strict=True)] = True
+    """Fetch features of other parts' vertices once, before time 0."""
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Share of the rows that two parts share which an epoch draws."""
+    rows: TermsSection = TermsSection()
+    """Terms of rows, from their owners to those who read them."""
+    gradients: TermsSection = TermsSection()
+    """Terms of their gradients, back to the owners."""
+
+    @override
+    def exchanges(self) -> tuple[Exchange, ...]:
+        first = 2 if self.cache_features else 1
+        rows = self.list_rows(first, share=self.share, **dict(self.rows))
+        gradients = self.list_gradients(share=self.share, **dict(self.gradients))
+        return (*rows, *gradients)
+
+
+TRANSLATION = translation("partition_parallel")

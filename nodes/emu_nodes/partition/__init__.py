@@ -1,0 +1,1 @@
+"""Programs of systems whose parts exchange rows of any age, share and width."""

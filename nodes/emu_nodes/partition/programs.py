@@ -1,0 +1,176 @@
+"""Programs of one part of a graph: the passes of its layers, and what it exchanges.
+
+Tasks of a part share its process and its `ExchangedPart`. A task takes in what other
+parts have sent for it, computes, and sends: which rows, how old and how exact they are,
+the job's exchanges say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+from typing_extensions import override
+
+from emu.errors import NodeMisbehaved
+from emu.graph_data import open_for
+from emu.problem.workloads.exchange import GRADIENTS, ROWS, Exchange
+from emu.training import initial_parameters, make_optimizer
+from emu.training.exchanged import ExchangedPart
+from emu_nodes.all_reduce import share_vector
+from emu_nodes.program import (
+    EdgeSpec,
+    Inputs,
+    Payload,
+    Shared,
+    TaskProgram,
+    TaskSpec,
+)
+
+
+class Part:
+    """State that the tasks of a part share: its rows, parameters and optimizer."""
+
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
+        settings = brief.job_settings
+        self.rank: int = brief.settings["rank"]
+        self.exchanged = ExchangedPart(settings, self.rank)
+        self.parameters = initial_parameters(settings, open_for(settings))
+        self.optimizer = make_optimizer(settings, self.parameters)
+        self._gradient = np.zeros_like(self.parameters)
+        self._computes = settings["compute"] != "timed"
+        self._steps = brief.first
+        self._process = process
+
+    def step(self, epochs: int) -> None:
+        """Step with the sum of all parts' gradients of the epochs before."""
+        # The sum is there once an epoch's all-reduce has ended: it is taken late, at
+        # the next one's first task, or when a cut or the end asks.
+        for _ in range(self._steps, epochs):
+            if self._computes:
+                self.optimizer.step(self._gradient)
+            self._steps += 1
+        self.exchanged.begin(self.parameters)
+
+    def share_gradient(self, epoch: int) -> None:
+        """Let the all-reduce sum the gradient of an epoch up, in place."""
+        gradient = self.exchanged.gradient
+        if gradient is not None:
+            self._gradient = gradient.copy()
+        if self.exchanged.ranks > 1:
+            share_vector(self._process, f"w{self.rank}", self._gradient, epoch)
+
+
+class _Pass(TaskProgram):
+    """Task of one layer and direction."""
+
+    def __init__(self, brief: TaskSpec, process: Shared) -> None:
+        if "part" not in process:
+            process["part"] = Part(brief, process)
+        super().__init__(brief, process)
+        self._shared: Part = process["part"]
+        self._part = self._shared.exchanged
+        self._layer: int = brief.settings["layer"]
+        self._is_first = self._layer == 0 or (
+            self._layer == 1 and self._part.exchange(ROWS, 1) is None
+        )
+
+    def _peer(self, edge: EdgeSpec) -> int | None:
+        """Return the rank of the other part of an edge, None within this one."""
+        match = re.fullmatch(r"d(\d+)\..*", edge.peer)
+        rank = None if match is None else int(match[1])
+        return None if rank == self._shared.rank else rank
+
+    def _take_in(self, content: str, layer: int, epoch: int, inputs: Inputs) -> None:
+        exchange = self._part.exchange(content, layer)
+        if exchange is None:
+            return
+        # Epochs before the first that is sent read zeros: they have no input.
+        for source in self._brief.inputs:
+            peer = self._peer(source)
+            if peer is None or source.edge not in inputs:
+                continue
+            sent = epoch - source.lag
+            try:
+                self._part.receive(exchange, sent, peer, dict(inputs[source.edge]))
+            except (KeyError, ValueError) as error:
+                raise NodeMisbehaved(f"{source.peer} sent {error}") from error
+
+    @override
+    def payload(
+        self, output: EdgeSpec, iteration: int, made: Mapping[str, Exchange]
+    ) -> Payload:
+        """Return the rows, or the gradients, that another part reads."""
+        peer = self._peer(output)
+        kind = output.peer_kind.rstrip("0123456789")
+        content = ROWS if kind == "layer" else GRADIENTS
+        if peer is None or content not in made:
+            return {}
+        message: Payload = self._part.send(made[content], iteration, peer)
+        return message
+
+    def _exchanges(self, **layers: int) -> dict[str, Exchange]:
+        """Return the exchanges that this task sends, by content."""
+        found = {name: self._part.exchange(name, layers[name]) for name in layers}
+        return {name: exchange for name, exchange in found.items() if exchange}
+
+
+class Layer(_Pass):
+    """Forward pass of a layer, of the last one with loss and backward pass.
+
+    Layer 0 sends features alone. Loss and accuracy are the part's shares of the
+    graph's, times the number of parts: the mean over parts is that of the graph.
+    """
+
+    @override
+    def work(self, iteration: int, inputs: Inputs) -> dict[str, Exchange]:
+        if self._is_first:
+            self._shared.step(iteration)
+        if self._layer == 0:
+            return self._exchanges(rows=1)
+        self._take_in(ROWS, self._layer, iteration, inputs)
+        self._part.forward(self._layer)
+        if self._layer < self._part.layers:
+            return self._exchanges(rows=self._layer + 1)
+
+        self._part.backward(self._layer)
+        scored = self._part.scored
+        if self._part.gradient is not None:
+            self._figures = {
+                "loss": scored.loss * self._part.ranks,
+                "accuracy": scored.accuracy * self._part.ranks,
+            }
+        if self._layer == 1:
+            self._shared.share_gradient(iteration)
+        return self._exchanges(gradients=self._layer)
+
+    def state(self, iteration: int) -> Payload:
+        """Return parameters and moments before an epoch; asked of the first task."""
+        self._shared.step(iteration)
+        return self._shared.optimizer.state()
+
+    def restore(self, state: Mapping[str, Payload]) -> None:
+        """Have the part go on from the state of one, which all hold alike."""
+        (arrays,) = state.values()
+        self._shared.optimizer.restore(arrays)
+
+    @override
+    def result(self) -> Payload:
+        # All tasks of a part have the same: the first hands it over.
+        if not self._is_first:
+            return {}
+        self._shared.step(self._brief.iterations)
+        return {"parameters": self._shared.parameters}
+
+
+class Gradient(_Pass):
+    """Backward pass of a layer below the last."""
+
+    @override
+    def work(self, iteration: int, inputs: Inputs) -> dict[str, Exchange]:
+        self._take_in(GRADIENTS, self._layer + 1, iteration, inputs)
+        self._part.backward(self._layer)
+        if self._layer == 1:
+            self._shared.share_gradient(iteration)
+        return self._exchanges(gradients=self._layer)
