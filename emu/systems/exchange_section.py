@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from emu.graph_data import open_parts
+from emu.graph_data import WholeGraph, open_parts
 from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.section import Section
@@ -196,23 +196,19 @@ class ExchangeSection(WholeGraphSection):
         self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
     ) -> Realization:
         dataset, graph = open_parts(job.settings)
-        parts = [graph.part(rank) for rank in range(graph.parts)]
-        shared = [np.bincount(part.owners, minlength=len(parts)) for part in parts]
         parameters = count_parameters(job.settings, dataset)
         itemsize = number_bytes(job.settings)
         widths = self.widths(dataset)
         exchanges = self.exchanges()
 
         volumes = np.zeros((len(job.edges), job.iterations))
-        for row, edge in zip(volumes, self._edges(len(parts)), strict=True):
+        for row, edge in zip(volumes, self._edges(graph.parts), strict=True):
             if edge.carries == "parameters":
                 row[:] = part_elements(parameters, edge.place) * itemsize
             elif edge.carries:
-                number, sender, receiver = edge.place
+                number, *_ = edge.place
                 exchange = exchanges[number]
-                is_rows = exchange.content == ROWS
-                owner, reader = (sender, receiver) if is_rows else (receiver, sender)
-                count = int(shared[reader][owner])
+                count = self._count_shared(graph, edge)
                 width = widths[exchange.layer - 1]
                 size = exchange.message_bytes(count, width, itemsize)
                 if carries_numbers(exchange, exchanges):
@@ -221,6 +217,16 @@ class ExchangeSection(WholeGraphSection):
                 row[:: exchange.every] = size
         times = self.rate_tasks(job, context, volumes)
         return Realization(times=times, volumes=volumes / context.byte_scale)
+
+    def _count_shared(self, graph: WholeGraph, edge: NamedEdge) -> int:
+        """Return how many rows the two parts of an edge share."""
+        number, sender, receiver = edge.place
+        exchange = self.exchanges()[number]
+        if exchange.whole:
+            return max(len(graph.part(rank).local) for rank in range(graph.parts))
+        if exchange.content == ROWS:
+            return len(graph.ghosts_of(sender, receiver))
+        return len(graph.ghosts_of(receiver, sender))
 
     @override
     def count_operations(
@@ -245,11 +251,9 @@ class ExchangeSection(WholeGraphSection):
         for edge, named in zip(job.edges, edges, strict=True):
             if named.carries not in (ROWS, GRADIENTS):
                 continue
-            number, sender, receiver = named.place
+            number, *_ = named.place
             exchange = exchanges[number]
-            is_rows = exchange.content == ROWS
-            owner, reader = (sender, receiver) if is_rows else (receiver, sender)
-            shared = len(graph.ghosts_of(owner, reader))
+            shared = self._count_shared(graph, named)
             numbers = exchange.count_rows(shared) * widths[exchange.layer - 1]
             passes = 1 if exchange.bits is None else 2
             amount = np.zeros(job.iterations)
@@ -262,6 +266,8 @@ class ExchangeSection(WholeGraphSection):
         widths = self.widths(dataset)
         parameters = count_parameters(job.settings, dataset)
         first_kind, _ = self._passes[0]
+        rows = [exchange for exchange in self.exchanges() if exchange.content == ROWS]
+        shares = {exchange.layer: exchange.share for exchange in rows}
         for position, task in enumerate(job.tasks):
             if task.kind == first_kind:
                 operations.add(position, {"step": parameters})
@@ -271,13 +277,18 @@ class ExchangeSection(WholeGraphSection):
 
             number = task.settings["layer"]
             part = graph.part(task.settings["rank"])
+            local = len(part.local)
+            is_across = part.forward.columns >= local
+            # Rows that are not drawn have neither edges nor products.
+            share = shares.get(number, 1.0)
+            edges = len(is_across) - (1 - share) * int(is_across.sum())
             inputs, outputs = widths[number - 1 : number + 1]
             layer = count_layer(
                 job.settings["model"]["kind"],
                 (inputs, outputs),
-                int(part.forward.indptr[-1]),
-                len(part.vertices),
-                len(part.local),
+                edges,
+                local + share * len(part.remote),
+                local,
                 shortens=inputs > outputs,
             )
             operations.add(position, layer.forward if name == "layer" else {})

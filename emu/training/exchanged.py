@@ -54,12 +54,18 @@ class ExchangedPart:
         self.layers = len(hidden) + 1
         self.ranks = graph.parts
 
-        # Rows of others that it reads, and its own that others read, by the other.
+        parts = [graph.part(number) for number in range(graph.parts)]
+        self._largest = max(len(part.local) for part in parts)
+        # By the other part: rows of its that this one reads, by their places among the
+        # remote rows and among the owner's, and own rows that the other reads.
         self._borrowed: dict[int, Positions] = {}
+        self._places: dict[int, Positions] = {}
         self._lent: dict[int, Positions] = {}
-        for peer in range(graph.parts):
+        for peer, other in enumerate(parts):
             if peer != rank:
                 self._borrowed[peer] = np.flatnonzero(self.part.owners == peer)
+                ghosts = graph.ghosts_of(peer, rank)
+                self._places[peer] = np.searchsorted(other.local, ghosts)
                 lent = graph.ghosts_of(rank, peer)
                 self._lent[peer] = np.searchsorted(self.part.local, lent)
 
@@ -110,7 +116,9 @@ class ExchangedPart:
         # Gradients go back by the draw of their rows, to the owner.
         is_owner = sends == (exchange.content == ROWS)
         owner, reader = (self._rank, peer) if is_owner else (peer, self._rank)
-        shared = len(self._shared_with(exchange, peer, sends=sends))
+        shared = self._largest
+        if not exchange.whole:
+            shared = len(self._shared_with(exchange, peer, sends=sends))
         return draw_rows(exchange, self._seed, epoch, owner, reader, shared)
 
     def send(self, exchange: Exchange, epoch: int, peer: int) -> Message:
@@ -120,7 +128,8 @@ class ExchangedPart:
         shared = self._shared_with(exchange, peer, sends=True)
         drawn = self._draw(exchange, epoch, peer, sends=True)
         sources = self._inputs if exchange.content == ROWS else self._shares
-        rows = sources[exchange.layer][shared[drawn]]
+        source = sources[exchange.layer]
+        rows = self._block(exchange, peer) if exchange.whole else source[shared[drawn]]
         if exchange.share < 1 and len(drawn):
             rows = rows * (len(shared) / len(drawn))  # unbiased: others are drawn next
 
@@ -128,6 +137,18 @@ class ExchangedPart:
         if carries_numbers(exchange, self._exchanges):
             message["ids"] = drawn
         return message
+
+    def _block(self, exchange: Exchange, peer: int) -> Array:
+        """Return all rows of a whole part, 0 where it is smaller than the largest."""
+        width = self._widths[exchange.layer - 1]
+        block = np.zeros((self._largest, width), self._dtype)
+        if exchange.content == ROWS:
+            rows = self._inputs[exchange.layer]
+            block[: len(rows)] = rows
+        else:
+            shares = self._shares[exchange.layer]
+            block[self._places[peer]] = shares[self._borrowed[peer]]
+        return block
 
     def receive(
         self, exchange: Exchange, epoch: int, peer: int, message: Message
@@ -150,10 +171,20 @@ class ExchangedPart:
         """Return what is read of a peer's rows, 0 at first."""
         key = (exchange, peer)
         if key not in self._readers:
-            shared = self._shared_with(exchange, peer, sends=False)
+            shared = self._largest
+            if not exchange.whole:
+                shared = len(self._shared_with(exchange, peer, sends=False))
             width = self._widths[exchange.layer - 1]
-            self._readers[key] = Reader(exchange, len(shared), width, self._dtype)
+            self._readers[key] = Reader(exchange, shared, width, self._dtype)
         return self._readers[key]
+
+    def _read(self, exchange: Exchange, peer: int) -> Array:
+        """Return what is read of the rows that it shares with a peer."""
+        rows = self._reader(exchange, peer).rows
+        if not exchange.whole:
+            return rows
+        is_own = exchange.content == GRADIENTS
+        return rows[self._lent[peer] if is_own else self._places[peer]]
 
     def forward(self, layer: int) -> None:
         """Compute the vectors of the local vertices after a layer."""
@@ -172,7 +203,7 @@ class ExchangedPart:
         remote = np.zeros((len(self.part.remote), local.shape[1]), self._dtype)
         if exchange is not None:
             for peer, places in self._borrowed.items():
-                remote[places] = self._reader(exchange, peer).rows
+                remote[places] = self._read(exchange, peer)
         return np.concatenate([local, remote])
 
     def backward(self, layer: int) -> None:
@@ -199,7 +230,7 @@ class ExchangedPart:
         if exchange is not None:
             # In the order of ranks: sums of floats depend on it.
             for peer, places in self._lent.items():
-                gradient[places] += self._reader(exchange, peer).rows
+                gradient[places] += self._read(exchange, peer)
         return gradient
 
     @property

@@ -62,6 +62,8 @@ def check(done: JobRun) -> None:
         ("pipegcn", {"smooth_features": 0.95, "smooth_gradients": 0.5}),
         ("bns_gcn", {"rate": 0.3}),
         ("adaqp", {"bits": 2}),
+        ("sancus", {"staleness": 2}),
+        ("sancus", {"staleness": 1, "kept_gradients": True}),
     ],
 )
 def test_weights_and_bytes_are_as_stated(system: str, keys: dict[str, Any]) -> None:
@@ -73,6 +75,7 @@ TERMS = st.fixed_dictionaries(
     {
         "age": st.integers(0, 3),
         "every": st.integers(1, 3),
+        "whole": st.booleans(),
         "bits": st.sampled_from([None, 2, 4, 8]),
         "smoothing": st.sampled_from([0.0, 0.9]),
     }
@@ -96,6 +99,9 @@ def test_any_terms_train_and_weigh_as_stated(
     layers: int,
     parts: int,
 ) -> None:
+    if share < 1:
+        rows = {**rows, "whole": False}
+        gradients = {**gradients, "whole": False}
     done = run(
         "partition_parallel",
         parts,

@@ -58,8 +58,12 @@ def file(tmp_path: Path) -> Path:
         ({"job.rows.bits": 3}, "job.rows.bits: found 3"),
         ({"job.rows.age": -1}, "job.rows.age"),
         ({"job.gradients.age": 4}, "job.epochs: found 4, and partition_parallel reads"),
+        ({"job.share": 0.5, "job.rows.whole": True}, "a share of whole parts"),
         ({"job.rows.smoothing": 1}, "job.rows.smoothing"),
-        ({"checkpoint": {"every": "2 iterations"}, "job.rows.age": 1}, "no checkpoint has"),
+        (
+            {"checkpoint": {"every": "2 iterations"}, "job.rows.age": 1},
+            "no checkpoint has",
+        ),
     ],
 )
 def test_terms_that_cannot_be_are_refused_in_one_line(
@@ -157,7 +161,7 @@ def test_late_rows_hide_behind_computation(file: Path) -> None:
     for name in ("partition_parallel", "pipegcn"):
         ready = prepare(load(file, {**edit, "job.system": name}))
         spans[name] = ready.simulate().length / 20
-    assert spans["pipegcn"] < 0.9 * spans["partition_parallel"]
+    assert spans["pipegcn"] < 0.95 * spans["partition_parallel"]
 
 
 def test_one_part_or_exact_exchanges_learn_as_dgcl(file: Path) -> None:

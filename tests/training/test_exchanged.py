@@ -259,9 +259,10 @@ def test_exact_exchanges_train_as_one_device() -> None:
     assert losses == expected_losses
 
 
-def test_rows_that_are_sent_seldom_are_read_until_the_next_ones() -> None:
-    """With nothing across parts but features at first, a period of 3 is seen."""
-    settings = settings_of(exchanges=exchanges(2, every=3))
+@pytest.mark.parametrize("whole", [False, True])
+def test_rows_that_are_sent_seldom_are_read_until_the_next_ones(*, whole: bool) -> None:
+    """Whether an owner sends what is needed or all it has makes no difference."""
+    settings = settings_of(exchanges=exchanges(2, every=3, whole=whole))
     model = Gcn(settings)
     within = model.matrix * model.is_within
     across = model.matrix * ~model.is_within

@@ -17,6 +17,8 @@ from typing import Any
 #: gradients of these inputs back to their owners.
 ROWS = "rows"
 GRADIENTS = "gradients"
+#: Period of what is sent in the first epoch alone.
+ONCE = 1 << 30
 #: Bits of a quantised number.
 BITS = (2, 4, 8)
 #: Bytes of a drawn row's number.
@@ -48,6 +50,9 @@ class Exchange:
     sent, and so are the gradients that come back; what is not drawn reads 0."""
     bits: int | None = None
     """Bits of a number, rounded at random to a step of its row; None: as computed."""
+    whole: bool = False
+    """True where parts send each other all rows of the owner, needed or not, as many as
+    the largest part has: a broadcast of its block."""
     smoothing: float = 0.0
     """Weight of what was read before in the mean that is read; 0: no mean."""
 
@@ -63,6 +68,8 @@ class Exchange:
             raise ValueError(
                 f"found share {self.share:g}, write more than 0, at most 1"
             )
+        if self.whole and self.share < 1:
+            raise ValueError("found a share of whole parts, write one of the two")
         if self.bits is not None and self.bits not in BITS:
             words = ", ".join(map(str, BITS))
             raise ValueError(f"found {self.bits} bits, write {words} or none")

@@ -19,6 +19,8 @@ class TermsSection(Section):
     """Epochs between the one that sends and the one that reads."""
     every: Annotated[int, Field(strict=True, ge=1)] = 1
     """Epochs from one sending to the next: between them the last rows are read."""
+    whole: Annotated[bool, Field(strict=True)] = False
+    """Send all rows of the owner, needed or not, as a broadcast does."""
     bits: Literal[2, 4, 8] | None = None
     """Bits of a number, rounded at random; default is as computed."""
     smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0

@@ -1,0 +1,40 @@
+"""Section ``job`` of ``system: sancus``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from typing_extensions import override
+
+from emu.problem.workloads.exchange import ONCE, ROWS, Exchange
+from emu.systems.exchange_section import ExchangeSection, translation
+
+
+class SancusSection(ExchangeSection):
+    """Sancus: every part broadcasts its rows, and reads kept ones until they are old.
+
+    Of the paper's tests of staleness this is that of a fixed age. Broadcasts follow
+    each other in the released code; here they share the links, as pipelined ones do.
+    Gradients are blocks of partial sums for their owner, of the width of the rows.
+    """
+
+    system: Literal["sancus"]
+    """Kind of job."""
+    staleness: Annotated[int, Field(strict=True, ge=0)] = 3
+    """Epochs that a kept row may be old."""
+    kept_gradients: Annotated[bool, Field(strict=True)] = False
+    """Keep gradients as long as rows; by default all are sent, as in the release."""
+
+    @override
+    def exchanges(self) -> tuple[Exchange, ...]:
+        period = self.staleness + 1
+        # Features stay what they are: they are broadcast once.
+        features = Exchange(ROWS, 1, every=ONCE, whole=True)
+        rows = self.list_rows(every=period, whole=True)
+        gradient_period = period if self.kept_gradients else 1
+        gradients = self.list_gradients(every=gradient_period, whole=True)
+        return (features, *rows, *gradients)
+
+
+TRANSLATION = translation("sancus")
