@@ -240,10 +240,11 @@ class ExchangeSection(WholeGraphSection):
         return operations
 
     def _count_rows(self, job: Job, operations: Operations) -> None:
-        """Count the numbers that are collected and taken in, as of edges.
+        """Count rows that are collected, and numbers that are added or quantised.
 
-        Both ends move each number once; of quantised ones they compute another each.
+        To add a number, to quantise it and to read it again is work as of an edge.
         """
+        itemsize = number_bytes(job.settings)
         dataset, graph = open_parts(job.settings)
         widths = self.widths(dataset)
         exchanges = self.exchanges()
@@ -255,11 +256,14 @@ class ExchangeSection(WholeGraphSection):
             exchange = exchanges[number]
             shared = self._count_shared(graph, named)
             numbers = exchange.count_rows(shared) * widths[exchange.layer - 1]
-            passes = 1 if exchange.bits is None else 2
-            amount = np.zeros(job.iterations)
-            amount[:: exchange.every] = passes * numbers
-            operations.add(edge.source, {"aggregate": amount})
-            operations.add(edge.destination, {"aggregate": amount})
+            is_quantised = exchange.bits is not None
+            is_added = exchange.content == GRADIENTS
+            amounts = np.zeros(job.iterations)
+            amounts[:: exchange.every] = numbers
+            operations.add(edge.source, {"collect": itemsize * amounts})
+            operations.add(edge.source, {"aggregate": is_quantised * amounts})
+            taken_in = (is_quantised + is_added) * amounts
+            operations.add(edge.destination, {"aggregate": taken_in})
 
     def _count_layers(self, job: Job, operations: Operations) -> None:
         dataset, graph = open_parts(job.settings)
@@ -294,6 +298,10 @@ class ExchangeSection(WholeGraphSection):
             operations.add(position, layer.forward if name == "layer" else {})
             if name == "gradient" or number == self.model.layers:
                 operations.add(position, layer.backward(first=number == 1))
+
+    @override
+    def collects_on_device(self, task: Task) -> bool:
+        return True  # every task is one of a GPU
 
     @override
     def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:

@@ -200,5 +200,6 @@ def test_errors_in_a_package_name_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         module.build()
     assert "KeyError: 'optimizer'" in str(error.value)
+    ours: dict[str, int] = {}
     with pytest.raises(KeyError), package_faults.name_package():
-        _ = {}[GRADIENTS]  # of our own
+        _ = ours[GRADIENTS]
