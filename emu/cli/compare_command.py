@@ -20,9 +20,10 @@ from emu.cli.progress import status_line
 from emu.cli.report_commands import OF_FIGURES, Form, say_missing
 from emu.emulation.launch.host_report import usable_cores
 from emu.errors import EmulatorError, ScenarioError
+from emu.experiment.draw import Confirmation
 from emu.experiment.expectations import list_unchecked
 from emu.experiment.premises import premise_line
-from emu.experiment.question import Answer, Confirmation, reason
+from emu.experiment.question import Answer, reason
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import WITHIN, Target, write_rows
 from emu.experiment.variants import Candidate
@@ -121,8 +122,6 @@ def compare(
     """
     # To work a row by hand no other is needed.
     systems = systems or explain
-    if count_looks and not to:
-        raise ScenarioError("write --to accuracy=0.88 as well", file="--count-looks")
     if to and not systems:
         raise ScenarioError("write --systems all as well", file=f"--to {to}")
 
@@ -134,15 +133,12 @@ def compare(
         scenario = emu.load(what[0], overrides or [])
         rows = split_words(systems)
         form = form_of(form, out, to)
-        target = Target.parse(to, within) if to else None
-        if target is not None and count_looks:
-            target = replace(target, counts_looks=True)
         results = compare_rows(
             scenario,
             rows,
             seeds,
             same=same_machines,
-            target=target,
+            target=_target_of(to, within, count_looks=count_looks),
             keep_rate=keep_rate,
             confirm=confirm,
             cores=jobs or usable_cores(),
@@ -166,6 +162,16 @@ def compare(
         )
         _show_variants(base, candidates, write, json_target)
         judge_rows(base.scenario, [(row.name, row.answer) for row in candidates])
+
+
+def _target_of(to: str, within: int, *, count_looks: bool) -> Target | None:
+    """Return the target of the options; raise ScenarioError where one needs another."""
+    if to:
+        target = Target.parse(to, within)
+        return replace(target, counts_looks=count_looks)
+    if count_looks:
+        raise ScenarioError("write --to accuracy=0.88 as well", file="--count-looks")
+    return None
 
 
 def _show_variants(

@@ -9,6 +9,7 @@ from emu.graph_data import open_for
 from emu.problem.fields.quantities import DEFAULT_DEVICE
 from emu.problem.workloads.operations import count_layer
 from emu.scenario import Experiment
+from emu.scenario.virtual_training import Curve
 from emu.systems.training_section import TrainingSection, number_bytes
 
 
@@ -54,3 +55,11 @@ def look_seconds(experiment: Experiment) -> float:
         terms = [of_device[operation] * counts[operation] for operation in counts]
         seconds.append(sum(terms) / len(names))
     return max(seconds)
+
+
+def delay_looks(curve: Curve, pause: float) -> Curve:
+    """Return a curve whose looks take so many seconds each: they show at their end."""
+    return tuple(
+        (seconds + pause * number, accuracy)
+        for number, (seconds, accuracy) in enumerate(curve, 1)
+    )

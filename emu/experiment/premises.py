@@ -125,3 +125,14 @@ def _line_of_machines(premises: Sequence[Premises]) -> str:
 def _distinct(premises: Sequence[Premises], name: str) -> list[Any]:
     """Return the values of a field, each once, in the order of the premises."""
     return [*dict.fromkeys(getattr(premise, name) for premise in premises)]
+
+
+def grid_words(key: str, values: Sequence[object]) -> str:
+    """Return the values that were tried of a key: the least and the most of numbers."""
+    name = key.removeprefix("job.").removeprefix("optimizer.")
+    try:
+        # Values that are alternatives of a file may be words or lists.
+        numbers = sorted(float(str(value)) for value in values)
+    except ValueError:
+        return f"{name} tried {' | '.join(map(str, values))}"
+    return f"{name} tried {numbers[0]:g} to {numbers[-1]:g}"

@@ -14,14 +14,15 @@ from math import inf
 from typing import Any
 
 from emu.errors import EmulatorError
+from emu.experiment.draw import Confirmation, Draw
 from emu.experiment.expectations import figures_of_simulation, list_misses
-from emu.experiment.look_seconds import look_seconds
+from emu.experiment.look_seconds import delay_looks, look_seconds
 from emu.experiment.machine_memory import (
     check_memory,
     gpu_memory_by_machine,
     memory_by_machine,
 )
-from emu.experiment.premises import Premises
+from emu.experiment.premises import Premises, grid_words
 from emu.experiment.row_figures import busy_of, limits_of, weights_of
 from emu.experiment.row_machines import Machines, Row
 from emu.experiment.row_work import Work, list_work
@@ -30,7 +31,7 @@ from emu.graph_data import open_for
 from emu.names import printable
 from emu.prediction.analysis.bounds import bounds
 from emu.prediction.analysis.coflow_times import coflow_times
-from emu.prediction.analysis.throughput import Speed, speed_of
+from emu.prediction.analysis.throughput import speed_of
 from emu.prediction.simulation import rounding_effect
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Schedule
@@ -80,33 +81,6 @@ class Question:
     not of rows of other systems and other variants."""
     prepared: Experiment | None = None
     """Experiment of the first seed, where that is known; the file as it stands."""
-
-
-@dataclass(frozen=True)
-class Draw:
-    """Figures of one seed."""
-
-    scenario: Scenario
-    """Scenario of which ``emu simulate`` finds the same makespan."""
-    makespan: float
-    """Seconds, with what deaths add."""
-    speed: Speed
-    reached: Look | None
-    """Look at which the target was reached."""
-    curve: Curve
-    """Accuracy over time until then."""
-
-
-@dataclass(frozen=True)
-class Confirmation:
-    """A row over sockets: its run directory, and what its result.json says."""
-
-    path: str
-    makespan: float
-    makespan_error: float
-    trust: str
-    outcome: str
-    """Verdict on this host, and whether prediction and run agree."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -442,7 +416,7 @@ class Answer:
                 length += ", looks counted"
         choice = "chosen" if self.chosen else ""
         settings = [f"{key}={value}" for key, value in question.settings.items()]
-        grid = [_words_of_grid(*item) for item in question.grid.items()]
+        grid = [grid_words(*item) for item in question.grid.items()]
         return Premises(
             machines=machines_words(self.placing),
             walk=self._walk,
@@ -465,17 +439,6 @@ class Answer:
         if self.question.row and walk == file_walk:
             return f"as the file ({walk})"
         return str(walk)
-
-
-def _words_of_grid(key: str, values: Sequence[object]) -> str:
-    """Return the values that were tried of a key: the least and the most of numbers."""
-    name = key.removeprefix("job.").removeprefix("optimizer.")
-    try:
-        # Values that are alternatives of a file may be words or lists.
-        numbers = sorted(float(str(value)) for value in values)
-    except ValueError:
-        return f"{name} tried {' | '.join(map(str, values))}"
-    return f"{name} tried {numbers[0]:g} to {numbers[-1]:g}"
 
 
 def answer(question: Question) -> Answer:
@@ -591,11 +554,7 @@ def _answer_seed(question: Question, seed: int) -> Answer:
         if question.target and question.target.counts_looks:
             pause = look_seconds(ready)
             looking = pause * len(curve)
-            # A look shows what was learnt before it, at its end.
-            curve = tuple(
-                (seconds + pause * number, accuracy)
-                for number, (seconds, accuracy) in enumerate(curve, 1)
-            )
+            curve = delay_looks(curve, pause)
     draw = Draw(
         # What the file expects is not of a row, which
         # may be written as a file of its own.

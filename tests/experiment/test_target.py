@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import ScenarioError
-from emu.experiment.question import Confirmation, answer
+from emu.experiment.draw import Confirmation
+from emu.experiment.question import answer
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import Target
 from emu.graph_data import open_for

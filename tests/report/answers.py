@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from emu.experiment.question import Answer, Draw, Question, ask
+from emu.experiment.draw import Draw
+from emu.experiment.question import Answer, Question, ask
 from emu.experiment.variants import Candidate
 from emu.prediction.analysis.throughput import Speed
 from emu.scenario import load
