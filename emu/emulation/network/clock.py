@@ -319,19 +319,20 @@ class Alarm:
         self._loop = loop
         self._ring = ring
         self._handle: asyncio.TimerHandle | None = None
-        self._fd = -1
+        #: Descriptor of the timerfd, which the core may set as well; -1 without one.
+        self.fd = -1
         if _LIBC is not None and this_host.precise_timers():
-            self._fd = int(_LIBC.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC))
+            self.fd = int(_LIBC.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC))
             self._settime = _LIBC.timerfd_settime
-        self.device = "timerfd" if self._fd >= 0 else "loop"
-        if self._fd >= 0:
+        self.device = "timerfd" if self.fd >= 0 else "loop"
+        if self.fd >= 0:
             self._value = ctypes.create_string_buffer(_ITIMERSPEC.size)
             self._address = ctypes.c_void_p(ctypes.addressof(self._value))
-            loop.add_reader(self._fd, self._on_expiry)
+            loop.add_reader(self.fd, self._on_expiry)
 
     def set(self, wall: float) -> None:
         """Ring at this wall time (at once if it is past), not any time before."""
-        if self._fd >= 0:
+        if self.fd >= 0:
             self._expire(max(wall, 1e-9))
         else:
             self.cancel()
@@ -342,12 +343,12 @@ class Alarm:
         """Have the timerfd expire at a wall time; never, if that is 0."""
         seconds, nanoseconds = divmod(round(wall * 1e9), 1_000_000_000)
         _ITIMERSPEC.pack_into(self._value, 0, 0, 0, seconds, nanoseconds)
-        if self._settime(self._fd, _ABSOLUTE, self._address, None) != 0:
+        if self._settime(self.fd, _ABSOLUTE, self._address, None) != 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
 
     def cancel(self) -> None:
         """Do not ring."""
-        if self._fd >= 0:
+        if self.fd >= 0:
             self._expire(0.0)
         elif self._handle is not None:
             self._handle.cancel()
@@ -356,14 +357,14 @@ class Alarm:
     def close(self) -> None:
         """Give the timer back; the alarm cannot be used afterwards."""
         self.cancel()
-        if self._fd >= 0:
-            self._loop.remove_reader(self._fd)
-            os.close(self._fd)
-            self._fd = -1
+        if self.fd >= 0:
+            self._loop.remove_reader(self.fd)
+            os.close(self.fd)
+            self.fd = -1
 
     def _on_expiry(self) -> None:
         try:
-            os.read(self._fd, 8)
+            os.read(self.fd, 8)
         except BlockingIOError:  # set anew between expiry and this callback
             return
         self._ring()

@@ -72,11 +72,8 @@ class Pacer:
 
         self._alarm = Alarm(asyncio.get_running_loop(), self._ring)
         self.device = self._alarm.device
-        self._due = math.inf
-        self._wakes = 0
-        self._max_lag = 0.0
-        self._lag = 0.0
-        self.lag = 0.0  # wall seconds by which the present ring is late
+        self.core.alarm = self._alarm.fd
+        self.core.due = math.inf
         self.log = SendLog()
         self.departures = FrameLog()
         self.connections = ConnectionLog()
@@ -98,6 +95,11 @@ class Pacer:
     def busy(self) -> bool:
         """True where a shaped frame is waiting or on its way."""
         return bool(self._edges)
+
+    @property
+    def lag(self) -> float:
+        """Wall seconds by which the present ring of the alarm is late, else 0."""
+        return float(self.core.lag)
 
     def to_wall(self, time: float) -> float:
         """Return the wall time of a run time, -infinity before the run begins."""
@@ -131,44 +133,35 @@ class Pacer:
 
     def statistics(self) -> PacerStatistics:
         """Return the number of wakes of the pacer, and their delays."""
+        core = self.core
         return PacerStatistics(
-            wakes=self._wakes,
-            max_lag=self._max_lag,
-            mean_lag=self._lag / self._wakes if self._wakes else 0.0,
+            wakes=core.rings,
+            max_lag=core.max_lag,
+            mean_lag=core.lag_sum / core.rings if core.rings else 0.0,
         )
 
     def close(self) -> None:
         """Give the alarm back; shaped frames stay where they are."""
         self._edges.clear()
         self.core.count = 0
+        self.core.alarm = -1  # another file may get the number
         self._alarm.close()
 
     def _ring(self) -> None:
-        now = this_host.monotonic()
-        lag = now - self._due
-        self.lag = lag
-        # The alarm is spent: `_arm` has to set it even for the time it was set to.
-        self._wakes += 1
-        self._due = math.inf
-        self._lag += lag
-        self._max_lag = max(self._max_lag, lag)
         if self._clock is not None:
             self._clock.show(self.core)
-        count = lib.ring(self.core, now)  # one wake-up for those that are due soon
+        count = lib.ring(self.core, this_host.monotonic())
         for number in self._attention[0:count]:
             edge = self._edges.get(number)
             if edge is not None:  # another may have closed it
                 edge.attend(edge.sender.outcome)
-        self.lag = 0.0
+        self.core.lag = 0.0
         self._arm()
 
     def _arm(self) -> None:
-        # One timer for all edges: a system call per edge and look would cost more than
-        # the payload does. Linear in the edges that send now, which are few.
-        due = lib.soonest(self.core)
-        if due == self._due:  # a setting that changes nothing is a system call saved
+        if not lib.set_alarm(self.core):
             return
-        self._due = due
+        due = self.core.due
         if due < math.inf:
             self._alarm.set(due)
         else:

@@ -764,6 +764,11 @@ typedef struct { /* all senders of a process */
     Sender **active; /* with a frame that keeps to rates */
     int64_t *attention; /* edges of those that ask for their owner */
     int64_t count;
+    int32_t alarm;      /* timerfd, -1 where its owner has another */
+    double due;         /* for which the alarm is set; infinite: it is not */
+    double lag;         /* by which the present ring is late, 0 between two */
+    double lag_sum, max_lag; /* of all */
+    int64_t rings;
 } Pacing;
 
 double fluid_end(const Segment *s, double volume);
@@ -778,7 +783,8 @@ void load_frame(Sender *s, int64_t iteration, const Buffer *buffers, int64_t cou
                 double queued, double notified);
 void plan_look(const Pacing *p, Sender *s, double now);
 int32_t look(const Pacing *p, Sender *s, double now);
-int64_t ring(const Pacing *p, double now);
+int64_t ring(Pacing *p, double now);
+bool set_alarm(Pacing *p);
 double soonest(const Pacing *p);
 void drop(Pacing *p, const Sender *s);
 /* Segments of some edges, none twice: publishing.c. `number`: how many of its edge were to

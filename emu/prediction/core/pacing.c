@@ -237,9 +237,15 @@ int32_t look(const Pacing *p, Sender *s, double now)
     return s->outcome;
 }
 
-/* Look at all that are due, or will be soon; return how many ask for attention. */
-int64_t ring(const Pacing *p, double now)
+/* Look at all that are due, or will be soon, as the alarm rings; return how many ask for
+ * attention. */
+int64_t ring(Pacing *p, double now)
 {
+    p->lag = now - p->due;
+    p->lag_sum += p->lag;
+    p->max_lag = larger(p->max_lag, p->lag);
+    p->rings++;
+    p->due = INFINITY; /* the alarm is spent */
     int64_t some = 0;
     double soon = now + p->pace.shortest / 2;
     for (int64_t i = 0; i < p->count; i++)

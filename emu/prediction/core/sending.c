@@ -4,6 +4,9 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <time.h>
+#ifdef __linux__
+#include <sys/timerfd.h>
+#endif
 #include "inline.h"
 
 #ifndef MSG_NOSIGNAL
@@ -82,4 +85,34 @@ int32_t send_bytes(Sender *s, int64_t bytes)
         return PACED;
     s->end = monotonic();
     return SENT;
+}
+
+static bool set_timer(int fd, double wall)
+{
+#ifdef __linux__
+    if (fd < 0)
+        return false;
+    struct itimerspec setting = {0}; /* of zeros: it never expires */
+    if (wall < INFINITY) {
+        int64_t nanoseconds = at_least(1, (int64_t)llround(wall * 1e9));
+        setting.it_value.tv_sec = nanoseconds / 1000000000;
+        setting.it_value.tv_nsec = nanoseconds % 1000000000;
+    }
+    return timerfd_settime(fd, TFD_TIMER_ABSTIME, &setting, NULL) == 0;
+#else
+    (void)fd, (void)wall;
+    return false;
+#endif
+}
+
+/* One timer for all edges: a system call per edge and look would cost more than the payload
+ * does, and a setting that changes nothing is one saved. Linear in the edges that send now,
+ * which are few. Return true where the owner has to set its own alarm. */
+bool set_alarm(Pacing *p)
+{
+    double due = soonest(p);
+    if (due == p->due)
+        return false;
+    p->due = due;
+    return !set_timer(p->alarm, due);
 }

@@ -114,6 +114,28 @@ def look(edge: OutEdge, now: float) -> float:
     return float(edge.sender.due)
 
 
+async def test_the_alarm_is_set_anew_only_where_that_changes_it() -> None:
+    """A flow of 2 s whose sender looks once; the pacer counts how late it rang."""
+    async with shaping(time_scale=1.0) as run:
+        run.publish([1], [0], [0.0], [1000.0], run.clock.now())
+        _ = run.edge.send(0, block(1000), shaped=True)
+        core = run.pacer.core
+
+        due = core.due
+        assert due == run.edge.sender.due > time.monotonic()
+        assert not lib.set_alarm(core)
+        run.edge.sender.next = due + 1.0
+        lib.set_alarm(core)
+        assert core.due == due + 1.0
+        lib.ring(core, due + 1.25)
+        run.edge.sender.next = math.inf
+
+        statistics = run.pacer.statistics()
+        lags = [core.lag, statistics.max_lag, statistics.mean_lag]
+        assert lags == pytest.approx([0.25] * 3)
+        assert statistics.wakes == 1
+
+
 def segment(pacer: Pacer, iteration: int) -> Any:
     """Return the fluid of a flow of edge 0, None where it has none."""
     seen = ffi.new("Segment *")
