@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 #: Of a tensor whose name says nothing: seeded bytes, or what an own program sends.
 OPAQUE = "opaque"
 FEATURES = "features"
@@ -23,6 +25,7 @@ _KINDS = {
 _KIND_OF = {name: kind for kind, names in _KINDS.items() for name in names}
 
 
+@lru_cache(maxsize=1024)  # a peer names its tensors as it likes
 def payload_kind(tensor: str) -> str:
     """Return the kind of a tensor; a number at the end of its name does not count."""
     return _KIND_OF.get(tensor.rstrip("0123456789").rstrip("._"), OPAQUE)

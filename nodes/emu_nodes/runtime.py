@@ -428,7 +428,6 @@ class NodeProcess:
             timer=self._timer,
             clock=self._clock,
             report=self._report,
-            track=self._track,
             settings=self._settings,
             first=self._spec.first,
         )

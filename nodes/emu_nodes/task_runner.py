@@ -208,7 +208,7 @@ class EdgeEnds:
     ) -> OutEdge:
         host, port = address
         first_port = self._spec.source_port
-        return await open_edge(
+        edge = await open_edge(
             (host, port),
             end.edge,
             key=end.key,
@@ -218,6 +218,8 @@ class EdgeEnds:
             encrypted=self._settings.tls == "all",
             within=self._settings.deadline,
         )
+        edge.on_failure = self._fail
+        return edge
 
     async def aclose(self) -> None:
         """Close every connection."""
@@ -268,8 +270,6 @@ class TaskContext:
     clock: RunClock
     report: Callable[[Message], None]
     """Sends a message to the coordinator."""
-    track: Callable[[Any], None]
-    """Takes over a coroutine that must be awaited, or the process fails."""
     settings: EmulationSettings
     first: int = 0
     """Number of iteration 0 to programs."""
@@ -404,7 +404,7 @@ class TaskRunner:
         for edge in edges:  # no bytes need no rate
             is_shaped = self._outputs[edge].shaped and sizes[edge] > 0
             output = context.outputs[edge]
-            context.track(output.send(iteration, work.payloads[edge], shaped=is_shaped))
+            output.send(iteration, work.payloads[edge], shaped=is_shaped)
 
     async def _arrival(self, edge: int, iteration: int) -> Delivery:
         """Return an input, not before it has landed.

@@ -95,7 +95,6 @@ class Stage:
             timer=self.timer,
             clock=self.clock,
             report=self.told.append,
-            track=lambda _: None,
             settings=EmulationSettings(byte_scale=16.0, deadline=patience),
         )
         self.runner = TaskRunner(replace(SPEC, **changes), Doubles(), around)

@@ -237,16 +237,17 @@ class DataServer:
 
     def take(self, event: Arrived) -> None:
         """Count, log and deliver what has come on a connection."""
-        header = event.frame.header
+        frame = event.frame
+        header = frame.header
         delivery = event.delivery
         edge = header.edge
         iteration = header.iteration
-        volume = header.body_bytes
+        volume = frame.volume
         self.frames += 1
-        self.header_bytes += event.frame.overhead
+        self.header_bytes += frame.overhead
         self.log.note(edge, iteration, event.first, delivery.arrived, volume)
-        for tensor in header.tensors:
-            self.payloads[edge, payload_kind(tensor.name)] += tensor.nbytes
+        for name, array in frame.arrays.items():
+            self.payloads[edge, payload_kind(name)] += array.nbytes
         self.inbox.deliver(delivery)
         self.on_arrival(edge, iteration, delivery.arrived, volume, header.shaped)
 

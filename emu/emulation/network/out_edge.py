@@ -12,7 +12,7 @@ import math
 import os
 import socket
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,10 @@ class _Frame:
         self.left: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
 
+def _ignore(_: EmulatorError) -> None:
+    """Do without: who awaits a frame gets its error."""
+
+
 class OutEdge:
     """Sends the frames of one edge, first in first out. Made by `open_edge`.
 
@@ -91,6 +95,8 @@ class OutEdge:
         capacity: float = math.inf,
     ) -> None:
         self.edge = edge
+        self.on_failure: Callable[[EmulatorError], object] = _ignore
+        """Called where frames are lost with the connection."""
         self._sock = sock
         self._pacer = pacer
         self.sender = ffi.new("Sender *", {"edge": edge, "capacity": capacity})
@@ -184,6 +190,7 @@ class OutEdge:
 
     async def aclose(self) -> None:
         """Close the connection; frames still queued fail with `NodeLost`."""
+        self.on_failure = _ignore
         self._fail(NodeLost(f"edge {self.edge} was closed"))
 
     def _begin(self, frame: _Frame) -> None:
@@ -321,6 +328,8 @@ class OutEdge:
         self._sock.close()
         self.sender.fd = -1  # another socket may get the number
         self._pacer.deactivate(self)
+        if self._queue:
+            self.on_failure(error)
         while self._queue:
             future = self._queue.popleft().left
             if not future.done():

@@ -173,7 +173,7 @@ class ReceivingEnd:
         buffer = self._buffer
         self._buffer = None
         # Without a body nothing was allocated.
-        first = self._first if header.body_bytes else self._wall
+        first = self._first if frame.volume else self._wall
         delivery = Delivery(
             edge=header.edge,
             iteration=header.iteration,

@@ -14,6 +14,7 @@ from typing import Any
 import msgpack
 import numpy as np
 from isal import isal_zlib
+from numpy.typing import NDArray
 
 from emu.emulation.wire.frame_layout import (
     CHECKSUM,
@@ -295,19 +296,24 @@ class FrameReader:
         arrays = {}
         offset = 0
         for spec in header.tensors:
-            dtype = DTYPES[spec.dtype]
-            arrays[spec.name] = np.ndarray(
+            array: NDArray[Any] = np.ndarray(
                 spec.shape,
-                dtype,
+                DTYPES[spec.dtype],
                 buffer=body,
                 offset=offset,
             )
-            offset += spec.nbytes
+            arrays[spec.name] = array
+            offset += array.nbytes
 
         self._kind = None
         self._header = None
         self._body = memoryview(b"")
-        return Frame(header, arrays, overhead=PREFIX_BYTES + self._header_bytes)
+        return Frame(
+            header=header,
+            arrays=arrays,
+            volume=len(body),
+            overhead=PREFIX_BYTES + self._header_bytes,
+        )
 
 
 def decode_header(fields: Fields, *, limit: int) -> DataHeader:
@@ -377,6 +383,6 @@ def _unpack(view: memoryview) -> Fields:
         fields = msgpack.unpackb(view)
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
         raise MalformedFrame(f"not a msgpack map: {error}"[:200]) from error
-    if not isinstance(fields, dict) or not all(isinstance(key, str) for key in fields):
+    if not isinstance(fields, dict) or not {*map(type, fields)} <= {str}:
         raise MalformedFrame("not a msgpack map with text keys")
     return fields

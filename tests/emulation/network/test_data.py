@@ -358,11 +358,33 @@ async def test_all_senders_are_waited_for() -> None:
 async def test_a_lost_receiver_fails_what_is_queued_and_what_follows() -> None:
     async with receiving() as receiver:
         edge = await receiver.open(0)
+        failures: list[EmulatorError] = []
+        edge.on_failure = failures.append
         blocked = edge.send(0, {"x": np.zeros(1 << 26, dtype=np.uint8)}, shaped=False)
         queued = edge.send(1, {}, shaped=False)
         await receiver.server.aclose()
         for left in (blocked, queued):
             with pytest.raises(NodeLost, match="the receiver of edge 0"):
                 await left
+        assert len(failures) == 1
+        assert "the receiver of edge 0" in str(failures[0])
         with pytest.raises(NodeLost):
             _ = edge.send(2, {}, shaped=False)
+
+
+async def test_only_who_loses_frames_fails() -> None:
+    """Nothing is lost with a receiver that has all, or by an edge that is closed."""
+    failures: list[EmulatorError] = []
+    async with receiving() as receiver:
+        done, stuck = await receiver.open(0), await receiver.open(1)
+        for edge in (done, stuck):
+            edge.on_failure = failures.append
+        await done.send(0, {}, shaped=False)
+        lost = stuck.send(0, {"x": np.zeros(1 << 26, dtype=np.uint8)}, shaped=False)
+        await stuck.aclose()
+        with pytest.raises(NodeLost, match="edge 1 was closed"):
+            await lost
+        await receiver.server.aclose()
+        await until(lambda: done._error is not None)
+
+    assert failures == []
