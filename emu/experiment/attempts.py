@@ -98,6 +98,8 @@ def recovery_of(
         "attempts": [*map(asdict, ended)],
     }
     if foreseen is not None:
+        if foreseen.stated is not None:
+            content["foreseen_makespan"] = foreseen.stated
         content["predicted_lost"] = foreseen.lost
         content["predicted_attempts"] = [*map(asdict, foreseen.killed)]
     return {"recovery": content}
@@ -109,7 +111,8 @@ def foreseen(
     """Return the simulated attempts at the whole job that a run was of.
 
     What died by itself dies there at the same time, and goes on from the cut that the
-    simulation has by then. None where nothing dies in either, or it dies too often.
+    simulation has by then; ``stated`` is of the scenario's kills alone. None where
+    nothing dies in either, or it dies too often.
     """
     if not ended and not experiment.kills:
         return None
@@ -125,8 +128,19 @@ def foreseen(
         first = ended[0]
         # A resumed run began with a cut, and so do the attempts that are foreseen.
         whole = whole.beginning_at(first.first_iteration, first.began)
+    as_it_came = _attempts_at(whole)
+    as_stated = as_it_came
+    if whole.kills != experiment.kills:
+        as_stated = _attempts_at(replace(whole, kills=experiment.kills))
+    if as_it_came is None or as_stated is None:
+        return as_it_came
+    return replace(as_it_came, stated=as_stated.makespan)
+
+
+def _attempts_at(experiment: Experiment) -> attempts.Attempts | None:
+    """Return the simulated attempts; None where a kill ends them, or is of one job."""
     try:
-        return whole.attempts()
+        return experiment.attempts()
     except (NodeLost, ScenarioError):
         # A kill so near to the end that the run had ended; or one of several jobs.
         return None

@@ -189,8 +189,13 @@ def _lengths(result: Result, digits: int) -> Iterator[Fact]:
     times = f"times were {result.get('times', 'stated')}"
     if result.get("times") == "measured":
         times = "times were not stated, the run measured them (compute: real)"
+    predicted = "predicted before the run"
+    stated = (result.get("recovery") or {}).get("foreseen_makespan")
+    if stated is not None:
+        length = format_duration(stated, digits)
+        predicted = f"with the deaths that came ({length} as foreseen)"
     for key, reference, note in (
-        ("makespan_error", "predicted_makespan", f"predicted before the run; {times}"),
+        ("makespan_error", "predicted_makespan", f"{predicted}; {times}"),
         ("replay_error", "replayed_makespan", _REPLAYED),
     ):
         if key in result:

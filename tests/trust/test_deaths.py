@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import itertools
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from emu.errors import ScenarioError
-from emu.experiment.attempts import Ended, foreseen, outages_of, with_outages
+from emu.experiment.attempts import (
+    Ended,
+    foreseen,
+    outages_of,
+    recovery_of,
+    with_outages,
+)
 from emu.problem import Kill, Outages, Schedule
 from emu.scenario import Experiment, prepare
 from emu.scenario.scenario_file import loads
@@ -94,6 +102,55 @@ def test_what_died_by_itself_dies_in_the_simulation_as_well() -> None:
     assert killed.error == "w0 died"
     assert foreseen(calm, []) is None
     assert outages_of(ended) == Outages(ran + 2.0, 2.0)
+
+
+@dataclass(frozen=True)
+class OneSchedule:
+    """Stands for a run of which nothing else is asked."""
+
+    schedule: Schedule
+
+
+def written_in(at: float, kill: str) -> Experiment:
+    """Return the job with a death in its file, at an instant of full precision."""
+    return dying(f"{at!r} s", kill)
+
+
+@pytest.mark.parametrize("kill", ["w0", "m0"])
+@pytest.mark.parametrize(
+    ("share", "is_stated"),
+    [
+        *itertools.product([0.01, 0.2, 0.5, 0.83, 1.001, 1.5, 4.0], [True, False]),
+        # The process has ended: of a death that nobody stated that is not known.
+        (0.999, True),
+    ],
+)
+def test_a_job_with_deaths_is_predicted_as_its_file_with_them(
+    share: float, kill: str, *, is_stated: bool
+) -> None:
+    """Of one timeline, past the end of the simulation, too, whatever ran last."""
+    calm = replace(just_after_a_cut(), kills=())
+    alone = calm.simulate()
+    death = share * alone.length
+    file = written_in(death, kill)
+    # A late run that had kept the cut 4, or none, and died then.
+    cut = 4 if share > 0.5 else 0
+    ended = [Ended(0, cut, death, 0.1, 0.1, 2.0, "died", killed=is_stated)]
+    left = calm.beginning_at(cut, death + 2.0)
+    last = left.simulate()
+
+    before = foreseen(file if is_stated else calm, ended)
+    run: Any = OneSchedule(last)
+    run, (predicted, replayed) = with_outages(run, (last, last), ended, before)
+    simulated = file.attempts()
+    assert predicted.makespan == pytest.approx(simulated.makespan, rel=1e-12)
+    assert replayed.makespan == predicted.makespan
+    assert run.schedule.makespan == pytest.approx(death + 2.0 + last.length)
+    assert before is not None
+    expected = simulated.makespan if is_stated else alone.makespan
+    assert before.stated == pytest.approx(expected, rel=1e-12)
+    content = recovery_of(ended, run.schedule.makespan, predicted.makespan, before)
+    assert content["recovery"]["foreseen_makespan"] == before.stated
 
 
 def test_what_is_foreseen_begins_with_the_first_attempt() -> None:

@@ -66,6 +66,9 @@ class Attempts:
     last: Schedule
     ties: frozenset[Kill] = frozenset()
     """Kills that came to nothing as what they kill had ended at that very time."""
+    stated: float | None = None
+    """Makespan of a run with the kills that its scenario states, and no other death;
+    None where those end the job, and of what is no run."""
 
     @property
     def lost(self) -> dict[str, float]:
@@ -76,8 +79,12 @@ class Attempts:
         }
 
     def outages(self, length: float) -> Outages:
-        """Return what deaths add to a schedule of so many seconds."""
-        if not self.killed:
+        """Return what comes before a last attempt of so many seconds.
+
+        A run may have died where nothing dies here, as after the end: its last attempt
+        is then another than that of this, and both are still of the same whole job.
+        """
+        if not self.killed and length == self.last.length:
             return Outages()
         return Outages(self.makespan - length, self.lost["recovery"])
 
