@@ -228,7 +228,7 @@ OTHERWISE = {
     "train": ["simulate"],
     "systems to within write same_machines keep_rate confirm form": ["compare"],
     "open_it": ["compare"],
-    "bound_time": ["explain", "place"],
+    "bound bound_time": ["explain", "place"],
     "scenario": ["audit"],
 }
 

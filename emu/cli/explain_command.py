@@ -26,8 +26,9 @@ def explain(
     overrides: Overrides = None,
     json_target: JsonTarget = None,
     top: int = option("N", "Improvements to show.", words.SHOWN, min=0),
-    bound_time: options.BoundTime = "5 s",
+    bound_time: options.BoundTime = "",
     *,
+    bound: options.Bound = False,
     helpful: bool = option(
         "--improvements/--no-improvements", "Say what would help.", True
     ),
@@ -38,7 +39,7 @@ def explain(
     A scenario is simulated. For a run directory it also says where emulation and
     simulation parted.
     """
-    limit = options.seconds(bound_time, "--bound-time")
+    limit = options.bound_seconds(bound_time, bound=bound)
     if what.is_dir():
         account = _of_run(emu.load_run(what), helpful=helpful, run_code=run_code)
     else:
@@ -59,9 +60,7 @@ def explain(
         words.print_placing(account.placing, console)
 
     content = {**explanation.to_json(), "placing": account.placing, **account.more}
-    # The bound is searched for, which takes up to --bound-time: only where help is
-    # asked for.
-    if helpful:
+    if limit is not None:
         gap = placement_gap(
             explanation.schedule.problem,
             explanation.realization,

@@ -71,11 +71,12 @@ Jobs: TypeAlias = Annotated[
 RunCode: TypeAlias = Annotated[
     bool, option("--run-code", "Run rules and models of others that a run names.", ...)
 ]
+Bound: TypeAlias = Annotated[
+    bool,
+    option("--bound", "Look for what other placements leave to gain at most.", ...),
+]
 BoundTime: TypeAlias = Annotated[
-    str,
-    option(
-        "TIME", "How long to look for a lower bound over all placements at most.", ...
-    ),
+    str, option("TIME", "The same, for so long at most; else 10 s.", ...)
 ]
 
 
@@ -88,6 +89,16 @@ def seconds(text: str, option: str, quantity: Quantity = DURATION) -> float:
         return quantity.parse(text)
     except ValueError as error:
         raise ScenarioError(str(error), file=option) from error
+
+
+def bound_seconds(text: str, *, bound: bool) -> float | None:
+    """Return for how long ``--bound`` looks at most; None where it is not asked for.
+
+    Raises ScenarioError when ``--bound-time`` is no time.
+    """
+    if not (text or bound):
+        return None
+    return seconds(text or "10 s", "--bound-time")
 
 
 def split_words(words: str) -> list[str]:

@@ -60,8 +60,8 @@ READS = [
 ]  # fmt: skip
 CARRIES_OUT = [
     ["simulate", "{file}"],
-    ["place", "{file}", "--bound-time", "1 s"],
-    ["explain", "{file}", "--bound-time", "1 s"],
+    ["place", "{file}"],
+    ["explain", "{file}"],
     ["compare", "{file}", "--policies", "oes"],
     ["sweep", "{file}", "--vary", "seed=1", "--out", "swept"],
     ["run", "{file}"],

@@ -84,13 +84,19 @@ def test_every_command_prints_iterations_window_and_pins(
     assert "credit window unlimited" in CliRunner().invoke(app, unlimited).stdout
 
 
-def test_place_says_the_bound_and_what_is_left_to_gain(file: str) -> None:
-    placed = _json("place", file)
+@pytest.mark.parametrize("asked", [["--bound"], ["--bound-time", "1 s"]])
+@pytest.mark.parametrize("command", ["place", "explain"])
+def test_bound_is_looked_for_where_it_is_asked_for(
+    file: str, command: str, asked: list[str]
+) -> None:
+    plain = _json(command, file)
+    bounded = _json(command, file, *asked)
 
-    assert 0 < placed["placement_bound"] <= placed["makespan"]
-    assert placed["placement_gap"] == pytest.approx(
-        1 - placed["placement_bound"] / placed["makespan"]
-    )
+    bound = bounded.pop("placement_bound")
+    assert 0 < bound <= bounded["makespan"]
+    gap = bounded.pop("placement_gap")
+    assert gap == pytest.approx(1 - bound / bounded["makespan"])
+    assert bounded == plain
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_output_on_drawn_scenarios(seed: int, tmp_path: Path) -> None:
 
     for command in (
         ("simulate",),
-        ("place", "--bound-time", "0.1 s"),
+        ("place",),
         ("explain", "--bound-time", "0.1 s"),
         ("compare", "--placements", "ifs,etp", "--policies", "oes,fifo"),
         ("run", "--dry-run"),

@@ -219,7 +219,7 @@ class Case:
 
     def by_explanation(self) -> None:
         """Compare the base and two what-ifs of an explanation with `simulate`."""
-        found = self.say("explain", "--bound-time", "0 s")
+        found = self.say("explain")
         if found is None:
             return
         self.same("explain", found["makespan"], self.simulate())

@@ -13,7 +13,6 @@ from typing import Any
 from emu.errors import DataError
 from emu.host.files import write_atomic
 from emu.host.input_file import read_json
-from emu.prediction.analysis.bounds import placement_gap, placement_line
 from emu.prediction.analysis.critical_path import (
     MOVING,
     Cause,
@@ -189,8 +188,6 @@ def edges_section(result: Result) -> str:
     return "".join(remarks) + html.table(facts.flow_table(result["edges"]))
 
 
-#: Seconds that a report looks for a lower bound over all placements.
-BOUND_SECONDS = 2.0
 #: Improvements that are shown; ``emu explain`` has all.
 SHOWN = 10
 
@@ -199,9 +196,6 @@ def which_task(found: Explanation) -> str:
     """Return the moves to the best placement found; empty where none was sought."""
     if found.moves is NO_MOVES:
         return ""
-    problem = found.schedule.problem
-    length = found.replayed_makespan
-    gap = placement_gap(problem, found.realization, length, seconds=BOUND_SECONDS)
     text = f"<p>{escape(words.moves_line(found))}</p>"
     if found.moves.steps:
         placement = escape(words.placement_text(found.moves.steps[-1].problem))
@@ -210,7 +204,7 @@ def which_task(found: Explanation) -> str:
             "<details><summary>The placement after them</summary>"
             f"<pre>{placement}</pre></details>"
         )
-    return f"{text}<p>{escape(placement_line(gap))}.</p>"
+    return text
 
 
 def would_help(found: Explanation) -> str:
