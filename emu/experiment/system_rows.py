@@ -123,10 +123,15 @@ def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Pla
     def try_on(number: int, names: Machines) -> Trial:
         return row_of(questions[number]).try_on(names)
 
+    # Rows on equal machines one after the other: they count the same batches.
+    order = sorted(pieces, key=lambda piece: piece[1])
+    trials = dict(
+        zip(order, workers.share("machines tried", try_on, order), strict=True)
+    )
     trials_of = defaultdict(list)
-    trials = workers.share("machines tried", try_on, pieces)
-    for (number, _), trial in zip(pieces, trials, strict=True):
-        trials_of[number].append(trial)
+    for piece in pieces:
+        number, _ = piece
+        trials_of[number].append(trials[piece])
     for number, of_question in trials_of.items():
         question = questions[number]
         try:

@@ -21,7 +21,8 @@ import numpy as np
 from emu.graph_data.array_types import Array, Floats, Ints, Mask, SmallInts
 from emu.graph_data.batches import BatchPlan
 from emu.graph_data.dataset import Dataset
-from emu.graph_data.sampling import SampledBatch, rows_of
+from emu.graph_data.drawn_batches import DrawnBatch, draw_batch
+from emu.graph_data.sampling import rows_of
 from emu.problem.workloads import SampleCounts
 
 #: Policies whose rows are chosen before the start.
@@ -191,7 +192,7 @@ class SamplerCache:
 
 
 def batch_counts(
-    batch: SampledBatch,
+    batch: DrawnBatch,
     owner: SmallInts,
     stores: int,
     hits: Mask | None = None,
@@ -202,23 +203,23 @@ def batch_counts(
     """
     owners = np.asarray(owner)[batch.vertices]
 
-    def count_by_store(positions: slice | Array) -> tuple[int, ...]:
-        counts = np.bincount(owners[positions], minlength=stores)
-        return tuple(counts.tolist())
+    def count_by_store(owners: Array, drawn: Array | None = None) -> tuple[int, ...]:
+        counts = np.bincount(owners, drawn, minlength=stores)
+        return tuple(counts.astype(np.int64).tolist())
 
-    # Hop by hop from the seeds; blocks are stored input side first.
-    frontiers = [slice(size) for size in reversed(batch.sizes[1:])]
-    answers = [vertices for _, vertices in reversed(batch.edges)]
-    edge_counts = [len(sources) for sources, _ in batch.edges]
+    # Hop by hop from the seeds.
+    frontiers = [owners[: len(drawn)] for drawn in batch.drawn]
+    edge_counts = [int(drawn.sum()) for drawn in batch.drawn]
     return SampleCounts(
-        owned=count_by_store(slice(None)),
+        owned=count_by_store(owners),
         edges=sum(edge_counts),
         seeds=batch.sizes[-1],
         outputs=batch.sizes[1],
-        first_edges=edge_counts[0],
+        # The block of the first layer is drawn last.
+        first_edges=edge_counts[-1],
         frontier_owned=tuple(map(count_by_store, frontiers)),
-        answered=tuple(map(count_by_store, answers)),
-        hits=() if hits is None else count_by_store(hits),
+        answered=tuple(map(count_by_store, frontiers, batch.drawn)),
+        hits=() if hits is None else count_by_store(owners[hits]),
     )
 
 
@@ -230,14 +231,14 @@ def count_samples(
     cache: CachePlan | None = None,
 ) -> tuple[tuple[SampleCounts, ...], ...]:
     """Return the counts of every sampler, by batch; raises as `BatchPlan.batch`."""
-    structure = dataset.structure
     train = plan.walk(dataset)
 
     def count(
         sampler: int, iteration: int, held: SamplerCache | None = None
     ) -> SampleCounts:
-        batch = plan.batch(structure, train, sampler, iteration)
-        hits = None if held is None else held.look(batch.vertices)
+        batch = draw_batch(dataset, plan, train, sampler, iteration)
+        vertices = batch.vertices.astype(np.int64)
+        hits = None if held is None else held.look(vertices)
         return batch_counts(batch, dataset.owner, dataset.parts, hits)
 
     def count_in_order(sampler: int) -> tuple[SampleCounts, ...]:

@@ -229,6 +229,13 @@ class Dataset:
         return hash(self.folder)
 
     @cached_property
+    def graph(self) -> tuple[int, ...]:
+        """Sizes and checksums of vertices, edges and split, equal for all partitions."""
+        names = ("indptr", "indices", "train")
+        checksums = [self._prepared.checksum_of(name) for name in names]
+        return (self.vertices, self.edges, self.train_count, *checksums)
+
+    @cached_property
     def structure(self) -> Structure:
         """In-neighbours of every vertex."""
         array = self._prepared.array

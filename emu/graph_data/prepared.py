@@ -82,6 +82,10 @@ class PreparedArrays:
         """Return True where there is an array of that name."""
         return f"{name}.npy" in self._files
 
+    def checksum_of(self, name: str) -> int:
+        """Return the checksum of an array, as it was written."""
+        return self._files.get(f"{name}.npy", {}).get("crc32", 0)
+
     @property
     def size(self) -> int:
         """Bytes of all arrays."""

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from emu.graph_data import BatchPlan, Dataset, SampledBatch
 from emu.graph_data.caches import batch_counts
+from emu.graph_data.drawn_batches import DrawnBatch
 
 PLAN = BatchPlan(seed=1, samplers=3, batch_size=4, fanouts=(2, 3))
 SETTINGS = {
@@ -170,7 +171,7 @@ def test_counts_by_hand() -> None:
             (np.array([2, 2], np.int32), np.array([0, 1], np.int32)),
         ),
     )
-    counts = batch_counts(batch, np.arange(6, dtype=np.int32) % 2, 2)
+    counts = batch_counts(DrawnBatch.of(batch), np.arange(6, dtype=np.int32) % 2, 2)
 
     assert counts.owned == (3, 1)
     assert (counts.edges, counts.seeds, counts.inputs) == (3, 2, 4)

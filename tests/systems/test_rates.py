@@ -15,6 +15,7 @@ from emu.errors import ScenarioError
 from emu.experiment.systems import as_system
 from emu.graph_data import BatchPlan, open_for
 from emu.graph_data.caches import batch_counts
+from emu.graph_data.drawn_batches import DrawnBatch
 from emu.prediction.analysis.what_if import Change, span
 from emu.problem.workloads.operations import OPERATIONS, Operations, count_layers
 from emu.scenario import Scenario, build_job, load, prepare, realize
@@ -92,7 +93,7 @@ def test_products_are_those_that_torch_counts(
     network = GraphModel(keys, dataset)
     with FlopCounterMode(display=False) as counter:
         network.gradient([mini])
-    counts = batch_counts(batch, dataset.owner, dataset.parts)
+    counts = batch_counts(DrawnBatch.of(batch), dataset.owner, dataset.parts)
     sizes = keys["model"], dataset.feature_length, dataset.classes
     layers = count_layers(*sizes, [counts])
     passes = [layer.forward["multiply"] for layer in layers]

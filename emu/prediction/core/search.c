@@ -196,7 +196,15 @@ int64_t list_all(const Candidates *c, const Symmetry *symmetry, int64_t most,
             break;
         for (int64_t i = 0; i < units; i++)
             found[count * units + i] = (int16_t)machines[i];
-        bound[count++] = bound_within(c, expand(c, machines, w->machine_of), w);
+        count++;
     }
-    return unit < 0 && step < most_steps ? count : -1;
+    if (unit >= 0 || step == most_steps)
+        return -1;
+    /* Only now: of a space that is too large to list nobody asks for bounds. */
+    for (int64_t place = 0; place < count; place++) {
+        for (int64_t i = 0; i < units; i++)
+            machines[i] = found[place * units + i];
+        bound[place] = bound_within(c, expand(c, machines, w->machine_of), w);
+    }
+    return count;
 }
