@@ -109,9 +109,11 @@ def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Pla
     """
     plans: list[Planned] = []
     pieces: list[tuple[int, Machines]] = []
-    for number, question in enumerate(questions):
+    # Each is translated once, whatever number of sets it is tried on.
+    rows = [row_of(question) for question in questions]
+    for question, row in zip(questions, rows, strict=True):
+        number = len(plans)
         try:
-            row = row_of(question)
             if question.machines is None:
                 # A piece per set, so that cores share a slow row
                 # and progress counts what is tried.
@@ -121,7 +123,7 @@ def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Pla
             plans.append(error)
 
     def try_on(number: int, names: Machines) -> Trial:
-        return row_of(questions[number]).try_on(names)
+        return rows[number].try_on(names)
 
     # Rows on equal machines one after the other: they count the same batches.
     order = sorted(pieces, key=lambda piece: piece[1])
@@ -135,7 +137,7 @@ def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Pla
     for number, of_question in trials_of.items():
         question = questions[number]
         try:
-            names = row_of(question).choose(of_question)
+            names = rows[number].choose(of_question)
             if names is not None:
                 plans[number] = replace(question, machines=names)
         except EmulatorError as error:

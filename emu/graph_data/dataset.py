@@ -230,7 +230,7 @@ class Dataset:
 
     @cached_property
     def graph(self) -> tuple[int, ...]:
-        """Sizes and checksums of vertices, edges and split, equal for all partitions."""
+        """Sizes and checksums of edges and split, equal for all partitions."""
         names = ("indptr", "indices", "train")
         checksums = [self._prepared.checksum_of(name) for name in names]
         return (self.vertices, self.edges, self.train_count, *checksums)

@@ -53,8 +53,9 @@ def _build(section: JobSection, context: BuildContext) -> Job:
     if context.cluster is not None:
         return section.build(context)  # by what data sets hold now
     last = _last_built
-    # Sections are frozen: the same object states the same job.
-    if last is None or last.section is not section or last.context != context:
+    # Sections are frozen, and equal ones state the same job: one of machines with gpus
+    # is written anew for each call.
+    if last is None or last.section != section or last.context != context:
         last = _Built(section, context, job=section.build(context))
         _last_built = last
     return last.job
