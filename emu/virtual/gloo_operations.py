@@ -1,0 +1,215 @@
+"""Collectives as gloo runs them: what a rank posts, in which order, and waits for.
+
+A script is what one rank does in one operation: it yields posts and waits, and gets the
+transfer that it posted. Scripts follow gloo's sources (allreduce.cc, broadcast.cc,
+reduce.cc, allgather.cc, gather.cc, scatter.cc, alltoall.cc, barrier.cc of 2026) and
+torch 2.13, which always asks for the ring in an allreduce. Sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import TypeAlias
+
+from emu.virtual.gloo_transport import Transfer
+
+#: Bytes above which a ring cuts a tensor into more segments.
+_SEGMENT = 1 << 20
+
+
+@dataclass(frozen=True)
+class Send:
+    """Post a send."""
+
+    peer: int
+    size: float
+
+
+@dataclass(frozen=True)
+class Receive:
+    """Post a receive."""
+
+    peer: int
+    size: float
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Go on when transfers are over."""
+
+    transfers: tuple[Transfer, ...]
+
+
+Script: TypeAlias = Generator[Send | Receive | Wait, Transfer, None]
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Segments of a tensor that go round a ring of ranks.
+
+    Raises ValueError when there are fewer than two ranks.
+    """
+
+    ranks: int
+    size: int
+    element: int
+    """Bytes of one element: no segment ends within one."""
+
+    def __post_init__(self) -> None:
+        if self.ranks < 2:
+            raise ValueError(f"a ring of {self.ranks} ranks has nothing to send")
+
+    @property
+    def segments(self) -> int:
+        """Number of segments: two or more per rank, of about 1 MiB at most."""
+        wanted = max(ceil(self.size / _SEGMENT), 2 * self.ranks)
+        return ceil(wanted / self.ranks) * self.ranks
+
+    @property
+    def per_rank(self) -> int:
+        """Segments that each rank reduces."""
+        return self.segments // self.ranks
+
+    def length(self, segment: int) -> int:
+        """Return the bytes of a segment; the last ones may be short, or empty."""
+        even = ceil(self.size / self.segments / self.element) * self.element
+        return max(0, min(even, self.size - segment % self.segments * even))
+
+
+def all_reduce(rank: int, ring: Ring) -> Script:
+    """Sum by a ring: segments are reduced on their way round, then handed on."""
+    yield from _round(rank, ring, ring.segments - ring.per_rank, ahead=1)
+    yield from _round(rank, ring, ring.segments - ring.per_rank, ahead=0)
+
+
+def reduce(rank: int, ring: Ring, root: int) -> Script:
+    """Sum by a ring, then every rank sends its part to the root.
+
+    All but two segments go round: of large tensors some need not (gloo, reduce.cc).
+    """
+    yield from _round(rank, ring, ring.segments - 2, ahead=1)
+
+    def part(owner: int) -> int:
+        first = owner * ring.per_rank
+        return sum(ring.length(first + place) for place in range(ring.per_rank))
+
+    if rank != root:
+        yield Wait(((yield Send(root, part(rank))),))
+        return
+    receives = []
+    for peer in range(ring.ranks):
+        if peer != root:
+            receives.append((yield Receive(peer, part(peer))))
+    yield Wait((*receives,))
+
+
+def _round(rank: int, ring: Ring, steps: int, ahead: int) -> Script:
+    """Send so many segments to the rank before, and take as many from the one behind.
+
+    Two are under way. ``ahead``: ranks by which the first segment is ahead of one's own.
+    """
+    before = (rank - 1) % ring.ranks
+    behind = (rank + 1) % ring.ranks
+    receives: list[Transfer | None] = []
+    sends: list[Transfer | None] = []
+    for step in range(steps + 2):
+        if step >= 2:
+            over = (receives[step - 2], sends[step - 2])
+            for transfer in over:
+                if transfer is not None:
+                    yield Wait((transfer,))
+        if step < steps:
+            segment = (rank + ahead) * ring.per_rank + step
+            taken = ring.length(segment + ring.per_rank)
+            given = ring.length(segment)
+            receives.append((yield Receive(behind, taken)) if taken else None)
+            sends.append((yield Send(before, given)) if given else None)
+
+
+def all_gather(rank: int, ranks: int, size: int) -> Script:
+    """Hand blocks round a ring, each in two halves; a send goes before its receive.
+
+    ``size``: bytes that each rank brings.
+    """
+    halves = (size - size // 2, size // 2)
+    sends: list[Transfer] = []
+    receives: list[Transfer] = []
+    steps = 2 * (ranks - 1)
+    for step in range(steps + 2):
+        if step >= 2:
+            yield Wait((receives[step - 2],))
+            yield Wait((sends[step - 2],))
+        if step < steps:
+            half = halves[step % 2]
+            sends.append((yield Send((rank + 1) % ranks, half)))
+            receives.append((yield Receive((rank - 1) % ranks, half)))
+
+
+def broadcast(rank: int, ranks: int, root: int, size: int) -> Script:
+    """Send a tensor down a binomial tree; who has it sends to all its children."""
+    place = (rank - root) % ranks
+    first_round = place.bit_length()
+    if place > 0:
+        parent = place - (1 << (first_round - 1))
+        yield Wait(((yield Receive((parent + root) % ranks, size)),))
+
+    sends = []
+    for number in range(first_round, (ranks - 1).bit_length()):
+        child = place + (1 << number)
+        if child < ranks:
+            sends.append((yield Send((child + root) % ranks, size)))
+    yield Wait((*sends,))
+
+
+def gather(rank: int, ranks: int, root: int, size: int) -> Script:
+    """Send to the root, which posts its receives in the order of ranks."""
+    if rank != root:
+        yield Wait(((yield Send(root, size)),))
+        return
+    receives = []
+    for peer in range(ranks):
+        if peer != root:
+            receives.append((yield Receive(peer, size)))
+    yield Wait((*receives,))
+
+
+def scatter(rank: int, ranks: int, root: int, size: int) -> Script:
+    """Receive from the root, which posts its sends in the order of ranks."""
+    if rank != root:
+        yield Wait(((yield Receive(root, size)),))
+        return
+    sends = []
+    for peer in range(ranks):
+        if peer != root:
+            sends.append((yield Send(peer, size)))
+    yield Wait((*sends,))
+
+
+def all_to_all(rank: int, given: Sequence[int], taken: Sequence[int]) -> Script:
+    """Send to the ranks ahead and receive from those behind, the nearest first.
+
+    A send is posted before the receive of its step, and all before any wait: between
+    ranks that are not equally early, the later one's notice stands behind its payload.
+
+    ``given``, ``taken``: bytes to each rank and from each.
+    """
+    ranks = len(given)
+    posted = []
+    for distance in range(1, ranks):
+        ahead = (rank + distance) % ranks
+        behind = (rank - distance) % ranks
+        posted.append((yield Send(ahead, given[ahead])))
+        posted.append((yield Receive(behind, taken[behind])))
+    yield Wait((*posted,))
+
+
+def barrier(rank: int, ranks: int) -> Script:
+    """Exchange empty messages over distances 1, 2, 4 and so on."""
+    distance = 1
+    while distance < ranks:
+        receive = yield Receive((rank - distance) % ranks, 0)
+        send = yield Send((rank + distance) % ranks, 0)
+        yield Wait((receive, send))
+        distance *= 2

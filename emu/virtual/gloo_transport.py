@@ -1,0 +1,134 @@
+"""How gloo moves messages: notices and payload in one stream per pair of ranks.
+
+Facts are of gloo's sources (tcp/pair.cc, context.cc; torch 2.13): a message is three
+frames of 48 bytes and its data. Who posts a receive writes "I am ready" into its stream
+to the sender; a sender writes its data when that has come, at once where it has come
+already. A stream has one order and no priorities, so a notice waits behind payload:
+where both ranks of a pair have something to send and one comes late, they send one
+after the other.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from emu.virtual.streams import Streams
+
+#: Bytes of a frame's header: six words of eight bytes.
+HEADER = 48.0
+#: Bytes that the kernel takes of a connection before it has sent them; Linux lets its
+#: send buffer grow up to 4 MB (tcp_wmem), of which half are data.
+SEND_BUFFER = 2.5e6
+
+
+class Opcode(Enum):
+    """Kind of a frame."""
+
+    PAYLOAD = 1
+    SEND_READY = 2
+    RECEIVE_READY = 3
+
+
+@dataclass(eq=False)
+class Transfer:
+    """One side of a message: a posted send or receive."""
+
+    rank: int
+    peer: int
+    slot: int
+    size: float
+    is_over: bool = False
+    ended: float = 0.0
+    """Seconds, once it is over."""
+    waiters: list[Callable[[], None]] = field(default_factory=list)
+    """Called once, when it is over."""
+
+
+@dataclass(frozen=True)
+class _Notice:
+    """Content of a frame."""
+
+    opcode: Opcode
+    sender: int
+    receiver: int
+    slot: int
+
+
+class GlooTransport:
+    """Connections between the ranks of one context.
+
+    Parameters
+    ----------
+    streams
+        Streams of the cluster.
+    numbers
+        Number of the stream from each rank to each other one.
+    """
+
+    def __init__(self, streams: Streams, numbers: dict[tuple[int, int], int]) -> None:
+        self._streams = streams
+        self._numbers = numbers
+        self._ready: defaultdict[tuple[int, int, int], int] = defaultdict(int)
+        """By (sender, receiver, slot): notices of the receiver that the sender has."""
+        self._sends: defaultdict[tuple[int, int, int], deque[Transfer]]
+        self._sends = defaultdict(deque)
+        """By the same: sends whose receiver is not known to be ready."""
+        self._receives: defaultdict[tuple[int, int, int], deque[Transfer]]
+        self._receives = defaultdict(deque)
+        """By the same: receives whose data are not there."""
+
+    def post_receive(self, rank: int, peer: int, slot: int, size: float) -> Transfer:
+        """Post a receive of a rank; its notice goes to the peer."""
+        receive = Transfer(rank, peer, slot, size)
+        self._receives[peer, rank, slot].append(receive)
+        self._write(Opcode.RECEIVE_READY, rank, peer, slot, 0.0)
+        return receive
+
+    def post_send(self, rank: int, peer: int, slot: int, size: float) -> Transfer:
+        """Post a send of a rank; data go at once where the peer is ready."""
+        send = Transfer(rank, peer, slot, size)
+        key = rank, peer, slot
+        self._write(Opcode.SEND_READY, rank, peer, slot, 0.0)
+        if self._ready[key] > 0:
+            self._ready[key] -= 1
+            self._write_payload(send)
+        else:
+            self._sends[key].append(send)
+        return send
+
+    def take_in(self, content: _Notice | Transfer) -> None:
+        """Take in a frame that is there, or a send that the kernel has whole."""
+        if isinstance(content, Transfer):
+            self._end(content)
+            return
+        if content.opcode is Opcode.PAYLOAD:
+            key = content.sender, content.receiver, content.slot
+            self._end(self._receives[key].popleft())
+        elif content.opcode is Opcode.RECEIVE_READY:
+            key = content.receiver, content.sender, content.slot
+            if self._sends[key]:
+                self._write_payload(self._sends[key].popleft())
+            else:
+                self._ready[key] += 1
+
+    def _write_payload(self, send: Transfer) -> None:
+        end = self._write(Opcode.PAYLOAD, send.rank, send.peer, send.slot, send.size)
+        number = self._numbers[send.rank, send.peer]
+        self._streams.mark(number, end - SEND_BUFFER, (self, send))
+
+    def _write(
+        self, opcode: Opcode, sender: int, receiver: int, slot: int, size: float
+    ) -> float:
+        notice = _Notice(opcode, sender, receiver, slot)
+        number = self._numbers[sender, receiver]
+        return self._streams.write(number, HEADER + size, (self, notice))
+
+    def _end(self, transfer: Transfer) -> None:
+        transfer.is_over = True
+        transfer.ended = self._streams.now
+        for tell in transfer.waiters:
+            tell()
+        transfer.waiters.clear()
