@@ -80,6 +80,7 @@ Run your own programs
     lab      lab        Run your own programs on emulated machines with kernel NICs.
     lab      exec       Run a command beside a lab that is running.
     lab      fit        Make a scenario of what crossed in a lab.
+    virtual  virtual    Run programs of torch.distributed in virtual time.
 Look at a run
     report   report     Write a run as a page, a trace, a figure or tables.
     audit    audit      Check a schedule against the paper's constraints.
@@ -96,7 +97,7 @@ _READS_NONE = {
     *("reproduce", "agent", "trials", "exec", "clean", "import-workload", "what"),
 }
 #: Modules of one command alone, which carry scenarios out too.
-_OF_ONE = {"explain", "compare", "advise", "crossover", "contest"}
+_OF_ONE = {"explain", "compare", "advise", "crossover", "contest", "virtual"}
 #: Modules whose commands carry scenarios out; of the others none runs code of others.
 _CARRIES_OUT = {"predict", "sweep", "run", "trials", "lab", *_OF_ONE}
 #: Title of a group -> its commands by name; and all commands, in the same order.

@@ -82,7 +82,7 @@ def write_atomic(path: str | Path, text: str) -> None:
 
 
 #: Names of folders and files hold the process that made them.
-_FOLDER = re.compile(r"emu-(?:trial|metis)-(\d+)-\w+")
+_FOLDER = re.compile(r"emu-(?:trial|metis|virtual)-(\d+)-\w+")
 _PARTIAL = re.compile(r"\..+\.(\d+)\.partial")  # as `whole_file` names them
 
 
@@ -93,7 +93,7 @@ def cache_home() -> Path:
 
 
 @contextlib.contextmanager
-def scratch_folder(purpose: Literal["trial", "metis"]) -> Iterator[Path]:
+def scratch_folder(purpose: Literal["trial", "metis", "virtual"]) -> Iterator[Path]:
     """Give a folder that is removed afterwards."""
     import tempfile  # noqa: PLC0415 - emu --help does without
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import numpy as np
 
 from emu.virtual.gloo_operations import Receive, Script, Send, Wait
 from emu.virtual.gloo_transport import GlooTransport, Transfer
@@ -25,8 +22,10 @@ class Operation:
     slot: int
     """Number of the collective in its group: messages of others have other ones."""
     script: Script
-    done: Callable[[float], None]
-    """Called with the time at which it is over."""
+    done: Callable[[float, Transfer | None], None]
+    """Called with the time at which it is over, and the message that it was."""
+    is_barrier: bool = False
+    """True of what begins when all before it have ended."""
 
 
 class GlooGroup:
@@ -48,8 +47,11 @@ class GlooGroup:
         self._resume(operation, None, lambda: None)
 
     def _begin(self, rank: int) -> None:
-        while self._queues[rank] and self._running[rank] < WORKERS:
-            operation = self._queues[rank].popleft()
+        queue = self._queues[rank]
+        while queue and self._running[rank] < WORKERS:
+            if queue[0].is_barrier and self._running[rank] > 0:
+                return
+            operation = queue.popleft()
             self._running[rank] += 1
             self._resume(operation, None, lambda: self._free(rank))
 
@@ -66,8 +68,8 @@ class GlooGroup:
             try:
                 # A generator's first step takes nothing.
                 step = operation.script.send(posted)  # type: ignore[arg-type]
-            except StopIteration:
-                operation.done(self._streams.now)
+            except StopIteration as end:
+                operation.done(self._streams.now, end.value)
                 free()
                 return
             posted = None
@@ -76,7 +78,11 @@ class GlooGroup:
                     posted = transport.post_send(
                         operation.rank, peer, operation.slot, size
                     )
-                case Receive(peer, size):
+                case Receive(None, size):
+                    posted = transport.post_receive_of_any(
+                        operation.rank, operation.slot, size
+                    )
+                case Receive(int(peer), size):
                     posted = transport.post_receive(
                         operation.rank, peer, operation.slot, size
                     )
@@ -105,28 +111,3 @@ class GlooGroup:
         for transfer in missing:
             transfer.waiters.append(one_less)
         return True
-
-
-def go_on(streams: Streams, until: float = math.inf) -> None:
-    """Let what is under way go on until a time, or its end."""
-    while (time := streams.next_time()) <= until and time < math.inf:
-        for arrival in streams.go_to(time):
-            receiver, content = arrival.content
-            receiver.take_in(content)
-    if until < math.inf:
-        streams.go_to(max(until, streams.now))
-
-
-def connect(
-    nics_out: list[float], nics_in: list[float], latency: float
-) -> tuple[Streams, GlooTransport]:
-    """Return ranks with a machine each, joined by their NICs, bytes per second."""
-    ranks = len(nics_out)
-    streams = Streams(np.array([*nics_out, *nics_in]))
-    numbers = {
-        (sender, receiver): streams.open((sender, ranks + receiver), latency)
-        for sender in range(ranks)
-        for receiver in range(ranks)
-        if sender != receiver
-    }
-    return streams, GlooTransport(streams, numbers)

@@ -31,7 +31,8 @@ class Send:
 class Receive:
     """Post a receive."""
 
-    peer: int
+    peer: int | None
+    """None: from whoever sends first."""
     size: float
 
 
@@ -42,7 +43,8 @@ class Wait:
     transfers: tuple[Transfer, ...]
 
 
-Script: TypeAlias = Generator[Send | Receive | Wait, Transfer, None]
+#: Gives the transfer that was posted; its outcome is the one of a message, else none.
+Script: TypeAlias = Generator[Send | Receive | Wait, Transfer, Transfer | None]
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,8 @@ class Transfer:
     peer: int
     slot: int
     size: float
+    number: int = 0
+    """Of a receive: how many it had before it from this peer, with this slot."""
     is_over: bool = False
     ended: float = 0.0
     """Seconds, once it is over."""
@@ -79,13 +81,43 @@ class GlooTransport:
         self._receives: defaultdict[tuple[int, int, int], deque[Transfer]]
         self._receives = defaultdict(deque)
         """By the same: receives whose data are not there."""
+        self._received: defaultdict[tuple[int, int, int], int] = defaultdict(int)
+        """By the same: receives so far."""
+        self._announced: defaultdict[tuple[int, int, int], int] = defaultdict(int)
+        """By the same: sends that the receiver knows of, less its receives."""
+        self._open: defaultdict[tuple[int, int], deque[Transfer]] = defaultdict(deque)
+        """By (receiver, slot): receives from whoever sends first."""
 
     def post_receive(self, rank: int, peer: int, slot: int, size: float) -> Transfer:
         """Post a receive of a rank; its notice goes to the peer."""
         receive = Transfer(rank, peer, slot, size)
-        self._receives[peer, rank, slot].append(receive)
-        self._write(Opcode.RECEIVE_READY, rank, peer, slot, 0.0)
+        self._expect(receive)
         return receive
+
+    def post_receive_of_any(self, rank: int, slot: int, size: float) -> Transfer:
+        """Post a receive from whoever sends first: its notice waits for a send's."""
+        receive = Transfer(rank, -1, slot, size)
+        self._open[rank, slot].append(receive)
+        for sender, receiver, announced in sorted(self._announced):
+            if (receiver, announced) == (rank, slot):
+                self._match(sender, rank, slot)
+        return receive
+
+    def _expect(self, receive: Transfer) -> None:
+        key = receive.peer, receive.rank, receive.slot
+        receive.number = self._received[key]
+        self._received[key] += 1
+        self._announced[key] -= 1
+        self._receives[key].append(receive)
+        self._write(Opcode.RECEIVE_READY, receive.rank, receive.peer, receive.slot, 0.0)
+
+    def _match(self, sender: int, receiver: int, slot: int) -> None:
+        """Have a receive from anyone be from a sender that nobody expects."""
+        waiting = self._open[receiver, slot]
+        if waiting and self._announced[sender, receiver, slot] > 0:
+            receive = waiting.popleft()
+            receive.peer = sender
+            self._expect(receive)
 
     def post_send(self, rank: int, peer: int, slot: int, size: float) -> Transfer:
         """Post a send of a rank; data go at once where the peer is ready."""
@@ -113,6 +145,9 @@ class GlooTransport:
                 self._write_payload(self._sends[key].popleft())
             else:
                 self._ready[key] += 1
+        else:
+            self._announced[content.sender, content.receiver, content.slot] += 1
+            self._match(content.sender, content.receiver, content.slot)
 
     def _write_payload(self, send: Transfer) -> None:
         end = self._write(Opcode.PAYLOAD, send.rank, send.peer, send.slot, send.size)

@@ -69,7 +69,7 @@ class Streams:
 
     def __init__(self, capacities: NDArray[np.float64]) -> None:
         self.now = 0.0
-        self._capacities = capacities
+        self._capacities = capacities.copy()
         self._streams: list[Stream] = []
         self._busy: dict[int, Stream] = {}
         self._on_the_way: list[tuple[float, int, Any]] = []
@@ -81,6 +81,11 @@ class Streams:
         """Return the number of a new stream over links."""
         self._streams.append(Stream(tuple(links), latency))
         return len(self._streams) - 1
+
+    def set_capacity(self, link: int, capacity: float) -> None:
+        """Give a link another capacity from now on, bytes per second; 0 cuts it."""
+        self._capacities[link] = capacity
+        self._has_changed = True
 
     def write(self, number: int, size: float, content: Any) -> float:
         """Append a frame to a stream; return where in the stream it ends, bytes."""
@@ -97,6 +102,10 @@ class Streams:
             self._busy[number] = stream
             self._has_changed = True
         return stream.written
+
+    def count_written(self, number: int) -> float:
+        """Return the bytes that were written to a stream so far."""
+        return self._streams[number].written
 
     def mark(self, number: int, position: float, content: Any) -> None:
         """Have ``content`` told when a stream's bytes before a position have left."""
@@ -134,7 +143,8 @@ class Streams:
     def _serve(self, number: int, stream: Stream, amount: float) -> None:
         stream.left -= amount
         stream.served += amount
-        rounding = _NOTHING * stream.written
+        # What takes less than an instant, as a time can be told.
+        rounding = _NOTHING * (stream.written + stream.rate * self.now)
         while stream.marks and stream.marks[0][0] <= stream.served + rounding:
             _, count, content = heapq.heappop(stream.marks)
             heapq.heappush(self._on_the_way, (self.now, count, content))
@@ -201,9 +211,7 @@ def max_min(
         freezes = np.zeros(len(routes), dtype=bool)
         freezes[stream_of[crossing & full[link_of]]] = True
         rates[freezes] = least
-        taken = np.bincount(
-            link_of[freezes[stream_of]], minlength=free.size
-        )
+        taken = np.bincount(link_of[freezes[stream_of]], minlength=free.size)
         free = np.maximum(free - least * taken, 0.0)
         is_rising &= ~freezes
     return rates

@@ -1,0 +1,160 @@
+"""Calls of c10d as scripts of gloo, and what must be alike among those who make one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from emu.errors import EmulatorError
+from emu.virtual import gloo_operations as gloo
+from emu.virtual.gloo_operations import Script
+
+#: Calls of two ranks, which gloo begins in the thread of the caller.
+MESSAGES = {"send", "recv", "recv_anysource"}
+
+
+class Mismatch(EmulatorError):
+    """Ranks of one group that make calls which do not go together."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a rank."""
+
+    kind: str
+    """``allreduce``, ``send`` and so on."""
+    figures: Mapping[str, Any]
+    """``size`` in bytes, ``element`` likewise of one, ``root``, ``peer``; of an
+    alltoall ``given`` and ``taken``, bytes to and from each member."""
+    where: str
+    """File and line of the program."""
+
+    def describe(self) -> str:
+        """Return the call with its place in the program."""
+        words = [self.kind]
+        if "size" in self.figures:
+            words.append(f"of {self.figures['size']:,} bytes")
+        if "dtype" in self.figures:
+            words.append(f"({self.figures['dtype']})")
+        if "peer" in self.figures:
+            side = "to" if self.kind == "send" else "from"
+            words.append(f"{side} member {self.figures['peer']}")
+            words.append(f"with tag {self.figures['tag']}")
+        if "root" in self.figures:
+            words.append(f"with root {self.figures['root']}")
+        return f"{' '.join(words)} at {self.where}"
+
+
+def script_of(call: Call, member: int, ranks: int) -> Script:
+    """Return what a member of a group of so many ranks does in a call.
+
+    Raises KeyError for a call that is not modelled.
+    """
+    figures = call.figures
+    if call.kind in MESSAGES:
+        return _script_of_message(call)
+    if ranks == 1:
+        return _nothing()
+
+    size = figures.get("size", 0)
+    root = figures.get("root", 0)
+    match call.kind:
+        case "allreduce":
+            return gloo.all_reduce(member, _ring(ranks, size, figures))
+        case "reduce_scatter":  # torch's is an allreduce of everything, then a slice
+            return gloo.all_reduce(member, _ring(ranks, size, figures))
+        case "reduce_scatter_list":
+            return _reduce_parts(member, ranks, call)
+        case "reduce":
+            return gloo.reduce(member, _ring(ranks, size, figures), root)
+        case "broadcast":
+            return gloo.broadcast(member, ranks, root, size)
+        case "allgather":
+            return gloo.all_gather(member, ranks, size)
+        case "gather":
+            return gloo.gather(member, ranks, root, size)
+        case "scatter":
+            return gloo.scatter(member, ranks, root, size)
+        case "alltoall":
+            return gloo.all_to_all(member, figures["given"], figures["taken"])
+        case "barrier":
+            return gloo.barrier(member, ranks)
+        case "monitored_barrier":
+            return _monitored_barrier(member, ranks)
+    raise KeyError(call.kind)
+
+
+def _ring(ranks: int, size: int, figures: Mapping[str, Any]) -> gloo.Ring:
+    return gloo.Ring(ranks=ranks, size=size, element=figures["element"])
+
+
+def _reduce_parts(member: int, ranks: int, call: Call) -> Script:
+    """Sum what every member is to have by a ring of its own, one after the other.
+
+    torch queues them all, and two run at once: pauses between the two halves of a ring
+    overlap there.
+    """
+    size = call.figures["size"] // ranks
+    for _ in range(ranks):
+        yield from gloo.all_reduce(member, _ring(ranks, size, call.figures))
+
+
+def _monitored_barrier(member: int, ranks: int) -> Script:
+    """Report to the first member, which answers when all have (ProcessGroupGloo)."""
+    yield from gloo.gather(member, ranks, 0, 0)
+    yield from gloo.scatter(member, ranks, 0, 0)
+
+
+def _script_of_message(call: Call) -> Script:
+    size = call.figures["size"]
+    if call.kind == "send":
+        transfer = yield gloo.Send(call.figures["peer"], size)
+    else:
+        transfer = yield gloo.Receive(call.figures["peer"], size)
+    yield gloo.Wait((transfer,))
+    return transfer
+
+
+def _nothing() -> Script:
+    yield from ()
+
+
+def check_alike(call: Call, member: int, others: Mapping[int, Call]) -> None:
+    """Check a call against those that other members of its group made in its place.
+
+    Raises Mismatch where they do not go together; says which members, and where.
+    """
+    for other, made in others.items():
+        if made.kind != call.kind:
+            problem = "different calls"
+        elif (key := _unlike(call.figures, made.figures)) is not None:
+            problem = f"calls that differ in {key}"
+        elif call.kind == "alltoall" and not _is_exchange(
+            (call.figures, made.figures), (member, other)
+        ):
+            problem = "an exchange of which one expects other bytes than the other has"
+        else:
+            continue
+        raise Mismatch(
+            f"members of a group make {problem}: member {other} {made.describe()}, "
+            f"member {member} {call.describe()}"
+        )
+
+
+def _unlike(figures: Mapping[str, Any], others: Mapping[str, Any]) -> str | None:
+    for key in ("size", "dtype", "operation", "root"):
+        if figures.get(key) != others.get(key):
+            return key
+    return None
+
+
+def _is_exchange(
+    figures: tuple[Mapping[str, Any], Mapping[str, Any]], members: Sequence[int]
+) -> bool:
+    """Return True where two members expect of each other what the other gives."""
+    own, peer = figures
+    own_place, peer_place = members
+    goes = own["given"][peer_place] == peer["taken"][own_place]
+    comes = own["taken"][peer_place] == peer["given"][own_place]
+    return bool(goes and comes)

@@ -1,0 +1,397 @@
+"""Who keeps the clocks: takes what ranks say, and tells them when they may go on."""
+
+from __future__ import annotations
+
+import math
+import os
+import selectors
+import socket
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from emu.errors import EmulatorError, RunError
+from emu.problem import Cluster
+from emu.virtual.calls import MESSAGES, Call, Mismatch, check_alike, script_of
+from emu.virtual.control import Connection, RankLost
+from emu.virtual.gloo_group import GlooGroup, Operation
+from emu.virtual.gloo_transport import GlooTransport, Transfer
+from emu.virtual.key_store import WAITS, KeyStore
+from emu.virtual.streams import Streams
+from emu.virtual.virtual_time import Deadlock, State, VirtualTime
+
+#: Tags of messages are apart from numbers of collectives.
+_TAGS = 1 << 40
+#: Seconds that a rank with a core may use none of it, before others have it.
+_STALL = 0.1
+#: Seconds after which ranks that all sleep, outside of any call, end the run.
+PATIENCE = 60.0
+
+
+@dataclass
+class RankRecord:
+    """What a rank did, by its clock."""
+
+    events: list[dict[str, Any]] = field(default_factory=list)
+    """Its calls and waits in order: ``kind``, ``time`` and what they say."""
+    marks: list[float] = field(default_factory=list)
+    """When its steps began, or ended: seconds."""
+    end: float | None = None
+    waited: float = 0.0
+    """Seconds in which it waited for calls."""
+    figures: dict[str, Any] = field(default_factory=dict)
+    """What it said of itself at its end."""
+
+
+@dataclass
+class _Group:
+    """Ranks that were made a process group."""
+
+    ranks: Sequence[int]
+    operations: GlooGroup
+    streams: Mapping[tuple[int, int], int]
+    """Number of the stream from each member to each other one."""
+    calls: defaultdict[int, dict[int, Call]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
+    """Slot -> member -> the call that it made there."""
+    told: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    """Slot -> members that know that their call is over."""
+
+
+class ClusterServer:
+    """Serves the ranks of one program.
+
+    Parameters
+    ----------
+    cluster
+        The machines.
+    machine_of
+        Machine of every rank.
+    cores
+        Ranks that run at once.
+    folder
+        Where ranks leave the values that others take.
+    watch
+        Gets the rank, the time and the text of every line that is printed.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        machine_of: Sequence[int],
+        cores: int,
+        folder: Path,
+        watch: Callable[[int, float, str], None],
+    ) -> None:
+        self._links = cluster.links
+        self._speeds = [cluster.machines[number].speed for number in machine_of]
+        self._machine_of = machine_of
+        self._folder = folder
+        self._watch = watch
+        self._streams = Streams(self._links.capacities)
+        self._time = VirtualTime(self._streams, len(machine_of), cores)
+        self._store = KeyStore()
+        self._groups: dict[str, _Group] = {}
+        self._connections: dict[int, Connection] = {}
+        self._pids: dict[int, int] = {}
+        self._stopped = [0.0] * len(machine_of)
+        """When every rank last said something."""
+        self._pending: list[dict[str, Call]] = [{} for _ in machine_of]
+        """Calls of every rank that are not over."""
+        self._unread: list[list[tuple[str, int]]] = [[] for _ in machine_of]
+        """Group and slot of what each rank was told to be over, and may be reading."""
+        self.records = [RankRecord() for _ in machine_of]
+        self.stalls = 0
+        self._schedule_changes(cluster)
+
+    def _schedule_changes(self, cluster: Cluster) -> None:
+        ports = {link.name: port for port, link in enumerate(self._links)}
+        for change in cluster.changes:
+            port = ports[change.link]
+            capacity = change.capacity
+            self._time.schedule(
+                -1,
+                change.time,
+                lambda port=port, capacity=capacity: (  # type: ignore[misc]
+                    self._streams.set_capacity(port, capacity)
+                ),
+            )
+
+    def serve(self, listener: socket.socket) -> None:
+        """Serve until every rank has ended.
+
+        Raises RankLost when one goes without a word or fails, Deadlock where all wait,
+        and Mismatch where ranks make calls that do not go together.
+        """
+        self._admit(listener)
+        selector = selectors.DefaultSelector()
+        for rank, connection in self._connections.items():
+            selector.register(connection, selectors.EVENT_READ, rank)
+            connection.send("go", time=0.0, speed=self._speeds[rank], news={})
+
+        stalls = StallWatch(self._pids)
+        with selector:
+            while any(record.end is None for record in self.records):
+                ready = selector.select(_STALL)
+                for key, _ in ready:
+                    rank: int = key.data
+                    if self.records[rank].end is not None:
+                        selector.unregister(key.fileobj)
+                        continue
+                    self._take_in(rank, self._receive(rank))
+                running = [rank.number for rank in self._time.running()]
+                stalled = stalls.look(running) if not ready else set()
+                self.stalls += len(stalled)
+                self._go_on(stalled)
+
+    @property
+    def groups(self) -> dict[str, Sequence[int]]:
+        """Ranks of every process group, by its name."""
+        return {name: group.ranks for name, group in self._groups.items()}
+
+    def count_bytes(self) -> dict[tuple[int, int], float]:
+        """Return the bytes that were sent, headers included, by sender and receiver."""
+        sizes: defaultdict[tuple[int, int], float] = defaultdict(float)
+        for group in self._groups.values():
+            for (sender, receiver), number in group.streams.items():
+                ranks = group.ranks[sender], group.ranks[receiver]
+                sizes[ranks] += self._streams.count_written(number)
+        return sizes
+
+    def _admit(self, listener: socket.socket) -> None:
+        while len(self._connections) < len(self._machine_of):
+            try:
+                end, _ = listener.accept()
+            except TimeoutError as error:
+                raise RunError("the ranks did not start") from error
+            connection = Connection(end)
+            greeting = connection.receive()
+            self._connections[greeting["rank"]] = connection
+            self._pids[greeting["rank"]] = greeting["pid"]
+
+    def _receive(self, rank: int) -> dict[str, Any]:
+        try:
+            return self._connections[rank].receive()
+        except RankLost as error:
+            clock = self._time.ranks[rank].clock
+            problem = f"rank {rank} died, {clock:.6g} s after the start by its clock"
+            raise RankLost(problem) from error
+
+    def _take_in(self, rank: int, message: dict[str, Any]) -> None:
+        clock: float = message["time"]
+        self._time.note_clock(rank, clock)
+        self._stopped[rank] = clock
+        self._remove_what_was_read(rank)
+        match message["kind"]:
+            case "join":
+                self._join(message["group"], message["ranks"])
+            case "post":
+                self._post(rank, clock, message)
+            case "wait":
+                names = message["names"]
+                self._note(rank, "wait", clock, names=names)
+                timeout = message["timeout"] or math.inf
+                self._time.wait(rank, names, timeout, needs_all=message["all"])
+            case "sleep":
+                self._time.stop(rank, "sleeps")
+                self._time.wake_at(rank, clock + message["seconds"])
+            case "store":
+                self._ask_store(rank, clock, message)
+            case "line":
+                self._watch(rank, clock, message["text"])
+            case "mark":
+                self.records[rank].marks.append(clock)
+            case "leave":
+                self._leave(rank, clock, message)
+
+    def _note(self, rank: int, kind: str, clock: float, **fields: Any) -> None:
+        event = {"kind": kind, "time": clock, **fields}
+        self.records[rank].events.append(event)
+
+    def _leave(self, rank: int, clock: float, message: Mapping[str, Any]) -> None:
+        if message["problem"]:
+            raise RankLost(
+                f"rank {rank} failed after {clock:.6g} s: {message['problem']}"
+            )
+        self._time.leave(rank)
+        self.records[rank].end = clock
+        self.records[rank].figures = message["figures"]
+
+    def _join(self, name: str, ranks: list[int]) -> None:
+        if name in self._groups:
+            return
+        numbers = {}
+        for sender, sending_rank in enumerate(ranks):
+            for receiver, receiving_rank in enumerate(ranks):
+                if sender != receiver:
+                    stream = self._open_stream(sending_rank, receiving_rank)
+                    numbers[sender, receiver] = stream
+        transport = GlooTransport(self._streams, numbers)
+        operations = GlooGroup(self._streams, transport, len(ranks))
+        self._groups[name] = _Group(ranks, operations, numbers)
+
+    def _open_stream(self, sender: int, receiver: int) -> int:
+        route = self._links.route(self._machine_of[sender], self._machine_of[receiver])
+        latency = sum(self._links[port].latency for port in route)
+        return self._streams.open(route, latency)
+
+    def _post(self, rank: int, clock: float, message: dict[str, Any]) -> None:
+        """Have an operation begin when the network has come to its time."""
+        group = self._groups[message["group"]]
+        member = group.ranks.index(rank)
+        call = Call(message["call"], message["figures"], message["where"])
+        name: str = message["name"]
+        slot: int = message["slot"]
+        is_message = call.kind in MESSAGES
+        if not is_message:
+            self._check(group, slot, member, call)
+        self._pending[rank][name] = call
+        self._note(
+            rank,
+            "post",
+            clock,
+            name=name,
+            call=call.kind,
+            figures=call.figures,
+            group=message["group"],
+            slot=slot,
+        )
+
+        def end(moment: float, transfer: Transfer | None) -> None:
+            del self._pending[rank][name]
+            result = None
+            if transfer is not None:
+                result = {"peer": transfer.peer, "number": transfer.number}
+            elif not is_message:
+                self._unread[rank].append((message["group"], slot))
+            self._note(rank, "end", moment, name=name, result=result)
+            self._time.end(rank, name, moment, result)
+
+        operation = Operation(
+            rank=member,
+            slot=_TAGS + slot if is_message else slot,
+            script=script_of(call, member, len(group.ranks)),
+            done=end,
+            is_barrier=call.kind == "barrier",
+        )
+        begin = group.operations.post if is_message else group.operations.submit
+        self._time.schedule(rank, clock, lambda: begin(operation))
+
+    def _check(self, group: _Group, slot: int, member: int, call: Call) -> None:
+        """Check a call against those of the other members.
+
+        Raises Mismatch; says which ranks the members are.
+        """
+        made = group.calls[slot]
+        try:
+            check_alike(call, member, made)
+        except Mismatch as error:
+            ranks = ", ".join(map(str, group.ranks))
+            raise Mismatch(f"{error}; members 0 to n are ranks {ranks}") from None
+        made[member] = call
+        if len(made) == len(group.ranks):
+            del group.calls[slot]
+
+    def _remove_what_was_read(self, rank: int) -> None:
+        """Remove values that every member has read: this rank says more by now."""
+        for name, slot in self._unread[rank]:
+            group = self._groups[name]
+            told = group.told[slot]
+            told.add(rank)
+            if len(told) == len(group.ranks):
+                del group.told[slot]
+                for part in ("sum", *range(len(group.ranks))):
+                    path = self._folder / f"{name}.{slot}.{part}"
+                    path.unlink(missing_ok=True)
+        self._unread[rank] = []
+
+    def _ask_store(self, rank: int, clock: float, message: dict[str, Any]) -> None:
+        """Have a request carried out when all earlier ones have been."""
+        request = message["request"]
+        keys = message["keys"]
+        name = message["name"]
+
+        def answer() -> None:
+            result = self._store.carry_out(request, keys, message["values"])
+            moment = max(self._streams.now, clock)
+            if self._time.ranks[rank].state is State.WAITS:
+                self._time.end(rank, name, moment, {"answer": result})
+
+        def begin() -> None:
+            self._store.call_when_there(keys if request in WAITS else (), answer)
+
+        self._time.wait(rank, [name], message["timeout"] or math.inf, needs_all=True)
+        self._time.ranks[rank].reason = f"key {' and '.join(keys)} of the store"
+        self._time.schedule(rank, clock, begin)
+
+    def _go_on(self, stalled: set[int]) -> None:
+        try:
+            for turn in self._time.go_on(stalled):
+                record = self.records[turn.rank]
+                self._note(turn.rank, "go", turn.time)
+                record.waited += turn.time - self._stopped[turn.rank]
+                connection = self._connections[turn.rank]
+                connection.send("go", time=turn.time, news=turn.news)
+        except Deadlock as error:
+            raise Deadlock(f"{error}: {self._describe_waits()}") from None
+
+    def _describe_waits(self) -> str:
+        waits = []
+        for rank in self._time.ranks:
+            if rank.state is State.OVER:
+                waits.append(f"rank {rank.number} has ended")
+                continue
+            calls = self._pending[rank.number]
+            reasons = [calls[name].describe() for name in rank.missing if name in calls]
+            reason = " and ".join(reasons) or rank.reason
+            waits.append(f"rank {rank.number} waits for {reason}")
+        return "; ".join(waits)
+
+
+class StallWatch:
+    """Sees ranks that have a core and do not use it: they wait outside of any call.
+
+    On a file, a socket of their own, or a process that they started.
+    """
+
+    def __init__(self, pids: Mapping[int, int]) -> None:
+        self._pids = pids
+        self._seen: dict[int, tuple[str, ...]] = {}
+        self._all_since = 0.0
+
+    def look(self, running: Sequence[int]) -> set[int]:
+        """Return those of the ranks that run which used no core since the last look.
+
+        Raises RunError when none of them did for long.
+        """
+        stalled = set()
+        for rank in running:
+            use = _cpu_use(self._pids[rank])
+            if use == self._seen.get(rank):
+                stalled.add(rank)
+            self._seen[rank] = use
+        now = time.monotonic()
+        if len(stalled) < len(running) or not self._all_since:
+            self._all_since = now
+        if now - self._all_since > PATIENCE:
+            names = ", ".join(map(str, sorted(stalled)))
+            raise RunError(
+                f"rank {names} waited {PATIENCE:g} s for something outside of "
+                "torch.distributed, such as a socket of its own: emu lab runs that"
+            )
+        return stalled
+
+
+def _cpu_use(pid: int) -> tuple[str, ...]:
+    """Return state and CPU ticks of a process and its children that have ended."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError as error:
+        raise EmulatorError(f"process {pid} has gone: {os.strerror(3)}") from error
+    state = fields[0]
+    return (state, *fields[11:15]) if state == "S" else (str(time.monotonic()),)

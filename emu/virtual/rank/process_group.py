@@ -1,0 +1,473 @@
+"""The process group that takes the place of gloo's in a rank of a virtual cluster.
+
+Who makes a call leaves its values for the others, and says so; when the call is over
+it takes theirs. A call that is not modelled raises.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, ClassVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from typing_extensions import override
+
+from emu.errors import EmulatorError
+from emu.virtual.rank.deposits import Deposits, fill
+from emu.virtual.rank.rank_end import RankEnd, VirtualWork
+from emu.virtual.rank.sums import REDUCTIONS, reduce_by_ring
+
+#: Timeout of a group that states none, by which no virtual wait ends.
+_DEFAULT = timedelta(minutes=30)
+#: Numbers of receives, so that each has a name.
+_RECEIVES = itertools.count()
+
+
+class NotModelled(EmulatorError):
+    """A call whose messages are not known."""
+
+
+def join(tensors: Sequence[Tensor]) -> Tensor:
+    """Return the elements of tensors of one type one after the other.
+
+    Raises NotModelled when one is sparse or not on the CPU.
+    """
+    for tensor in tensors:
+        if tensor.device.type != "cpu":
+            problem = (
+                f"a tensor is on {tensor.device}: a virtual cluster has CPUs alone"
+            )
+            raise NotModelled(problem)
+        if tensor.layout is not torch.strided:
+            raise NotModelled("sums of sparse tensors are not modelled")
+    flat = [tensor.detach().reshape(-1) for tensor in tensors]
+    return flat[0] if len(flat) == 1 else torch.cat(flat)
+
+
+def _operation(options: Any) -> str:
+    """Return the name of a reduction: ``SUM``.
+
+    Raises NotModelled for one that gloo has not.
+    """
+    operation = getattr(options, "reduceOp", dist.ReduceOp.SUM)
+    for name in REDUCTIONS:
+        if operation == getattr(dist.ReduceOp, name):
+            return name
+    raise NotModelled(f"gloo has no reduction {operation}")
+
+
+def _sized(content: Tensor) -> dict[str, Any]:
+    return {
+        "size": content.numel() * content.element_size(),
+        "element": content.element_size(),
+        "dtype": str(content.dtype).removeprefix("torch."),
+    }
+
+
+class VirtualProcessGroup(dist.ProcessGroup):
+    """A group of ranks whose calls take virtual time."""
+
+    _made: ClassVar[Counter[str]] = Counter()
+    """Groups by name so far: a name comes back when all groups were destroyed."""
+    _device_types: ClassVar[list[torch.device]] = [torch.device("cpu")]
+
+    def __init__(self, options: Any, end: RankEnd, deposits: Deposits) -> None:
+        member: int = options.group_rank
+        size: int = options.group_size
+        super().__init__(member, size)
+        ranks = [*options.global_ranks_in_group] or [*range(size)]
+        label = options.group_id.replace("/", "-")
+        self._name = f"{label}.{self._made[label]}"
+        self._made[label] += 1
+        self._member = member
+        self._members = size
+        self._end = end
+        self._deposits = deposits
+        self._timeout = None if options.timeout == _DEFAULT else options.timeout
+        self._slot = 0
+        self._messages: Counter[tuple[int, int]] = Counter()
+        """Sends by peer and tag."""
+        end.say("join", group=self._name, ranks=ranks)
+
+    @override
+    def getBackendName(self) -> str:
+        """Return a name: by gloo's own DDP would look for its devices."""
+        return "emu"
+
+    @override
+    def _get_backend(self, device: torch.device) -> Any:
+        return self
+
+    def _set_default_timeout(self, timeout: timedelta) -> None:
+        self._timeout = timeout
+
+    def _post(
+        self,
+        call: str,
+        figures: dict[str, Any],
+        outputs: Sequence[Tensor],
+        take: Callable[[int], None],
+        gives: Tensor | None = None,
+    ) -> VirtualWork:
+        """Begin a collective: leave what this member gives, and say so.
+
+        ``take`` fills the outputs at its end, by the number of the call.
+        """
+        with self._end.clock.stopped():
+            slot = self._slot
+            self._slot += 1
+            if gives is not None:
+                self._deposits.leave(self._part(slot, self._member), gives)
+            work = VirtualWork(
+                self._end,
+                f"{self._name}.{slot}/{self._member}",
+                outputs,
+                lambda _: take(slot),
+            )
+            self._begin(work, call, slot, figures)
+        return work
+
+    def _begin(
+        self, work: VirtualWork, call: str, slot: int, figures: dict[str, Any]
+    ) -> None:
+        if self._timeout is not None:
+            work.timeout = self._timeout.total_seconds()
+        self._end.post(work, group=self._name, call=call, slot=slot, figures=figures)
+
+    def _part(self, slot: int, member: int | str) -> str:
+        """Return the name of what a member gives to a call."""
+        return f"{self._name}.{slot}.{member}"
+
+    def _sum(self, slot: int, content: Tensor, operation: str) -> Tensor:
+        """Return what all members gave, reduced: the first to ask makes it."""
+
+        def make() -> Tensor:
+            parts = [
+                self._deposits.read(self._part(slot, member)).view(content.dtype)
+                for member in range(self._members)
+            ]
+            return reduce_by_ring(parts, operation)
+
+        return self._deposits.read_or_make(self._part(slot, "sum"), make)
+
+    @override
+    def allreduce(self, tensors: Any, opts: Any = None, *_: Any) -> VirtualWork:
+        """Reduce tensors over all members, in place."""
+        outputs = tensors if isinstance(tensors, list) else [tensors]
+        content = join(outputs)
+        operation = _operation(opts)
+        return self._post(
+            "allreduce",
+            {**_sized(content), "operation": operation},
+            outputs,
+            lambda slot: fill(outputs, self._sum(slot, content, operation)),
+            gives=content,
+        )
+
+    allreduce_coalesced = allreduce
+
+    @override
+    def reduce(self, tensors: Any, opts: Any = None, *_: Any) -> VirtualWork:
+        """Reduce a tensor over all members; the root alone has the outcome."""
+        content = join(tensors)
+        operation = _operation(opts)
+
+        def take(slot: int) -> None:
+            if self._member == opts.rootRank:
+                fill(tensors, self._sum(slot, content, operation))
+
+        figures = {**_sized(content), "operation": operation, "root": opts.rootRank}
+        return self._post("reduce", figures, tensors, take, gives=content)
+
+    @override
+    def broadcast(self, tensors: Any, opts: Any = None, *_: Any) -> VirtualWork:
+        """Give all members the root's tensor."""
+        root = 0 if opts is None else opts.rootRank
+        outputs = tensors if isinstance(tensors, list) else [tensors]
+        content = join(outputs)
+        is_root = self._member == root
+
+        def take(slot: int) -> None:
+            if not is_root:
+                fill(outputs, self._deposits.read(self._part(slot, root)))
+
+        figures = {**_sized(content), "root": root}
+        gives = content if is_root else None
+        return self._post("broadcast", figures, outputs, take, gives=gives)
+
+    @override
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> VirtualWork:
+        """Give every member the tensors of all."""
+        return self._gather_all([[output] for output in outputs[0]], inputs)
+
+    @override
+    def allgather_coalesced(
+        self, outputs: Any, inputs: Any, opts: Any = None
+    ) -> VirtualWork:
+        """Give every member several tensors of all."""
+        return self._gather_all(outputs, inputs)
+
+    @override
+    def all_gather_single(
+        self, output: Any, given: Any, opts: Any = None
+    ) -> VirtualWork:
+        """Give every member the tensors of all, one behind the other."""
+        if output.numel() != given.numel() * self._members:
+            problem = (
+                f"the output has {output.numel()} elements, {self._members} times "
+            )
+            raise ValueError(problem + f"{given.numel()} come")
+
+        def take(slot: int) -> None:
+            parts = [self._part(slot, member) for member in range(self._members)]
+            fill([output], torch.cat([self._deposits.read(part) for part in parts]))
+
+        content = join([given])
+        return self._post("allgather", _sized(content), [output], take, gives=content)
+
+    _allgather_base = all_gather_single
+
+    @override
+    def all_gather_single_coalesced(
+        self, outputs: Any, inputs: Any, opts: Any = None
+    ) -> VirtualWork:
+        """Do the same for several tensors, with one message each."""
+        rows = [output.chunk(self._members) for output in outputs]
+        by_member = [[row[member] for row in rows] for member in range(self._members)]
+        return self._gather_all(by_member, inputs)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def _gather_all(
+        self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor]
+    ) -> VirtualWork:
+        content = join(inputs)
+        for number, row in enumerate(outputs):
+            found = sum(output.numel() for output in row)
+            if found != content.numel():
+                raise ValueError(
+                    f"allgather: invalid tensor size at index {number} (expected "
+                    f"{content.numel()} elements, got {found})"
+                )
+
+        def take(slot: int) -> None:
+            for member, row in enumerate(outputs):
+                fill(row, self._deposits.read(self._part(slot, member)))
+
+        flat = [output for row in outputs for output in row]
+        return self._post("allgather", _sized(content), flat, take, gives=content)
+
+    @override
+    def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> VirtualWork:
+        """Give the root the tensors of all."""
+        content = join(inputs)
+        row = outputs[0] if outputs else []
+
+        def take(slot: int) -> None:
+            for member, output in enumerate(row):
+                fill([output], self._deposits.read(self._part(slot, member)))
+
+        figures = {**_sized(content), "root": opts.rootRank}
+        return self._post("gather", figures, row, take, gives=content)
+
+    @override
+    def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> VirtualWork:
+        """Give every member a tensor of the root."""
+        figures = {**_sized(join(outputs)), "root": opts.rootRank}
+        gives = join(inputs[0]) if inputs else None
+
+        def take(slot: int) -> None:
+            start = self._member * figures["size"]
+            part = self._part(slot, opts.rootRank)
+            fill(outputs, self._deposits.read(part, start, figures["size"]))
+
+        return self._post("scatter", figures, outputs, take, gives=gives)
+
+    @override
+    def reduce_scatter_single(
+        self, output: Any, given: Any, opts: Any = None
+    ) -> VirtualWork:
+        """Give every member its part of what is reduced over all."""
+        content = join([given])
+        operation = _operation(opts)
+        if content.numel() != output.numel() * self._members:
+            problem = (
+                f"the input has {content.numel()} elements, {self._members} times "
+            )
+            raise ValueError(problem + f"{output.numel()} are to come out")
+
+        def take(slot: int) -> None:
+            count = output.numel() * output.element_size()
+            start = self._member * count
+            whole = self._sum(slot, content, operation)
+            fill([output], whole[start : start + count])
+
+        figures = {**_sized(content), "operation": operation}
+        return self._post("reduce_scatter", figures, [output], take, gives=content)
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    @override
+    def reduce_scatter(
+        self, outputs: Any, inputs: Any, opts: Any = None
+    ) -> VirtualWork:
+        """Give every member the sum of what all bring for it."""
+        content = join(inputs[0])
+        operation = _operation(opts)
+
+        def take(slot: int) -> None:
+            # Each member's tensor goes round a ring of its own.
+            count = outputs[0].numel() * outputs[0].element_size()
+            start = self._member * count
+            names = [self._part(slot, member) for member in range(self._members)]
+            parts = [
+                self._deposits.read(name, start, count).view(content.dtype)
+                for name in names
+            ]
+            fill(outputs, reduce_by_ring(parts, operation).view(torch.uint8))
+
+        figures = {**_sized(content), "operation": operation}
+        return self._post("reduce_scatter_list", figures, outputs, take, gives=content)
+
+    @override
+    def all_to_all_single(
+        self, output: Any, given: Any, output_rows: Any, given_rows: Any, *_: Any
+    ) -> VirtualWork:
+        """Give every member a part of every other's tensor, as rows are split."""
+        gives = self._split(given, given_rows)
+        takes = self._split(output, output_rows)
+        return self._exchange([output], join([given]), gives, takes)
+
+    alltoall_base = all_to_all_single
+
+    @override
+    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> VirtualWork:
+        """Give every member one of the tensors that each has; all of one size."""
+        sizes = {tensor.numel() for tensor in (*outputs, *inputs)}
+        if len(sizes) > 1:
+            raise ValueError(f"alltoall: gloo takes equal sizes, found {sorted(sizes)}")
+        size = inputs[0].numel() * inputs[0].element_size()
+        sizes_in_bytes = [size] * self._members
+        return self._exchange(outputs, join(inputs), sizes_in_bytes, sizes_in_bytes)
+
+    def _split(self, tensor: Tensor, rows: Sequence[int]) -> list[int]:
+        """Return the bytes for every member: as rows are split, or even."""
+        whole = tensor.numel() * tensor.element_size()
+        if not rows:
+            if tensor.size(0) % self._members:
+                problem = f"{tensor.size(0)} rows are no multiple of {self._members}"
+                raise ValueError(problem)
+            return [whole // self._members] * self._members
+        if sum(rows) != tensor.size(0):
+            raise ValueError(
+                f"splits {rows} are not the {tensor.size(0)} rows there are"
+            )
+        row = whole // tensor.size(0) if tensor.size(0) else 0
+        return [count * row for count in rows]
+
+    def _exchange(
+        self,
+        outputs: Sequence[Tensor],
+        content: Tensor,
+        gives: list[int],
+        takes: list[int],
+    ) -> VirtualWork:
+        # Where each member's bytes begin goes ahead of them.
+        starts = torch.tensor([0, *gives]).cumsum(0) + (self._members + 1) * 8
+        head = starts.view(torch.uint8)
+        body = content.contiguous().view(torch.uint8)
+
+        def take(slot: int) -> None:
+            parts = []
+            for member, count in enumerate(takes):
+                name = self._part(slot, member)
+                place = self._deposits.read(name, self._member * 8, 8).view(torch.int64)
+                parts.append(self._deposits.read(name, int(place), count))
+            fill(outputs, torch.cat(parts))
+
+        figures = {
+            "given": gives,
+            "taken": takes,
+            "dtype": _sized(content)["dtype"],
+        }
+        return self._post(
+            "alltoall", figures, outputs, take, gives=torch.cat([head, body])
+        )
+
+    @override
+    def barrier(self, opts: Any = None, *_: Any) -> VirtualWork:
+        """Wait for all members."""
+        return self._post("barrier", {}, [], lambda _: None)
+
+    @override
+    def monitored_barrier(
+        self, timeout: Any = None, wait_all_ranks: bool = False
+    ) -> None:
+        """Wait for all members, who report to the first."""
+        work = self._post("monitored_barrier", {}, [], lambda _: None)
+        work.wait(timeout)
+
+    @override
+    def send(self, tensors: Any, dstRank: int, tag: int = 0) -> VirtualWork:
+        """Send a tensor to a member."""
+        key = dstRank, tag
+        with self._end.clock.stopped():
+            number = self._messages[key]
+            self._messages[key] += 1
+            content = join(tensors)
+            name = self._message(self._member, dstRank, tag, number)
+            self._deposits.leave(name, content)
+            work = VirtualWork(self._end, name, tensors, lambda _: None)
+            figures = {**_sized(content), "peer": dstRank, "tag": tag}
+            self._begin(work, "send", tag, figures)
+        return work
+
+    @override
+    def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> VirtualWork:
+        """Receive a tensor from a member."""
+        return self._receive("recv", tensors, srcRank, tag)
+
+    @override
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> VirtualWork:
+        """Receive a tensor from whoever sends first."""
+        return self._receive("recv_anysource", tensors, None, tag)
+
+    def _receive(
+        self, call: str, tensors: Sequence[Tensor], source: int | None, tag: int
+    ) -> VirtualWork:
+        def take(result: dict[str, Any] | None) -> None:
+            assert result is not None  # noqa: S101 - of messages the end says whose
+            sender = result["peer"]
+            name = self._message(sender, self._member, tag, result["number"])
+            content = self._deposits.take(name)
+            found = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+            if content.numel() != found:
+                raise RuntimeError(
+                    f"member {sender} sent {content.numel()} bytes with tag {tag}, "
+                    f"{found} were expected"
+                )
+            fill(tensors, content)
+
+        with self._end.clock.stopped():
+            content = join(tensors)
+            name = f"{self._name}.{self._member}.receive{next(_RECEIVES)}"
+            work = VirtualWork(self._end, name, tensors, take)
+            figures = {**_sized(content), "peer": source, "tag": tag}
+            self._begin(work, call, tag, figures)
+        return work
+
+    def _message(self, sender: int, receiver: int, tag: int, number: int) -> str:
+        return f"{self._name}.{sender}-{receiver}.{tag}.{number}"
+
+    @override
+    def shutdown(self) -> None:
+        """End the group: nothing of it is left to close."""
+
+    @override
+    def abort(self) -> None:
+        """End the group: nothing of it is left to close."""

@@ -1,0 +1,86 @@
+"""The clock of a rank: CPU seconds of its process, and what the cluster adds.
+
+What emu itself does in a call is taken off. Programs that ask for the time see this
+clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+#: Seconds that ``time.time`` shows at virtual time 0.
+EPOCH = 1.7e9
+
+
+class RankClock:
+    """Virtual time of this process.
+
+    Parameters
+    ----------
+    speed
+        CPU seconds of this computer per second of the emulated machine.
+    charge
+        Seconds that every computation between two calls is said to take, in place of
+        its CPU time; None where that is measured.
+    """
+
+    def __init__(self, speed: float, charge: float | None) -> None:
+        self._speed = speed
+        self._charge = charge
+        self._shown = 0.0
+        self._since = time.process_time()
+        self._is_stopped = False
+        self.own_cpu = 0.0
+        """CPU seconds of emu itself, which the clock does not show."""
+
+    def now(self) -> float:
+        """Return the virtual time, seconds."""
+        if self._is_stopped or self._charge is not None:
+            return self._shown
+        return self._shown + (time.process_time() - self._since) / self._speed
+
+    def go_to(self, moment: float) -> None:
+        """Show a later time."""
+        self._shown = max(self._shown, moment)
+
+    @contextmanager
+    def stopped(self) -> Iterator[float]:
+        """Stop for the time of a block, which costs the program nothing."""
+        if self._is_stopped:
+            yield self._shown
+            return
+
+        charge = 0.0 if self._charge is None else self._charge
+        self._shown = self.now() + charge
+        began = time.process_time()
+        self._is_stopped = True
+        try:
+            yield self._shown
+        finally:
+            self._is_stopped = False
+            self._since = time.process_time()
+            self.own_cpu += self._since - began
+
+    def take_over(self, sleep: Callable[[float], None]) -> Callable[[], None]:
+        """Have the functions of module ``time`` show it; return what gives them back."""
+        functions: dict[str, Any] = {
+            "time": lambda: EPOCH + self.now(),
+            "time_ns": lambda: int((EPOCH + self.now()) * 1e9),
+            "monotonic": self.now,
+            "monotonic_ns": lambda: int(self.now() * 1e9),
+            "perf_counter": self.now,
+            "perf_counter_ns": lambda: int(self.now() * 1e9),
+            "sleep": sleep,
+        }
+        real = {name: getattr(time, name) for name in functions}
+
+        def give_back() -> None:
+            for name, function in real.items():
+                setattr(time, name, function)
+
+        for name, function in functions.items():
+            setattr(time, name, function)
+        return give_back

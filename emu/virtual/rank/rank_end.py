@@ -1,0 +1,236 @@
+"""This rank's end of the connection to who keeps the clocks, and its calls under way."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Collection, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from typing_extensions import override
+
+from emu.virtual.control import Connection
+from emu.virtual.rank.rank_clock import RankClock
+
+#: Folders whose code makes calls for the program.
+_BETWEEN = (os.path.dirname(torch.__file__), os.path.dirname(__file__))
+
+
+class VirtualWork(dist.Work):
+    """A call under way.
+
+    Parameters
+    ----------
+    end
+        Of this rank.
+    names
+        Of its operation.
+    outputs
+        Tensors that have values once it is over.
+    take
+        Fills them, by what is said of the end.
+    """
+
+    def __init__(
+        self,
+        end: RankEnd,
+        name: str,
+        outputs: Sequence[Tensor],
+        take: Callable[[dict[str, Any] | None], None],
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.is_over = False
+        self.timeout: float | None = None
+        """Seconds after which a wait fails, where the program states that."""
+        self._end = end
+        self._outputs = list(outputs)
+        self._take = take
+        self._source = -1
+        self._future: torch.futures.Future[list[Tensor]] | None = None
+
+    def finish(self, result: dict[str, Any] | None) -> None:
+        """Take in that it is over: outputs have their values from now on."""
+        with self._end.clock.stopped():
+            self._take(result)
+        if result is not None:
+            self._source = result["peer"]
+        self.is_over = True
+        if self._future is not None:
+            self._future.set_result(self._outputs)
+
+    @override
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Wait until it is over, by the clock of this rank.
+
+        Raises RuntimeError after the timeout of this wait, or of the group.
+        """
+        seconds = self.timeout
+        if timeout is not None and timeout.total_seconds() > 0:
+            seconds = timeout.total_seconds()
+        if not self.is_over:
+            self._end.wait([self.name], timeout=seconds)
+        if not self.is_over:
+            raise RuntimeError(
+                f"{self.name} timed out after {seconds} s of virtual time"
+            )
+        return True
+
+    @override
+    def is_completed(self) -> bool:
+        """Return True where it is over by now."""
+        if not self.is_over:
+            self._end.sleep(0.0)
+        return self.is_over
+
+    @override
+    def is_success(self) -> bool:
+        return self.is_over
+
+    @override
+    def exception(self) -> Any:
+        return None
+
+    @override
+    def result(self) -> Any:
+        return self._outputs
+
+    @override
+    def synchronize(self) -> None:
+        self.wait()
+
+    @override
+    def _source_rank(self) -> int:
+        return self._source
+
+    @override
+    def source_rank(self) -> int:
+        return self._source
+
+    @override
+    def get_future(self) -> Any:
+        """Return a future, whose waits in Python go by the clock of this rank.
+
+        C++ waits for those of a backward pass, whose calls are over at its end.
+        """
+        if self._future is None:
+            self._future = torch.futures.Future()
+            if self.is_over:
+                self._future.set_result(self._outputs)
+        return self._future
+
+
+class RankEnd:
+    """What this rank says, and is told."""
+
+    def __init__(self, connection: Connection, clock: RankClock) -> None:
+        self.clock = clock
+        self._connection = connection
+        self._works: dict[str, VirtualWork] = {}
+        """Calls that are not known to be over."""
+        self._passes: set[int] = set()
+        """Backward passes at whose end calls are waited for."""
+        self._requests = 0
+
+    def say(self, kind: str, **fields: Any) -> None:
+        """Say something that needs no answer."""
+        with self.clock.stopped() as now:
+            self._connection.send(kind, time=now, **fields)
+
+    def post(self, work: VirtualWork, **fields: Any) -> None:
+        """Say that a call was made."""
+        self._works[work.name] = work
+        self.say("post", name=work.name, where=find_caller(), **fields)
+        self._wait_at_end_of_backward()
+
+    def wait(
+        self,
+        names: Collection[str],
+        *,
+        needs_all: bool = True,
+        timeout: float | None = None,
+    ) -> None:
+        """Let others run until calls are over, or the first of them."""
+        fields = {"names": [*names], "all": needs_all, "timeout": timeout}
+        self._yield_turn("wait", **fields)
+
+    def sleep(self, seconds: float) -> None:
+        """Let the clock go on by so many seconds, and others run meanwhile."""
+        if seconds < 0:
+            raise ValueError("sleep length must be non-negative")
+        self._yield_turn("sleep", seconds=float(seconds))
+
+    def wait_for_any(self) -> bool:
+        """Wait for the next end of a call under way; return False without any."""
+        if not self._works:
+            return False
+        self.wait([*self._works], needs_all=False)
+        return True
+
+    def ask_store(
+        self, request: str, keys: Sequence[str], values: Sequence[Any], timeout: float
+    ) -> Any:
+        """Return the answer of the store.
+
+        Raises torch's DistStoreError after so many seconds.
+        """
+        self._requests += 1
+        name = f"store/{self._requests}"
+        news = self._yield_turn(
+            "store",
+            request=request,
+            keys=[*keys],
+            values=[*values],
+            name=name,
+            timeout=timeout,
+        )
+        if name not in news:
+            words = f"{', '.join(keys)} did not come in {timeout:g} s"
+            raise dist.DistStoreError(f"wait timeout: {words} of virtual time")
+        return news[name]["answer"]
+
+    def _yield_turn(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """Say something, and let others run until there is an answer."""
+        with self.clock.stopped() as now:
+            self._connection.send(kind, time=now, **fields)
+            answer = self._connection.receive()
+            self.clock.go_to(answer["time"])
+        news: dict[str, Any] = answer["news"]
+        # All first: what a future calls may wait for others of them.
+        over = [
+            (self._works.pop(name), news[name]) for name in news if name in self._works
+        ]
+        for work, result in over:
+            work.finish(result)
+        return news
+
+    def _wait_at_end_of_backward(self) -> None:
+        """Have the calls of a backward pass be over when it is.
+
+        DDP's reducer waits for their futures in C++, in a callback that it queues
+        later than the first of its calls.
+        """
+        task = torch._C._current_graph_task_id()  # noqa: SLF001 - there is no other way
+        if task == -1 or task in self._passes:
+            return
+        self._passes.add(task)
+
+        def finish() -> None:
+            self._passes.discard(task)
+            # What a future calls may make calls of its own.
+            while self._works:
+                self.wait([*self._works])
+
+        torch.autograd.Variable._execution_engine.queue_callback(finish)  # noqa: SLF001
+
+
+def find_caller() -> str:
+    """Return file and line of the program that makes a call, through torch."""
+    frame = sys._getframe(1)  # noqa: SLF001 - traceback takes 100 times as long
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_BETWEEN):
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"

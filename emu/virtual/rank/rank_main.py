@@ -1,0 +1,179 @@
+"""The ranks of a virtual cluster: one process that imports torch and forks them.
+
+    python -m emu.virtual.rank.rank_main PLAN
+
+reads a plan (JSON, by `emu.virtual.launch`) and ends with the worst exit status.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import resource
+import runpy
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from emu.virtual.control import Connection, RankLost
+
+
+def main() -> int:
+    """Fork the ranks; return the worst of their exit statuses."""
+    plan = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    import torch
+    import torch._dynamo  # which DDP imports: once here, or in every rank
+    import torch._inductor
+    import torch.distributed.rpc
+    import torch.nn.parallel
+    import torch.optim
+
+    # Threads do not survive a fork; a rank has one core unless it says otherwise.
+    torch.set_num_threads(1)
+    children = []
+    for rank in plan["ranks"]:
+        child = os.fork()
+        if child == 0:
+            os._exit(RankProcess(plan, rank).run())
+        children.append(child)
+    statuses = [os.waitstatus_to_exitcode(os.waitpid(c, 0)[1]) for c in children]
+    return max(map(abs, statuses))
+
+
+class RankProcess:
+    """One rank: its connection, its output, and the program that it runs.
+
+    Parameters
+    ----------
+    plan
+        Of the whole run: ``socket``, ``folder``, ``charge``, ``mark``, ``real_clock``.
+    rank
+        Of this one: ``environment``, ``log``, ``command``, ``directory``.
+    """
+
+    def __init__(self, plan: dict[str, Any], rank: dict[str, Any]) -> None:
+        self._plan = plan
+        self._rank = rank
+        self._number = int(rank["environment"]["RANK"])
+
+    def run(self) -> int:
+        """Run the program; return its exit status."""
+        from emu.virtual.rank.deposits import Deposits
+        from emu.virtual.rank.rank_clock import RankClock
+        from emu.virtual.rank.rank_end import RankEnd
+        from emu.virtual.rank.takeover import install
+
+        os.environ |= self._rank["environment"]
+        os.chdir(self._rank["directory"])
+        log = os.open(self._rank["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+
+        connection = self._connect()
+        clock = RankClock(connection.receive()["speed"], self._plan["charge"])
+        end = RankEnd(connection, clock)
+        with clock.stopped():
+            install(end, Deposits(Path(self._plan["folder"])))
+            give_back: Callable[[], None] = lambda: None  # noqa: E731
+            if not self._plan["real_clock"]:
+                give_back = clock.take_over(end.sleep)
+            os.register_at_fork(after_in_child=give_back)
+            sys.stdout = LineReports(self._plan["mark"], end.say, 1)
+        try:
+            problem = self._run_program()
+            with contextlib.suppress(OSError):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            end.say("leave", problem=problem, figures=self._count(clock.own_cpu))
+        except RankLost:
+            return 1  # who keeps the clocks has ended the run
+        return int(bool(problem))
+
+    def _connect(self) -> Connection:
+        end = socket.socket(socket.AF_UNIX)
+        end.connect(self._plan["socket"])
+        connection = Connection(end)
+        connection.send("hello", rank=self._number, pid=os.getpid())
+        return connection
+
+    def _run_program(self) -> str:
+        """Run the program as ``__main__``; return what went wrong, in a line."""
+        command = self._rank["command"]
+        try:
+            if command[0] == "-m":
+                sys.argv = command[1:]
+                sys.path[0] = os.getcwd()
+                runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+            else:
+                sys.argv = command
+                sys.path[0] = str(Path(command[0]).resolve().parent)
+                runpy.run_path(command[0], run_name="__main__")
+        except SystemExit as error:
+            if error.code not in {None, 0}:
+                return f"exit status {error.code}"
+        except RankLost:
+            raise
+        except BaseException as error:
+            traceback.print_exc()
+            return f"{type(error).__name__}: {error}".splitlines()[0]
+        return ""
+
+    def _count(self, own_cpu: float) -> dict[str, float]:
+        """Return what the run is judged by: seconds and bytes of this process."""
+        own = resource.getrusage(resource.RUSAGE_SELF)
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return {
+            "cpu": own.ru_utime + own.ru_stime,
+            "own_cpu": own_cpu,
+            "children_cpu": children.ru_utime + children.ru_stime,
+            "memory": float(own.ru_maxrss * 1024),
+            "threads": float(threading.active_count()),
+        }
+
+
+class LineReports(io.TextIOBase):
+    """Standard output of a rank: every line goes to its log, and is told.
+
+    Parameters
+    ----------
+    mark
+        Text in lines that begin a step; none where empty.
+    say
+        Tells who keeps the clocks.
+    descriptor
+        Of the log.
+    """
+
+    def __init__(self, mark: str, say: Callable[..., None], descriptor: int) -> None:
+        self._mark = mark
+        self._say = say
+        self._descriptor = descriptor
+        self._line = ""
+
+    def write(self, text: str) -> int:
+        """Write a text."""
+        os.write(self._descriptor, text.encode(errors="replace"))
+        *lines, self._line = (self._line + text).split("\n")
+        for line in lines:
+            self._say("line", text=line)
+            if self._mark and self._mark in line:
+                self._say("mark", of="line")
+        return len(text)
+
+    def fileno(self) -> int:
+        """Return the descriptor of the log."""
+        return self._descriptor
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())

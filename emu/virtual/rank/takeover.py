@@ -1,0 +1,132 @@
+"""What a rank changes of torch and Python, so that a program meets a virtual cluster."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from emu.virtual.rank.deposits import Deposits
+from emu.virtual.rank.process_group import NotModelled, VirtualProcessGroup
+from emu.virtual.rank.rank_end import RankEnd
+from emu.virtual.rank.virtual_store import VirtualStore
+
+#: Backends of programs that a virtual group stands for.
+_TAKEN = {"gloo", "nccl", "mpi"}
+#: Seconds that torch gives a store.
+_STORE_TIMEOUT = timedelta(minutes=5)
+#: Calls of a process group that carry or split, of which some are not modelled.
+_CALLS = (
+    "all_gather_single", "all_gather_single_coalesced", "all_to_all_single",
+    "allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce",
+    "allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast",
+    "gather", "merge_remote_group", "monitored_barrier", "recv", "recv_anysource",
+    "reduce", "reduce_scatter", "reduce_scatter_single",
+    "reduce_scatter_single_coalesced", "reduce_scatter_tensor_coalesced", "scatter",
+    "send", "split_group", "_start_coalescing", "_end_coalescing",
+)  # fmt: skip
+
+
+def install(end: RankEnd, deposits: Deposits) -> None:
+    """Have this process meet the virtual cluster wherever it would meet gloo."""
+    _take_over_groups(end, deposits)
+    _take_over_stores(end)
+    _take_over_waits(end)
+    _refuse_rpc()
+    register_optimizer_step_post_hook(lambda *_: end.say("mark", of="optimizer"))
+
+
+def _take_over_groups(end: RankEnd, deposits: Deposits) -> None:
+    for name in _CALLS:
+        if name not in vars(VirtualProcessGroup):
+            setattr(VirtualProcessGroup, name, _refused(name))
+
+    def create(options: Any, _: Any = None) -> VirtualProcessGroup:
+        return VirtualProcessGroup(options, end, deposits)
+
+    # Names of backends are made into attributes: any that torch has not.
+    dist.Backend.register_backend("emu", create, extended_api=True, devices=["cpu"])
+    config: Any = distributed_c10d.BackendConfig
+    stated = config.get_device_backend_map
+
+    def replaced(self: Any) -> dict[str, str]:
+        backends = set(stated(self).values())
+        if not backends & _TAKEN:
+            names = ", ".join(sorted(backends))
+            raise NotModelled(
+                f"backend {names} is not modelled: gloo, nccl and mpi are"
+            )
+        # torch asserts that the name gloo is a ProcessGroupGloo: it is told another.
+        return {"cpu": "emu"}
+
+    config.get_device_backend_map = replaced
+    for backend in ("gloo", "nccl", "mpi"):
+        available = f"is_{backend}_available"
+        for module in (dist, distributed_c10d):
+            setattr(module, available, lambda: True)
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise NotModelled(f"{name} is not modelled: emu lab runs it on kernel NICs")
+
+    return refuse
+
+
+def _take_over_stores(end: RankEnd) -> None:
+    def make_store(
+        *_: Any, timeout: timedelta = _STORE_TIMEOUT, **__: Any
+    ) -> VirtualStore:
+        return VirtualStore(end, timeout)
+
+    # The package has a function of the same name.
+    rendezvous: Any = importlib.import_module("torch.distributed.rendezvous")
+    for module in (dist, rendezvous):
+        for name in ("TCPStore", "FileStore"):
+            setattr(module, name, make_store)
+
+    def meet(_: str, **__: Any) -> Iterator[tuple[VirtualStore, int, int]]:
+        rank = int(os.environ["RANK"])
+        yield VirtualStore(end, _STORE_TIMEOUT), rank, int(os.environ["WORLD_SIZE"])
+
+    rendezvous._rendezvous_handlers["env"] = meet  # noqa: SLF001
+
+
+def _take_over_waits(end: RankEnd) -> None:
+    """Have waits for futures in Python let others run.
+
+    Who waits for one that follows from several calls waits for their ends one by one.
+    """
+    future: Any = torch.futures.Future
+    wait = future.wait
+    is_done = future.done
+
+    def wait_virtually(self: Any) -> Any:
+        while not is_done(self) and end.wait_for_any():
+            pass
+        return wait(self)
+
+    def look(self: Any) -> bool:
+        if not is_done(self):
+            end.sleep(0.0)
+        return bool(is_done(self))
+
+    def wait_all(futures: list[Any]) -> list[Any]:
+        return [each.wait() for each in futures]
+
+    future.wait = wait_virtually
+    future.done = look
+    torch.futures.wait_all = wait_all
+
+
+def _refuse_rpc() -> None:
+    """Refuse torch's RPC, whose messages go over sockets of their own."""
+    rpc: Any = torch.distributed.rpc
+    rpc.init_rpc = _refused("torch.distributed.rpc")

@@ -1,0 +1,268 @@
+"""A virtual run from a plan to a run directory: ranks started, served, judged."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+
+from emu.errors import RunError, ScenarioError
+from emu.host.files import scratch_folder
+from emu.host.foreign_code import INSTALL_TORCH, is_installed
+from emu.host.this_host import module_command
+from emu.problem import Cluster
+from emu.runs.run_directory import RunDirectory
+from emu.scenario.run_sections import LabFile
+from emu.virtual.calls import MESSAGES
+from emu.virtual.cluster_server import ClusterServer, RankRecord
+from emu.virtual.launch import RankPlan
+from emu.virtual.recorded_job import describe_job
+from emu.virtual.verdict import SMALL, Evidence, judge
+
+#: File of the result, and of the job that was recorded.
+RESULT = "virtual.json"
+JOB = "job.json"
+#: Seconds that ranks have to start: to import torch, beside other work.
+_START = 120.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How ranks are run, beyond what they are."""
+
+    at_once: int
+    """Ranks that run at the same time."""
+    charge: float | None = None
+    """Seconds of every computation, in place of its CPU time."""
+    mark: str = ""
+    """Text in lines with which a step begins; by default optimizers tell them."""
+    real_clock: bool = False
+    """True where programs see the time of this computer."""
+
+
+def cluster_of(file: LabFile) -> Cluster:
+    """Return the machines of a file, with what events change.
+
+    Raises ScenarioError for an event that is no change of a link, or a machine whose
+    cores would have to be modelled.
+    """
+    changes = []
+    for number, event in enumerate(file.events):
+        found = event.changes()
+        if not found:
+            problem = "is not modelled for programs: state machine and nic, or link"
+            raise file.origin.error(("events", number), problem)
+        changes += found
+    return replace(file.to_cluster(), changes=tuple(changes))
+
+
+def run_virtual(
+    file: LabFile,
+    plans: Sequence[RankPlan],
+    directory: RunDirectory,
+    settings: Settings,
+    watch: Callable[[int, float, str], None],
+) -> dict[str, Any]:
+    """Run ranks to their end; return what ``virtual.json`` says.
+
+    The directory takes that, the output of every rank, and the recorded job. ``watch``
+    gets the rank, the time and the text of every line that is printed.
+
+    Raises RunError where torch is missing or ranks do not start, and as
+    `ClusterServer.serve`; nothing of them is left then.
+    """
+    if not is_installed("torch"):
+        raise RunError(f"ranks need torch, which is not installed: {INSTALL_TORCH}")
+    cluster = cluster_of(file)
+    machine_of = [plan.machine for plan in plans]
+    cpu = psutil.cpu_times()
+    with scratch_folder("virtual") as folder:
+        server = ClusterServer(cluster, machine_of, settings.at_once, folder, watch)
+        with _listen(folder) as listener, _ranks(plans, folder, directory, settings):
+            server.serve(listener)
+    if not server.groups:
+        raise ScenarioError(
+            "the program made no process group, so that nothing crossed: it needs "
+            "torch.distributed.init_process_group"
+        )
+
+    result = _describe(server, cluster, plans)
+    reasons = judge(_evidence(server, result, _share_of_others(cpu, server.records)))
+    result["trust"] = "degraded" if reasons else "trusted"
+    result["reasons"] = reasons
+    directory.write_json(JOB, _job_of(file, directory.path.name, server, machine_of))
+    directory.write_json(RESULT, result)
+    return result
+
+
+def _job_of(
+    file: LabFile, name: str, server: ClusterServer, machine_of: Sequence[int]
+) -> dict[str, Any]:
+    names = file.cluster.names
+    return describe_job(
+        name,
+        file.cluster.model_dump(mode="json", by_alias=True, exclude_none=True),
+        [names[machine] for machine in machine_of],
+        server.records,
+        server.groups,
+    )
+
+
+@contextlib.contextmanager
+def _listen(folder: Path) -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(folder / "clock"))
+        listener.listen(1 << 10)
+        listener.settimeout(_START)
+        yield listener
+
+
+@contextlib.contextmanager
+def _ranks(
+    plans: Sequence[RankPlan], folder: Path, directory: RunDirectory, settings: Settings
+) -> Iterator[None]:
+    """Start the ranks; end them, and what they started, with the block."""
+    ranks = [
+        {
+            "environment": plan.environment,
+            "command": [*plan.command],
+            "directory": str(Path.cwd()),
+            "log": str((directory.path / f"rank{number}.log").resolve()),
+        }
+        for number, plan in enumerate(plans)
+    ]
+    content = {
+        "socket": str(folder / "clock"),
+        "folder": str(folder),
+        "charge": settings.charge,
+        "mark": settings.mark,
+        "real_clock": settings.real_clock,
+        "ranks": ranks,
+    }
+    plan_file = folder / "plan.json"
+    plan_file.write_text(json.dumps(content), "utf-8")
+    errors = directory.path / "start.log"
+    with errors.open("wb") as log:
+        process = subprocess.Popen(
+            module_command("emu.virtual.rank.rank_main", str(plan_file)),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            # A session of their own: Ctrl-C reaches this process alone, which ends all.
+            start_new_session=True,
+        )
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        if not errors.stat().st_size:
+            errors.unlink()
+
+
+def _describe(
+    server: ClusterServer, cluster: Cluster, plans: Sequence[RankPlan]
+) -> dict[str, Any]:
+    names = [machine.name for machine in cluster.machines]
+    makespan = max(record.end or 0.0 for record in server.records)
+    crossed: defaultdict[str, defaultdict[str, float]]
+    crossed = defaultdict(lambda: defaultdict(float))
+    for (sender, receiver), size in server.count_bytes().items():
+        source = names[plans[sender].machine]
+        crossed[source][names[plans[receiver].machine]] += size
+    return {
+        "makespan": makespan,
+        "steps": describe_steps(server.records[0].marks),
+        "ranks": [
+            {
+                "rank": number,
+                "machine": names[plan.machine],
+                "end": record.end,
+                "computed": (record.end or 0.0) - record.waited,
+                "waited": record.waited,
+                "calls": sum(event["kind"] == "post" for event in record.events),
+                **record.figures,
+            }
+            for number, (plan, record) in enumerate(
+                zip(plans, server.records, strict=True)
+            )
+        ],
+        "bytes": {source: dict(row) for source, row in crossed.items()},
+        "nics": {
+            machine.name: {"out": machine.bandwidth_out, "in": machine.bandwidth_in}
+            for machine in cluster.machines
+        },
+    }
+
+
+def describe_steps(marks: Sequence[float]) -> dict[str, Any]:
+    """Return the seconds of steps between marks; the first one apart, as it warms up."""
+    lengths = [later - former for former, later in zip(marks, marks[1:], strict=False)]
+    if not lengths:
+        return {"count": 0}
+    later = lengths[1:] or lengths
+    return {
+        "count": len(lengths),
+        "first": lengths[0],
+        "median": median(later),
+        "least": min(later),
+        "most": max(later),
+        "seconds": lengths,
+    }
+
+
+def _evidence(server: ClusterServer, result: dict[str, Any], others: float) -> Evidence:
+    sums = [0.0] * len(server.records)
+    for (sender, receiver), size in server.count_bytes().items():
+        sums[sender] += size
+        sums[receiver] += size
+    return Evidence(
+        makespan=result["makespan"],
+        steps=result["steps"].get("seconds", [])[1:],
+        busiest=int(max(sums)),
+        computed=max(row["computed"] for row in result["ranks"]),
+        small_calls=max(map(_count_small_calls, server.records)),
+        children_cpu=sum(row["children_cpu"] for row in result["ranks"]),
+        cpu=sum(row["cpu"] for row in result["ranks"]),
+        stalls=server.stalls,
+        others=others,
+    )
+
+
+def _count_small_calls(record: RankRecord) -> int:
+    count = 0
+    for event in record.events:
+        if event["kind"] == "post" and event["call"] not in MESSAGES:
+            figures = event["figures"]
+            size = figures.get("size", sum(figures.get("given", ())))
+            count += size < SMALL
+    return count
+
+
+def _share_of_others(before: Any, records: Sequence[RankRecord]) -> float:
+    """Return the share of all cores that neither emu nor its ranks used."""
+    now = psutil.cpu_times()
+    idle = now.idle + now.iowait - before.idle - before.iowait
+    total = sum(now[:8]) - sum(before[:8])
+    own = sum(record.figures["cpu"] for record in records)
+    me = psutil.Process().cpu_times()
+    own += me.user + me.system + me.children_user + me.children_system
+    return max(0.0, 1.0 - (idle + own) / max(total, 1e-9))
+
+
+def default_at_once() -> int:
+    """Return the cores that this process may use."""
+    return len(os.sched_getaffinity(0))

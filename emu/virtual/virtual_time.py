@@ -1,0 +1,207 @@
+"""Clocks of ranks and the network between them: who may go on, and when it is.
+
+Ranks run for real, a few at a time; their clocks are virtual. A rank that runs may post
+at any time from its clock on, so the network goes on to the least clock of those that
+run or could run, and no further: nothing that happened has to be taken back.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from emu.errors import EmulatorError
+from emu.virtual.streams import Streams
+
+
+class Deadlock(EmulatorError):
+    """Ranks wait for each other, and nothing that is under way would end it."""
+
+
+class State(Enum):
+    """What a rank does."""
+
+    RUNS = "runs"
+    READY = "is ready"
+    """It could go on, and has no core."""
+    WAITS = "waits"
+    OVER = "is over"
+
+
+@dataclass
+class Rank:
+    """A rank, by its own account."""
+
+    number: int
+    clock: float = 0.0
+    state: State = State.RUNS
+    missing: set[str] = field(default_factory=set)
+    """Names of the operations that it waits for."""
+    needs_all: bool = True
+    """False where the first end of them lets it go on."""
+    wait_number: int = 0
+    """Number of its waits so far: a deadline is of one of them."""
+    reason: str = ""
+    """What it waits for, in words, where that is no operation."""
+    news: dict[str, Any] = field(default_factory=dict)
+    """Results of its operations that ended, by name, which it has not been told."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A rank that goes on."""
+
+    rank: int
+    time: float
+    """Seconds that its clock shows then."""
+    news: dict[str, Any]
+    """Results of its operations that have ended since its last turn, by name."""
+
+
+class VirtualTime:
+    """All clocks, at one instant.
+
+    Parameters
+    ----------
+    streams
+        Of the cluster.
+    ranks
+        Number of ranks; all run at first.
+    cores
+        Number of ranks that may run at once.
+    """
+
+    def __init__(self, streams: Streams, ranks: int, cores: int) -> None:
+        self.ranks = [Rank(number) for number in range(ranks)]
+        self.cores = cores
+        self._streams = streams
+        self._due: list[tuple[float, int, int, Callable[[], None]]] = []
+        """Heap of what is to happen: time, rank, order, action. Ties go by rank, so
+        that the order in which messages came decides nothing."""
+        self._waiting: dict[str, Rank] = {}
+        """Operation -> the rank that waits for it."""
+        self._order = 0
+
+    def schedule(self, rank: int, time: float, action: Callable[[], None]) -> None:
+        """Have something happen at a time, for a rank whose clock shows no more."""
+        self._order += 1
+        heapq.heappush(self._due, (time, rank, self._order, action))
+
+    def note_clock(self, rank: int, time: float) -> None:
+        """Take in what the clock of a rank shows."""
+        self.ranks[rank].clock = max(self.ranks[rank].clock, time)
+
+    def wait(
+        self, rank: int, names: Collection[str], timeout: float, *, needs_all: bool
+    ) -> None:
+        """Have a rank go on when operations are over, or so many seconds have passed.
+
+        ``names``: of this rank's operations of which it has not been told the end.
+        """
+        waiter = self.ranks[rank]
+        # Ends of which it was not told are in its past: the network never overtakes it.
+        missing = set(names) - waiter.news.keys()
+        if not missing or (not needs_all and len(missing) < len(names)):
+            waiter.state = State.READY
+            return
+
+        waiter.missing = missing
+        waiter.needs_all = needs_all
+        self.stop(rank, "")
+        for name in missing:
+            self._waiting[name] = waiter
+        if timeout < math.inf:
+            self.wake_at(rank, waiter.clock + timeout)
+
+    def stop(self, rank: int, reason: str) -> None:
+        """Have a rank wait until it is woken, for a reason."""
+        waiter = self.ranks[rank]
+        waiter.state = State.WAITS
+        waiter.reason = reason
+        waiter.wait_number += 1
+
+    def wake_at(self, rank: int, time: float) -> None:
+        """Have a rank that waits go on at a time, if nothing wakes it before."""
+        sleeper = self.ranks[rank]
+        number = sleeper.wait_number
+
+        def wake() -> None:
+            if sleeper.state is State.WAITS and sleeper.wait_number == number:
+                self.wake(rank, time)
+
+        self.schedule(rank, time, wake)
+
+    def wake(self, rank: int, time: float) -> None:
+        """Have a rank that waits go on now."""
+        sleeper = self.ranks[rank]
+        for name in sleeper.missing:
+            del self._waiting[name]
+        sleeper.missing = set()
+        sleeper.clock = max(sleeper.clock, time)
+        sleeper.state = State.READY
+
+    def end(self, rank: int, name: str, time: float, result: Any) -> None:
+        """Take in that an operation of a rank is over."""
+        self.ranks[rank].news[name] = result
+        waiter = self._waiting.pop(name, None)
+        if waiter is None:
+            return
+        waiter.missing.discard(name)
+        if not waiter.missing or not waiter.needs_all:
+            self.wake(waiter.number, time)
+
+    def leave(self, rank: int) -> None:
+        """Take in that a rank has ended."""
+        self.ranks[rank].state = State.OVER
+
+    def go_on(self, stalled: Collection[int] = ()) -> Iterator[Turn]:
+        """Let the network go on as far as is certain; yield the ranks that may run.
+
+        ``stalled``: ranks that run and use no core, whose cores others may have.
+
+        Raises Deadlock where every rank waits and nothing is under way.
+        """
+        while (time := self._next_time()) <= self._horizon() and time < math.inf:
+            self._happen(time)
+        yield from self._give_turns(stalled)
+        states = {rank.state for rank in self.ranks}
+        if State.WAITS in states and not states & {State.RUNS, State.READY}:
+            raise Deadlock("nothing would ever go on")
+
+    def running(self) -> list[Rank]:
+        """Return the ranks that have a core."""
+        return [rank for rank in self.ranks if rank.state is State.RUNS]
+
+    def _horizon(self) -> float:
+        """Return the time before which no rank can post anything any more."""
+        able = (State.RUNS, State.READY)
+        clocks = [rank.clock for rank in self.ranks if rank.state in able]
+        return min(clocks, default=math.inf)
+
+    def _next_time(self) -> float:
+        planned = self._due[0][0] if self._due else math.inf
+        return min(planned, self._streams.next_time())
+
+    def _happen(self, time: float) -> None:
+        """Let happen what is due at a time: arrivals, then what ranks did."""
+        for arrival in self._streams.go_to(time):
+            transport, content = arrival.content
+            transport.take_in(content)
+        while self._due and self._due[0][0] <= time:
+            _, _, _, action = heapq.heappop(self._due)
+            action()
+
+    def _give_turns(self, stalled: Collection[int]) -> Iterator[Turn]:
+        """Yield the ranks that get a core, the least clock first."""
+        running = [rank for rank in self.running() if rank.number not in stalled]
+        ready = [rank for rank in self.ranks if rank.state is State.READY]
+        ready.sort(key=lambda rank: (rank.clock, rank.number))
+        for rank in ready[: max(0, self.cores - len(running))]:
+            rank.state = State.RUNS
+            news = rank.news
+            rank.news = {}
+            yield Turn(rank.number, rank.clock, news)
