@@ -83,6 +83,8 @@ def write_atomic(path: str | Path, text: str) -> None:
 
 #: Names of folders and files hold the process that made them.
 _FOLDER = re.compile(r"emu-(?:trial|metis|virtual)-(\d+)-\w+")
+#: Where files lie in memory.
+_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder is made there, with a drawn name
 _PARTIAL = re.compile(r"\..+\.(\d+)\.partial")  # as `whole_file` names them
 
 
@@ -98,7 +100,9 @@ def scratch_folder(purpose: Literal["trial", "metis", "virtual"]) -> Iterator[Pa
     import tempfile  # noqa: PLC0415 - emu --help does without
 
     prefix = f"emu-{purpose}-{os.getpid()}-"
-    with tempfile.TemporaryDirectory(prefix=prefix) as folder:
+    # What ranks of a virtual cluster hand on is as large as their tensors.
+    parent = _MEMORY if purpose == "virtual" and _MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as folder:
         yield Path(folder)
 
 
@@ -109,8 +113,9 @@ def find_remains(runs: Path) -> list[Path]:
     """
     import tempfile  # noqa: PLC0415 - emu --help does without
 
+    places = {Path(tempfile.gettempdir()), _MEMORY}
     folders = (
-        path for path in Path(tempfile.gettempdir()).glob("emu-*") if path.is_dir()
+        path for place in places for path in place.glob("emu-*") if path.is_dir()
     )
     remains = [path for path in folders if _is_orphan(path, _FOLDER)]
     files = (path for path in runs.glob("**/.*.partial") if path.is_file())

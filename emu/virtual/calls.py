@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from emu.errors import EmulatorError
 from emu.virtual import gloo_operations as gloo
 from emu.virtual.gloo_operations import Script
 
+#: What a call says of itself; see `Call`.
+Figures: TypeAlias = Mapping[str, Any]
 #: Calls of two ranks, which gloo begins in the thread of the caller.
 MESSAGES = {"send", "recv", "recv_anysource"}
 
@@ -24,7 +26,7 @@ class Call:
 
     kind: str
     """``allreduce``, ``send`` and so on."""
-    figures: Mapping[str, Any]
+    figures: Figures
     """``size`` in bytes, ``element`` likewise of one, ``root``, ``peer``; of an
     alltoall ``given`` and ``taken``, bytes to and from each member."""
     where: str
@@ -51,73 +53,63 @@ def script_of(call: Call, member: int, ranks: int) -> Script:
 
     Raises KeyError for a call that is not modelled.
     """
-    figures = call.figures
     if call.kind in MESSAGES:
-        return _script_of_message(call)
+        return _carry_message(call)
     if ranks == 1:
-        return _nothing()
-
-    size = figures.get("size", 0)
-    root = figures.get("root", 0)
-    match call.kind:
-        case "allreduce":
-            return gloo.all_reduce(member, _ring(ranks, size, figures))
-        case "reduce_scatter":  # torch's is an allreduce of everything, then a slice
-            return gloo.all_reduce(member, _ring(ranks, size, figures))
-        case "reduce_scatter_list":
-            return _reduce_parts(member, ranks, call)
-        case "reduce":
-            return gloo.reduce(member, _ring(ranks, size, figures), root)
-        case "broadcast":
-            return gloo.broadcast(member, ranks, root, size)
-        case "allgather":
-            return gloo.all_gather(member, ranks, size)
-        case "gather":
-            return gloo.gather(member, ranks, root, size)
-        case "scatter":
-            return gloo.scatter(member, ranks, root, size)
-        case "alltoall":
-            return gloo.all_to_all(member, figures["given"], figures["taken"])
-        case "barrier":
-            return gloo.barrier(member, ranks)
-        case "monitored_barrier":
-            return _monitored_barrier(member, ranks)
-    raise KeyError(call.kind)
+        return _do_nothing()
+    return _SCRIPTS[call.kind](call.figures, member, ranks)
 
 
-def _ring(ranks: int, size: int, figures: Mapping[str, Any]) -> gloo.Ring:
-    return gloo.Ring(ranks=ranks, size=size, element=figures["element"])
+def _ring(figures: Figures, ranks: int) -> gloo.Ring:
+    return gloo.Ring(ranks=ranks, size=figures["size"], element=figures["element"])
 
 
-def _reduce_parts(member: int, ranks: int, call: Call) -> Script:
+def _reduce_parts(figures: Figures, member: int, ranks: int) -> Script:
     """Sum what every member is to have by a ring of its own, one after the other.
 
     torch queues them all, and two run at once: pauses between the two halves of a ring
     overlap there.
     """
-    size = call.figures["size"] // ranks
+    size = figures["size"] // ranks
+    ring = gloo.Ring(ranks=ranks, size=size, element=figures["element"])
     for _ in range(ranks):
-        yield from gloo.all_reduce(member, _ring(ranks, size, call.figures))
+        yield from gloo.all_reduce(member, ring)
 
 
-def _monitored_barrier(member: int, ranks: int) -> Script:
+def _barrier_by_first(_: Figures, member: int, ranks: int) -> Script:
     """Report to the first member, which answers when all have (ProcessGroupGloo)."""
     yield from gloo.gather(member, ranks, 0, 0)
     yield from gloo.scatter(member, ranks, 0, 0)
 
 
-def _script_of_message(call: Call) -> Script:
+def _carry_message(call: Call) -> Script:
     size = call.figures["size"]
-    if call.kind == "send":
-        transfer = yield gloo.Send(call.figures["peer"], size)
-    else:
-        transfer = yield gloo.Receive(call.figures["peer"], size)
+    peer = call.figures["peer"]
+    kind = gloo.Send if call.kind == "send" else gloo.Receive
+    transfer = yield kind(peer, size)
     yield gloo.Wait((transfer,))
     return transfer
 
 
-def _nothing() -> Script:
+def _do_nothing() -> Script:
     yield from ()
+
+
+#: Collectives by name: figures, member and number of members -> script.
+_SCRIPTS: dict[str, Callable[[Figures, int, int], Script]] = {
+    "allreduce": lambda f, member, n: gloo.all_reduce(member, _ring(f, n)),
+    # torch's is an allreduce of everything, then a slice.
+    "reduce_scatter": lambda f, member, n: gloo.all_reduce(member, _ring(f, n)),
+    "reduce_scatter_list": _reduce_parts,
+    "reduce": lambda f, member, n: gloo.reduce(member, _ring(f, n), f["root"]),
+    "broadcast": lambda f, member, n: gloo.broadcast(member, n, f["root"], f["size"]),
+    "allgather": lambda f, member, n: gloo.all_gather(member, n, f["size"]),
+    "gather": lambda f, member, n: gloo.gather(member, n, f["root"], f["size"]),
+    "scatter": lambda f, member, n: gloo.scatter(member, n, f["root"], f["size"]),
+    "alltoall": lambda f, member, _: gloo.all_to_all(member, f["given"], f["taken"]),
+    "barrier": lambda _, member, n: gloo.barrier(member, n),
+    "monitored_barrier": _barrier_by_first,
+}
 
 
 def check_alike(call: Call, member: int, others: Mapping[int, Call]) -> None:
@@ -142,16 +134,14 @@ def check_alike(call: Call, member: int, others: Mapping[int, Call]) -> None:
         )
 
 
-def _unlike(figures: Mapping[str, Any], others: Mapping[str, Any]) -> str | None:
+def _unlike(figures: Figures, others: Figures) -> str | None:
     for key in ("size", "dtype", "operation", "root"):
         if figures.get(key) != others.get(key):
             return key
     return None
 
 
-def _is_exchange(
-    figures: tuple[Mapping[str, Any], Mapping[str, Any]], members: Sequence[int]
-) -> bool:
+def _is_exchange(figures: tuple[Figures, Figures], members: Sequence[int]) -> bool:
     """Return True where two members expect of each other what the other gives."""
     own, peer = figures
     own_place, peer_place = members

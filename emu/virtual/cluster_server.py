@@ -104,6 +104,8 @@ class ClusterServer:
         """Calls of every rank that are not over."""
         self._unread: list[list[tuple[str, int]]] = [[] for _ in machine_of]
         """Group and slot of what each rank was told to be over, and may be reading."""
+        self._ended: dict[str, tuple[str, int]] = {}
+        """The same of calls that are over, and whose ranks have not been told."""
         self.records = [RankRecord() for _ in machine_of]
         self.stalls = 0
         self._schedule_changes(cluster)
@@ -127,7 +129,14 @@ class ClusterServer:
         Raises RankLost when one goes without a word or fails, Deadlock where all wait,
         and Mismatch where ranks make calls that do not go together.
         """
-        self._admit(listener)
+        try:
+            self._admit(listener)
+            self._serve_all()
+        finally:
+            for connection in self._connections.values():
+                connection.close()
+
+    def _serve_all(self) -> None:
         selector = selectors.DefaultSelector()
         for rank, connection in self._connections.items():
             selector.register(connection, selectors.EVENT_READ, rank)
@@ -138,7 +147,7 @@ class ClusterServer:
             while any(record.end is None for record in self.records):
                 ready = selector.select(_STALL)
                 for key, _ in ready:
-                    rank: int = key.data
+                    rank = int(key.data)
                     if self.records[rank].end is not None:
                         selector.unregister(key.fileobj)
                         continue
@@ -207,6 +216,8 @@ class ClusterServer:
                 self.records[rank].marks.append(clock)
             case "leave":
                 self._leave(rank, clock, message)
+            case kind:
+                raise RankLost(f"rank {rank} says {kind!r}, which means nothing")
 
     def _note(self, rank: int, kind: str, clock: float, **fields: Any) -> None:
         event = {"kind": kind, "time": clock, **fields}
@@ -267,7 +278,7 @@ class ClusterServer:
             if transfer is not None:
                 result = {"peer": transfer.peer, "number": transfer.number}
             elif not is_message:
-                self._unread[rank].append((message["group"], slot))
+                self._ended[name] = (message["group"], slot)
             self._note(rank, "end", moment, name=name, result=result)
             self._time.end(rank, name, moment, result)
 
@@ -334,6 +345,10 @@ class ClusterServer:
                 record = self.records[turn.rank]
                 self._note(turn.rank, "go", turn.time)
                 record.waited += turn.time - self._stopped[turn.rank]
+                ended = [
+                    self._ended.pop(name) for name in turn.news if name in self._ended
+                ]
+                self._unread[turn.rank] = ended
                 connection = self._connections[turn.rank]
                 connection.send("go", time=turn.time, news=turn.news)
         except Deadlock as error:
@@ -389,9 +404,9 @@ class StallWatch:
 def _cpu_use(pid: int) -> tuple[str, ...]:
     """Return state and CPU ticks of a process and its children that have ended."""
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-            fields = file.read().rpartition(")")[2].split()
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except OSError as error:
         raise EmulatorError(f"process {pid} has gone: {os.strerror(3)}") from error
+    fields = text.rpartition(")")[2].split()
     state = fields[0]
     return (state, *fields[11:15]) if state == "S" else (str(time.monotonic()),)

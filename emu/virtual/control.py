@@ -1,4 +1,4 @@
-"""Messages between a rank and who keeps the clocks: msgpack maps over a local socket."""
+"""Messages between a rank and who keeps the clocks: msgpack over a local socket."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from emu.virtual.gloo_operations import Receive, Script, Send, Wait
+from emu.virtual.gloo_operations import Script, Send, Wait
 from emu.virtual.gloo_transport import GlooTransport, Transfer
 from emu.virtual.streams import Streams
 
@@ -73,22 +73,21 @@ class GlooGroup:
                 free()
                 return
             posted = None
-            match step:
-                case Send(peer, size):
-                    posted = transport.post_send(
-                        operation.rank, peer, operation.slot, size
-                    )
-                case Receive(None, size):
-                    posted = transport.post_receive_of_any(
-                        operation.rank, operation.slot, size
-                    )
-                case Receive(int(peer), size):
-                    posted = transport.post_receive(
-                        operation.rank, peer, operation.slot, size
-                    )
-                case Wait(transfers):
-                    if self._waits(operation, transfers, free):
-                        return
+            if isinstance(step, Wait):
+                if self._waits(operation, step.transfers, free):
+                    return
+            elif isinstance(step, Send):
+                posted = transport.post_send(
+                    operation.rank, step.peer, operation.slot, step.size
+                )
+            elif step.peer is None:
+                posted = transport.post_receive_of_any(
+                    operation.rank, operation.slot, step.size
+                )
+            else:
+                posted = transport.post_receive(
+                    operation.rank, step.peer, operation.slot, step.size
+                )
 
     def _waits(
         self,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from emu.virtual.gloo_transport import Transfer
 
@@ -44,7 +44,7 @@ class Wait:
 
 
 #: Gives the transfer that was posted; its outcome is the one of a message, else none.
-Script: TypeAlias = Generator[Send | Receive | Wait, Transfer, Transfer | None]
+Script: TypeAlias = Generator[Send | Receive | Wait, Transfer, Any]
 
 
 @dataclass(frozen=True)
@@ -100,17 +100,17 @@ def reduce(rank: int, ring: Ring, root: int) -> Script:
     if rank != root:
         yield Wait(((yield Send(root, part(rank))),))
         return
-    receives = []
-    for peer in range(ring.ranks):
-        if peer != root:
-            receives.append((yield Receive(peer, part(peer))))
+    others = [peer for peer in range(ring.ranks) if peer != root]
+    receives = list[Transfer]()
+    for peer in others:
+        receives += [(yield Receive(peer, part(peer)))]
     yield Wait((*receives,))
 
 
 def _round(rank: int, ring: Ring, steps: int, ahead: int) -> Script:
     """Send so many segments to the rank before, and take as many from the one behind.
 
-    Two are under way. ``ahead``: ranks by which the first segment is ahead of one's own.
+    Two are under way. ``ahead``: ranks by which the first segment is ahead of its own.
     """
     before = (rank - 1) % ring.ranks
     behind = (rank + 1) % ring.ranks
@@ -118,16 +118,20 @@ def _round(rank: int, ring: Ring, steps: int, ahead: int) -> Script:
     sends: list[Transfer | None] = []
     for step in range(steps + 2):
         if step >= 2:
-            over = (receives[step - 2], sends[step - 2])
-            for transfer in over:
-                if transfer is not None:
-                    yield Wait((transfer,))
+            yield from _wait_for(receives[step - 2])
+            yield from _wait_for(sends[step - 2])
         if step < steps:
             segment = (rank + ahead) * ring.per_rank + step
             taken = ring.length(segment + ring.per_rank)
             given = ring.length(segment)
+            # What is empty is not sent.
             receives.append((yield Receive(behind, taken)) if taken else None)
             sends.append((yield Send(before, given)) if given else None)
+
+
+def _wait_for(transfer: Transfer | None) -> Script:
+    if transfer is not None:
+        yield Wait((transfer,))
 
 
 def all_gather(rank: int, ranks: int, size: int) -> Script:
@@ -170,10 +174,10 @@ def gather(rank: int, ranks: int, root: int, size: int) -> Script:
     if rank != root:
         yield Wait(((yield Send(root, size)),))
         return
-    receives = []
-    for peer in range(ranks):
-        if peer != root:
-            receives.append((yield Receive(peer, size)))
+    others = [peer for peer in range(ranks) if peer != root]
+    receives = list[Transfer]()
+    for peer in others:
+        receives += [(yield Receive(peer, size))]
     yield Wait((*receives,))
 
 
@@ -182,10 +186,10 @@ def scatter(rank: int, ranks: int, root: int, size: int) -> Script:
     if rank != root:
         yield Wait(((yield Receive(root, size)),))
         return
-    sends = []
-    for peer in range(ranks):
-        if peer != root:
-            sends.append((yield Send(peer, size)))
+    others = [peer for peer in range(ranks) if peer != root]
+    sends = list[Transfer]()
+    for peer in others:
+        sends += [(yield Send(peer, size))]
     yield Wait((*sends,))
 
 

@@ -46,7 +46,7 @@ class RankPlan:
 def plan_ranks(nodes: Sequence[Node]) -> list[RankPlan]:
     """Return the ranks of all nodes in order, with the environment torchrun gives."""
     world = sum(node.ranks for node in nodes)
-    plans = []
+    plans: list[RankPlan] = []
     for number, node in enumerate(nodes):
         for local in range(node.ranks):
             rank = len(plans)
@@ -147,7 +147,7 @@ def _expand(text: str, environment: Mapping[str, str], file: LabFile) -> list[st
     if any(_OPERATORS.issuperset(word) for word in lexer):
         problem = f"runs {text!r}, a virtual cluster takes one program with arguments"
         raise file.origin.error(("lab", "programs", 0, "run"), problem)
-    result = subprocess.run(  # the command is the user's own
+    result = subprocess.run(
         ["/bin/sh", "-c", f"printf '%s\\0' {text}"],
         env=dict(environment),
         capture_output=True,
@@ -190,7 +190,7 @@ def _read_torchrun(
     if tuple(arguments[:2]) not in {_TORCHRUN, ("-m", "torch.distributed.launch")}:
         return None
     # Its own reading: abbreviations and defaults are what they are.
-    from torch.distributed.run import get_args_parser  # noqa: PLC0415 - seconds
+    from torch.distributed.run import get_args_parser
 
     try:
         options: Any = get_args_parser().parse_args(arguments[2:])

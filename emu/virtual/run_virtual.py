@@ -8,10 +8,10 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,7 +22,7 @@ from emu.errors import RunError, ScenarioError
 from emu.host.files import scratch_folder
 from emu.host.foreign_code import INSTALL_TORCH, is_installed
 from emu.host.this_host import module_command
-from emu.problem import Cluster
+from emu.problem import CapacityChange, Cluster
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.run_sections import LabFile
 from emu.virtual.calls import MESSAGES
@@ -58,7 +58,7 @@ def cluster_of(file: LabFile) -> Cluster:
     Raises ScenarioError for an event that is no change of a link, or a machine whose
     cores would have to be modelled.
     """
-    changes = []
+    changes: list[CapacityChange] = []
     for number, event in enumerate(file.events):
         found = event.changes()
         if not found:
@@ -209,8 +209,8 @@ def _describe(
 
 
 def describe_steps(marks: Sequence[float]) -> dict[str, Any]:
-    """Return the seconds of steps between marks; the first one apart, as it warms up."""
-    lengths = [later - former for former, later in zip(marks, marks[1:], strict=False)]
+    """Return the seconds of steps between marks, the first one apart: it warms up."""
+    lengths = [later - former for former, later in pairwise(marks)]
     if not lengths:
         return {"count": 0}
     later = lengths[1:] or lengths
@@ -260,7 +260,7 @@ def _share_of_others(before: Any, records: Sequence[RankRecord]) -> float:
     own = sum(record.figures["cpu"] for record in records)
     me = psutil.Process().cpu_times()
     own += me.user + me.system + me.children_user + me.children_system
-    return max(0.0, 1.0 - (idle + own) / max(total, 1e-9))
+    return float(max(0.0, 1.0 - (idle + own) / max(total, 1e-9)))
 
 
 def default_at_once() -> int:

@@ -120,9 +120,11 @@ class Streams:
         """Return when something next leaves or is there, infinity if nothing will."""
         self._share()
         times = [self._on_the_way[0][0]] if self._on_the_way else []
-        for stream in self._busy.values():
-            if stream.rate > 0.0:
-                times.append(self.now + _next_stop(stream) / stream.rate)
+        times += [
+            self.now + _next_stop(stream) / stream.rate
+            for stream in self._busy.values()
+            if stream.rate > 0.0
+        ]
         return min(times, default=math.inf)
 
     def go_to(self, time: float) -> list[Arrival]:

@@ -56,8 +56,8 @@ def judge(evidence: Evidence) -> list[str]:
     small = evidence.small_calls * _SMALL_CALL / length
     if small > MOST:
         reasons.append(
-            f"{evidence.small_calls} calls below 64 kB, each short of wake-ups by 0.1 to "
-            f"5 ms: 1 ms each were {small:.1%}"
+            f"{evidence.small_calls} calls below 64 kB, which take 0.1 to 5 ms more "
+            f"in labs: 1 ms each were {small:.1%}"
         )
     hidden = evidence.children_cpu / max(evidence.cpu, 1e-12)
     if hidden > MOST:
@@ -78,8 +78,8 @@ def _judge_computing(evidence: Evidence) -> list[str]:
     reasons = []
     if evidence.others > 0.1:
         reasons.append(
-            f"other programs used {evidence.others:.0%} of this computer: CPU times are "
-            "longer beside them"
+            f"other programs used {evidence.others:.0%} of this computer: CPU times "
+            "are longer beside them"
         )
     if len(evidence.steps) > 2:
         ordered = sorted(evidence.steps)

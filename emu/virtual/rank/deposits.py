@@ -15,9 +15,24 @@ import torch
 from torch import Tensor
 
 
+def flat(tensor: Tensor) -> Tensor:
+    """Return a tensor's values as they lie in memory, not copied, shape (elements,).
+
+    gloo takes them so, too: of a transposed matrix by its columns.
+
+    Raises ValueError where other values lie between them.
+    """
+    values = tensor.detach()
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    extent = 1 + sum((size - 1) * stride for size, stride in steps)
+    if tensor.numel() and extent != tensor.numel():
+        raise ValueError("gloo takes tensors alone that are dense in memory")
+    return values.as_strided((tensor.numel(),), (1,))
+
+
 def bytes_of(tensor: Tensor) -> Tensor:
-    """Return the bytes of a tensor in their order, uint8, shape (bytes,)."""
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+    """Return the bytes of a tensor as they lie in memory, uint8, shape (bytes,)."""
+    return flat(tensor).view(torch.uint8)
 
 
 class Deposits:
@@ -42,7 +57,7 @@ class Deposits:
             raise OSError(f"no room for {content.numel()} values in {self._folder}")
 
     def read(self, name: str, start: int = 0, count: int = -1) -> Tensor:
-        """Return bytes of a deposit, from a place on: ``count`` of them, or the rest."""
+        """Return ``count`` bytes of a deposit from a place on, or the rest."""
         path = self._folder / name
         if count < 0:
             count = path.stat().st_size - start
@@ -79,6 +94,5 @@ def fill(outputs: Sequence[Tensor], content: Tensor) -> None:
     start = 0
     for output in outputs:
         count = output.numel() * output.element_size()
-        part = content[start : start + count].view(output.dtype)
-        output.detach().copy_(part.reshape(output.shape))
+        flat(output).view(torch.uint8).copy_(content[start : start + count])
         start += count

@@ -15,10 +15,9 @@ from typing import Any, ClassVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from typing_extensions import override
 
 from emu.errors import EmulatorError
-from emu.virtual.rank.deposits import Deposits, fill
+from emu.virtual.rank.deposits import Deposits, fill, flat
 from emu.virtual.rank.rank_end import RankEnd, VirtualWork
 from emu.virtual.rank.sums import REDUCTIONS, reduce_by_ring
 
@@ -45,8 +44,8 @@ def join(tensors: Sequence[Tensor]) -> Tensor:
             raise NotModelled(problem)
         if tensor.layout is not torch.strided:
             raise NotModelled("sums of sparse tensors are not modelled")
-    flat = [tensor.detach().reshape(-1) for tensor in tensors]
-    return flat[0] if len(flat) == 1 else torch.cat(flat)
+    rows = [flat(tensor) for tensor in tensors]
+    return rows[0] if len(rows) == 1 else torch.cat(rows)
 
 
 def _operation(options: Any) -> str:
@@ -69,7 +68,11 @@ def _sized(content: Tensor) -> dict[str, Any]:
     }
 
 
-class VirtualProcessGroup(dist.ProcessGroup):
+#: Its declared types have overloads that the methods of C++ have not.
+_ProcessGroup: Any = dist.ProcessGroup
+
+
+class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
     """A group of ranks whose calls take virtual time."""
 
     _made: ClassVar[Counter[str]] = Counter()
@@ -94,13 +97,11 @@ class VirtualProcessGroup(dist.ProcessGroup):
         """Sends by peer and tag."""
         end.say("join", group=self._name, ranks=ranks)
 
-    @override
-    def getBackendName(self) -> str:
+    def getBackendName(self) -> str:  # noqa: N802 - torch's name
         """Return a name: by gloo's own DDP would look for its devices."""
         return "emu"
 
-    @override
-    def _get_backend(self, device: torch.device) -> Any:
+    def _get_backend(self, _: torch.device) -> Any:
         return self
 
     def _set_default_timeout(self, timeout: timedelta) -> None:
@@ -155,7 +156,6 @@ class VirtualProcessGroup(dist.ProcessGroup):
 
         return self._deposits.read_or_make(self._part(slot, "sum"), make)
 
-    @override
     def allreduce(self, tensors: Any, opts: Any = None, *_: Any) -> VirtualWork:
         """Reduce tensors over all members, in place."""
         outputs = tensors if isinstance(tensors, list) else [tensors]
@@ -171,7 +171,6 @@ class VirtualProcessGroup(dist.ProcessGroup):
 
     allreduce_coalesced = allreduce
 
-    @override
     def reduce(self, tensors: Any, opts: Any = None, *_: Any) -> VirtualWork:
         """Reduce a tensor over all members; the root alone has the outcome."""
         content = join(tensors)
@@ -184,7 +183,6 @@ class VirtualProcessGroup(dist.ProcessGroup):
         figures = {**_sized(content), "operation": operation, "root": opts.rootRank}
         return self._post("reduce", figures, tensors, take, gives=content)
 
-    @override
     def broadcast(self, tensors: Any, opts: Any = None, *_: Any) -> VirtualWork:
         """Give all members the root's tensor."""
         root = 0 if opts is None else opts.rootRank
@@ -200,22 +198,15 @@ class VirtualProcessGroup(dist.ProcessGroup):
         gives = content if is_root else None
         return self._post("broadcast", figures, outputs, take, gives=gives)
 
-    @override
-    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> VirtualWork:
+    def allgather(self, outputs: Any, inputs: Any, *_: Any) -> VirtualWork:
         """Give every member the tensors of all."""
         return self._gather_all([[output] for output in outputs[0]], inputs)
 
-    @override
-    def allgather_coalesced(
-        self, outputs: Any, inputs: Any, opts: Any = None
-    ) -> VirtualWork:
+    def allgather_coalesced(self, outputs: Any, inputs: Any, *_: Any) -> VirtualWork:
         """Give every member several tensors of all."""
         return self._gather_all(outputs, inputs)
 
-    @override
-    def all_gather_single(
-        self, output: Any, given: Any, opts: Any = None
-    ) -> VirtualWork:
+    def all_gather_single(self, output: Any, given: Any, *_: Any) -> VirtualWork:
         """Give every member the tensors of all, one behind the other."""
         if output.numel() != given.numel() * self._members:
             problem = (
@@ -232,9 +223,8 @@ class VirtualProcessGroup(dist.ProcessGroup):
 
     _allgather_base = all_gather_single
 
-    @override
     def all_gather_single_coalesced(
-        self, outputs: Any, inputs: Any, opts: Any = None
+        self, outputs: Any, inputs: Any, *_: Any
     ) -> VirtualWork:
         """Do the same for several tensors, with one message each."""
         rows = [output.chunk(self._members) for output in outputs]
@@ -259,10 +249,9 @@ class VirtualProcessGroup(dist.ProcessGroup):
             for member, row in enumerate(outputs):
                 fill(row, self._deposits.read(self._part(slot, member)))
 
-        flat = [output for row in outputs for output in row]
-        return self._post("allgather", _sized(content), flat, take, gives=content)
+        tensors = [output for row in outputs for output in row]
+        return self._post("allgather", _sized(content), tensors, take, gives=content)
 
-    @override
     def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> VirtualWork:
         """Give the root the tensors of all."""
         content = join(inputs)
@@ -275,7 +264,6 @@ class VirtualProcessGroup(dist.ProcessGroup):
         figures = {**_sized(content), "root": opts.rootRank}
         return self._post("gather", figures, row, take, gives=content)
 
-    @override
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> VirtualWork:
         """Give every member a tensor of the root."""
         figures = {**_sized(join(outputs)), "root": opts.rootRank}
@@ -288,7 +276,6 @@ class VirtualProcessGroup(dist.ProcessGroup):
 
         return self._post("scatter", figures, outputs, take, gives=gives)
 
-    @override
     def reduce_scatter_single(
         self, output: Any, given: Any, opts: Any = None
     ) -> VirtualWork:
@@ -312,7 +299,6 @@ class VirtualProcessGroup(dist.ProcessGroup):
 
     _reduce_scatter_base = reduce_scatter_single
 
-    @override
     def reduce_scatter(
         self, outputs: Any, inputs: Any, opts: Any = None
     ) -> VirtualWork:
@@ -334,7 +320,6 @@ class VirtualProcessGroup(dist.ProcessGroup):
         figures = {**_sized(content), "operation": operation}
         return self._post("reduce_scatter_list", figures, outputs, take, gives=content)
 
-    @override
     def all_to_all_single(
         self, output: Any, given: Any, output_rows: Any, given_rows: Any, *_: Any
     ) -> VirtualWork:
@@ -345,8 +330,7 @@ class VirtualProcessGroup(dist.ProcessGroup):
 
     alltoall_base = all_to_all_single
 
-    @override
-    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> VirtualWork:
+    def alltoall(self, outputs: Any, inputs: Any, *_: Any) -> VirtualWork:
         """Give every member one of the tensors that each has; all of one size."""
         sizes = {tensor.numel() for tensor in (*outputs, *inputs)}
         if len(sizes) > 1:
@@ -399,40 +383,36 @@ class VirtualProcessGroup(dist.ProcessGroup):
             "alltoall", figures, outputs, take, gives=torch.cat([head, body])
         )
 
-    @override
-    def barrier(self, opts: Any = None, *_: Any) -> VirtualWork:
+    def barrier(self, *_: Any, **__: Any) -> VirtualWork:
         """Wait for all members."""
         return self._post("barrier", {}, [], lambda _: None)
 
-    @override
-    def monitored_barrier(
-        self, timeout: Any = None, wait_all_ranks: bool = False
-    ) -> None:
-        """Wait for all members, who report to the first."""
+    def monitored_barrier(self, timeout: Any = None, **_: Any) -> None:
+        """Wait for all members, who report to the first.
+
+        Raises RuntimeError after a timeout.
+        """
         work = self._post("monitored_barrier", {}, [], lambda _: None)
         work.wait(timeout)
 
-    @override
-    def send(self, tensors: Any, dstRank: int, tag: int = 0) -> VirtualWork:
+    def send(self, tensors: Any, receiver: int, tag: int = 0) -> VirtualWork:
         """Send a tensor to a member."""
-        key = dstRank, tag
+        key = receiver, tag
         with self._end.clock.stopped():
             number = self._messages[key]
             self._messages[key] += 1
             content = join(tensors)
-            name = self._message(self._member, dstRank, tag, number)
+            name = self._message(self._member, receiver, tag, number)
             self._deposits.leave(name, content)
             work = VirtualWork(self._end, name, tensors, lambda _: None)
-            figures = {**_sized(content), "peer": dstRank, "tag": tag}
+            figures = {**_sized(content), "peer": receiver, "tag": tag}
             self._begin(work, "send", tag, figures)
         return work
 
-    @override
-    def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> VirtualWork:
+    def recv(self, tensors: Any, sender: int, tag: int = 0) -> VirtualWork:
         """Receive a tensor from a member."""
-        return self._receive("recv", tensors, srcRank, tag)
+        return self._receive("recv", tensors, sender, tag)
 
-    @override
     def recv_anysource(self, tensors: Any, tag: int = 0) -> VirtualWork:
         """Receive a tensor from whoever sends first."""
         return self._receive("recv_anysource", tensors, None, tag)
@@ -464,10 +444,8 @@ class VirtualProcessGroup(dist.ProcessGroup):
     def _message(self, sender: int, receiver: int, tag: int, number: int) -> str:
         return f"{self._name}.{sender}-{receiver}.{tag}.{number}"
 
-    @override
     def shutdown(self) -> None:
         """End the group: nothing of it is left to close."""
 
-    @override
     def abort(self) -> None:
         """End the group: nothing of it is left to close."""

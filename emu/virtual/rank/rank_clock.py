@@ -65,7 +65,7 @@ class RankClock:
             self.own_cpu += self._since - began
 
     def take_over(self, sleep: Callable[[float], None]) -> Callable[[], None]:
-        """Have the functions of module ``time`` show it; return what gives them back."""
+        """Have module ``time`` show it; return what undoes that."""
         functions: dict[str, Any] = {
             "time": lambda: EPOCH + self.now(),
             "time_ns": lambda: int((EPOCH + self.now()) * 1e9),

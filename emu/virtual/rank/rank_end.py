@@ -1,4 +1,4 @@
-"""This rank's end of the connection to who keeps the clocks, and its calls under way."""
+"""A rank's end of the connection to who keeps the clocks, and its calls under way."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from emu.virtual.control import Connection
 from emu.virtual.rank.rank_clock import RankClock
 
 #: Folders whose code makes calls for the program.
-_BETWEEN = (os.path.dirname(torch.__file__), os.path.dirname(__file__))
+_BETWEEN = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 
 
 class VirtualWork(dist.Work):
@@ -53,13 +54,15 @@ class VirtualWork(dist.Work):
         self._source = -1
         self._future: torch.futures.Future[list[Tensor]] | None = None
 
-    def finish(self, result: dict[str, Any] | None) -> None:
+    def fill_outputs(self, result: dict[str, Any] | None) -> None:
         """Take in that it is over: outputs have their values from now on."""
-        with self._end.clock.stopped():
-            self._take(result)
+        self._take(result)
         if result is not None:
             self._source = result["peer"]
         self.is_over = True
+
+    def complete_future(self) -> None:
+        """Carry out what the program has follow."""
         if self._future is not None:
             self._future.set_result(self._outputs)
 
@@ -179,7 +182,7 @@ class RankEnd:
         Raises torch's DistStoreError after so many seconds.
         """
         self._requests += 1
-        name = f"store/{self._requests}"
+        name = f"store/{os.getpid()}/{self._requests}"
         news = self._yield_turn(
             "store",
             request=request,
@@ -199,13 +202,13 @@ class RankEnd:
             self._connection.send(kind, time=now, **fields)
             answer = self._connection.receive()
             self.clock.go_to(answer["time"])
-        news: dict[str, Any] = answer["news"]
-        # All first: what a future calls may wait for others of them.
-        over = [
-            (self._works.pop(name), news[name]) for name in news if name in self._works
-        ]
-        for work, result in over:
-            work.finish(result)
+            news: dict[str, Any] = answer["news"]
+            over = [self._works.pop(name) for name in news if name in self._works]
+            # All before anything is said again: values are removed then.
+            for work in over:
+                work.fill_outputs(news[work.name])
+        for work in over:
+            work.complete_future()
         return news
 
     def _wait_at_end_of_backward(self) -> None:
@@ -233,4 +236,4 @@ def find_caller() -> str:
     frame = sys._getframe(1)  # noqa: SLF001 - traceback takes 100 times as long
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_BETWEEN):
         frame = frame.f_back
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

@@ -21,6 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from emu.virtual.control import Connection, RankLost
 
 
@@ -108,7 +110,7 @@ class RankProcess:
         try:
             if command[0] == "-m":
                 sys.argv = command[1:]
-                sys.path[0] = os.getcwd()
+                sys.path[0] = str(Path.cwd())
                 runpy.run_module(command[1], run_name="__main__", alter_sys=True)
             else:
                 sys.argv = command
@@ -119,7 +121,7 @@ class RankProcess:
                 return f"exit status {error.code}"
         except RankLost:
             raise
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whatever the program raises
             traceback.print_exc()
             return f"{type(error).__name__}: {error}".splitlines()[0]
         return ""
@@ -156,6 +158,7 @@ class LineReports(io.TextIOBase):
         self._descriptor = descriptor
         self._line = ""
 
+    @override
     def write(self, text: str) -> int:
         """Write a text."""
         os.write(self._descriptor, text.encode(errors="replace"))
@@ -166,10 +169,12 @@ class LineReports(io.TextIOBase):
                 self._say("mark", of="line")
         return len(text)
 
+    @override
     def fileno(self) -> int:
         """Return the descriptor of the log."""
         return self._descriptor
 
+    @override
     def writable(self) -> bool:
         """Return True."""
         return True

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from emu.virtual.gloo_operations import Ring
 
-
 #: Reductions by name: how two values become one.
 REDUCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "SUM": torch.add,

@@ -1,4 +1,4 @@
-"""What a rank changes of torch and Python, so that a program meets a virtual cluster."""
+"""What a rank changes of torch, so that a program meets a virtual cluster."""
 
 from __future__ import annotations
 
@@ -81,10 +81,14 @@ def _refused(name: str) -> Callable[..., Any]:
 
 
 def _take_over_stores(end: RankEnd) -> None:
+    # Kept: what C++ holds of a store is not its methods in Python.
+    stores: list[VirtualStore] = []
+
     def make_store(
         *_: Any, timeout: timedelta = _STORE_TIMEOUT, **__: Any
     ) -> VirtualStore:
-        return VirtualStore(end, timeout)
+        stores.append(VirtualStore(end, timeout))
+        return stores[-1]
 
     # The package has a function of the same name.
     rendezvous: Any = importlib.import_module("torch.distributed.rendezvous")
@@ -94,7 +98,7 @@ def _take_over_stores(end: RankEnd) -> None:
 
     def meet(_: str, **__: Any) -> Iterator[tuple[VirtualStore, int, int]]:
         rank = int(os.environ["RANK"])
-        yield VirtualStore(end, _STORE_TIMEOUT), rank, int(os.environ["WORLD_SIZE"])
+        yield make_store(), rank, int(os.environ["WORLD_SIZE"])
 
     rendezvous._rendezvous_handlers["env"] = meet  # noqa: SLF001
 
@@ -104,7 +108,8 @@ def _take_over_waits(end: RankEnd) -> None:
 
     Who waits for one that follows from several calls waits for their ends one by one.
     """
-    future: Any = torch.futures.Future
+    # Of the class in C++: what follows from a future is of that one.
+    future: Any = torch._C.Future  # noqa: SLF001
     wait = future.wait
     is_done = future.done
 
@@ -118,12 +123,8 @@ def _take_over_waits(end: RankEnd) -> None:
             end.sleep(0.0)
         return bool(is_done(self))
 
-    def wait_all(futures: list[Any]) -> list[Any]:
-        return [each.wait() for each in futures]
-
     future.wait = wait_virtually
     future.done = look
-    torch.futures.wait_all = wait_all
 
 
 def _refuse_rpc() -> None:

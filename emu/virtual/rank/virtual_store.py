@@ -7,7 +7,6 @@ from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
-from typing_extensions import override
 
 from emu.virtual.rank.rank_end import RankEnd
 
@@ -16,7 +15,11 @@ def _to_bytes(value: Any) -> bytes:
     return value.encode() if isinstance(value, str) else bytes(value)
 
 
-class VirtualStore(dist.Store):
+#: torch is not declared where it is missing.
+_Store: Any = vars(dist)["Store"]
+
+
+class VirtualStore(_Store):  # type: ignore[misc]
     """A store that all ranks share, and that costs no time."""
 
     def __init__(self, end: RankEnd, timeout: timedelta) -> None:
@@ -27,61 +30,61 @@ class VirtualStore(dist.Store):
     def _ask(self, request: str, keys: Sequence[str], *values: Any) -> Any:
         return self._end.ask_store(request, keys, values, self._seconds)
 
-    @override
     def set(self, key: str, value: Any) -> None:
+        """Set a key."""
         self._ask("set", [key], _to_bytes(value))
 
-    @override
     def get(self, key: str) -> bytes:
+        """Return the value of a key, once it is there."""
         found: bytes = self._ask("get", [key])
         return found
 
-    @override
     def add(self, key: str, amount: int) -> int:
+        """Add to a number; return the sum."""
         total: int = self._ask("add", [key], amount)
         return total
 
-    @override
     def append(self, key: str, value: Any) -> None:
+        """Append to a value."""
         self._ask("append", [key], _to_bytes(value))
 
-    @override
     def compare_set(self, key: str, expected: Any, desired: Any) -> bytes:
+        """Set a key that has an expected value; return what it has."""
         values = (_to_bytes(expected), _to_bytes(desired))
         found: bytes = self._ask("compare_set", [key], *values)
         return found
 
-    @override
     def delete_key(self, key: str) -> bool:
+        """Delete a key; return True where it was there."""
         return bool(self._ask("delete_key", [key]))
 
-    @override
     def check(self, keys: Sequence[str]) -> bool:
+        """Return True where all keys are there."""
         return bool(self._ask("check", keys))
 
-    @override
     def num_keys(self) -> int:
+        """Return the number of keys."""
         count: int = self._ask("num_keys", [])
         return count
 
-    @override
     def multi_get(self, keys: Sequence[str]) -> list[bytes]:
+        """Return the values of keys, once all are there."""
         found: list[bytes] = self._ask("multi_get", keys)
         return found
 
-    @override
     def multi_set(self, keys: Sequence[str], values: Sequence[Any]) -> None:
+        """Set keys."""
         self._ask("multi_set", keys, *map(_to_bytes, values))
 
-    @override
     def has_extended_api(self) -> bool:
+        """Return True: append and several keys work."""
         return True
 
-    @override
     def set_timeout(self, timeout: timedelta) -> None:
+        """Set how long to wait for keys."""
         self._seconds = timeout.total_seconds()
 
-    @override
     def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
+        """Wait until keys are there; raises DistStoreError after a timeout."""
         seconds = self._seconds if timeout is None else timeout.total_seconds()
         self._end.ask_store("wait", keys, [], seconds)

@@ -1,0 +1,198 @@
+"""Every call of torch.distributed that gloo has: what each rank holds afterwards."""
+
+import hashlib
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+warnings.filterwarnings("ignore")
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+RANK = dist.get_rank()
+SIZE = dist.get_world_size()
+NEXT = (RANK + 1) % SIZE
+BEFORE = (RANK - 1) % SIZE
+
+
+def draw(
+    *shape: int, dtype: torch.dtype = torch.float32, seed: int = 0
+) -> torch.Tensor:
+    """Return numbers that differ from rank to rank, whose sums round."""
+    generator = torch.Generator().manual_seed(100 * RANK + seed)
+    numbers = torch.randn(*shape, generator=generator, dtype=torch.float64) * 100
+    return numbers.to(dtype)
+
+
+def say(name: str, tensors: Any) -> None:
+    """Print a digest of tensors."""
+    if isinstance(tensors, torch.Tensor):
+        tensors = [tensors]
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    # In one piece: ranks of torchrun share its output.
+    sys.stdout.write(f"{RANK} {name} {digest.hexdigest()[:16]}\n")
+    sys.stdout.flush()
+
+
+def reductions() -> None:
+    """Reduce by every operation, type and size."""
+    for count in (1, 3, 5, 1000, 300_001):
+        tensor = draw(count)
+        dist.all_reduce(tensor)
+        say(f"sum of {count}", tensor)
+    for operation in ("SUM", "PRODUCT", "MIN", "MAX", "AVG"):
+        tensor = draw(77)
+        dist.all_reduce(tensor, getattr(dist.ReduceOp, operation))
+        say(operation, tensor)
+    for operation in ("BAND", "BOR", "BXOR"):
+        tensor = draw(77, dtype=torch.int64)
+        dist.all_reduce(tensor, getattr(dist.ReduceOp, operation))
+        say(operation, tensor)
+    for dtype in (
+        torch.float16,
+        torch.bfloat16,
+        torch.float64,
+        torch.int32,
+        torch.uint8,
+    ):
+        tensor = draw(1001, dtype=dtype)
+        dist.all_reduce(tensor)
+        say(f"sum of {dtype}", tensor)
+    tensors = [draw(5), draw(2, 3, seed=1)]
+    dist.all_reduce_coalesced(tensors)
+    say("coalesced", tensors)
+    transposed = draw(6, 4).t()
+    dist.all_reduce(transposed)
+    say("transposed", transposed)
+    tensor = draw(5001)
+    dist.reduce(tensor, SIZE - 1)
+    if RANK == SIZE - 1:  # of the others it is not said what they hold
+        say("reduce", tensor)
+    output = torch.empty(1001)
+    dist.reduce_scatter_tensor(output, draw(1001 * SIZE))
+    say("reduce_scatter_tensor", output)
+    dist.reduce_scatter(output, [draw(1001, seed=part) for part in range(SIZE)])
+    say("reduce_scatter", output)
+
+
+def movements() -> None:
+    """Move tensors without a sum."""
+    tensor = draw(10, dtype=torch.float16)
+    dist.broadcast(tensor, 2)
+    say("broadcast", tensor)
+    outputs = [torch.empty(11) for _ in range(SIZE)]
+    dist.all_gather(outputs, draw(11))
+    say("all_gather", outputs)
+    output = torch.empty(SIZE * 4, 3)
+    dist.all_gather_into_tensor(output, draw(4, 3))
+    say("all_gather_into_tensor", output)
+    rows = [[torch.empty(2), torch.empty(3)] for _ in range(SIZE)]
+    dist.all_gather_coalesced(rows, [draw(2), draw(3, seed=1)])
+    say("all_gather_coalesced", [tensor for row in rows for tensor in row])
+    outputs = [torch.empty(7) for _ in range(SIZE)] if RANK == 1 else []
+    dist.gather(draw(7), outputs or None, dst=1)
+    say("gather", outputs)
+    output = torch.empty(3)
+    parts = [draw(3, seed=part) for part in range(SIZE)] if RANK == 2 else None
+    dist.scatter(output, parts, src=2)
+    say("scatter", output)
+    output = torch.empty(2 * SIZE, 5)
+    dist.all_to_all_single(output, draw(2 * SIZE, 5))
+    say("all_to_all_single", output)
+    given = [RANK + place for place in range(SIZE)]
+    taken = [RANK + place for place in range(SIZE)]
+    output = torch.empty(sum(taken), 3)
+    dist.all_to_all_single(output, draw(sum(given), 3), taken, given)
+    say("uneven", output)
+    outputs = [torch.empty(4) for _ in range(SIZE)]
+    dist.all_to_all(outputs, [draw(4, seed=part) for part in range(SIZE)])
+    say("all_to_all", outputs)
+
+
+def messages() -> None:
+    """Send and receive."""
+    if RANK == 0:
+        for work in (dist.isend(draw(9), 1), dist.isend(draw(9, seed=1), 1, tag=5)):
+            work.wait()
+    elif RANK == 1:
+        later = torch.empty(9)
+        first = torch.empty(9)
+        dist.recv(later, 0, tag=5)
+        dist.recv(first, 0)
+        say("tags", [first, later])
+    received = torch.empty(6)
+    works = [dist.isend(draw(6), NEXT), dist.irecv(received, BEFORE)]
+    for work in works:
+        work.wait()
+    say("isend", received)
+    received = torch.empty(6)
+    operations = [
+        dist.P2POp(dist.irecv, received, BEFORE),
+        dist.P2POp(dist.isend, draw(6), NEXT),
+    ]
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+    say("batch", received)
+    if RANK == 0:
+        total = torch.zeros(4)
+        sources = set()
+        for _ in range(1, SIZE):
+            received = torch.empty(4)
+            sources.add(dist.recv(received))
+            total += received.round()
+        say(f"from any of {sorted(sources)}", total)
+    else:
+        dist.send(draw(4), 0)
+
+
+def groups_and_futures() -> None:
+    """Use groups, futures, objects and the store."""
+    even = dist.new_group([0, 2])
+    odd = dist.new_group([1, 3] if SIZE > 3 else [1])
+    tensor = draw(50)
+    dist.all_reduce(tensor, group=even if RANK % 2 == 0 else odd)
+    say("group", tensor)
+    works = [dist.all_reduce(draw(100, seed=n), async_op=True) for n in range(5)]
+    say("futures", [work.get_future().wait()[0] for work in works])
+    tensor = draw(100)
+    future = dist.all_reduce(tensor, async_op=True).get_future()
+    say("then", future.then(lambda done: done.value()[0] * 2).wait())
+    futures = [
+        dist.all_reduce(draw(9, seed=n), async_op=True).get_future() for n in (1, 2)
+    ]
+    together = torch.futures.collect_all(futures).wait()
+    say("collect_all", [done.value()[0] for done in together])
+    found: list[Any] = [None] * SIZE
+    dist.all_gather_object(found, {"rank": RANK})
+    print(f"{RANK} objects {found}", flush=True)
+    given = [f"of {RANK}", None]
+    dist.broadcast_object_list(given, src=1)
+    print(f"{RANK} object list {given}", flush=True)
+    store = dist.distributed_c10d._get_default_store()
+    store.add("sum", RANK)
+    dist.barrier()
+    print(f"{RANK} store {store.add('sum', 0)}", flush=True)
+    dist.monitored_barrier()
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    while not work.is_completed():
+        pass
+    print(f"{RANK} polled", flush=True)
+
+
+PARTS: dict[str, Callable[[], None]] = {
+    "reductions": reductions,
+    "movements": movements,
+    "messages": messages,
+    "groups": groups_and_futures,
+}
+for _name in sys.argv[1:] or PARTS:
+    PARTS[_name]()
+dist.barrier()
+dist.destroy_process_group()
+print(f"{os.environ['RANK']} ended", flush=True)

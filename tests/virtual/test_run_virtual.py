@@ -1,0 +1,340 @@
+"""Programs of torch.distributed on a virtual cluster, from command to result."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.errors import EmulatorError, ScenarioError
+from emu.runs.run_directory import RunDirectory
+from emu.scenario.scenario_file import load, load_lab
+from emu.virtual.launch import nodes_of_command, nodes_of_lab, plan_ranks
+from emu.virtual.run_virtual import JOB, Settings, run_virtual
+
+torch = pytest.importorskip("torch", reason="ranks need torch")
+PROGRAMS = Path(__file__).with_name("programs")
+ROOT = PROGRAMS.parents[2]
+HEAD = "import torch, torch.distributed as dist\ndist.init_process_group('gloo')\n"
+MACHINES = ["m0", "m1", "m2", "m3"]
+
+
+def cluster_file(folder: Path, nic: str = "1 Gbit/s", count: int = 4) -> Path:
+    file = folder / "cluster.yaml"
+    machine = f"{{name: m, count: {count}, nic: {nic}}}"
+    file.write_text(f"cluster:\n  machines:\n    - {machine}\n")
+    return file
+
+
+def run(
+    folder: Path, program: str | Path, *arguments: str, ranks: int = 4, **options: Any
+) -> tuple[dict[str, Any], Path]:
+    """Run a program, or a text, with a charge of 1 ms; return result and directory."""
+    if isinstance(program, str):
+        path = folder / "program.py"
+        path.write_text(program)
+        program = path
+    file = load_lab(cluster_file(folder, **options))
+    nodes = nodes_of_command([str(program), *arguments], file.cluster.names, ranks)
+    directory = RunDirectory.create("run", folder)
+    settings = Settings(at_once=2, charge=1e-3)
+    result = run_virtual(file, plan_ranks(nodes), directory, settings, lambda *_: None)
+    return result, directory.path
+
+
+def lines_of(run: Path) -> list[str]:
+    logs = sorted(run.glob("rank*.log"))
+    return sorted(line for log in logs for line in log.read_text().splitlines())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_every_call_has_the_values_of_gloo(tmp_path: Path) -> None:
+    """Real gloo over sockets is the witness, for every call, type and reduction."""
+    program = PROGRAMS / "every_call.py"
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "4"]
+    real = subprocess.run(
+        [*command, str(program)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    _, directory = run(tmp_path, program)
+    found = lines_of(directory)
+
+    assert found == sorted(line for line in real.stdout.splitlines() if line)
+    assert len(found) > 150
+
+
+DDP = (
+    HEAD
+    + """
+import hashlib
+torch.manual_seed(dist.get_rank())
+model = torch.nn.Sequential(torch.nn.Linear(500, 500), torch.nn.Linear(500, 1))
+model = torch.nn.parallel.DistributedDataParallel(model)
+optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(6):
+    optimiser.zero_grad()
+    loss = model(torch.randn(8, 500)).square().mean()
+    loss.backward()
+    optimiser.step()
+    print(loss.item().hex(), flush=True)
+dist.barrier()
+"""
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_two_runs_with_a_charge_have_the_same_bits(tmp_path: Path) -> None:
+    """And a step has the bytes of its gradients on its NIC, and little else."""
+    first, directory = run(tmp_path, DDP, nic="100 Mbit/s")
+    second, again = run(tmp_path, DDP, nic="100 Mbit/s")
+
+    assert first["makespan"] == second["makespan"]
+    assert first["ranks"][3]["end"] == second["ranks"][3]["end"]
+    assert lines_of(directory) == lines_of(again)
+    gradients = 4 * (500 * 500 + 500 + 500 + 1)
+    wire = 1.5 * gradients / 12.5e6
+    assert first["steps"]["count"] == 5
+    assert wire < first["steps"]["median"] < wire + 0.012
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_the_recorded_job_takes_as_long_simulated(tmp_path: Path) -> None:
+    """And at other NICs as long as the program itself there."""
+    slow, directory = run(tmp_path, DDP, nic="100 Mbit/s")
+    fast, _ = run(tmp_path, DDP, nic="200 Mbit/s")
+    from emu.scenario import prepare
+
+    job = directory / JOB
+    same = prepare(load(job)).simulate().makespan
+    doubled = prepare(load(job, {"cluster.machines[0].nic": "200 Mbit/s"}))
+
+    assert same == pytest.approx(slow["makespan"], rel=0.05)
+    assert doubled.simulate().makespan == pytest.approx(fast["makespan"], rel=0.05)
+
+
+BAD = {
+    "calls": (
+        "dist.barrier() if dist.get_rank() == 2 else dist.all_reduce(torch.ones(4))\n",
+        "different calls.*program.py:3",
+    ),
+    "sizes": (
+        "dist.all_reduce(torch.ones(4 + dist.get_rank() // 3))\n",
+        "differ in size.*16 bytes.*20 bytes|differ in size.*20 bytes.*16 bytes",
+    ),
+    "deadlock": (
+        "if dist.get_rank() < 2: dist.recv(torch.ones(4), 1 - dist.get_rank())\n",
+        "rank 0 waits for recv of 16 bytes .* member 1 .*program.py:3; .* 2 has ended",
+    ),
+    "death": (
+        "import os\nif dist.get_rank() == 1: os._exit(3)\ndist.barrier()\n",
+        "rank 1 died",
+    ),
+    "error": (
+        "if dist.get_rank() == 1: raise ValueError('of rank 1')\ndist.barrier()\n",
+        "rank 1 failed .*ValueError: of rank 1",
+    ),
+    "sparse": (
+        "dist.all_reduce(torch.ones(3, 3).to_sparse())\n",
+        "sums of sparse tensors are not modelled",
+    ),
+    "device": (
+        "dist.all_reduce(torch.ones(3, device='meta'))\n",
+        "a tensor is on meta: a virtual cluster has CPUs alone",
+    ),
+    "rpc": (
+        "from torch.distributed import rpc\nrpc.init_rpc('a', rank=0, world_size=4)\n",
+        "torch.distributed.rpc is not modelled: emu lab",
+    ),
+    "timeout": (
+        """import datetime, time
+if dist.get_rank() == 0: time.sleep(100)
+work = dist.all_reduce(torch.ones(3), async_op=True)
+work.wait(datetime.timedelta(seconds=5))
+""",
+        "timed out after 5.0 s of virtual time",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_go_on_is_told(tmp_path: Path, case: str) -> None:
+    text, words = BAD[case]
+
+    with pytest.raises(EmulatorError, match=words):
+        run(tmp_path, HEAD + text)
+    assert not [*Path("/dev/shm").glob(f"emu-virtual-{os.getpid()}-*")]  # noqa: S108
+
+
+@pytest.mark.slow
+def test_a_program_without_a_group_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="made no process group"):
+        run(tmp_path, "print(1)\n")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_programs_see_virtual_time(tmp_path: Path) -> None:
+    """A sleep of a week takes none; workers of a loader do not disturb the clock."""
+    text = """
+import time
+begin = time.perf_counter(), time.time()
+time.sleep(7 * 86400)
+print("slept", time.perf_counter() - begin[0] >= 7 * 86400, flush=True)
+class Rows(torch.utils.data.Dataset):
+    def __len__(self): return 8
+    def __getitem__(self, row): time.sleep(0.01); return row
+loader = torch.utils.data.DataLoader(Rows(), batch_size=4, num_workers=1)
+print("rows", sum(int(rows.sum()) for rows in loader), flush=True)
+dist.barrier()
+"""
+    result, directory = run(tmp_path, HEAD + text, ranks=2)
+
+    assert lines_of(directory) == ["rows 28", "rows 28", "slept True", "slept True"]
+    assert 7 * 86400 < result["makespan"] < 7 * 86400 + 60
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_an_interrupt_leaves_nothing(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(HEAD + "while True: dist.all_reduce(torch.ones(3))\n")
+    emu_virtual = [sys.executable, "-m", "emu", "virtual", str(cluster_file(tmp_path))]
+    options = ["--runs", str(tmp_path / "runs")]
+    emu = subprocess.Popen(
+        [*emu_virtual, *options, "--", "python", str(program)],
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    process = psutil.Process(emu.pid)
+    while len(process.children(recursive=True)) < 5:
+        time.sleep(0.1)
+    ranks = process.children(recursive=True)
+    os.killpg(emu.pid, signal.SIGINT)
+
+    assert emu.wait() == 130
+    _, alive = psutil.wait_procs(ranks, timeout=10)
+    assert alive == []
+
+
+def test_torchrun_stands_on_machines_in_order() -> None:
+    script = str(PROGRAMS / "every_call.py")
+    line = ["torchrun", "--nproc-per-node", "4", script, "--width", "3"]
+
+    plans = plan_ranks(nodes_of_command(line, MACHINES, None))
+
+    assert [plan.machine for plan in plans] == [0, 1, 2, 3]
+    assert plans[2].command == (script, "--width", "3")
+    assert plans[2].environment["RANK"] == "2"
+    assert plans[2].environment["LOCAL_RANK"] == "0"
+
+
+def test_nodes_of_torchrun_are_machines() -> None:
+    line = ["python", "-m", "torch.distributed.run", "--nnodes=2", "--nproc_per_node=3"]
+
+    plans = plan_ranks(nodes_of_command([*line, "-m", "package"], MACHINES, None))
+
+    assert [plan.machine for plan in plans] == [0, 0, 0, 1, 1, 1]
+    assert plans[4].command == ("-m", "package")
+    assert plans[4].environment["LOCAL_RANK"] == "1"
+    assert plans[4].environment["GROUP_RANK"] == "1"
+    assert plans[4].environment["LOCAL_WORLD_SIZE"] == "3"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            ["torchrun", "--nproc-per-node", "5", "a.py"],
+            "5 ranks need as many machines",
+        ),
+        (["torchrun", "--nnodes", "9", "a.py"], "9 nodes need as many machines"),
+        (["torchrun", "--nnodes", "1:4", "a.py"], "found 1:4, write one number"),
+        (["torchrun", "--max-restarts", "2", "a.py"], "max-restarts is not modelled"),
+        (["torchrun", "--nproc-per-node", "gpu", "a.py"], "write one number"),
+        (["mpirun", "-n", "4", "a.out"], "write torchrun"),
+        ([], "found 'nothing'"),
+    ],
+)
+def test_commands_that_are_none_are_refused(line: list[str], words: str) -> None:
+    with pytest.raises(ScenarioError, match=words):
+        nodes_of_command(line, MACHINES, None)
+
+
+def test_the_shipped_lab_runs_as_it_is() -> None:
+    nodes = nodes_of_lab(load_lab(ROOT / "scenarios/ddp/lab.yaml"))
+
+    assert [node.machine for node in nodes] == [0, 1, 2, 3]
+    assert nodes[1].command[1:] == ("--width", "1000", "--trace", "")
+    assert nodes[1].ranks == 1
+
+
+@pytest.mark.parametrize("text", ["a.py && b.py", "a.py > out", "a.py | tee x", "a; b"])
+def test_a_lab_with_a_shell_s_words_is_refused(tmp_path: Path, text: str) -> None:
+    file = cluster_file(tmp_path)
+    program = f"lab: {{programs: [{{name: t, run: '{{python}} {text}'}}]}}\n"
+    file.write_text(file.read_text() + program)
+
+    with pytest.raises(ScenarioError, match="one program with arguments"):
+        nodes_of_lab(load_lab(file))
+
+
+@given(
+    st.integers(1, 6),
+    st.integers(0, 40),
+    st.sampled_from(["SUM", "MAX", "PRODUCT"]),
+    st.integers(0, 1 << 30),
+)
+def test_sums_are_made_hop_by_hop(
+    ranks: int, count: int, operation: str, seed: int
+) -> None:
+    """Each element by itself, round the ring from the rank before its owner."""
+    from emu.virtual.gloo_operations import Ring
+    from emu.virtual.rank.sums import REDUCTIONS, reduce_by_ring
+
+    rng = np.random.default_rng(seed)
+    parts = [
+        torch.tensor(rng.normal(size=count), dtype=torch.float32) for _ in range(ranks)
+    ]
+
+    total = reduce_by_ring(parts, operation)
+
+    join = REDUCTIONS[operation]
+    for place in range(count):
+        owner = 0
+        if ranks > 1:
+            ring = Ring(ranks=ranks, size=4 * count, element=4)
+            owner = 4 * place // ring.length(0) // ring.per_rank
+        value = parts[owner - 1][place]
+        for hop in range(2, ranks + 1):
+            value = join(parts[(owner - hop) % ranks][place], value)
+        assert total[place] == value
+
+
+def test_steps_are_between_marks() -> None:
+    from emu.virtual.run_virtual import describe_steps
+
+    steps = describe_steps([0.0, 5.0, 6.0, 8.0])
+
+    assert json.loads(json.dumps(steps)) == steps
+    assert (steps["first"], steps["median"], steps["count"]) == (5.0, 1.5, 3)
+    assert describe_steps([]) == {"count": 0}
