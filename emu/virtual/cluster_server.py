@@ -1,4 +1,4 @@
-"""Who keeps the clocks: takes what ranks say, and tells them when they may go on."""
+"""The keeper of the clocks: takes what ranks say, and tells when they may go on."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PATIENCE = 60.0
 
 @dataclass
 class RankRecord:
-    """What a rank did, by its clock."""
+    """Doings of a rank, by its clock."""
 
     events: list[dict[str, Any]] = field(default_factory=list)
     """Its calls and waits in order: ``kind``, ``time`` and what they say."""
@@ -43,7 +43,7 @@ class RankRecord:
     waited: float = 0.0
     """Seconds in which it waited for calls."""
     figures: dict[str, Any] = field(default_factory=dict)
-    """What it said of itself at its end."""
+    """Figures that it gave of itself at its end."""
 
 
 @dataclass

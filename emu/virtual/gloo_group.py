@@ -16,7 +16,7 @@ WORKERS = 2
 
 @dataclass(eq=False)
 class Operation:
-    """What one rank does in one collective."""
+    """The part of one rank in one collective."""
 
     rank: int
     slot: int

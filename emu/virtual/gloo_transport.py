@@ -1,4 +1,4 @@
-"""How gloo moves messages: notices and payload in one stream per pair of ranks.
+"""Messages as gloo moves them: notices and payload in one stream per pair of ranks.
 
 Facts are of gloo's sources (tcp/pair.cc, context.cc; torch 2.13): a message is three
 frames of 48 bytes and its data. Who posts a receive writes "I am ready" into its stream
@@ -41,7 +41,7 @@ class Transfer:
     slot: int
     size: float
     number: int = 0
-    """Of a receive: how many it had before it from this peer, with this slot."""
+    """Receives before this one from this peer, with this slot."""
     is_over: bool = False
     ended: float = 0.0
     """Seconds, once it is over."""

@@ -40,7 +40,7 @@ _START = 120.0
 
 @dataclass(frozen=True)
 class Settings:
-    """How ranks are run, beyond what they are."""
+    """Choices of a run."""
 
     at_once: int
     """Ranks that run at the same time."""

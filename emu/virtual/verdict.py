@@ -1,4 +1,4 @@
-"""Whether a virtual run may be believed: what could be wrong unnoticed, bounded."""
+"""The verdict on a virtual run: bounds of what could be wrong unnoticed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST = 0.03
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of a run beyond its times."""
+    """Figures of a run beyond its times."""
 
     makespan: float
     """Seconds."""

@@ -23,7 +23,7 @@ class Deadlock(EmulatorError):
 
 
 class State(Enum):
-    """What a rank does."""
+    """Doings of a rank."""
 
     RUNS = "runs"
     READY = "is ready"
@@ -46,7 +46,7 @@ class Rank:
     wait_number: int = 0
     """Number of its waits so far: a deadline is of one of them."""
     reason: str = ""
-    """What it waits for, in words, where that is no operation."""
+    """Words for a wait that is for no operation."""
     news: dict[str, Any] = field(default_factory=dict)
     """Results of its operations that ended, by name, which it has not been told."""
 

@@ -128,7 +128,7 @@ class VirtualWork(dist.Work):
 
 
 class RankEnd:
-    """What this rank says, and is told."""
+    """The connection of this rank, and its calls under way."""
 
     def __init__(self, connection: Connection, clock: RankClock) -> None:
         self.clock = clock

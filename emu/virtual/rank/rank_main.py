@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import os
 import resource
 import runpy
@@ -23,12 +22,13 @@ from typing import Any
 
 from typing_extensions import override
 
+from emu.host.input_file import read_json
 from emu.virtual.control import Connection, RankLost
 
 
 def main() -> int:
     """Fork the ranks; return the worst of their exit statuses."""
-    plan = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    plan = read_json(Path(sys.argv[1]))
     import torch
     import torch._dynamo  # which DDP imports: once here, or in every rank
     import torch._inductor

@@ -1,4 +1,4 @@
-"""What a rank changes of torch, so that a program meets a virtual cluster."""
+"""Changes of torch in a rank, so that a program meets a virtual cluster."""
 
 from __future__ import annotations
 
