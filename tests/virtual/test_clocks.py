@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -39,7 +41,7 @@ def test_ties_go_by_rank_and_not_by_who_spoke_first() -> None:
     order: list[int] = []
     for rank in (2, 0, 1):
         time.note_clock(rank, 1.0)
-        time.schedule(rank, 1.0, lambda rank=rank: order.append(rank))
+        time.schedule(rank, 1.0, partial(order.append, rank))
     turns(time)
 
     assert order == [0, 1, 2]
@@ -51,12 +53,8 @@ def test_a_wait_ends_with_the_last_of_its_calls_or_the_first() -> None:
         time.note_clock(rank, 1.0)
         names = [f"a{rank}", f"b{rank}"]
         time.wait(rank, names, np.inf, needs_all=needs_all)
-        time.schedule(
-            rank, 2.0, lambda rank=rank: time.end(rank, f"a{rank}", 2.0, None)
-        )
-        time.schedule(
-            rank, 3.0, lambda rank=rank: time.end(rank, f"b{rank}", 3.0, None)
-        )
+        time.schedule(rank, 2.0, partial(time.end, rank, f"a{rank}", 2.0, None))
+        time.schedule(rank, 3.0, partial(time.end, rank, f"b{rank}", 3.0, None))
 
     assert turns(time) == [(1, 2.0)]
     time.leave(1)
