@@ -292,6 +292,7 @@ def explain(
     *,
     helpful: bool = True,
     run_code: bool = False,
+    watch: Callable[[str], None] = lambda _: None,
 ) -> Explanation:
     """Say why a scenario or run takes so long, and what would help.
 
@@ -304,6 +305,8 @@ def explain(
         Whether to look for what would help, some 50 simulations.
     run_code
         Of a run: whether a rule of others, which its manifest names, may run for that.
+    watch
+        Of a scenario: is called with what is tried next.
     """
     if not isinstance(what, RecordedRun):
         from emu.experiment.question import ask  # noqa: PLC0415 - 0.1 s
@@ -318,6 +321,7 @@ def explain(
             helpful=helpful,
             stated=ScenarioEdits(experiment.scenario, chosen=is_chosen),
             with_deaths=partial(makespan_of, experiment) if experiment.kills else None,
+            watch=watch,
         )
     return what.explain(helpful=helpful, run_code=run_code)
 

@@ -11,6 +11,7 @@ import emu
 from emu.cli import options
 from emu.cli.app import app, argument, option
 from emu.cli.options import JsonTarget, Overrides, emit
+from emu.cli.progress import status_line
 from emu.experiment.checkpoint_interval import copies_line, intervals, not_sought
 from emu.experiment.question import ask
 from emu.prediction.analysis.bounds import placement_gap, placement_line
@@ -111,8 +112,10 @@ def _of_scenario(scenario: emu.Scenario, *, helpful: bool) -> _Told:
     else:
         # It says so where a missing cost is the reason, and nothing of other scenarios.
         lines += not_sought(ready.scenario)
+    with status_line("explaining", "trying: ") as say:
+        explanation = emu.explain(ready, helpful=helpful, watch=say)
     return _Told(
-        emu.explain(ready, helpful=helpful),
+        explanation,
         placing=ready.placing,
         window=scenario.job.credit_window,
         pins=scenario.pins,

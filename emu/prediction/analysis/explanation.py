@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +128,7 @@ def explain(
     replayed: Schedule | None = None,
     with_deaths: Lengths | None = None,
     outages: Outages | None = None,
+    watch: Callable[[str], None] = lambda _: None,
 ) -> Explanation:
     """Return why ``schedule`` took so long.
 
@@ -148,6 +150,8 @@ def explain(
         Returns the makespan of a changed run whose job dies; None where none does.
     outages
         Of the simulation that it is compared with; what-ifs keep them, too.
+    watch
+        Is called with what is tried next.
     """
     outages = outages or Outages()
     if emulated:
@@ -185,26 +189,36 @@ def explain(
         # what-if keeps what they did cost.
         added=outages.seconds,
     )
-    return _with_improvements(explanation, base, stated)
+    return _with_improvements(explanation, base, stated, watch)
 
 
 def _with_improvements(
     explanation: Explanation,
     base: Change,
     stated: Stated | None,
+    watch: Callable[[str], None],
 ) -> Explanation:
+    def told(changes: Iterable[Change]) -> Iterator[Change]:
+        for change in changes:
+            watch(change.what)
+            yield change
+
+    watch("moves of tasks")
     moves = task_moves(base, stated)
     # Each of these is placed anew on its own machines, wherever the tasks stand now: so
     # they hold after the moves as well, and are made once.
     machine_changes: list[Change] = []
     if stated is not None:
+        watch("fewer machines")
         machine_changes += stated.fewer_machines(base)
-        machine_changes += stated.more_machines(base)
+        watch("one more machine")
+        machine_changes += told(stated.more_machines(base))
     improvements = _rank_changes(
         base,
         explanation.chain,
         machine_changes,
         stated,
+        told=told,
         searched=True,
     )
     improvements_then: tuple[Improvement, ...] = ()
@@ -214,7 +228,7 @@ def _with_improvements(
         target = moves.steps[-1].run
         schedule = simulate(target.problem, target.realization, base.policy)
         improvements_then = _rank_changes(
-            target, critical_path(schedule), machine_changes, stated
+            target, critical_path(schedule), machine_changes, stated, told=told
         )
 
     notes = [*explanation.notes]
@@ -238,12 +252,13 @@ def _rank_changes(
     machine_changes: list[Change],
     stated: Stated | None,
     *,
+    told: Callable[[Iterable[Change]], Iterator[Change]],
     searched: bool = False,
 ) -> tuple[Improvement, ...]:
     """Return what would help, best first; ``searched`` where the scenario placed it."""
     if stated is None:
         changes = [*changes_of(base, chain)]
-        improvements = rank(base, [*changes, *machine_changes])
+        improvements = rank(base, told([*changes, *machine_changes]))
         improvements += rank_pairs(base, improvements, lambda change: change)
     else:
         rules = []
@@ -256,9 +271,9 @@ def _rank_changes(
                 rules.append(change)
             else:
                 changes.append(stated.add_edit(change))
-        changes += stated.placed_anew(rules)
+        changes += stated.placed_anew(told(rules))
         changes += stated.faster_rates(base)
-        improvements = rank(base, [*changes, *machine_changes])
+        improvements = rank(base, told([*changes, *machine_changes]))
         improvements += rank_pairs(base, improvements, stated.add_edit)
     return tuple(sorted(improvements, key=lambda improvement: -improvement.gain))
 

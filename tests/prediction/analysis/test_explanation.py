@@ -137,3 +137,15 @@ def test_of_many_nics_the_busiest_are_tried_and_the_others_said(
     tried = {what.split()[2] for what in whats if what.startswith("NIC of")}
     assert tried == {"m1"}
     assert found.notes == ("NICs of 1 machines that are less busy were not tried",)
+
+
+def test_what_is_tried_is_told() -> None:
+    told: list[str] = []
+    found = emu.explain(emu.load("golden"), watch=told.append)
+
+    assert told[0] == "moves of tasks"
+    names = [gain.change.what for gain in found.improvements]
+    # Two changes at once follow from what each has brought.
+    alone = {name for name in names if " and " not in name}
+    assert len(alone) > 5
+    assert alone <= {*told}
