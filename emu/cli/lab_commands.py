@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import typer
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from emu.cli.app import app, argument, option
 from emu.cli.options import JsonTarget, Overrides, ScenarioFile, emit
+from emu.cli.repeat_runs import Plan, read_plan, repeat_runs, show_repeats
 from emu.cli.report_commands import draw
 from emu.errors import ExpectationMissed, RunError, ScenarioError
 from emu.host.files import write_atomic
@@ -25,9 +27,10 @@ from emu.lab.setup import open_lab
 from emu.names import for_terminal
 from emu.report.html.lab_page import lab_tables
 from emu.report.terminal import plain_table, terminal
-from emu.runs.lab_file import LabResult, holder_of, log_name
+from emu.runs.lab_file import LabResult, duration_of, holder_of, log_name
+from emu.runs.repeats import RunFigures
 from emu.runs.run_directory import RunDirectory
-from emu.scenario.run_sections import LabFile
+from emu.scenario.run_sections import LabFile, LabPredictionSection
 from emu.scenario.scenario_file import load_lab
 from emu.units import format_duration
 
@@ -46,14 +49,18 @@ def lab(
     runs: Path = option("DIR", "Where the run directory goes.", Path("runs")),
     shell: str = option("MACHINE", "Open a shell there instead.", ""),
     pcap: bool = option("--pcap", "Write traffic.pcap: all headers, for Wireshark."),
+    repeat: str = option("N|auto", "Run so often; say what a further lab does.", "1"),
+    within: str = option("TIME", "With --repeat auto: start none after it.", "5 min"),
     json_target: JsonTarget = None,
 ) -> None:
     """Run your own programs on emulated machines with kernel NICs.
 
     Every machine is a host of its own: address, host name, processes, shared memory.
-    Its NIC carries the payload rate that the file states, in real time.
+    Its NIC carries the payload rate that the file states, in real time. With --repeat
+    a prediction agrees only where a further lab would, with 95 %.
     """
     spec = load_lab(file, overrides or [])
+    plan = read_plan(repeat, within)
     if needs := missing_needs():
         raise RunError("; ".join(needs))
     if shell:
@@ -63,22 +70,67 @@ def lab(
     name = file.stem
     if file.name == "lab.yaml":  # as `emu init` writes it: by its folder
         name = file.resolve().parent.name
-    directory = RunDirectory.create(f"{name}-lab", runs)
     console = terminal(sys.stderr)
     # What the user types is the user's own; programs of a file may be of others.
     if not command:
         names = ", ".join(program.name for program in spec.lab.programs)
         ask_to_run(str(file), f"programs {names}")
 
-    result = run_lab(spec, directory, command or [], pcap=pcap, watch=console.print)
-    draw(directory.path, console)
+    def run_once() -> tuple[Path, LabResult]:
+        directory = RunDirectory.create(f"{name}-lab", runs)
+        result = run_lab(spec, directory, command or [], pcap=pcap, watch=console.print)
+        return directory.path, result
+
+    if plan is not None:
+        _repeat_lab(spec, run_once, plan, json_target, console)
+        return
+    path, result = run_once()
+    draw(path, console)
     if emit(json_target, result):
         terminal().print(lab_tables(result))
-    console.print(f"written to {directory.path}/")
+    console.print(f"written to {path}/")
+    _judge_lab(spec, result, path, console)
+
+
+def _judge_lab(spec: LabFile, result: LabResult, path: Path, console: Console) -> None:
+    """Exit with the code of a program that failed; raise where a verdict is missed."""
     if result["failed"]:
-        raise typer.Exit(_say_what_failed(result["failed"], directory.path, console))
+        raise typer.Exit(_say_what_failed(result["failed"], path, console))
     if misses := list_lab_misses(spec, result):
         raise ExpectationMissed("; ".join(misses))
+
+
+def _repeat_lab(
+    spec: LabFile,
+    run_once: Callable[[], tuple[Path, LabResult]],
+    plan: Plan,
+    json_target: str | None,
+    console: Console,
+) -> None:
+    """Run the programs several times; show what the labs say together."""
+    results = []
+
+    def lab_once() -> RunFigures:
+        path, result = run_once()
+        # One that failed ends the command: no further one says more.
+        if result["failed"]:
+            _judge_lab(spec, result, path, console)
+        results.append((path, result))
+        return RunFigures(
+            path=str(path),
+            makespan=duration_of(result),
+            error=result.get("prediction", {}).get("error"),
+            trust=result["trust"],
+        )
+
+    section = spec.lab.prediction
+    threshold = LabPredictionSection.model_fields["max_difference"].default
+    if section is not None:
+        threshold = section.max_difference
+    repeats = repeat_runs(lab_once, plan, threshold, console)
+    show_repeats(repeats, json_target, console)
+    for path, result in results:
+        _judge_lab(spec, result, path, console)
 
 
 def _open_shell(spec: LabFile, machine: str) -> int:

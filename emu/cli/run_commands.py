@@ -16,19 +16,26 @@ from rich.console import Console
 
 from emu.cli.app import app, argument, option
 from emu.cli.host_options import Hosts
-from emu.cli.options import JsonTarget, Overrides, Queues, ScenarioFile, Tcp, emit
+from emu.cli.options import (
+    JsonTarget,
+    Overrides,
+    Queues,
+    ScenarioFile,
+    Tcp,
+    emit,
+)
+from emu.cli.repeat_runs import judge, read_plan, repeat_experiment
 from emu.cli.report_commands import draw
 from emu.cli.watching import LiveViews, ProgressLine, address
 from emu.emulation.coordinator import RunSettings
 from emu.emulation.launch.host_report import loopback_rate, usable_cores
 from emu.emulation.launch.programs import program_path
-from emu.errors import DataError, ExpectationMissed, RunUntrusted, ScenarioError
+from emu.errors import DataError, ScenarioError
 from emu.experiment import profiling
 from emu.experiment.attempts import Beginning, resume_run
 from emu.experiment.auto_scale import with_byte_scale, with_scales
 from emu.experiment.dry_run import DryRun, check_memory, check_ready, strain
 from emu.experiment.dry_run import dry_run as dry_run_of
-from emu.experiment.expectations import find_misses
 from emu.experiment.profiling import (
     WARNED,
     check_load,
@@ -47,12 +54,10 @@ from emu.problem import Profile
 from emu.report.facts import run_tables
 from emu.report.measured_tables import ranges_table, rates_lines, times_lines
 from emu.report.terminal import plain_table, terminal
-from emu.runs.result import Result
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Experiment, ProfileFile, Scenario, load, write_scenario
 from emu.scenario.workload_file import write_profile
 from emu.systems.system import outlook_on, remarks_on
-from emu.trust.verdict import Trust
 
 #: Simulators that judge a run beside ours.
 Witness = StrEnum("Witness", "NS3")
@@ -112,6 +117,8 @@ def run(
         "RUN", "Run directory to go on with, from its last checkpoint."
     ),
     json_target: JsonTarget = None,
+    repeat: str = option("N|auto", "Run so often; say what a further run does.", "1"),
+    within: str = option("TIME", "With --repeat auto: start no run after it.", "5 min"),
     witness: Witness | None = option(
         "ns3", "Then simulate it over packets, and say who agrees with whom."
     ),
@@ -135,6 +142,10 @@ def run(
     (--agents); the token that admits these is taken from the environment variable
     EMU_TOKEN on both sides. Trials of time_scale: auto run on this host alone.
 
+    One run is one draw. With --repeat N it runs N times, each into a directory of its
+    own; with auto until a further run would end as near as a prediction may be off, 20
+    times at most. The prediction agrees then only where a further run would, with 95 %.
+
     A dashboard is served at a free port of loopback, or at EMU_DASHBOARD ([HOST:]PORT;
     a host other than loopback asks viewers for a token). It stays after the run until
     Ctrl-C where standard error is a terminal; an open page keeps the
@@ -144,6 +155,8 @@ def run(
     programs = tuple(allow or ())
     carriers = Hosts(agents, hosts, ray, any_version=any_version)
     listen_at = address(listen, "--listen", port=0) if listen else None
+    stated = {"--resume": resume, "--witness": witness, "--dashboard": dashboard}
+    plan = read_plan(repeat, within, {**stated, "--dry-run": dry_run})
     # Before anything starts: the witness follows a run that may take hours.
     check = check_witness(witness, dry=dry_run, stated=(sharing, congestion_control))
     loader = _choose_loader(file, overrides or [], resume)
@@ -157,9 +170,38 @@ def run(
     experiment = beginning.experiment
     settings = carriers.settings(experiment, listen_at, programs)
     _foresee(beginning, settings, progress)
+    if plan is not None:
+        once = partial(_run_once, beginning, settings, runs, progress, live=live)
+        repeat_experiment(experiment, once, plan, json_target, strict=strict)
+        return
+    page = (os.environ.get("EMU_DASHBOARD") or "0") if dashboard else ""
+    witnesses = (sharing, congestion_control) if witness is not None else None
+    outcome = _run_and_show(
+        beginning, settings, runs, progress, json_target, witnesses, page, live=live
+    )
+    # Outside the views, which show every error inside as a run that failed.
+    judge(experiment.scenario, outcome.content, strict=strict)
+
+
+def _run_and_show(
+    beginning: Beginning,
+    settings: RunSettings,
+    runs: Path,
+    progress: Console,
+    json_target: str | None,
+    tcp: tuple[Shares | None, Control | None] | None,
+    page: str,
+    *,
+    live: bool,
+) -> RunResult:
+    """Carry an experiment out, show and draw what came of it.
+
+    ``tcp``: sharing and congestion control of its third witness; None without one.
+    ``page``: address of the dashboard; empty for none.
+    """
+    experiment = beginning.experiment
     name = experiment.scenario.name
     directory = beginning.directory or RunDirectory.create(name, runs)
-    page = (os.environ.get("EMU_DASHBOARD") or "0") if dashboard else ""
     views = LiveViews(
         experiment, settings, directory.path, progress, page=page, table=live
     )
@@ -167,23 +209,40 @@ def run(
         choice = beginning.choice
         start = beginning.start
         outcome = carry_out(experiment, settings, directory, observer, choice, start)
-        if witness is not None:
-            outcome = over_packets(
-                outcome, sharing, congestion_control, directory, progress
-            )
+        if tcp is not None:
+            outcome = over_packets(outcome, *tcp, directory, progress)
         # Before tables are printed, which the line that is drawn would run through.
         views.on_end(outcome.content)
-        if emit(json_target, outcome.content):
-            _print_outcome(outcome)
+        _show_outcome(outcome, json_target)
         progress.print(f"written to {directory.path}/")
         draw(directory.path, progress)
         views.linger()  # with the report drawn
-    # Outside the views, which show every error inside as a run that failed.
-    judge(experiment.scenario, outcome.content, strict=strict)
+    return outcome
 
 
-def _print_outcome(outcome: RunResult) -> None:
-    """Print the tables of a run, and what its rate policy remarks on it."""
+def _run_once(
+    beginning: Beginning,
+    settings: RunSettings,
+    runs: Path,
+    progress: Console,
+    *,
+    live: bool,
+) -> tuple[Path, RunResult]:
+    """Carry an experiment out once more; return its directory and result."""
+    experiment = beginning.experiment
+    directory = RunDirectory.create(experiment.scenario.name, runs)
+    views = LiveViews(experiment, settings, directory.path, progress, table=live)
+    with views as observer:
+        choice = beginning.choice
+        outcome = carry_out(experiment, settings, directory, observer, choice)
+        views.on_end(outcome.content)
+    return directory.path, outcome
+
+
+def _show_outcome(outcome: RunResult, json_target: str | None) -> None:
+    """Print the tables of a run, and what its rate policy remarks on it; or JSON."""
+    if not emit(json_target, outcome.content):
+        return
     console = terminal()
     console.print(run_tables(outcome.content))
     schedules = {"simulated": outcome.predicted, "emulated": outcome.run.schedule}
@@ -309,18 +368,6 @@ def over_packets(
     said.print(f"run written to {directory.path}/; {count:,} packets, by ns-3 ...")
     network = PacketNetwork.of(experiment.scenario, sharing, control)
     return with_witness(outcome, network, directory)
-
-
-def judge(scenario: Scenario, result: Result, *, strict: bool) -> None:
-    """Raise ExpectationMissed where a run missed an ``expect:`` of its scenario.
-
-    Raises RunUntrusted where it is not trusted and that is asked for.
-    """
-    if misses := find_misses(scenario.expect, result):
-        raise ExpectationMissed("; ".join(misses))
-    verdict = result["verdict"]
-    if strict and verdict["trust"] != Trust.TRUSTED:
-        raise RunUntrusted(f"{verdict['trust']}: {'; '.join(verdict['reasons'])}")
 
 
 def _print_forecast(scenario: Scenario, json_target: str | None) -> None:

@@ -29,6 +29,7 @@ from emu.problem import Job, Schedule
 from emu.runs import result
 from emu.runs.array_files import NAME as WEIGHTS
 from emu.runs.array_files import read_weights
+from emu.runs.repeats import iteration_lengths, spread_of_iterations
 from emu.runs.result import Result
 from emu.runs.retraining import list_training
 from emu.scenario import Experiment, Scenario, build_job
@@ -141,6 +142,9 @@ class RunResult(PreparedRun):
             **optimality(schedule, realization, self.policy),
             "verdict": self.verdict.to_json(),
             "prediction": self.prediction.to_json(),
+            "spread": spread_of_iterations(
+                iteration_lengths(schedule), iteration_lengths(self.replayed)
+            ),
             "error_budget": self.error_budget,
             "policy": self.policy,
             "pace": pace(schedule, epoch).to_json(),

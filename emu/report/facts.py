@@ -112,6 +112,7 @@ def run_facts(result: Result, digits: int = 4) -> list[Fact]:
         facts += _verdict(verdict)
 
     facts += _prediction(result.get("prediction"))
+    facts += _draw(result)
     if witness := result.get("witness"):
         facts += _witness(witness, digits)
     return [*facts, *_learnt(result), *_computer(result)]
@@ -256,6 +257,19 @@ def _prediction(
     colour = "green" if outcome == "agrees" else "yellow"
     yield Fact(label, outcome, line, label, colour)
     yield from _name_first("likely reason", verdict["reasons"])
+
+
+def _draw(result: Result) -> Iterator[Fact]:
+    """Yield that one run is one draw, and how far its own iterations spread."""
+    if "prediction" not in result:
+        return
+    spread = result.get("spread")
+    line = "a further run may end otherwise: emu run FILE --repeat auto"
+    if spread is not None:
+        most = format_ratio(spread).removeprefix("+")
+        line = f"by its iterations a further run ends within {most} of it; "
+        line += "--repeat auto measures that"
+    yield Fact("repeats", "one draw", line, "spread")
 
 
 def _witness(seen: Result, digits: int) -> Iterator[Fact]:

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
-from emu.cli.run_commands import judge
+from emu.cli.repeat_runs import judge
 from emu.errors import ExpectationMissed
 from emu.runs.recorded_run import load_run
 from emu.scenario import load

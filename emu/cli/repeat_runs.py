@@ -1,0 +1,157 @@
+"""Several runs of one scenario, one after the other, and what they say together."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from rich.console import Console
+
+from emu.cli.options import emit, seconds
+from emu.cli.report_commands import draw
+from emu.errors import ExpectationMissed, RunUntrusted, ScenarioError
+from emu.experiment.expectations import find_misses
+from emu.experiment.run_result import RunResult
+from emu.report.repeats_table import repeats_table
+from emu.report.terminal import terminal
+from emu.runs.repeats import Repeats, RunFigures, iteration_lengths
+from emu.runs.result import Result
+from emu.scenario import Experiment, Scenario
+from emu.trust.verdict import Trust
+from emu.units import format_duration, format_ratio
+
+#: Runs of ``--repeat auto`` at most, and before it may end: an interval of two is wide
+#: by chance alone (Student's t of one degree of freedom is 12.7).
+_MOST = 20
+_LEAST = 3
+
+#: Runs once more; returns what is kept of it.
+RunOnce = Callable[[], RunFigures]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Number of runs, or a limit of their time."""
+
+    count: int | None
+    """None until a further run would end within what a prediction may be off."""
+    within: float
+    """Without a count, seconds of wall time after which no further run starts."""
+
+
+def read_plan(
+    text: str, within: str, of_one_run: Mapping[str, object] = MappingProxyType({})
+) -> Plan | None:
+    """Return what ``--repeat`` and ``--within`` ask for; None of one run.
+
+    ``of_one_run``: other options, by name, that several runs have no use for.
+    Raises ScenarioError where one of these is stated, or ``text`` is neither ``auto``
+    nor a number of 1 or more.
+    """
+    if text == "1":
+        return None
+    for name, value in of_one_run.items():
+        if value:
+            problem = f"is of one run: leave --repeat {text} out"
+            raise ScenarioError(problem, file=name)
+    if text != "auto" and not (text.isdecimal() and int(text)):
+        problem = "write a number of runs, or auto"
+        raise ScenarioError(problem, file=f"--repeat {text}")
+    count = None if text == "auto" else int(text)
+    return Plan(count, within=seconds(within, "--within"))
+
+
+def repeat_experiment(
+    experiment: Experiment,
+    once: Callable[[], tuple[Path, RunResult]],
+    plan: Plan,
+    json_target: str | None,
+    *,
+    strict: bool,
+) -> None:
+    """Carry an experiment out several times; show what the runs say together.
+
+    Raises ExpectationMissed, RunUntrusted as `judge`, once all have run.
+    """
+    console = terminal(sys.stderr)
+    contents: list[Result] = []
+
+    def run_once() -> RunFigures:
+        path, result = once()
+        contents.append(result.content)
+        return _part_of(path, result)
+
+    threshold = experiment.scenario.emulation.max_difference
+    repeats = repeat_runs(run_once, plan, threshold, console)
+    show_repeats(repeats, json_target, console)
+    for content in contents:
+        judge(experiment.scenario, content, strict=strict)
+
+
+def judge(scenario: Scenario, result: Result, *, strict: bool) -> None:
+    """Raise ExpectationMissed where a run missed an ``expect:`` of its scenario.
+
+    Raises RunUntrusted where it is not trusted and that is asked for.
+    """
+    if misses := find_misses(scenario.expect, result):
+        raise ExpectationMissed("; ".join(misses))
+    verdict = result["verdict"]
+    if strict and verdict["trust"] != Trust.TRUSTED:
+        raise RunUntrusted(f"{verdict['trust']}: {'; '.join(verdict['reasons'])}")
+
+
+def repeat_runs(
+    run_once: RunOnce, plan: Plan, threshold: float, console: Console
+) -> Repeats:
+    """Run so often, a line for each; return what the runs say together.
+
+    ``threshold``: share by which a prediction may be off.
+    """
+    repeats = Repeats((), threshold)
+    began = time.monotonic()
+    is_enough = False
+    while not is_enough:
+        repeats = Repeats((*repeats.runs, run_once()), threshold)
+        console.print(_line_of(repeats, plan.count))
+        number = len(repeats.runs)
+        if plan.count is not None:
+            is_enough = number == plan.count
+        else:
+            is_late = time.monotonic() - began >= plan.within
+            is_sure = number >= _LEAST and repeats.is_decided
+            is_enough = is_late or is_sure or number == _MOST
+    return repeats
+
+
+def _part_of(path: Path, result: RunResult) -> RunFigures:
+    """Return what is kept of a run over sockets."""
+    content = result.content
+    return RunFigures(
+        path=str(path),
+        makespan=content["makespan"],
+        error=content["makespan_error"] if content["times"] != "measured" else None,
+        trust=content["verdict"]["trust"],
+        iterations=tuple(iteration_lengths(result.run.schedule).tolist()),
+    )
+
+
+def _line_of(repeats: Repeats, count: int | None) -> str:
+    """Return the line of the latest run."""
+    run = repeats.runs[-1]
+    number = len(repeats.runs)
+    of = "" if count is None else f" of {count}"
+    makespan = format_duration(run.makespan)
+    error = "" if run.error is None else f", {format_ratio(run.error)}"
+    return f"run {number}{of}: {makespan}{error}, {run.trust}; {run.path}/"
+
+
+def show_repeats(repeats: Repeats, target: str | None, console: Console) -> None:
+    """Print the table, or write JSON; draw the run that is nearest to the median."""
+    if emit(target, repeats.to_json()):
+        terminal().print(repeats_table(repeats))
+    nearest = min(repeats.runs, key=lambda run: abs(run.makespan - repeats.makespan))
+    draw(Path(nearest.path), console)

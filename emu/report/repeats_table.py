@@ -1,0 +1,58 @@
+"""Tables of several runs of one scenario."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from emu.report.terminal import Fact, facts_table
+from emu.runs.repeats import Agreement, Repeats, modes
+from emu.units import format_duration, format_ratio
+
+_COLOURS = {Agreement.AGREES: "green", Agreement.DIFFERS: "red"}
+
+
+def repeats_table(repeats: Repeats, digits: int = 4) -> Table:
+    """Return the median of several runs, the end of a further one, and the outcome."""
+    count = len(repeats.runs)
+    trusted = sum(run.trust == "trusted" for run in repeats.runs)
+    note = f"median of {count} runs, {trusted} of them trusted"
+    facts = [Fact("makespan", format_duration(repeats.makespan, digits), note)]
+    if count > 1:
+        facts.append(_further(repeats, digits))
+    groups = modes([run.makespan for run in repeats.runs])
+    if len(groups) > 1:
+        parts = [
+            f"{len(group)} from {format_duration(group[0], digits)} to "
+            f"{format_duration(group[-1], digits)}"
+            for group in groups
+        ]
+        facts.append(Fact("states", "2", f"runs end in two groups: {', '.join(parts)}"))
+    if repeats.error is not None:
+        facts += _prediction(repeats, repeats.error)
+    return facts_table(facts)
+
+
+def _further(repeats: Repeats, digits: int) -> Fact:
+    span = repeats.further_makespan
+    low = format_duration(max(span.low, 0.0), digits)
+    high = format_duration(span.high, digits)
+    half = f"±{format_duration(span.half, 3)}"
+    return Fact("a further run", half, f"takes {low} to {high}, with 95 %")
+
+
+def _prediction(repeats: Repeats, error: float) -> list[Fact]:
+    """Return the error and what it says of a further run."""
+    outcome = repeats.outcome
+    span = repeats.further_error
+    most = f"{100 * repeats.threshold:g} % may be"
+    errors = f"{format_ratio(span.low)} to {format_ratio(span.high)}"
+    line = f"a further run is off by {errors} with 95 %, {most}"
+    if outcome is Agreement.UNDECIDED:
+        line += ": more runs may narrow it"
+    if outcome is Agreement.ONE_DRAW:
+        line = "one run says nothing of a further one"
+    colour = _COLOURS.get(outcome, "yellow")
+    return [
+        Fact("makespan error", format_ratio(error), "median, against the prediction"),
+        Fact("prediction", str(outcome), line, style=colour),
+    ]

@@ -1,0 +1,129 @@
+"""Several runs of one scenario: where a further one lies, groups, and the outcome."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.runs.repeats import (
+    Agreement,
+    Repeats,
+    RunFigures,
+    further,
+    modes,
+    spread_of_iterations,
+)
+
+SECONDS = st.floats(0.01, 100.0)
+
+
+def repeats(*makespans: float, prediction: float | None = 1.0) -> Repeats:
+    runs = []
+    for number, makespan in enumerate(makespans):
+        error = None if prediction is None else makespan / prediction - 1.0
+        run = RunFigures(f"runs/{number}", makespan, error, "trusted", (makespan,))
+        runs.append(run)
+    return Repeats(tuple(runs), threshold=0.03)
+
+
+def test_a_further_draw_lies_in_the_interval_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(7)
+    held = 0
+    for _ in range(4000):
+        *seen, last = rng.normal(10.0, 0.3, size=4)
+        span = further(seen)
+        held += span.low <= last <= span.high
+    assert held / 4000 == pytest.approx(0.95, abs=0.012)
+
+
+def test_an_interval_by_hand() -> None:
+    # Of 1, 2, 3 the deviation is 1, t of two degrees 4.303, and sqrt(1 + 1/3) 1.1547.
+    span = further([1.0, 2.0, 3.0])
+    assert span.low == pytest.approx(2 - 4.303 * 1.1547, abs=1e-3)
+    assert span.high == pytest.approx(2 + 4.303 * 1.1547, abs=1e-3)
+
+
+def test_one_draw_says_nothing_of_a_further_one() -> None:
+    assert further([3.0]).half == math.inf
+    assert repeats(1.001).outcome is Agreement.ONE_DRAW
+    assert repeats(1.001).to_json()["further_error"] == {"low": None, "high": None}
+
+
+@pytest.mark.parametrize(
+    ("makespans", "outcome"),
+    [
+        ((1.001, 1.002, 1.003), Agreement.AGREES),
+        ((1.10, 1.101, 1.102), Agreement.DIFFERS),
+        ((0.90, 0.901, 0.902), Agreement.DIFFERS),
+        # Each alone agrees with 3 %; a further one may not.
+        ((0.99, 1.0, 1.02), Agreement.UNDECIDED),
+        # Two of three agree: the case of the shuffle, +1.3, +2.8, +17 %.
+        ((1.013, 1.028, 1.17), Agreement.UNDECIDED),
+    ],
+)
+def test_the_outcome_is_that_of_a_further_run(
+    makespans: tuple[float, ...], outcome: Agreement
+) -> None:
+    assert repeats(*makespans).outcome is outcome
+
+
+def test_repeats_end_once_the_interval_is_narrow() -> None:
+    assert not repeats(1.0).is_decided
+    assert repeats(1.0, 1.0001, 1.0002).is_decided
+    assert not repeats(1.013, 1.028, 1.17).is_decided
+    assert repeats(1.0, 1.0001, 1.0002, prediction=None).is_decided
+    assert repeats(1.0, 2.0, 3.0, prediction=None).outcome is Agreement.NOT_JUDGED
+
+
+def test_the_median_and_not_the_mean_stands_for_the_runs() -> None:
+    found = repeats(1.0, 1.01, 1.9)
+    assert found.makespan == 1.01
+    assert found.error == pytest.approx(0.01)
+
+
+def test_two_states_are_told_apart() -> None:
+    low = [0.512, 0.513, 0.511]
+    high = [0.562, 0.563]
+    assert modes([*high, *low]) == [sorted(low), sorted(high)]
+    # One value far off is an accident, and three values no groups.
+    assert len(modes([0.51, 0.511, 0.512, 0.9])) == 1
+    assert len(modes([0.51, 0.56, 0.561])) == 1
+    assert len(modes([1.0, 1.1, 1.2, 1.3])) == 1
+
+
+@given(st.lists(SECONDS, min_size=1, max_size=12))
+def test_groups_hold_every_value_in_order(values: list[float]) -> None:
+    groups = modes(values)
+    assert [value for group in groups for value in group] == sorted(values)
+
+
+@given(st.lists(SECONDS, min_size=2, max_size=8), st.floats(0.1, 10.0))
+def test_the_interval_scales_with_values(values: list[float], factor: float) -> None:
+    span = further(values)
+    scaled = further([factor * value for value in values])
+    assert scaled.low == pytest.approx(factor * span.low, rel=1e-6, abs=1e-9)
+    assert scaled.high == pytest.approx(factor * span.high, rel=1e-6, abs=1e-9)
+
+
+def test_the_spread_of_one_run_is_that_of_its_iterations() -> None:
+    rng = np.random.default_rng(3)
+    simulated = np.full(50, 0.1)
+    ends = (simulated + rng.normal(0, 0.004, (2000, 50))).sum(axis=1)
+    run = simulated + rng.normal(0, 0.004, 50)
+    spread = spread_of_iterations(run, simulated)
+    assert spread is not None
+    # Half of a 95 % interval of the difference of two such runs.
+    apart = np.abs(np.diff(ends))
+    assert spread * 5.0 == pytest.approx(np.quantile(apart, 0.95), rel=0.3)
+
+
+def test_few_iterations_suggest_no_spread() -> None:
+    assert spread_of_iterations(np.array([0.1, 0.2]), np.array([0.1, 0.1])) is None
+    assert spread_of_iterations(np.zeros(5), np.zeros(5)) is None
+    # As late in every iteration: all share it, and no spread shows it.
+    steady = spread_of_iterations(np.full(9, 0.12), np.full(9, 0.1))
+    assert steady == pytest.approx(0.0, abs=1e-12)
