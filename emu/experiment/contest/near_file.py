@@ -92,8 +92,10 @@ class NearFile:
         """Yield it with one number more as in the file, or with a plainer factor."""
         for key, factor in self.factors.items():
             yield self._without(key)
-            for plain in (self.within, 1.0 / self.within):
-                if factor != plain:
+            plain_factors = (self.within, 1.0 / self.within)
+            # One plain factor is no simpler than the other.
+            if factor not in plain_factors:
+                for plain in plain_factors:
                     yield replace(self, factors={**self.factors, key: plain})
 
     def _without(self, key: str) -> Self:
