@@ -16,6 +16,7 @@ from emu.report.measured_tables import accuracy_table, audit_table
 from emu.report.terminal import terminal
 from emu.runs.audit_inputs import read_to_audit
 from emu.runs.shared_run import share_run, unpack_shared
+from emu.runs.signature import signer_of
 from emu.units import DURATION, RATIO, format_duration
 
 
@@ -55,6 +56,7 @@ def audit(
 
     # Whatever is wrong with the records of others is one line.
     with one_error(result), unpack_shared(result) as run:
+        signer = signer_of(run)
         subject = read_to_audit(run, scenario)
         limit = subject.tolerance if seconds is None else seconds
         origin = None if scenario is None else subject.scenario
@@ -73,6 +75,7 @@ def audit(
         "violations": [asdict(violation) for violation in report.violations],
         "guards": [finding.to_json() for finding in report.findings],
         "not_compared": silent,
+        "signed_by": signer or None,
         "payloads": subject.payloads,
     }
     if emit(json_target, content):
@@ -82,6 +85,8 @@ def audit(
         verdict = "keeps" if report.passed else "breaks"
         margin = f"{format_duration(limit)} and {share:.2g}"
         lines.append(f"{name}: {verdict} (5)-(15) to within {margin}")
+        if signer:
+            lines.append(f"signed by {signer}: compare it with that of whom you trust")
         for line in lines:
             terminal().print(f"\n{line}")
 
@@ -103,16 +108,19 @@ def _parse_margins(tolerance: str | None, relative: str) -> tuple[float | None, 
 def share(
     run: Path = argument("RUN", "Run directory."),
     out: Path = argument("OUT.zip", "File to write."),
+    sign: Path | None = option(
+        "KEY", "Sign it: a private key of Ed25519, as ssh-keygen writes it."
+    ),
 ) -> None:
     """Write a run's records and verdicts into one file for others.
 
     Without paths and names of hosts. Whoever has it checks it by `emu audit OUT.zip`,
-    which runs no code of it.
+    which runs no code of it. A signature says who vouches for what no audit can see.
     """
     if out.suffix != ".zip":
         problem = "is to be named .zip: emu audit knows it by that"
         raise ScenarioError(problem, file=str(out))
-    share_run(run, out)
+    share_run(run, out, sign)
     terminal().print(f"written to {out}")
 
 

@@ -189,6 +189,7 @@ def evidence(prepared: PreparedRun, run: EmulatedRun) -> Evidence:
         burst=burst_of(scenario),
         times=times,
         late=run.late_work,
+        sends=_sends(run),
         volumes=real_volumes(scenario, realization, settings.byte_scale),
         windows=list_windows(scenario),
         **margins(settings, run.statistics),
@@ -525,9 +526,13 @@ def reports(run: EmulatedRun) -> dict[str, NDArray[Any]]:
     arrays["late"] = run.late
     arrays["cpu"] = run.cpu
 
-    logs = b"".join(counts["flows"] for counts in run.statistics.values())
-    arrays["sends"] = np.frombuffer(logs, "<f8")
+    arrays["sends"] = _sends(run)
     return arrays
+
+
+def _sends(run: EmulatedRun) -> NDArray[np.float64]:
+    logs = b"".join(counts["flows"] for counts in run.statistics.values())
+    return np.frombuffer(logs, "<f8")
 
 
 def training_lines(run: EmulatedRun) -> list[str]:

@@ -263,11 +263,15 @@ def _evidence(
     # Without reports every delay counts as told, so
     # that no guard fires for want of a file.
     late: Floats | float = np.inf
+    sends = None
     if (run.path / REPORTS).exists():
         end = schedule.task_end
         arrays = read_reports(run.problem, run.path / REPORTS)
         # Reported in run seconds, of which a slow or paused machine makes less work.
         late = np.nan_to_num(run.problem.work(end - arrays["late"], end))
+        sends = arrays["sends"]
+        if sends.size % 6 or not (sends.reshape(-1, 6)[:, :2] >= 0).all():
+            raise DataError("holds no rows of sends", path=run.path / REPORTS)
     return Evidence(
         schedule=schedule,
         **frames,
@@ -275,6 +279,7 @@ def _evidence(
         burst=tuple(run.manifest.get("emulation", {}).get("burst", (0.0, 0.0))),
         times=times,
         late=late,
+        sends=sends,
         volumes=volumes,
         windows=() if stated is None else list_windows(stated),
         **margins(settings, statistics),

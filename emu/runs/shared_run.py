@@ -15,6 +15,7 @@ from emu.errors import DataError
 from emu.host.files import whole_file
 from emu.host.input_file import one_error, open_input, parse_json, read_json
 from emu.names import printable
+from emu.runs import signature
 from emu.runs.recorded_run import load_run
 from emu.runs.run_directory import RECORDS, RunDirectory
 
@@ -26,11 +27,12 @@ _PATH = re.compile(r"(?<![\w./:])/(?:[\w.+@-]+/)*([\w.+@-]+)")
 _TEXT = (".json", ".txt")
 
 
-def share_run(run: Path, out: Path) -> None:
+def share_run(run: Path, out: Path, key: Path | None = None) -> None:
     """Write the records of an emulated run into a zip file that `unpack_shared` takes.
 
     Of paths the last names stay, and hosts are numbered, so that nothing says where it
-    ran; the digests are of what stands there then.
+    ran; the digests are of what stands there then. ``key``: file of a private key of
+    Ed25519 that signs them. Raises DataError when the run is not whole, or was edited.
     """
     problem = load_run(run).problem
     contents = _read_records(run)
@@ -53,6 +55,8 @@ def share_run(run: Path, out: Path) -> None:
         if name in contents
     }
     contents["result.json"] = json.dumps(result, indent=1).encode()
+    if key is not None:
+        contents[signature.NAME] = signature.sign(contents, key)
     with (
         whole_file(out) as partial,
         zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive,
@@ -121,7 +125,7 @@ def _unpack(path: Path, folder: Path) -> None:
     ):
         for name in archive.namelist():
             # Known names alone: `../` in one would lead out of the folder.
-            if name not in _NAMES:
+            if name not in (*_NAMES, signature.NAME):
                 text = f"holds {printable(name)}, which is no record of a run"
                 raise DataError(text, path=path)
             with archive.open(name) as member:

@@ -31,6 +31,7 @@ GUARDS = (
     schedule.cause,
     schedule.latency,
     traffic.clocks,
+    traffic.end,
     traffic.connections,
     traffic.all_rates,
     schedule.constraints,

@@ -63,6 +63,8 @@ class Evidence:
     waits: NDArray[np.void] | None = None
     """Rows of `emu.emulation.wire.frame_layout`: states of senders' connections, and
     waits at receivers; None where nothing is known of them."""
+    sends: Floats | None = None
+    """Rows of `emu.emulation.network.send_log.SendLog`, None where nobody kept them."""
     volumes: Floats | None = None
     """Stated bytes of (edge, iteration) where they are exact, else None."""
 
@@ -90,6 +92,30 @@ class Evidence:
         flow = (edge[is_flow], iteration[is_flow])
         values[flow] = rows[is_flow][column]
         return values
+
+    @property
+    def standstill(self) -> float:
+        """Wall seconds that the loop of some process stood still, at the most.
+
+        On kernel NICs `stall` is no such figure: nobody looks at rates there.
+        """
+        metrics = (row.get("host_metrics", {}) for row in self.statistics.values())
+        return max((row.get("loop_lag_max", 0.0) for row in metrics), default=0.0)
+
+    @property
+    def logged_sends(self) -> Floats:
+        """When the last byte of (edge, iteration) was in its sender's kernel, seconds.
+
+        By the log of what is shaped, which has the newest flows alone; else NaN.
+        """
+        times = np.full(self.schedule.flow_end.shape, np.nan)
+        if self.sends is not None:
+            rows = self.sends.reshape(-1, 6)
+            edge = rows[:, 0].astype(np.int64)
+            iteration = rows[:, 1].astype(np.int64)
+            is_flow = (edge < len(times)) & (iteration < times.shape[1])
+            times[edge[is_flow], iteration[is_flow]] = rows[is_flow, 2]
+        return times
 
 
 # Links as the scenario states them, read beside `emu.problem.cluster`.

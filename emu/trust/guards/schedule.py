@@ -222,6 +222,10 @@ def _count_frames(evidence: Evidence) -> NDArray[np.int64]:
     return counts
 
 
+#: Wall seconds between two notes of one send: 4 ms at most beside seven busy programs.
+_LOGGED = 0.025
+
+
 def cause(evidence: Evidence) -> Iterator[Finding]:
     """Yield the first frame that came before it was sent, or left before its time.
 
@@ -256,6 +260,10 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     left_early = is_shaped & (sends < soonest)
     too_late = is_shaped & (notices > schedule.flow_end + slack)
     is_apart = np.abs(notices - arrivals) > clocks
+    # A sender notes the time before it hands the last byte over, and logs it after.
+    logged_sends = evidence.logged_sends
+    most_between = (_LOGGED + 2 * evidence.standstill) / evidence.time_scale
+    is_logged_apart = np.abs(logged_sends - last_sends) > most_between
     for broken, time, words in (
         (too_soon, arrivals, "came before its last byte was sent"),
         (outrun, arrivals, "came before its rates allow"),
@@ -263,6 +271,7 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
         (left_early, sends, "left before its task ended"),
         (too_late, notices, "counts as ended before its last byte came"),
         (is_apart, arrivals, "was notified to have come at another time"),
+        (is_logged_apart, logged_sends, "was sent at another time by its sender's log"),
     ):
         yield from _first_frame(evidence, CAUSE, broken, time, words)
 

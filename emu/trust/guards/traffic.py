@@ -276,6 +276,30 @@ def clocks(evidence: Evidence) -> Iterator[Finding]:
                 break
 
 
+#: Wall seconds between the end of a run and the coordinator's question after it: it
+#: knows of a task's end ahead of time.
+_ASKED = 0.1
+
+
+def end(evidence: Evidence) -> Iterator[Finding]:
+    """Yield a finding where a run ends at another time by the coordinator's clock.
+
+    Tasks and receivers report the ends of the schedule. The coordinator asks all of
+    them for their records once the last has come, and notes when by its own clock.
+    """
+    makespan = evidence.schedule.length
+    last = evidence.time_scale * makespan
+    asked = [
+        figures["answered"][0]
+        for figures in evidence.statistics.values()
+        if "answered" in figures
+    ]
+    distance = abs(min(asked, default=last) - last)
+    if distance > _ASKED + 2 * evidence.standstill:
+        text = f"the coordinator asked {distance:.3g} s of wall time from the last end"
+        yield Finding(CLOCKS_NAME, makespan, text)
+
+
 CONNECTIONS = "connections"
 #: Counts of a connection that never fall.
 _GROWING = (
