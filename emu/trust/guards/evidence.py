@@ -108,12 +108,13 @@ class Evidence:
 
         By the log of what is shaped, which has the newest flows alone; else NaN.
         """
-        times = np.full(self.schedule.flow_end.shape, np.nan)
+        edges, iterations = self.schedule.flow_end.shape
+        times = np.full((edges, iterations), np.nan)
         if self.sends is not None:
             rows = self.sends.reshape(-1, 6)
             edge = rows[:, 0].astype(np.int64)
             iteration = rows[:, 1].astype(np.int64)
-            is_flow = (edge < len(times)) & (iteration < times.shape[1])
+            is_flow = (edge < edges) & (iteration < iterations)
             times[edge[is_flow], iteration[is_flow]] = rows[is_flow, 2]
         return times
 
