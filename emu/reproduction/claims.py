@@ -158,8 +158,9 @@ class Paper(Section):
     """A paper."""
 
     title: str
-    text: str
-    """File that holds its text, in the folder that tests compare quotes with."""
+    text: str = ""
+    """File that holds its text, in the folder that tests compare quotes with; empty
+    where no text is at hand, so that nothing compares them."""
 
 
 class Papers(Section):
@@ -201,7 +202,7 @@ def find_claims(paper: str, figure: str = "") -> Sequence[Claim]:
     word = figure.strip().lower().replace(" ", "-").replace("fig-", "figure-")
     matches = []
     for claim in claims:
-        _, number = claim.figure.split("-", 1)
+        _, _, number = claim.figure.partition("-")  # an abstract has none
         if word in {"", claim.figure, number}:
             matches.append(claim)
     if not matches:

@@ -84,7 +84,9 @@ def test_a_damaged_claim_is_refused(changes: dict[str, object], problem: str) ->
 
 
 @pytest.mark.skipif(not TEXTS, reason="EMU_PAPERS names no folder with their texts")
-@pytest.mark.parametrize("paper", read_papers().papers)
+@pytest.mark.parametrize(
+    "paper", [name for name, paper in read_papers().papers.items() if paper.text]
+)
 def test_every_quote_stands_in_the_paper(paper: str) -> None:
     """Word for word, but for what white space is between them."""
     path = Path(TEXTS) / read_papers().papers[paper].text
