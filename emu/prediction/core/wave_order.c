@@ -15,6 +15,14 @@ static const double NO_WEIGHT = 1e-9;
 static const double FIRST_QUEUE = 1e7; /* bytes; queues grow tenfold: Aalo, section 5.3 */
 static const int64_t QUEUES = 10;
 
+/* Note what `port` needs for what is left there, seconds: 0 where it is cut. */
+static inline void note_need(State *state, int64_t port)
+{
+    bool is_cut = state->capacity[port] == 0.0;
+    double needs = is_cut ? 0.0 : coarse(state->scratch.load[port] / state->capacity[port]);
+    state->scratch.share[port] = needs;
+}
+
 /* Chain what waves have on each port, sum up the bytes, and let all waves weigh 1. */
 static void chain_ports(const Layout *layout, State *state)
 {
@@ -30,6 +38,8 @@ static void chain_ports(const Layout *layout, State *state)
             state->scratch.load[at->port] += at->load;
         }
     }
+    for (int64_t port = 0; port < layout->ports; port++)
+        note_need(state, port);
 }
 
 /* The port that needs longest for what is left, -1 where none has anything. */
@@ -38,49 +48,51 @@ static int64_t fullest_port(const Layout *layout, const State *state)
     int64_t fullest = -1;
     double longest = 0.0;
     for (int64_t port = 0; port < layout->ports; port++) {
-        if (state->capacity[port] == 0.0)
-            continue;
-        double needs = coarse(state->scratch.load[port] / state->capacity[port]);
-        if (needs > longest) {
-            longest = needs;
+        if (state->scratch.share[port] > longest) {
+            longest = state->scratch.share[port];
             fullest = port;
         }
     }
     return fullest;
 }
 
-/* The wave that weighs least for what it has on `port`, -1 where none has anything. Of
- * waves that have a place the weight is infinite. */
-static int64_t lightest_wave(const Layout *layout, const State *state, int64_t port)
+/* Where the wave that weighs least for what it has on `port` has that, -1 where none has
+ * anything. Waves that have a place, whose weight is infinite, leave the chain. */
+static int64_t lightest_on(const Layout *layout, State *state, int64_t port)
 {
-    const Waves *waves = &state->scratch.waves;
-    int64_t lightest = -1;
+    Waves *waves = &state->scratch.waves;
+    int64_t *link = state->scratch.head + port, lightest = -1;
     double least = INFINITY;
-    for (int64_t i = state->scratch.head[port]; i >= 0; i = waves->port[i].next) {
-        const WavePort *at = waves->port + i;
+    while (*link >= 0) {
+        int64_t i = *link;
+        WavePort *at = waves->port + i;
         const Wave *wave = waves->wave + at->wave;
-        if (at->load <= 0.0 || isinf(wave->key))
+        if (isinf(wave->key)) {
+            *link = at->next;
+            continue;
+        }
+        link = &at->next;
+        if (at->load <= 0.0)
             continue;
         double weighs = coarse(wave->key / at->load);
-        bool goes_later = lightest < 0 || weighs < least
-                          || (weighs == least
-                              && wins_tie(layout, state, waves->wave + lightest, wave));
+        bool goes_later = lightest < 0 || weighs < least;
+        if (!goes_later && weighs == least)
+            goes_later =
+                wins_tie(layout, state, waves->wave + waves->port[lightest].wave, wave);
         if (goes_later) {
             least = weighs;
-            lightest = at->wave;
+            lightest = i;
         }
     }
     return lightest;
 }
 
-/* Let the others on `port` weigh less by their part of what `last` has there. */
-static void scale_weights(State *state, int64_t port, int64_t last)
+/* Let the others on `port` weigh less by their part of what the last one has at `place`. */
+static void scale_weights(State *state, int64_t port, int64_t place)
 {
     Waves *waves = &state->scratch.waves;
-    double per_byte = INFINITY;
-    for (int64_t i = state->scratch.head[port]; i >= 0; i = waves->port[i].next)
-        if (waves->port[i].wave == last)
-            per_byte = waves->wave[last].key / waves->port[i].load;
+    const WavePort *last = waves->port + place;
+    double per_byte = waves->wave[last->wave].key / last->load;
     for (int64_t i = state->scratch.head[port]; i >= 0; i = waves->port[i].next) {
         Wave *wave = waves->wave + waves->port[i].wave;
         wave->key -= per_byte * waves->port[i].load;
@@ -89,23 +101,33 @@ static void scale_weights(State *state, int64_t port, int64_t last)
     }
 }
 
-/* Of the first `left` waves in order the place of the one that goes last: of those that
- * have something on `port`, -1 where none does. */
-static int64_t find_last(const Layout *layout, State *state, int64_t left, int64_t port)
+/* The wave that goes last of the first `left` in order, where no port needs anything. */
+static int64_t last_by_ties(const Layout *layout, const State *state, int64_t left)
 {
     const int64_t *order = state->scratch.order;
     const Wave *wave = state->scratch.waves.wave;
-    int64_t place = 0;
-    if (port < 0) {
-        for (int64_t i = 1; i < left; i++)
-            if (wins_tie(layout, state, wave + order[place], wave + order[i]))
-                place = i;
-        return place;
+    int64_t last = order[0];
+    for (int64_t i = 1; i < left; i++)
+        if (wins_tie(layout, state, wave + last, wave + order[i]))
+            last = order[i];
+    return last;
+}
+
+/* The wave that goes last of the first `left` in order, -1 where the fullest port has
+ * nothing but what rounding left of a sum. */
+static int64_t choose_last(const Layout *layout, State *state, int64_t left)
+{
+    int64_t port = fullest_port(layout, state);
+    if (port < 0)
+        return last_by_ties(layout, state, left);
+    int64_t lightest = lightest_on(layout, state, port);
+    if (lightest < 0) {
+        state->scratch.load[port] = 0.0;
+        note_need(state, port);
+        return -1;
     }
-    int64_t lightest = lightest_wave(layout, state, port);
-    while (lightest >= 0 && order[place] != lightest)
-        place++;
-    return lightest < 0 ? -1 : place;
+    scale_weights(state, port, lightest);
+    return state->scratch.waves.port[lightest].wave;
 }
 
 /* Sincronia's order. */
@@ -115,18 +137,16 @@ static void order_last_first(const Layout *layout, State *state)
     int64_t *order = state->scratch.order, left = state->length[ORDERED];
     chain_ports(layout, state);
     while (left > 0) {
-        int64_t port = fullest_port(layout, state);
-        int64_t place = find_last(layout, state, left, port);
-        if (place < 0) {
-            state->scratch.load[port] = 0.0; /* what rounding left of a sum */
+        int64_t last = choose_last(layout, state, left), place = 0;
+        if (last < 0)
             continue;
-        }
-        int64_t last = order[place];
-        if (port >= 0)
-            scale_weights(state, port, last);
+        while (order[place] != last)
+            place++;
         waves->wave[last].key = INFINITY;
-        FOR_WAVE_PORTS(at, waves, waves->wave + last)
+        FOR_WAVE_PORTS(at, waves, waves->wave + last) {
             state->scratch.load[at->port] -= at->load;
+            note_need(state, at->port);
+        }
         order[place] = order[--left];
         order[left] = last;
     }
