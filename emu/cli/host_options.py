@@ -15,6 +15,7 @@ from emu.errors import ScenarioError
 from emu.experiment.run_experiment import emulation_settings
 from emu.host.this_host import loopback_address
 from emu.scenario import Experiment
+from emu.units import DURATION
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,8 @@ class Hosts:
     file: Path | None
     ray: str
     any_version: bool = False
+    patience: str | None = None
+    """Wall time to wait for ``agents``."""
 
     def __post_init__(self) -> None:
         # Read at once, so that a wrong option is an error before a scenario is tried.
@@ -37,6 +40,23 @@ class Hosts:
             raise ScenarioError(f"{problem}: state one of the three", file="--agents")
         if self.file is not None:
             launch.read_hosts_file(self.file)
+        if self.patience is not None and not self.agents:
+            problem = "is how long --agents N are waited for: state them, too"
+            raise ScenarioError(problem, file="--patience")
+        self._parse_patience()
+
+    def _parse_patience(self) -> float | None:
+        """Return the wall seconds to wait for agents; None where nothing says."""
+        if self.patience is None:
+            return None
+        try:
+            seconds = DURATION.parse(self.patience)
+        except ValueError as error:
+            raise ScenarioError(str(error), file="--patience") from error
+        if not 0 < seconds < math.inf:
+            problem = f"found {self.patience!r}, write a time above 0, e.g. 60 s"
+            raise ScenarioError(problem, file="--patience")
+        return seconds
 
     @property
     def here(self) -> bool:
@@ -61,7 +81,7 @@ class Hosts:
                 agent=os.environ.get("EMU_AGENT", ""),
             )
         if self.agents:
-            return launch.ExternalLauncher(self.agents)
+            return launch.ExternalLauncher(self.agents, self._parse_patience())
         return launch.LocalLauncher()
 
     def settings(

@@ -101,6 +101,9 @@ def run(
     agents: int = option(
         "N", "Agents to wait for, started on other hosts; 0 starts one here.", 0, min=0
     ),
+    patience: str | None = option(
+        "TIME", "How long to wait for --agents N; default is 10 minutes."
+    ),
     hosts: Path | None = option(
         "FILE", "Hosts to start agents on by ssh, one per line."
     ),
@@ -153,7 +156,7 @@ def run(
     """
     progress = terminal(sys.stderr)
     programs = tuple(allow or ())
-    carriers = Hosts(agents, hosts, ray, any_version=any_version)
+    carriers = Hosts(agents, hosts, ray, any_version=any_version, patience=patience)
     listen_at = address(listen, "--listen", port=0) if listen else None
     stated = {"--resume": resume, "--witness": witness, "--dashboard": dashboard}
     plan = read_plan(repeat, within, {**stated, "--dry-run": dry_run})

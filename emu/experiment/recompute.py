@@ -105,11 +105,7 @@ def recompute(
         records = run.result.get("records")
         checks["records"] = agreement("records", digests, records, "result.json")
 
-    silent = [
-        f"{name} is trusted for {unseen}"
-        for name, unseen in UNSEEN.items()
-        if (run.path / name).exists()
-    ]
+    silent = list_unseen(run)
     scenario, differences = _scenario(run, stated, silent)
     faults = [disagreement("scenario", sentence) for sentence in differences]
     checks["scenario"] = (1, faults)
@@ -146,6 +142,15 @@ def recompute(
         prepared_run = PreparedRun.of(experiment, settings, choice)
         checks |= _results(run, prepared_run, silent, ends, before)
     return checks, silent
+
+
+def list_unseen(run: RecordedRun) -> list[str]:
+    """Return a sentence per file of a run on what no audit sees in it."""
+    return [
+        f"{name} is trusted for {unseen}"
+        for name, unseen in UNSEEN.items()
+        if (run.path / name).exists()
+    ]
 
 
 def _attempts_of(

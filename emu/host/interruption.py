@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 
 from emu.host.files import discard_begun_files
@@ -140,6 +141,36 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the request was in place
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+class ParentWatch:
+    """A look at whether the parent of this process has been stopped for too long.
+
+    A process that SIGSTOP has stopped neither dies nor closes what its children read.
+    Without /proc nothing is seen: a child waits for its parent's end.
+    """
+
+    #: Wall seconds between two looks.
+    PAUSE = 1.0
+
+    def __init__(self, patience: float) -> None:
+        self.patience = patience
+        self._path = Path(f"/proc/{os.getppid()}/stat")
+        self._looks = 0
+
+    def look(self) -> bool:
+        """Return True where it was found stopped for ``patience`` wall seconds.
+
+        Called every `PAUSE`. Looks are counted, not seconds: where this process stood
+        still as well, both may go on.
+        """
+        state = ""
+        with contextlib.suppress(OSError):
+            # Its name stands before, in brackets, and may have some.
+            _, _, fields = self._path.read_text().rpartition(") ")
+            state = fields[:1]
+        self._looks = self._looks + 1 if state in ("T", "t") else 0
+        return self._looks * self.PAUSE > self.patience
 
 
 class Overdue(BaseException):

@@ -465,7 +465,10 @@ def _read_overrides(
             yield trail, copy.deepcopy(value), f"{keys}={excerpt}"
         return
 
-    for override in [overrides] if isinstance(overrides, str) else overrides:
+    for stated in [overrides] if isinstance(overrides, str) else overrides:
+        # Where the locale is ASCII, Python keeps the bytes of an argument for later:
+        # they are UTF-8, as those of the file are.
+        override = stated.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         option = f"--set {override}"
         keys, text = split_override(override)
         trail = _trail(keys)

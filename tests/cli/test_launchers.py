@@ -36,6 +36,15 @@ def test_ways_to_start_agents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         hosts(ray="auto").launcher(golden)
 
 
+def test_agents_are_waited_for_as_long_as_stated() -> None:
+    golden = prepare(load("golden"))
+    assert Hosts(2, None, "", patience="60 s").launcher(golden).deadline == 60.0
+    assert Hosts(2, None, "").launcher(golden).deadline is None
+    for agents, patience in ((0, "60 s"), (2, "soon"), (2, "0 s")):
+        with pytest.raises(ScenarioError, match="--patience: "):
+            Hosts(agents, None, "", patience=patience)
+
+
 def test_machine_is_one_bundle_and_stays_where_it_is_stated() -> None:
     """Each machine of golden has three processes."""
     bundles = bundles_of(prepare(load("golden")).problem, 0.5, {"m1": "10.0.0.2"})

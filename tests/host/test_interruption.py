@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from emu.host.interruption import ParentWatch
 from tests.leftovers import Leftovers
 
 ROOT = Path(__file__).parents[2]
@@ -351,3 +352,27 @@ def test_survivors_of_a_stopped_run_end_without_tracebacks(
     for text in logs:
         assert "Traceback" not in text
         assert len(text.splitlines()) < 12, text  # a line per process and end
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_a_parent_that_is_stopped_is_seen_and_one_that_goes_on_is_not() -> None:
+    parent = subprocess.Popen(["sleep", "60"])
+    try:
+        watch = ParentWatch(patience=2.0)
+        watch._path = Path(f"/proc/{parent.pid}/stat")
+        assert [watch.look() for _ in range(4)] == [False] * 4
+
+        parent.send_signal(signal.SIGSTOP)
+        os.waitpid(parent.pid, os.WUNTRACED)
+        assert [watch.look() for _ in range(2)] == [False, False]
+        parent.send_signal(signal.SIGCONT)
+        os.waitpid(parent.pid, os.WCONTINUED)
+        assert not watch.look()  # counted anew
+
+        parent.send_signal(signal.SIGSTOP)
+        os.waitpid(parent.pid, os.WUNTRACED)
+        assert [watch.look() for _ in range(3)] == [False, False, True]
+    finally:
+        parent.kill()
+        parent.wait()
+    assert not watch.look()

@@ -138,3 +138,16 @@ def test_programs_of_a_lab_have_names_too() -> None:
     lab = load_lab("distdgl", ["lab.programs.trainer.run=./go"])
 
     assert [program.run == "./go" for program in lab.lab.programs] == [False, True]
+
+
+def test_an_override_from_an_ascii_terminal_is_utf_8() -> None:
+    """Python hands over bytes that ASCII lacks as surrogates, of an argument."""
+    text = """
+cluster: {machines: [{name: köln, nic: 10 B/s, cpu: 4}]}
+job: {system: custom, iterations: 1, tasks: [{name: a, time: 1 s}]}
+"""
+    for override in ("cluster.machines[0].name=zürich", "cluster.machines.köln.cpu=3"):
+        from_terminal = override.encode().decode("ascii", "surrogateescape")
+        scenario = loads(text, [from_terminal])
+        assert scenario.to_json() == loads(text, [override]).to_json()
+        assert scenario.to_json() != loads(text).to_json()

@@ -241,7 +241,11 @@ class Membership:
             return [f"{unknown} of {count} agents"] if unknown else []
 
         await self.barrier.until(
-            missing, "join", lambda *_: None, patience=self.launcher.patience
+            missing,
+            "join",
+            lambda *_: None,
+            patience=self.launcher.patience,
+            deadline=self.launcher.deadline,
         )
         # Whoever joined first: hosts of machines must not depend on it.
         self.agents.sort(key=lambda agent: agent.name)

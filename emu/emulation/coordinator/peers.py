@@ -283,14 +283,17 @@ class Barrier:
         received: Callable[[str, Message], None],
         *,
         patience: float = 0.0,
+        deadline: float | None = None,
     ) -> None:
         """Hand over messages until none is missing.
 
-        Waits ``patience`` wall seconds where those are more than the deadline. Raises
-        DeadlineExceeded when one is missing then: names whom it waits for.
+        Waits ``deadline`` wall seconds, by default that of the run, or ``patience``
+        where those are more. Raises DeadlineExceeded when one is missing then: names
+        whom it waits for.
         """
         awake = PauseAwareClock(_LOOK, this_host.monotonic())
-        deadline = max(self._deadline, patience)
+        if deadline is None:
+            deadline = max(self._deadline, patience)
         end = this_host.monotonic() + deadline
 
         while names := sorted(missing()):

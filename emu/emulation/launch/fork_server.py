@@ -31,8 +31,9 @@ from typing import NoReturn
 import msgpack
 
 from emu.emulation.launch.programs import RUNTIME
+from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.frame_layout import Fields
-from emu.host.interruption import die_with_parent
+from emu.host.interruption import ParentWatch, die_with_parent
 
 LENGTH = struct.Struct(">Q")
 _PR_SET_NAME = 15
@@ -49,13 +50,14 @@ class _ForkServer:
         self._agent = agent
         self._names: dict[int, list[str]] = {}  # of what a process is, by its id
         self._broken = False
+        self._watch = ParentWatch(EmulationSettings.heartbeat_timeout)
         # A signal writes into it what select wakes up of.
         self._woken, self._wakes = socket.socketpair()
         self._woken.setblocking(False)
         self._wakes.setblocking(False)
 
     def serve(self) -> None:
-        """Do as ordered until the agent has gone, then take everybody along."""
+        """Do as ordered until the agent goes or is stopped, and end everybody."""
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
         self._obey({"preload": [RUNTIME.partition(":")[0]]})
@@ -65,7 +67,11 @@ class _ForkServer:
             selector.register(self._woken, selectors.EVENT_READ)
             with contextlib.suppress(OSError, EOFError):
                 while True:
-                    ready = {key.fileobj for key, _ in selector.select()}
+                    events = selector.select(ParentWatch.PAUSE)
+                    # An agent that is stopped closes nothing.
+                    if not events and self._watch.look():
+                        break
+                    ready = {key.fileobj for key, _ in events}
                     if self._woken in ready:
                         self._woken.recv(4096)
                         self._reap()
@@ -97,6 +103,7 @@ class _ForkServer:
                 self._broken = True
                 return
         if "fork" in order and not self._broken:
+            self._watch.patience = order["fork"][0]["settings"]["heartbeat_timeout"]
             self._fork(order["fork"])
         for pid, names in self._names.items():
             if order.get("kill") in names:

@@ -37,6 +37,8 @@ class Launcher:
     """Number of the others."""
     patience = 0.0
     """Wall seconds that agents may take to join, beyond the run's deadline."""
+    deadline: float | None = None
+    """Wall seconds that they may take at the most, where somebody has said so."""
     embedded = False
     """True where the only host is this one, whose memory can be shared."""
 
@@ -92,8 +94,9 @@ class ExternalLauncher(Launcher):
 
     patience = 600.0  # a person logs in to each host, an engine has a queue
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, deadline: float | None = None) -> None:
         self.unnamed = count
+        self.deadline = deadline
 
 
 class ChildAgents(Launcher):

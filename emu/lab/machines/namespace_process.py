@@ -12,6 +12,7 @@ import contextlib
 import functools
 import json
 import os
+import select
 import selectors
 import signal
 import socket
@@ -21,11 +22,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from emu.host.interruption import ParentWatch
 from emu.lab.machines import namespaces, netlink, tap
 from emu.lab.machines.namespace_rpc import ANSWER, LARGEST
 from emu.lab.machines.netlink import Netlink
 from emu.lab.machines.nic import NicPlan
 
+#: Wall seconds for which a command may be stopped, as agents take it by default.
+_STOPPED = 60.0
 #: Fields of an answer, and a socket that goes with it.
 _Answer: TypeAlias = tuple[dict[str, Any], socket.socket | None]
 
@@ -56,8 +60,12 @@ def main() -> int:
         _fork(sockets, end, hold)
     for end in sockets:
         end.close()
-    # A pipe from the command, which closes however that ends.
-    sys.stdin.buffer.read()
+    # A pipe from the command, which closes however that ends; one that was stopped
+    # would keep its machines for ever.
+    watch = ParentWatch(_STOPPED)
+    while not watch.look():
+        if select.select([sys.stdin], [], [], ParentWatch.PAUSE)[0]:
+            break
     return 0
 
 
