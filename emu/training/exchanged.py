@@ -62,17 +62,21 @@ class ExchangedPart:
         self._places: dict[int, Positions] = {}
         self._lent: dict[int, Positions] = {}
         for peer, other in enumerate(parts):
-            if peer != rank:
-                self._borrowed[peer] = np.flatnonzero(self.part.owners == peer)
-                ghosts = graph.ghosts_of(peer, rank)
-                self._places[peer] = np.searchsorted(other.local, ghosts)
-                lent = graph.ghosts_of(rank, peer)
-                self._lent[peer] = np.searchsorted(self.part.local, lent)
+            if peer == rank:
+                continue
+            is_owned = self.part.owners == peer
+            self._borrowed[peer] = np.flatnonzero(is_owned)
+            ghosts = graph.ghosts_of(peer, rank)
+            self._places[peer] = np.searchsorted(other.local, ghosts)
+            lent = graph.ghosts_of(rank, peer)
+            self._lent[peer] = np.searchsorted(self.part.local, lent)
 
-        features = dataset.gather(self.part.vertices).astype(self._dtype)
+        features = dataset.gather(self.part.vertices)
+        features = features.astype(self._dtype)
         self._features = features
         # By layer, from 1: its inputs, of local vertices, and gradients of remote ones.
-        self._inputs: dict[int, Array] = {1: features[: len(self.part.local)]}
+        local = len(self.part.local)
+        self._inputs: dict[int, Array] = {1: features[:local]}
         self._shares: dict[int, Array] = {}
         self._local_gradient = features[:0]
         self.scored = Scored(0.0, 0.0, features[:0])
@@ -114,12 +118,20 @@ class ExchangedPart:
     ) -> Positions:
         """Return which of the rows that it shares with a peer an epoch sends."""
         # Gradients go back by the draw of their rows, to the owner.
+        owner = peer
+        reader = self._rank
         is_owner = sends == (exchange.content == ROWS)
-        owner, reader = (self._rank, peer) if is_owner else (peer, self._rank)
-        shared = self._largest
-        if not exchange.whole:
-            shared = len(self._shared_with(exchange, peer, sends=sends))
+        if is_owner:
+            owner = self._rank
+            reader = peer
+        shared = self._count_shared(exchange, peer, sends=sends)
         return draw_rows(exchange, self._seed, epoch, owner, reader, shared)
+
+    def _count_shared(self, exchange: Exchange, peer: int, *, sends: bool) -> int:
+        """Return how many rows a message would have if all were drawn."""
+        if exchange.whole:
+            return self._largest
+        return len(self._shared_with(exchange, peer, sends=sends))
 
     def send(self, exchange: Exchange, epoch: int, peer: int) -> Message:
         """Return what goes to another part after an epoch's pass of a layer."""
@@ -128,10 +140,14 @@ class ExchangedPart:
         shared = self._shared_with(exchange, peer, sends=True)
         drawn = self._draw(exchange, epoch, peer, sends=True)
         sources = self._inputs if exchange.content == ROWS else self._shares
-        source = sources[exchange.layer]
-        rows = self._block(exchange, peer) if exchange.whole else source[shared[drawn]]
+        if exchange.whole:
+            rows = self._block(exchange, peer)
+        else:
+            places = shared[drawn]
+            rows = sources[exchange.layer][places]
         if exchange.share < 1 and len(drawn):
-            rows = rows * (len(shared) / len(drawn))  # unbiased: others are drawn next
+            # What an epoch leaves out counts in the mean.
+            rows = rows * (len(shared) / len(drawn))
 
         message = encode(exchange, rows, self._seed, epoch, self._rank, peer)
         if carries_numbers(exchange, self._exchanges):
@@ -171,9 +187,7 @@ class ExchangedPart:
         """Return what is read of a peer's rows, 0 at first."""
         key = (exchange, peer)
         if key not in self._readers:
-            shared = self._largest
-            if not exchange.whole:
-                shared = len(self._shared_with(exchange, peer, sends=False))
+            shared = self._count_shared(exchange, peer, sends=False)
             width = self._widths[exchange.layer - 1]
             self._readers[key] = Reader(exchange, shared, width, self._dtype)
         return self._readers[key]
@@ -297,7 +311,8 @@ class _Training:
             self._post(GRADIENTS, layer, epoch)
         gradients = [np.asarray(part.gradient) for part in self._parts]
         losses = [part.scored.loss for part in self._parts]
-        return sum_round_ring(gradients), float(sum(losses))
+        loss = float(sum(losses))
+        return sum_round_ring(gradients), loss
 
     def _post(self, content: str, layer: int, epoch: int) -> None:
         exchange = self._parts[0].exchange(content, layer)

@@ -46,13 +46,18 @@ def encode(
     is_gradient = int(exchange.content == GRADIENTS)
     place = [epoch, is_gradient, exchange.layer, sender, receiver]
     rng = np.random.default_rng([seed, _ROUNDING, *place])
+    shifts = rng.random(rows.shape) - 0.5
+
     scales, lows = _scale_rows(exchange.bits, rows)
+    most = 2**exchange.bits - 1
     # Half below to half above, and then to the nearest: right in the mean.
-    steps = (rows - lows) * scales + rng.random(rows.shape) - 0.5
-    codes = np.rint(np.clip(steps, 0, 2**exchange.bits - 1)).astype(np.uint8)
+    steps = (rows - lows) * scales + shifts
+    steps = np.clip(steps, 0, most)
+    codes = np.rint(steps).astype(np.uint8)
+    wire_scales = np.concatenate([scales, lows], axis=1)
     return {
         "codes": _pack(codes, exchange.bits),
-        "scales": to_bfloat16(np.concatenate([scales, lows], axis=1)),
+        "scales": to_bfloat16(wire_scales),
     }
 
 
@@ -61,12 +66,16 @@ def _scale_rows(bits: int, rows: Array) -> tuple[Array, Array]:
     if not rows.size:
         empty = np.zeros((len(rows), 1), rows.dtype)
         return empty, empty
+    most = 2**bits - 1
     lows = rows.min(axis=1, keepdims=True)
-    spans = rows.max(axis=1, keepdims=True) - lows
-    # Of a constant row no step is taken: 0 says so.
+    highs = rows.max(axis=1, keepdims=True)
+    spans = highs - lows
+
+    # Of a constant row no step is taken: 0 says so. A scale has to be a float32.
     scales = np.zeros_like(spans)
-    tiny = (2**bits - 1) / np.finfo(np.float32).max
-    np.divide(2**bits - 1, spans, out=scales, where=spans > 2 * tiny)
+    least = 2 * most / np.finfo(np.float32).max
+    is_varied = spans > least
+    np.divide(most, spans, out=scales, where=is_varied)
     return scales, lows
 
 
@@ -79,48 +88,64 @@ def decode(
         if rows.shape != (count, width):
             raise ValueError(f"rows of shape {rows.shape}, not {(count, width)}")
         return rows
-    scales = from_bfloat16(message["scales"]).astype(dtype)
+    scales = from_bfloat16(message["scales"])
+    scales = scales.astype(dtype)
     if scales.shape != (count, 2):
         raise ValueError(f"scales of shape {scales.shape}, not {(count, 2)}")
-    codes = _unpack(message["codes"], exchange.bits, count, width).astype(dtype)
+    codes = _unpack(message["codes"], exchange.bits, count, width)
     steps = scales[:, :1]
-    levels = np.divide(codes, steps, out=np.zeros_like(codes), where=steps > 0)
-    rows = levels + scales[:, 1:]
-    return np.asarray(rows)
+    lows = scales[:, 1:]
+
+    levels = np.zeros((count, width), dtype)
+    np.divide(codes, steps, out=levels, where=steps > 0)
+    return np.asarray(levels + lows)
 
 
 def _pack(codes: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
     """Return codes of several rows in one byte, column by column, and a byte more."""
+    count, width = codes.shape
     per_byte = 8 // bits
-    groups = -(-len(codes) // per_byte)
-    padded = np.zeros((groups * per_byte, codes.shape[1]), np.uint8)
-    padded[: len(codes)] = codes
-    packed = np.zeros((groups, codes.shape[1]), np.uint8)
+    groups = -(-count // per_byte)
+    padded = np.zeros((groups * per_byte, width), np.uint8)
+    padded[:count] = codes
+
+    packed = np.zeros((groups, width), np.uint8)
     for place in range(per_byte):
-        packed |= padded[place::per_byte] << np.uint8(place * bits)
-    return np.append(packed.ravel(), np.uint8(0))
+        shift = np.uint8(place * bits)
+        packed |= padded[place::per_byte] << shift
+    flat = packed.ravel()
+    return np.append(flat, np.uint8(0))
 
 
 def _unpack(packed: Array, bits: int, count: int, width: int) -> NDArray[np.uint8]:
     """Return the codes of `_pack`, shape (count, width); ValueError of another size."""
     per_byte = 8 // bits
-    groups = packed[:-1].reshape(-(-count // per_byte), width)
-    codes = np.zeros((len(groups) * per_byte, width), np.uint8)
+    groups = -(-count // per_byte)
+    grouped = packed[:-1].reshape(groups, width)
+    codes = np.zeros((groups * per_byte, width), np.uint8)
+    mask = 2**bits - 1
     for place in range(per_byte):
-        codes[place::per_byte] = groups >> np.uint8(place * bits) & (2**bits - 1)
+        shift = np.uint8(place * bits)
+        codes[place::per_byte] = grouped >> shift & mask
     return codes[:count]
 
 
 def to_bfloat16(values: Array) -> NDArray[np.uint16]:
     """Return the bits of numbers of bfloat16: the nearest ones, ties to even."""
     bits = values.astype(np.float32).view(np.uint32)
-    half = np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
-    return (bits + half >> np.uint32(16)).astype(np.uint16)
+    halves = bits >> np.uint32(16)
+    # A half of what is cut off, and as much as makes ties even.
+    is_odd = halves & np.uint32(1)
+    half = np.uint32(0x7FFF)
+    rounded = bits + half + is_odd >> np.uint32(16)
+    return rounded.astype(np.uint16)
 
 
 def from_bfloat16(bits: NDArray[np.uint16]) -> NDArray[np.float32]:
     """Return the numbers of bits of bfloat16."""
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+    wide = bits.astype(np.uint32)
+    shifted = wide << np.uint32(16)
+    return shifted.view(np.float32)
 
 
 class Reader:
