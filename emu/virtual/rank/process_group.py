@@ -92,6 +92,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         self._end = end
         self._deposits = deposits
         self._timeout = None if options.timeout == _DEFAULT else options.timeout
+        self._group_name = ""
         self._slot = 0
         self._messages: Counter[tuple[int, int]] = Counter()
         """Sends by peer and tag."""
@@ -100,6 +101,20 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
     def getBackendName(self) -> str:  # noqa: N802 - torch's name
         """Return a name: by gloo's own DDP would look for its devices."""
         return "emu"
+
+    # C++ asks a backend for its name, and there is none: these are its methods' names.
+    def setGroupName(self, name: str) -> None:  # noqa: N802
+        """Set the name by which operators find the group."""
+        self._group_name = name
+
+    def getGroupName(self) -> str:  # noqa: N802
+        """Return the name by which operators find the group."""
+        return self._group_name
+
+    @property
+    def group_name(self) -> str:
+        """Name by which operators find the group."""
+        return self._group_name
 
     def _get_backend(self, _: torch.device) -> Any:
         return self
@@ -298,6 +313,16 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         return self._post("reduce_scatter", figures, [output], take, gives=content)
 
     _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: Any, inputs: Any, opts: Any = None
+    ) -> VirtualWork:
+        """Do the same for a list of one tensor, as functional collectives have it."""
+        if len(outputs) != 1:
+            raise NotModelled("coalesced reduce_scatter of several tensors")
+        return self.reduce_scatter_single(outputs[0], inputs[0], opts)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
     def reduce_scatter(
         self, outputs: Any, inputs: Any, opts: Any = None

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,7 @@ class RankEnd:
         """Calls that are not known to be over."""
         self._passes: set[int] = set()
         """Backward passes at whose end calls are waited for."""
+        self._is_finishing = False
         self._requests = 0
 
     def say(self, kind: str, **fields: Any) -> None:
@@ -218,17 +220,29 @@ class RankEnd:
         later than the first of its calls.
         """
         task = torch._C._current_graph_task_id()  # noqa: SLF001 - there is no other way
-        if task == -1 or task in self._passes:
+        if task == -1 or self._is_finishing:
             return
-        self._passes.add(task)
+        # Without a node the pass is over, and DDP goes on without another word: so it
+        # does with a static graph, the first time.
+        if torch._C._current_autograd_node() is None:  # noqa: SLF001
+            self._finish_all()
+        elif task not in self._passes:
+            self._passes.add(task)
+            engine = torch.autograd.Variable._execution_engine  # noqa: SLF001
+            engine.queue_callback(partial(self._finish_pass, task))
 
-        def finish() -> None:
-            self._passes.discard(task)
-            # What a future calls may make calls of its own.
+    def _finish_pass(self, task: int) -> None:
+        self._passes.discard(task)
+        self._finish_all()
+
+    def _finish_all(self) -> None:
+        """Wait for all calls, and those that follow from them."""
+        self._is_finishing = True
+        try:
             while self._works:
                 self.wait([*self._works])
-
-        torch.autograd.Variable._execution_engine.queue_callback(finish)  # noqa: SLF001
+        finally:
+            self._is_finishing = False
 
 
 def find_caller() -> str:

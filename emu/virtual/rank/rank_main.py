@@ -69,7 +69,7 @@ class RankProcess:
         from emu.virtual.rank.deposits import Deposits
         from emu.virtual.rank.rank_clock import RankClock
         from emu.virtual.rank.rank_end import RankEnd
-        from emu.virtual.rank.takeover import install
+        from emu.virtual.rank.takeover import install, mark_steps
 
         os.environ |= self._rank["environment"]
         os.chdir(self._rank["directory"])
@@ -82,6 +82,8 @@ class RankProcess:
         end = RankEnd(connection, clock)
         with clock.stopped():
             install(end, Deposits(Path(self._plan["folder"])))
+            if not self._plan["mark"]:
+                mark_steps(end)
             give_back: Callable[[], None] = lambda: None  # noqa: E731
             if not self._plan["real_clock"]:
                 give_back = clock.take_over(end.sleep)
@@ -166,7 +168,7 @@ class LineReports(io.TextIOBase):
         for line in lines:
             self._say("line", text=line)
             if self._mark and self._mark in line:
-                self._say("mark", of="line")
+                self._say("mark")
         return len(text)
 
     @override
