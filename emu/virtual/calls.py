@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -14,6 +14,7 @@ from emu.virtual.gloo_operations import Script
 Figures: TypeAlias = Mapping[str, Any]
 #: Calls of two ranks, which gloo begins in the thread of the caller.
 MESSAGES = {"send", "recv", "recv_anysource"}
+_SUMS = {"allreduce", "reduce", "reduce_scatter", "reduce_scatter_list"}
 
 
 class Mismatch(EmulatorError):
@@ -57,26 +58,60 @@ def script_of(call: Call, member: int, ranks: int) -> Script:
         return _carry_message(call)
     if ranks == 1:
         return _do_nothing()
-    return _SCRIPTS[call.kind](call.figures, member, ranks)
+    if call.kind in _SUMS:
+        return _sum_by_ring(call, member, ranks)
+    return _move(call, member, ranks)
 
 
-def _ring(figures: Figures, ranks: int) -> gloo.Ring:
-    return gloo.Ring(ranks=ranks, size=figures["size"], element=figures["element"])
+def _sum_by_ring(call: Call, member: int, ranks: int) -> Script:
+    size = call.figures["size"]
+    element = call.figures["element"]
+    ring = gloo.Ring(ranks=ranks, size=size, element=element)
+    if call.kind == "reduce":
+        return gloo.reduce(member, ring, call.figures["root"])
+    if call.kind == "reduce_scatter_list":
+        part = gloo.Ring(ranks=ranks, size=size // ranks, element=element)
+        return _sum_parts(member, part)
+    # torch's reduce_scatter is an allreduce of everything, then a slice.
+    return gloo.all_reduce(member, ring)
 
 
-def _reduce_parts(figures: Figures, member: int, ranks: int) -> Script:
+def _sum_parts(member: int, part: gloo.Ring) -> Script:
     """Sum what every member is to have by a ring of its own, one after the other.
 
     torch queues them all, and two run at once: pauses between the two halves of a ring
     overlap there.
     """
-    size = figures["size"] // ranks
-    ring = gloo.Ring(ranks=ranks, size=size, element=figures["element"])
-    for _ in range(ranks):
-        yield from gloo.all_reduce(member, ring)
+    for _ in range(part.ranks):
+        yield from gloo.all_reduce(member, part)
 
 
-def _barrier_by_first(_: Figures, member: int, ranks: int) -> Script:
+def _move(call: Call, member: int, ranks: int) -> Script:
+    size = call.figures.get("size", 0)
+    root = call.figures.get("root", 0)
+    match call.kind:
+        case "broadcast":
+            script = gloo.broadcast(member, ranks, root, size)
+        case "allgather":
+            script = gloo.all_gather(member, ranks, size)
+        case "gather":
+            script = gloo.gather(member, ranks, root, size)
+        case "scatter":
+            script = gloo.scatter(member, ranks, root, size)
+        case "alltoall":
+            given = call.figures["given"]
+            taken = call.figures["taken"]
+            script = gloo.all_to_all(member, given, taken)
+        case "barrier":
+            script = gloo.barrier(member, ranks)
+        case "monitored_barrier":
+            script = _report_to_first(member, ranks)
+        case kind:
+            raise KeyError(kind)
+    return script
+
+
+def _report_to_first(member: int, ranks: int) -> Script:
     """Report to the first member, which answers when all have (ProcessGroupGloo)."""
     yield from gloo.gather(member, ranks, 0, 0)
     yield from gloo.scatter(member, ranks, 0, 0)
@@ -85,31 +120,16 @@ def _barrier_by_first(_: Figures, member: int, ranks: int) -> Script:
 def _carry_message(call: Call) -> Script:
     size = call.figures["size"]
     peer = call.figures["peer"]
-    kind = gloo.Send if call.kind == "send" else gloo.Receive
-    transfer = yield kind(peer, size)
+    if call.kind == "send":
+        transfer = yield gloo.Send(peer, size)
+    else:
+        transfer = yield gloo.Receive(peer, size)
     yield gloo.Wait((transfer,))
     return transfer
 
 
 def _do_nothing() -> Script:
     yield from ()
-
-
-#: Collectives by name: figures, member and number of members -> script.
-_SCRIPTS: dict[str, Callable[[Figures, int, int], Script]] = {
-    "allreduce": lambda f, member, n: gloo.all_reduce(member, _ring(f, n)),
-    # torch's is an allreduce of everything, then a slice.
-    "reduce_scatter": lambda f, member, n: gloo.all_reduce(member, _ring(f, n)),
-    "reduce_scatter_list": _reduce_parts,
-    "reduce": lambda f, member, n: gloo.reduce(member, _ring(f, n), f["root"]),
-    "broadcast": lambda f, member, n: gloo.broadcast(member, n, f["root"], f["size"]),
-    "allgather": lambda f, member, n: gloo.all_gather(member, n, f["size"]),
-    "gather": lambda f, member, n: gloo.gather(member, n, f["root"], f["size"]),
-    "scatter": lambda f, member, n: gloo.scatter(member, n, f["root"], f["size"]),
-    "alltoall": lambda f, member, _: gloo.all_to_all(member, f["given"], f["taken"]),
-    "barrier": lambda _, member, n: gloo.barrier(member, n),
-    "monitored_barrier": _barrier_by_first,
-}
 
 
 def check_alike(call: Call, member: int, others: Mapping[int, Call]) -> None:

@@ -98,13 +98,20 @@ def reduce(rank: int, ring: Ring, root: int) -> Script:
         return sum(ring.length(first + place) for place in range(ring.per_rank))
 
     if rank != root:
-        yield Wait(((yield Send(root, part(rank))),))
+        send = yield Send(root, part(rank))
+        yield Wait((send,))
         return
-    others = [peer for peer in range(ring.ranks) if peer != root]
-    receives = list[Transfer]()
-    for peer in others:
-        receives += [(yield Receive(peer, part(peer)))]
-    yield Wait((*receives,))
+    receives = [Receive(peer, part(peer)) for peer in range(ring.ranks) if peer != root]
+    yield from _post_and_wait(receives)
+
+
+def _post_and_wait(steps: Sequence[Send | Receive]) -> Script:
+    """Post sends and receives in their order, then wait for all."""
+    posted: list[Transfer] = []
+    for step in steps:
+        transfer = yield step
+        posted.append(transfer)
+    yield Wait((*posted,))
 
 
 def _round(rank: int, ring: Ring, steps: int, ahead: int) -> Script:
@@ -124,9 +131,18 @@ def _round(rank: int, ring: Ring, steps: int, ahead: int) -> Script:
             segment = (rank + ahead) * ring.per_rank + step
             taken = ring.length(segment + ring.per_rank)
             given = ring.length(segment)
-            # What is empty is not sent.
-            receives.append((yield Receive(behind, taken)) if taken else None)
-            sends.append((yield Send(before, given)) if given else None)
+            receive = yield from _post(Receive(behind, taken))
+            send = yield from _post(Send(before, given))
+            receives.append(receive)
+            sends.append(send)
+
+
+def _post(transfer: Send | Receive) -> Generator[Any, Transfer, Transfer | None]:
+    """Post a send or receive; nothing where it is empty."""
+    if not transfer.size:
+        return None
+    posted = yield transfer
+    return posted
 
 
 def _wait_for(transfer: Transfer | None) -> Script:
@@ -149,8 +165,10 @@ def all_gather(rank: int, ranks: int, size: int) -> Script:
             yield Wait((sends[step - 2],))
         if step < steps:
             half = halves[step % 2]
-            sends.append((yield Send((rank + 1) % ranks, half)))
-            receives.append((yield Receive((rank - 1) % ranks, half)))
+            send = yield Send((rank + 1) % ranks, half)
+            receive = yield Receive((rank - 1) % ranks, half)
+            sends.append(send)
+            receives.append(receive)
 
 
 def broadcast(rank: int, ranks: int, root: int, size: int) -> Script:
@@ -159,38 +177,31 @@ def broadcast(rank: int, ranks: int, root: int, size: int) -> Script:
     first_round = place.bit_length()
     if place > 0:
         parent = place - (1 << (first_round - 1))
-        yield Wait(((yield Receive((parent + root) % ranks, size)),))
+        receive = yield Receive((parent + root) % ranks, size)
+        yield Wait((receive,))
 
-    sends = []
-    for number in range(first_round, (ranks - 1).bit_length()):
-        child = place + (1 << number)
-        if child < ranks:
-            sends.append((yield Send((child + root) % ranks, size)))
-    yield Wait((*sends,))
+    rounds = range(first_round, (ranks - 1).bit_length())
+    children = [place + (1 << number) for number in rounds]
+    sends = [Send((child + root) % ranks, size) for child in children if child < ranks]
+    yield from _post_and_wait(sends)
 
 
 def gather(rank: int, ranks: int, root: int, size: int) -> Script:
     """Send to the root, which posts its receives in the order of ranks."""
-    if rank != root:
-        yield Wait(((yield Send(root, size)),))
-        return
-    others = [peer for peer in range(ranks) if peer != root]
-    receives = list[Transfer]()
-    for peer in others:
-        receives += [(yield Receive(peer, size))]
-    yield Wait((*receives,))
+    if rank == root:
+        others = [peer for peer in range(ranks) if peer != root]
+        yield from _post_and_wait([Receive(peer, size) for peer in others])
+    else:
+        yield from _post_and_wait([Send(root, size)])
 
 
 def scatter(rank: int, ranks: int, root: int, size: int) -> Script:
     """Receive from the root, which posts its sends in the order of ranks."""
-    if rank != root:
-        yield Wait(((yield Receive(root, size)),))
-        return
-    others = [peer for peer in range(ranks) if peer != root]
-    sends = list[Transfer]()
-    for peer in others:
-        sends += [(yield Send(peer, size))]
-    yield Wait((*sends,))
+    if rank == root:
+        others = [peer for peer in range(ranks) if peer != root]
+        yield from _post_and_wait([Send(peer, size) for peer in others])
+    else:
+        yield from _post_and_wait([Receive(root, size)])
 
 
 def all_to_all(rank: int, given: Sequence[int], taken: Sequence[int]) -> Script:
@@ -202,13 +213,13 @@ def all_to_all(rank: int, given: Sequence[int], taken: Sequence[int]) -> Script:
     ``given``, ``taken``: bytes to each rank and from each.
     """
     ranks = len(given)
-    posted = []
+    steps: list[Send | Receive] = []
     for distance in range(1, ranks):
         ahead = (rank + distance) % ranks
         behind = (rank - distance) % ranks
-        posted.append((yield Send(ahead, given[ahead])))
-        posted.append((yield Receive(behind, taken[behind])))
-    yield Wait((*posted,))
+        steps.append(Send(ahead, given[ahead]))
+        steps.append(Receive(behind, taken[behind]))
+    yield from _post_and_wait(steps)
 
 
 def barrier(rank: int, ranks: int) -> Script:

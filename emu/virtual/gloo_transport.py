@@ -14,6 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeAlias
 
 from emu.virtual.streams import Streams
 
@@ -49,6 +50,10 @@ class Transfer:
     """Called once, when it is over."""
 
 
+#: Sender, receiver and slot.
+Way: TypeAlias = tuple[int, int, int]
+
+
 @dataclass(frozen=True)
 class _Notice:
     """Content of a frame."""
@@ -73,17 +78,15 @@ class GlooTransport:
     def __init__(self, streams: Streams, numbers: dict[tuple[int, int], int]) -> None:
         self._streams = streams
         self._numbers = numbers
-        self._ready: defaultdict[tuple[int, int, int], int] = defaultdict(int)
+        self._ready: defaultdict[Way, int] = defaultdict(int)
         """By (sender, receiver, slot): notices of the receiver that the sender has."""
-        self._sends: defaultdict[tuple[int, int, int], deque[Transfer]]
-        self._sends = defaultdict(deque)
+        self._sends: defaultdict[Way, deque[Transfer]] = defaultdict(deque)
         """By the same: sends whose receiver is not known to be ready."""
-        self._receives: defaultdict[tuple[int, int, int], deque[Transfer]]
-        self._receives = defaultdict(deque)
+        self._receives: defaultdict[Way, deque[Transfer]] = defaultdict(deque)
         """By the same: receives whose data are not there."""
-        self._received: defaultdict[tuple[int, int, int], int] = defaultdict(int)
+        self._received: defaultdict[Way, int] = defaultdict(int)
         """By the same: receives so far."""
-        self._announced: defaultdict[tuple[int, int, int], int] = defaultdict(int)
+        self._announced: defaultdict[Way, int] = defaultdict(int)
         """By the same: sends that the receiver knows of, less its receives."""
         self._open: defaultdict[tuple[int, int], deque[Transfer]] = defaultdict(deque)
         """By (receiver, slot): receives from whoever sends first."""

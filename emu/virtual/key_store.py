@@ -7,90 +7,87 @@ there waits for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+Keys: TypeAlias = Sequence[str]
 #: Requests that wait until their keys are there.
 WAITS = {"get", "wait", "multi_get"}
-#: Requests after which keys may be there.
-_WRITES = {"set", "multi_set", "add", "append", "compare_set"}
+#: Requests that change nothing.
+_READS = WAITS | {"check", "num_keys"}
 
 
 class KeyStore:
-    """Keys and values, bytes, and who waits for them."""
+    """Keys and values, bytes, and those who wait for them."""
 
     def __init__(self) -> None:
         self._values: dict[str, bytes] = {}
-        self._waiting: list[tuple[Sequence[str], Callable[[], None]]] = []
-        self._methods: dict[str, Callable[[Sequence[str], Sequence[Any]], Any]] = {
-            "set": self._set,
-            "multi_set": self._set,
-            "get": self._get,
-            "multi_get": self._get_all,
-            "add": self._add,
-            "append": self._append,
-            "compare_set": self._compare_and_set,
-            "delete_key": self._delete,
-            "check": lambda keys, _: self.has(keys),
-            "num_keys": lambda *_: len(self._values),
-            "wait": lambda *_: None,
-        }
+        self._waiting: list[tuple[Keys, Callable[[], None]]] = []
 
-    def has(self, keys: Sequence[str]) -> bool:
+    def has(self, keys: Keys) -> bool:
         """Return True where all keys are there."""
         return all(key in self._values for key in keys)
 
-    def call_when_there(self, keys: Sequence[str], action: Callable[[], None]) -> None:
+    def call_when_there(self, keys: Keys, action: Callable[[], None]) -> None:
         """Have something done as soon as all keys are there, or now if they are."""
         if self.has(keys):
             action()
         else:
             self._waiting.append((keys, action))
 
-    def carry_out(
-        self, request: str, keys: Sequence[str], values: Sequence[Any]
-    ) -> Any:
+    def carry_out(self, request: str, keys: Keys, values: Sequence[Any]) -> Any:
         """Carry a request out, a method of torch's store; return its answer.
 
         Raises KeyError where a key is missing, or there is no such request.
         """
-        answer = self._methods[request](keys, values)
-        if request in _WRITES:
-            self._tell()
-        return answer
+        if request in _READS:
+            return self._read(request, keys)
 
-    def _set(self, keys: Sequence[str], values: Sequence[Any]) -> None:
-        self._values.update(zip(keys, values, strict=True))
-
-    def _get(self, keys: Sequence[str], _: Sequence[Any]) -> bytes:
-        return self._values[keys[0]]
-
-    def _get_all(self, keys: Sequence[str], _: Sequence[Any]) -> list[bytes]:
-        return [self._values[key] for key in keys]
-
-    def _add(self, keys: Sequence[str], values: Sequence[Any]) -> int:
-        total = int(self._values.get(keys[0], b"0")) + int(values[0])
-        self._values[keys[0]] = str(total).encode()
-        return total
-
-    def _append(self, keys: Sequence[str], values: Sequence[Any]) -> None:
-        self._values[keys[0]] = self._values.get(keys[0], b"") + values[0]
-
-    def _compare_and_set(self, keys: Sequence[str], values: Sequence[Any]) -> bytes:
-        """Set a key that is as expected, or missing where nothing is; return it."""
-        expected, desired = values
-        # Of a key that is not there TCPStore says what was expected.
-        found = self._values.get(keys[0], expected)
-        if self._values.get(keys[0], b"") != expected:
-            return bytes(found)
-        self._values[keys[0]] = desired
-        return bytes(desired)
-
-    def _delete(self, keys: Sequence[str], _: Sequence[Any]) -> bool:
-        return self._values.pop(keys[0], None) is not None
-
-    def _tell(self) -> None:
-        """Call those whose keys are there by now."""
+        answer = self._write(request, keys, values)
         waiting = self._waiting
         self._waiting = []
-        for keys, action in waiting:
-            self.call_when_there(keys, action)
+        for awaited, action in waiting:
+            self.call_when_there(awaited, action)
+        return answer
+
+    def _read(self, request: str, keys: Keys) -> Any:
+        answer: Any = None
+        match request:
+            case "get":
+                answer = self._values[keys[0]]
+            case "multi_get":
+                answer = [self._values[key] for key in keys]
+            case "check":
+                answer = self.has(keys)
+            case "num_keys":
+                answer = len(self._values)
+            case _:
+                pass  # of a wait nothing is told but that it is over
+        return answer
+
+    def _write(self, request: str, keys: Keys, values: Sequence[Any]) -> Any:
+        answer: Any = None
+        match request:
+            case "set" | "multi_set":
+                self._values.update(zip(keys, values, strict=True))
+            case "add":
+                former = int(self._values.get(keys[0], b"0"))
+                answer = former + values[0]
+                self._values[keys[0]] = str(answer).encode()
+            case "append":
+                former_value = self._values.get(keys[0], b"")
+                self._values[keys[0]] = former_value + values[0]
+            case "compare_set":
+                answer = self._compare_and_set(keys[0], *values)
+            case "delete_key":
+                answer = keys[0] in self._values
+                self._values.pop(keys[0], None)
+            case _:
+                raise KeyError(request)
+        return answer
+
+    def _compare_and_set(self, key: str, expected: bytes, desired: bytes) -> bytes:
+        """Set a key that is as expected, or missing where nothing is; return it."""
+        if self._values.get(key, b"") == expected:
+            self._values[key] = desired
+        # Of a key that is not there TCPStore says what was expected.
+        return self._values.get(key, expected)

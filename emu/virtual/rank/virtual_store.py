@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
 
+from emu.virtual.key_store import Keys
 from emu.virtual.rank.rank_end import RankEnd
 
 
@@ -27,7 +27,7 @@ class VirtualStore(_Store):  # type: ignore[misc]
         self._end = end
         self._seconds = timeout.total_seconds()
 
-    def _ask(self, request: str, keys: Sequence[str], *values: Any) -> Any:
+    def _ask(self, request: str, keys: Keys, *values: Any) -> Any:
         return self._end.ask_store(request, keys, values, self._seconds)
 
     def set(self, key: str, value: Any) -> None:
@@ -58,7 +58,7 @@ class VirtualStore(_Store):  # type: ignore[misc]
         """Delete a key; return True where it was there."""
         return bool(self._ask("delete_key", [key]))
 
-    def check(self, keys: Sequence[str]) -> bool:
+    def check(self, keys: Keys) -> bool:
         """Return True where all keys are there."""
         return bool(self._ask("check", keys))
 
@@ -67,12 +67,12 @@ class VirtualStore(_Store):  # type: ignore[misc]
         count: int = self._ask("num_keys", [])
         return count
 
-    def multi_get(self, keys: Sequence[str]) -> list[bytes]:
+    def multi_get(self, keys: Keys) -> list[bytes]:
         """Return the values of keys, once all are there."""
         found: list[bytes] = self._ask("multi_get", keys)
         return found
 
-    def multi_set(self, keys: Sequence[str], values: Sequence[Any]) -> None:
+    def multi_set(self, keys: Keys, values: list[Any]) -> None:
         """Set keys."""
         self._ask("multi_set", keys, *map(_to_bytes, values))
 
@@ -84,7 +84,7 @@ class VirtualStore(_Store):  # type: ignore[misc]
         """Set how long to wait for keys."""
         self._seconds = timeout.total_seconds()
 
-    def wait(self, keys: Sequence[str], timeout: timedelta | None = None) -> None:
+    def wait(self, keys: Keys, timeout: timedelta | None = None) -> None:
         """Wait until keys are there; raises DistStoreError after a timeout."""
         seconds = self._seconds if timeout is None else timeout.total_seconds()
         self._end.ask_store("wait", keys, [], seconds)
