@@ -52,11 +52,14 @@ class Settings:
     """True where programs see the time of this computer."""
 
 
-def cluster_of(file: LabFile) -> Cluster:
+def cluster_of(file: LabFile, machine_of: Sequence[int]) -> Cluster:
     """Return the machines of a file, with what events change.
 
-    Raises ScenarioError for an event that is no change of a link, or a machine whose
-    cores would have to be modelled.
+    A share of a core makes a machine as much slower. ``machine_of``: the machine of
+    every rank.
+
+    Raises ScenarioError for an event that is no change of a link, or where ranks would
+    share cores.
     """
     changes: list[CapacityChange] = []
     for number, event in enumerate(file.events):
@@ -65,7 +68,19 @@ def cluster_of(file: LabFile) -> Cluster:
             problem = "is not modelled for programs: state machine and nic, or link"
             raise file.origin.error(("events", number), problem)
         changes += found
-    return replace(file.to_cluster(), changes=tuple(changes))
+
+    cluster = file.to_cluster()
+    machines = list(cluster.machines)
+    for number, (name, section) in enumerate(file.cluster.by_name.items()):
+        ranks = machine_of.count(number)
+        cores = section.cpu or 1.0
+        if section.cpu is not None and ranks > max(1.0, cores):
+            _, position = file.cluster.names_and_positions()[number]
+            problem = f"is {cores:g}, {name} has {ranks} ranks: state a core for each"
+            raise file.origin.error(("cluster", "machines", position, "cpu"), problem)
+        speed = machines[number].speed * min(1.0, cores)
+        machines[number] = replace(machines[number], speed=speed)
+    return replace(cluster, machines=tuple(machines), changes=tuple(changes))
 
 
 def run_virtual(
@@ -85,8 +100,8 @@ def run_virtual(
     """
     if not is_installed("torch"):
         raise RunError(f"ranks need torch, which is not installed: {INSTALL_TORCH}")
-    cluster = cluster_of(file)
     machine_of = [plan.machine for plan in plans]
+    cluster = cluster_of(file, machine_of)
     cpu = psutil.cpu_times()
     with scratch_folder("virtual") as folder:
         server = ClusterServer(cluster, machine_of, settings.at_once, folder, watch)

@@ -21,7 +21,7 @@ from emu.errors import EmulatorError, ScenarioError
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.scenario_file import load, load_lab
 from emu.virtual.launch import nodes_of_command, nodes_of_lab, plan_ranks
-from emu.virtual.run_virtual import JOB, Settings, run_virtual
+from emu.virtual.run_virtual import JOB, Settings, cluster_of, run_virtual
 
 torch = pytest.importorskip("torch", reason="ranks need torch")
 PROGRAMS = Path(__file__).with_name("programs")
@@ -299,6 +299,31 @@ def test_a_lab_with_a_shell_s_words_is_refused(tmp_path: Path, text: str) -> Non
 
     with pytest.raises(ScenarioError, match="one program with arguments"):
         nodes_of_lab(load_lab(file))
+
+
+def test_machines_have_the_cores_that_the_file_states(tmp_path: Path) -> None:
+    """Half a core computes half as fast; two ranks need two, where any are stated."""
+    file = load_lab(cluster_file(tmp_path, nic="1 Gbit/s, cpu: 0.5, speed: 3"))
+    assert cluster_of(file, [0, 1]).machines[1].speed == 1.5
+    file = load_lab(cluster_file(tmp_path, nic="1 Gbit/s, cpu: 4"))
+    assert cluster_of(file, [0, 0]).machines[0].speed == 1.0
+    file = load_lab(cluster_file(tmp_path, nic="1 Gbit/s, cpu: 1"))
+    with pytest.raises(ScenarioError, match="is 1, m2 has 2 ranks"):
+        cluster_of(file, [0, 2, 2])
+
+
+def test_events_change_nics_or_are_refused(tmp_path: Path) -> None:
+    path = cluster_file(tmp_path)
+    text = path.read_text()
+    path.write_text(text + "events: [{at: 5 s, machine: m1, nic: 10 Mbit/s}]\n")
+    changes = cluster_of(load_lab(path), [0]).changes
+    assert [(change.link, change.capacity) for change in changes] == [
+        ("m1 out", 1.25e6),
+        ("m1 in", 1.25e6),
+    ]
+    path.write_text(text + "events: [{at: 5 s, slow: m1, by: 2}]\n")
+    with pytest.raises(ScenarioError, match="not modelled for programs"):
+        cluster_of(load_lab(path), [0])
 
 
 @given(
