@@ -1,7 +1,6 @@
 """Every call of torch.distributed that gloo has: what each rank holds afterwards."""
 
 import hashlib
-import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -37,8 +36,12 @@ def say(name: str, tensors: Any) -> None:
     digest = hashlib.sha256()
     for tensor in tensors:
         digest.update(tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    # In one piece: ranks of torchrun share its output.
-    sys.stdout.write(f"{RANK} {name} {digest.hexdigest()[:16]}\n")
+    tell(f"{name} {digest.hexdigest()[:16]}")
+
+
+def tell(text: str) -> None:
+    """Print a line in one piece: ranks of torchrun share its output."""
+    sys.stdout.write(f"{RANK} {text}\n")
     sys.stdout.flush()
 
 
@@ -172,19 +175,19 @@ def groups_and_futures() -> None:
     say("collect_all", [done.value()[0] for done in together])
     found: list[Any] = [None] * SIZE
     dist.all_gather_object(found, {"rank": RANK})
-    print(f"{RANK} objects {found}", flush=True)
+    tell(f"objects {found}")
     given = [f"of {RANK}", None]
     dist.broadcast_object_list(given, src=1)
-    print(f"{RANK} object list {given}", flush=True)
+    tell(f"object list {given}")
     store = dist.distributed_c10d._get_default_store()
     store.add("sum", RANK)
     dist.barrier()
-    print(f"{RANK} store {store.add('sum', 0)}", flush=True)
+    tell(f"store {store.add('sum', 0)}")
     dist.monitored_barrier()
     work = dist.all_reduce(torch.ones(3), async_op=True)
     while not work.is_completed():
         pass
-    print(f"{RANK} polled", flush=True)
+    tell("polled")
 
 
 PARTS: dict[str, Callable[[], None]] = {
@@ -197,4 +200,4 @@ for _name in sys.argv[1:] or PARTS:
     PARTS[_name]()
 dist.barrier()
 dist.destroy_process_group()
-print(f"{os.environ['RANK']} ended", flush=True)
+tell("ended")
