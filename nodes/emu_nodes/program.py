@@ -132,10 +132,6 @@ class TaskProgram(Program):
         """Take which iteration every in-edge brings that reads the newest."""
         self._reads = iterations
 
-    def is_brief(self, _inputs: Inputs) -> bool:
-        """Return True where `run` takes less time than to hand it to the thread."""
-        return False
-
     @override
     def run(self, iteration: int, inputs: Inputs) -> Payloads:
         content = self.work(iteration, inputs)

@@ -34,8 +34,6 @@ Bytes: TypeAlias = NDArray[np.uint8]
 POOL = 1 << 20
 #: Bytes that are compared at once.
 _BLOCK = 1 << 16
-#: Bytes of inputs that are compared within 20 us.
-_FEW = 1 << 17
 
 
 @lru_cache(maxsize=4)
@@ -89,16 +87,6 @@ class Timed(TaskProgram):
         self._rows = rows_by_edge(brief)
         longest = max(_BLOCK, longest_row(self._rows))
         pool_of(process, self._seed, longest)
-
-    @override
-    def is_brief(self, inputs: Inputs) -> bool:
-        # A program that builds on this one has work of its own.
-        if type(self) is not Timed:
-            return False
-        size = sum(
-            array.nbytes for payload in inputs.values() for array in payload.values()
-        )
-        return size <= _FEW
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:

@@ -11,8 +11,7 @@ from emu.errors import NodeMisbehaved
 from emu.problem import Task
 from emu.problem.workloads.all_reduce import NamedEdge
 from emu.systems.custom.job import CustomFlow, CustomTask, custom_job
-from emu_nodes.program import Payload, TaskSpec
-from emu_nodes.timed import Timed
+from emu_nodes.program import Payload
 from tests.nodes.one_process import build, drive, small_job
 
 
@@ -164,22 +163,6 @@ def test_bytes_of_the_right_number_and_the_wrong_content_are_refused(
         program.run(1, replaced(inputs, 0, bytes=wrong))
     with pytest.raises(NodeMisbehaved, match="iteration 0 of a came with other bytes"):
         program.run(0, inputs)
-
-
-def test_only_a_timed_task_with_few_bytes_is_brief() -> None:
-    """One that builds on it may compute, or hang: it gets the thread."""
-
-    class Computes(Timed):
-        """A user's program."""
-
-    brief = TaskSpec("a", "task", 1, (), (), {}, {})
-    few, many = np.zeros(1 << 17, np.uint8), np.zeros(1, np.uint8)
-    timed = Timed(brief, {})
-
-    assert timed.is_brief({})
-    assert timed.is_brief({0: {"bytes": few}})
-    assert not timed.is_brief({0: {"bytes": few}, 1: {"bytes": many}})
-    assert not Computes(brief, {}).is_brief({})
 
 
 def test_a_sampler_refuses_features_of_other_vertices() -> None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
-from typing_extensions import override
 
 from emu.emulation.network.clock import ClockLine, RunClock
 from emu.emulation.network.inbox import Delivery, Inbox
@@ -23,7 +21,7 @@ from emu.emulation.wire.array_parts import parts_of
 from emu.emulation.wire.messages import Message, ResultPart, RunTask, TaskEnded
 from emu.emulation.wire.process_spec import HostSide
 from emu.errors import DeadlineExceeded, NodeMisbehaved
-from emu_nodes.program import Payload, TaskProgram, TaskSpec
+from emu_nodes.program import Payload
 from emu_nodes.runtime import load_program, offset_now
 from emu_nodes.task_runner import (
     EdgeEnds,
@@ -124,33 +122,6 @@ async def test_task_ends_at_its_profiled_end_and_says_so_when_it_is_done() -> No
     assert [iteration for iteration, _ in stage.edge.sent] == [0]
     assert (told.edges, told.volumes) == ([7], [32 / 16.0])
     assert told.report == {"loss": 0.5}
-
-
-@pytest.mark.parametrize("every", [0, 1])
-@pytest.mark.parametrize("is_brief", [False, True])
-async def test_brief_work_stays_in_the_loop(every: int, *, is_brief: bool) -> None:
-    """But for that of a task whose state may be megabytes to copy."""
-
-    class Notes(TaskProgram):
-        """Notes its thread."""
-
-        threads: ClassVar[list[int]] = []
-
-        @override
-        def is_brief(self, _inputs: object) -> bool:
-            return is_brief
-
-        @override
-        def run(self, _iteration: int, _inputs: object) -> dict[int, Payload]:
-            self.threads.append(threading.get_ident())
-            return {7: {}}
-
-    stage = Stage(every=every)
-    stage.runner.program = Notes(TaskSpec("a", "task", 3, (), (), {}, {}), {})
-    await stage.run(0, start=0.0)
-
-    in_loop = [number == threading.get_ident() for number in Notes.threads]
-    assert in_loop == [is_brief and not every]
 
 
 async def test_late_task_says_so() -> None:
