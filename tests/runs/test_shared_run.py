@@ -111,3 +111,26 @@ def test_what_is_no_shared_run_is_refused(
     with pytest.raises(DataError, match=said), unpack_shared(bad):
         pass
     assert not (tmp_path / "escaped.json").exists()
+
+
+@pytest.mark.parametrize(
+    "method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA]
+)
+def test_a_flipped_bit_of_an_archive_is_one_line(tmp_path: Path, method: int) -> None:
+    """Each packer raises errors of its own: of zlib, LZMA, and ends of files."""
+    path = tmp_path / "flipped.zip"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("result.json", bytes(n * n % 251 for n in range(2000)))
+    whole = path.read_bytes()
+
+    refusals = 0
+    for place in range(0, len(whole), 23):
+        content = bytearray(whole)
+        content[place] ^= 1 << place % 8
+        path.write_bytes(content)
+        try:
+            with unpack_shared(path):
+                pass
+        except DataError:
+            refusals += 1
+    assert refusals > len(whole) / 23 / 2
