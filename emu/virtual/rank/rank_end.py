@@ -29,7 +29,7 @@ class VirtualWork(dist.Work):
     ----------
     end
         Of this rank.
-    names
+    name
         Of its operation.
     outputs
         Tensors that have values once it is over.

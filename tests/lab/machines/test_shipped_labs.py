@@ -24,7 +24,6 @@ LABS = {
     "pyg": ("torch_geometric", 2),
     "mpi": ("mpi4py", 1),
     "ray": ("ray", 2),
-    "virtual": ("torch", 2),
 }
 
 
