@@ -23,6 +23,7 @@ from emu.experiment.systems import (
     check_rows,
     list_settings,
     list_variants,
+    refuse_drawn,
     variant_named,
 )
 from emu.scenario import Scenario, prepare
@@ -215,6 +216,8 @@ def compare_systems(
     one is unknown.
     """
     check_rows(scenario)
+    if target is not None:
+        refuse_drawn(scenario)
     workers = Workers(cores, watch)
     names = list_variants(systems)
     machines = None

@@ -82,6 +82,7 @@ class Target:
         Looks are as many training vertices apart as there are, in every system. Raises
         DataError when the data set is missing or damaged.
         """
+        refuse_drawn(scenario)
         settings = _settings_of(scenario)
         accuracy = RATIO.exact(self.accuracy)
         edit: Edit = {
@@ -93,6 +94,14 @@ class Target:
             edit["job.iterations"] = self.within * steps
             edit["job.epochs"] = None
         return load(scenario, edit)
+
+
+def refuse_drawn(scenario: Scenario) -> None:
+    """Raise ScenarioError where nothing trains, as the graph is held by nobody."""
+    dataset = getattr(scenario.job, "dataset", None)
+    if getattr(dataset, "drawn", False):
+        problem = "nothing trains on a drawn graph: write false, and a scale"
+        raise scenario.origin.error(("job", "dataset", "drawn"), problem)
 
 
 def _settings_of(scenario: Scenario) -> Settings:

@@ -13,7 +13,8 @@ from emu.graph_data.caches import (
     count_job,
     count_samples,
 )
-from emu.graph_data.dataset import Dataset, open_columns, open_for
+from emu.graph_data.dataset import Dataset, open_columns
+from emu.graph_data.opened import open_for
 from emu.graph_data.sampling import (
     GrowingBatch,
     SampledBatch,

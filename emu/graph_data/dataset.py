@@ -8,7 +8,7 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -76,10 +76,10 @@ def partition(
         return _metis_by_box(structure, boxes)
     if partitioner != "hash":
         raise ValueError(f"no partitioner is called {partitioner}")
-    return _hash_parts(structure.vertices, parts, seed)
+    return hash_parts(structure.vertices, parts, seed)
 
 
-def _hash_parts(vertices: int, parts: int, seed: int) -> SmallInts:
+def hash_parts(vertices: int, parts: int, seed: int) -> SmallInts:
     """Return the parts by the finaliser of MurmurHash3, of vertex plus seed."""
     shift = np.uint64(33)
     # Unsigned numbers wrap around.
@@ -348,16 +348,6 @@ def open_dataset(
         return _write(partial, source.load(), spec)
 
     return Dataset(prepared.prepare_arrays(folder, build), feature_length)
-
-
-def open_for(settings: Mapping[str, Any]) -> Dataset:
-    """Open the data set of a job from ``Job.settings``; raises as `open_dataset`."""
-    return open_dataset(
-        **settings["dataset"],
-        partitioner=settings["partitioner"],
-        parts=settings["parts"],
-        boxes=settings.get("boxes") or (),
-    )
 
 
 def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:

@@ -75,6 +75,32 @@ class Structure:
         indptr, entries = entries_of(self.indptr, vertices)
         return indptr, self.indices[entries].astype(np.int64)
 
+    def draw(self, frontier: Ids, fanout: int, key: np.uint64) -> tuple[Ids, Positions]:
+        """Return at most ``fanout`` neighbours of each vertex, and whose they are.
+
+        Places in ``frontier`` say whose: in its order. ``key`` decides which.
+        """
+        indptr = pointer(self.indptr)
+        vertices = pointer(frontier)
+        # Counted first, so that the arrays have their size at once.
+        count = lib.picked_edges(indptr, vertices, len(frontier), fanout)
+        sources = np.empty(count, np.int64)
+        destinations = np.empty(count, np.int32)
+        lib.picked(
+            indptr,
+            vertices,
+            len(frontier),
+            fanout,
+            key,
+            pointer(self.indices),
+            self.indices.dtype == np.int64,
+            # Places drawn so far of one vertex, which Floyd's algorithm compares.
+            pointer(np.empty(fanout, np.int64)),
+            pointer(sources),
+            pointer(destinations),
+        )
+        return sources, destinations
+
 
 @dataclass(frozen=True, eq=False)
 class SampledBatch:
@@ -123,26 +149,7 @@ def _sample_frontier(
             f"the frontier names vertices outside 0..{structure.vertices - 1}"
         )
 
-    indptr = pointer(structure.indptr)
-    vertices = pointer(frontier)
-    # Counted first, so that the arrays have their size at once.
-    count = lib.picked_edges(indptr, vertices, len(frontier), fanout)
-    sources = np.empty(count, np.int64)
-    destinations = np.empty(count, np.int32)
-    lib.picked(
-        indptr,
-        vertices,
-        len(frontier),
-        fanout,
-        stream_key(int(stream), hop),
-        pointer(structure.indices),
-        structure.indices.dtype == np.int64,
-        # Places drawn so far of one vertex, which Floyd's algorithm compares.
-        pointer(np.empty(fanout, np.int64)),
-        pointer(sources),
-        pointer(destinations),
-    )
-    return sources, destinations
+    return structure.draw(frontier, fanout, stream_key(int(stream), hop))
 
 
 def relabel(known: Ids, ids: Ids) -> tuple[Ids, Positions]:

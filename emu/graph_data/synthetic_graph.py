@@ -13,12 +13,13 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 
 import numpy as np
 
 from emu.errors import DataError
 from emu.graph_data import raw_graph
-from emu.graph_data.array_types import Ints, Rows
+from emu.graph_data.array_types import Floats, Ints, Rows
 from emu.graph_data.raw_graph import CHUNK, RawGraph, Source, build_structure
 from emu.graph_data.sampling import bounds_of, rows_of
 from emu.prediction.core import ffi, lib, pointer
@@ -119,7 +120,7 @@ def _generate(
     # One stream per purpose: 1 edges, 2 means, 3 split, 4 noise. What one of them draws
     # does not shift the others.
     rng = np.random.default_rng([seed, 1])
-    blocks = _Blocks(preset, vertices)
+    blocks = Blocks(preset, vertices)
     first, second = _draw_edges(preset, blocks, edges, rng)
     ids = rng.permutation(vertices)  # the order of generation must not show
     of_vertex = np.empty(vertices, np.int64)
@@ -145,8 +146,8 @@ def _generate(
     )
 
 
-class _Blocks:
-    """Class and block of every vertex; both are contiguous ranges of vertices."""
+class Blocks:
+    """Classes and blocks; both are contiguous ranges of vertices."""
 
     def __init__(self, preset: Preset, vertices: int) -> None:
         rank = np.arange(1, preset.classes + 1, dtype=float)
@@ -164,14 +165,22 @@ class _Blocks:
         starts.append(np.array([vertices]))
         # A class that is rounded to no vertex begins where the next does.
         self.block_bounds = np.unique(np.concatenate(starts))
-        self.classes = rows_of(self.class_bounds)
-        self.blocks = rows_of(self.block_bounds)
+
+    @cached_property
+    def classes(self) -> Ints:
+        """Class of every vertex."""
+        return rows_of(self.class_bounds)
+
+    @cached_property
+    def blocks(self) -> Ints:
+        """Block of every vertex."""
+        return rows_of(self.block_bounds)
 
 
-def _draw_edges(
-    preset: Preset, blocks: _Blocks, edges: int, rng: np.random.Generator
-) -> tuple[Ints, Ints]:
-    vertices = len(blocks.blocks)
+def weigh_vertices(
+    preset: Preset, vertices: int, edges: int, rng: np.random.Generator
+) -> Floats:
+    """Return the weight by which each vertex is an end of edges."""
     exponent = -1 / (preset.tail - 1)
     # A Pareto law by inversion; 1 - random() is never 0, which would be infinite.
     weight = (1 - rng.random(vertices)) ** exponent
@@ -179,8 +188,15 @@ def _draw_edges(
     # sqrt(2 edges) is where two hubs would expect more than one edge, and none is drawn
     # twice; 0.2 of the vertices bounds a hub of a small graph.
     cap = min(0.2 * vertices, np.sqrt(vertices * degree)) / degree
-    capped_weight = np.minimum(weight, cap * weight.mean())
-    prefix = bounds_of(capped_weight)
+    capped_weight: Floats = np.minimum(weight, cap * weight.mean())
+    return capped_weight
+
+
+def _draw_edges(
+    preset: Preset, blocks: Blocks, edges: int, rng: np.random.Generator
+) -> tuple[Ints, Ints]:
+    vertices = len(blocks.blocks)
+    prefix = bounds_of(weigh_vertices(preset, vertices, edges, rng))
     # Begin and end of the block, and of the class, of every vertex.
     begin_and_end = np.array([0, 1])
     bounds_of_block = blocks.block_bounds[blocks.blocks[:, None] + begin_and_end]

@@ -25,7 +25,9 @@ import numpy as np
 
 from emu.errors import DataError
 from emu.graph_data.array_types import Array, Floats, Ints, SmallInts
-from emu.graph_data.dataset import Dataset, open_for
+from emu.graph_data.dataset import Dataset
+from emu.graph_data.drawn_graph import DrawnGraph
+from emu.graph_data.opened import open_for
 from emu.graph_data.prepared import PreparedArrays, prepare_arrays, write_arrays
 from emu.graph_data.sampling import Structure, bounds_of, rows_of
 
@@ -306,7 +308,30 @@ def open_parts(settings: Mapping[str, Any]) -> tuple[Dataset, WholeGraph]:
     Raises DataError, ValueError as `open_for` and `open_whole_graph`.
     """
     dataset = open_for(settings)
-    return dataset, open_whole_graph(dataset, Aggregation.of_model(settings["model"]))
+    aggregation = Aggregation.of_model(settings["model"])
+    if isinstance(dataset, DrawnGraph):
+        return dataset, _drawn_parts(dataset, aggregation)
+    return dataset, open_whole_graph(dataset, aggregation)
+
+
+def _drawn_parts(dataset: DrawnGraph, aggregation: Aggregation) -> WholeGraph:
+    """Return the parts of a drawn graph: their adjacency has a size, no entries."""
+
+    @functools.lru_cache(maxsize=dataset.parts)
+    def read(number: int) -> Part:
+        local = np.flatnonzero(dataset.owner == number)
+        remote = np.flatnonzero(dataset.readers >> number & 1)
+        edges = int(dataset.structure.degrees[local].sum())
+        edges += aggregation.loops * len(local)
+        nothing = np.empty(0)
+        adjacency = Adjacency(
+            indptr=np.array([0, edges]),
+            columns=nothing.astype(np.int32),
+            weights=nothing,
+        )
+        return Part(local, remote, dataset.owner[remote], adjacency, adjacency)
+
+    return WholeGraph(dataset.vertices, dataset.parts, read)
 
 
 def replicate_parts(
@@ -375,6 +400,8 @@ def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph,
     dataset, graph = open_parts(settings)
     layers = settings["model"]["layers"]
     boxes = settings.get("replicas", [])
+    if boxes and isinstance(dataset, DrawnGraph):
+        raise DataError("replicas follow edges that a drawn graph does not hold")
     # Without replicas all layers share one object, and its arrays are read once.
     if not boxes:
         return dataset, (graph,) * layers

@@ -259,7 +259,8 @@ class JobSection(Section):
         by_metis = settings.get("partitioner") in {"metis", "metis-dgl", "hierarchical"}
         if not by_metis or settings["parts"] == 1:
             return {}
-        from emu.graph_data.dataset import open_for, partition  # noqa: PLC0415 - 60 ms
+        from emu.graph_data import open_for  # noqa: PLC0415 - 60 ms
+        from emu.graph_data.dataset import partition  # noqa: PLC0415 - likewise
 
         cut = partial(
             partition,

@@ -292,7 +292,8 @@ def _fullest_batch(job: Job, dataset: Dataset) -> float:
         return batch_bytes(batch, settings["model"], dataset.classes, row, number)
 
     plan = BatchPlan.from_settings(settings)
-    counts = count_samples(dataset, plan, job.iterations)
+    # Called as for volumes, whose counts are kept by their arguments.
+    counts = count_samples(dataset, plan, job.iterations, None)
     sizes = [[*map(size_of, batches)] for batches in counts]
     samplers = settings["samplers_per_worker"]
     # Samplers of a worker deliver one mini-batch together: their sizes add up.
