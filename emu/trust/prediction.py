@@ -308,7 +308,7 @@ def of_network(
         # A link below its rate explains whatever else is to be seen there.
         if is_slow and nics.get(name, 0.0) < _SOUND:
             slow[crossing.tobytes()].append(name)
-        elif senders := _incast(emulated, port, shares):
+        elif senders := _incast(emulated, port, flows[crossing], shares):
             text = f"incast on {name}: up to {senders} machines sent to it at once"
             yield Suspect(text, flows[crossing])
     for names in slow.values():  # of the same flows: none says which it is
@@ -323,13 +323,16 @@ def of_network(
     yield from _of_slow_start(emulated, flows, late, time_scale)
 
 
-def _incast(emulated: Schedule, port: int, shares: _Shares) -> int:
-    """Return how many machines sent at once to a link that was not full, or 0."""
+def _incast(emulated: Schedule, port: int, flows: Ints, shares: _Shares) -> int:
+    """Return how many machines sent at once to a link that was not full, or 0.
+
+    ``flows``: (edge, iteration) of those over the link.
+    """
     problem = emulated.problem
     # Many senders meet at the NIC of their receiver.
     if problem.links[port].direction != "in":
         return 0
-    senders = most_senders(emulated, port)
+    senders = most_senders(emulated, flows)
     volume = 0.0
     fair = 0.0
     for (edge, _), (got, share) in shares.items():
@@ -474,11 +477,12 @@ def lone_rates(emulated: Schedule) -> dict[int, list[float]]:
     return rates
 
 
-def most_senders(emulated: Schedule, port: int) -> int:
-    """Return the most machines that sent over a link at once."""
+def most_senders(emulated: Schedule, flows: Ints) -> int:
+    """Return the most machines that sent at once, of those that send ``flows``.
+
+    ``flows``: (edge, iteration) of each, those over one link.
+    """
     problem = emulated.problem
-    flows = emulated.flows()
-    flows = flows[_rows_by_port(emulated, flows).get(port, slice(0))]
     # Flows without bytes hold no sender's NIC.
     flows = flows[emulated.flow_bytes[tuple(flows.T)] > 0]
     if not len(flows):
