@@ -31,6 +31,7 @@ from emu.experiment.attempts import (
     run_attempts,
     with_outages,
 )
+from emu.experiment.observations import observe
 from emu.experiment.run_result import (
     Parts,
     PreparedRun,
@@ -414,23 +415,16 @@ def result_of(
     schedules = (prepared.predicted, simulation)
     run, (predicted, simulation) = with_outages(run, schedules, ended, before)
     verdict, budget = judgement(prepared, run, simulation)
-    nics = {}
-    for host in run.hosts:
-        if "tcp" in host:  # others name theirs
-            for direction, share in host["nic"].items():
-                nics[f"{host['name']} {direction}"] = share
-
     prediction = judge_prediction(
         run.schedule,
         predicted,
         simulation,
         threshold=emulation.max_difference,
-        time_scale=emulation.stated_time_scale,
         # With times that only the run has measured nothing was predicted.
         timed=prepared.times != "measured",
-        budget=budget,
         policy=prepared.policy,
-        nics=nics,
+        observed=observe(prepared, run),
+        chance=verdict.chance,
     )
     return RunResult(
         **vars(prepared) | {"predicted": predicted},

@@ -6,6 +6,7 @@ import dataclasses
 from typing import NamedTuple
 
 from emu.errors import DataError
+from emu.experiment.observations import observe
 from emu.experiment.run_result import RunResult
 from emu.lab.kernel_network import burst_of
 from emu.lab.machines.nic import Sharing
@@ -116,8 +117,7 @@ def third_witness(outcome: RunResult, network: PacketNetwork) -> Result:
     pairs = witnesses.pairs(
         outcome.prediction,
         outcome.verdict,
-        outcome.error_budget,
-        time_scale=time_scale,
+        observe(outcome, outcome.run),
     )
     return {
         "ns3": packets.version,

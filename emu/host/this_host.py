@@ -79,6 +79,14 @@ def cpu_times() -> Any:
         return _NoTimes()
 
 
+def seconds_without_core() -> float:
+    """Return seconds that the main thread was ready without a core; 0: not counted."""
+    try:
+        return int(Path("/proc/self/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
 def memory(kind: Literal["total", "available"]) -> float | None:
     """Return bytes of memory of this host; None without /proc."""
     try:

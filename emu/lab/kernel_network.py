@@ -13,6 +13,7 @@ import contextlib
 import dataclasses
 import heapq
 import itertools
+import math
 import os
 import time
 from collections import defaultdict
@@ -104,12 +105,17 @@ class LabNics:
         self._waiting: list[tuple[float, int, _Change]] = []
         self._count = itertools.count()
         self._failure: RunError | None = None
+        #: Wall time from which the lab's counters count.
+        self.began = math.nan
         self._clock: RunClock
         self._alarm: Alarm
 
     def begin(self, clock: RunClock) -> None:
         """Take the clock of the run, in its loop."""
         self._clock = clock
+        # What processes said to each other before is not of the run.
+        self._lab.counters.restart()
+        self.began = time.monotonic()
         self._alarm = Alarm(asyncio.get_running_loop(), self._carry_out_due)
         for instant, machine in self._changes:
             self._wait_for(instant, machine)
@@ -358,10 +364,18 @@ def emulate_on_kernel(
         # A callback of the loop could not raise what it met.
         nics.check()
         tcp = lab.counters.tcp()
+        seconds = time.monotonic() - nics.began
+        traffic = {
+            name: counts | {"seconds": seconds}
+            for name, counts in lab.counters.traffic().items()
+        }
 
     rates = run.schedule.rates if by_rates else None
     names = [host["name"] for host in run.hosts]
-    counts = [{"tcp": tcp[name], "nic": check.shares[name]} for name in names]
+    counts = [
+        {"tcp": tcp[name], "nic": check.shares[name], "traffic": traffic[name]}
+        for name in names
+    ]
     return dataclasses.replace(
         run,
         schedule=dataclasses.replace(run.schedule, problem=problem, rates=rates),

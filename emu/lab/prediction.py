@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +35,9 @@ from emu.problem import (
 )
 from emu.scenario import Scenario, load, prepare
 from emu.scenario.run_sections import LabFile
-from emu.trust import prediction as verdicts
-from emu.trust.prediction import SHARE, Cause, Outcome, Prediction
+from emu.trust import link_shares
+from emu.trust.causes import LEAST, NO_REASON
+from emu.trust.prediction import SHARE, Outcome, Prediction
 
 #: Bytes of a full packet, whose own time is before a message is seen to begin.
 _PACKET = 1448
@@ -152,7 +153,7 @@ def judge_lab(
     timeout = _TIMEOUT / time_scale
     delay = min(timeout * timeouts, abs(excess))  # of several connections at once
     text = f"TCP waited for {timeouts} timeouts, {timeout:.3g} s each or more"
-    causes = [_of_bytes(traffic, outcome, predicted), Cause(text, delay)]
+    causes = [_of_bytes(traffic, outcome, predicted), LabCause(text, delay)]
     links, message_causes = _of_messages(traffic, outcome, excess, nics or {})
     differs = Prediction(
         Outcome.DIFFERS,
@@ -160,9 +161,27 @@ def judge_lab(
         threshold,
         since=_since(outcome, predicted, threshold),
         links=tuple(links),
-        reasons=verdicts.largest_cause([*causes, *message_causes], excess),
+        reasons=largest_cause([*causes, *message_causes], excess),
     )
     return differs.to_json()
+
+
+class LabCause(NamedTuple):
+    """A cause that may be, and the seconds by which it moves the end."""
+
+    sentence: str
+    seconds: float
+
+
+def largest_cause(causes: Iterable[LabCause], off: float) -> tuple[str, ...]:
+    """Return the cause that explains most of a difference, and `LEAST` of it, in words.
+
+    One that moves the end the other way explains nothing of it.
+    """
+    most = max(causes, key=lambda cause: cause.seconds / off)
+    if most.seconds / off < LEAST:
+        return NO_REASON
+    return (f"{most.sentence}: {100 * most.seconds / off:.0f} % of the difference",)
 
 
 def unknown(threshold: float, why: Exception) -> dict[str, Any]:
@@ -187,7 +206,7 @@ def _since(outcome: Fitted, predicted: Schedule, threshold: float) -> float:
 
 def _of_messages(
     traffic: Traffic, outcome: Fitted, excess: float, nics: Mapping[str, float]
-) -> tuple[list[str], list[Cause]]:
+) -> tuple[list[str], list[LabCause]]:
     """Return the links whose messages moved the iterations, and what may have done it.
 
     How far a cause moves them is its part of what messages lost to max-min, each from
@@ -208,13 +227,13 @@ def _of_messages(
         if not is_rough and delay * excess > 0:
             drifts[edge, number] = delay
     losses = [(edge, seconds) for (edge, _), seconds in drifts.items()]
-    links = verdicts.links_to_blame(schedule, losses, SHARE * abs(excess))
+    links = link_shares.links_to_blame(schedule, losses, SHARE * abs(excess))
     if not links:
         text = (
             "programs took other times than predicted between what they received and "
             "what they sent next: messages took what max-min makes of them"
         )
-        return [], [Cause(text, excess)]
+        return [], [LabCause(text, excess)]
     if excess <= 0:
         return links, []  # links do not make a lab faster
 
@@ -227,13 +246,19 @@ def _of_messages(
     # What delayed messages by so much moved the end by so much, all together.
     per_second = excess / sum(drifts.values())
     causes = []
-    for text, flows in verdicts.of_network(schedule, links, worst, 1.0, nics):
+    none = np.zeros_like(schedule.flow_end)
+    shares = link_shares.max_min_shares(schedule, worst, none)
+    slow = link_shares.slow_links(schedule, links, shares, none, nics)
+    unequal = link_shares.unequal_shares(schedule, links, worst, shares)
+    found = [(cause.sentence, cause.flows) for cause in slow]
+    found += [(cause.sentence, cause.flows) for cause in unequal]
+    for sentence, flows in found:
         loss = sum(drifts.get((edge, number), 0.0) for edge, number in flows.tolist())
-        causes.append(Cause(text, per_second * loss))
+        causes.append(LabCause(sentence, per_second * loss))
     return links, causes
 
 
-def _of_bytes(traffic: Traffic, outcome: Fitted, predicted: Schedule) -> Cause:
+def _of_bytes(traffic: Traffic, outcome: Fitted, predicted: Schedule) -> LabCause:
     """Return other volumes than predicted, and what they make of the simulation."""
     packets = traffic.packets
     is_within = packets["time"] > outcome.starts[0]
@@ -254,7 +279,7 @@ def _of_bytes(traffic: Traffic, outcome: Fitted, predicted: Schedule) -> Cause:
 
     text = f"{100 * (share - 1):+.2g} % of bytes crossed per iteration"
     longer = length(share) - length(1.0)
-    return Cause(text, longer / iterations * outcome.count)
+    return LabCause(text, longer / iterations * outcome.count)
 
 
 def laid_out(

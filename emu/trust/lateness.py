@@ -103,18 +103,7 @@ def seconds_of_waits(
     busy.
     """
     job = schedule.problem.job
-    spans_of_tasks = _busy_spans(schedule, works=works)
-    shares: dict[int, float] = {}
-    for process, tasks in job.processes.items():
-        spans = [span for task in tasks for span in spans_of_tasks[task]]
-        # Flows side by side keep one process busy once.
-        busy = _length_of_union(spans) * time_scale
-        share = 0.0
-        if busy:
-            # Waits are counted over the whole run: no share of them is more than all.
-            share = min(waited.get(process, 0.0) / busy, 1.0)
-        shares |= dict.fromkeys(tasks, share)
-
+    shares = shares_of_waits(schedule, waited, time_scale, works=works)
     lengths: defaultdict[tuple[int, int], float] = defaultdict(float)
     for link in chain.links:
         if link.edge >= 0:
@@ -131,6 +120,32 @@ def seconds_of_waits(
         young = min(seconds, YOUNG / time_scale)
         waits.append(young * share)
     return math.fsum(waits)
+
+
+def shares_of_waits(
+    schedule: Schedule,
+    waited: Mapping[str, float],
+    time_scale: float,
+    *,
+    works: bool = False,
+) -> dict[int, float]:
+    """Return the share of its busy time that every task's process waited for a core.
+
+    Parameters are those of `seconds_of_waits`.
+    """
+    job = schedule.problem.job
+    spans_of_tasks = _busy_spans(schedule, works=works)
+    shares: dict[int, float] = {}
+    for process, tasks in job.processes.items():
+        spans = [span for task in tasks for span in spans_of_tasks[task]]
+        # Flows side by side keep one process busy once.
+        busy = _length_of_union(spans) * time_scale
+        share = 0.0
+        if busy:
+            # Waits are counted over the whole run: no share of them is more than all.
+            share = min(waited.get(process, 0.0) / busy, 1.0)
+        shares |= dict.fromkeys(tasks, share)
+    return shares
 
 
 _Span: TypeAlias = tuple[float, float]

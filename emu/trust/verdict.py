@@ -162,6 +162,11 @@ class Verdict:
         """True where the slightest delays move the end by more than may be."""
         return self.sensitivity > self.max_error
 
+    @property
+    def chance(self) -> str:
+        """Sentence that the slightest delays decide; empty where they do not."""
+        return _CHANCE.format(100 * self.sensitivity) if self.is_by_chance else ""
+
     def to_json(self) -> dict[str, Any]:
         """Return the form of result.json."""
         return {
@@ -280,7 +285,7 @@ def _list_reasons(
     ``own_losses``: shares of the makespan by the sentence that names them.
     """
     if verdict.is_by_chance:
-        yield _CHANCE.format(100 * verdict.sensitivity)
+        yield verdict.chance
     for finding in verdict.findings:
         yield f"guard: {finding}"
     for sentence, share in own_losses.items():

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.prediction.analysis.critical_path import critical_path
 from emu.problem import Schedule
+from emu.trust.causes import NO_REASON, Observations
 from emu.trust.prediction import (
-    NO_REASON,
     SHARE,
     Outcome,
     Prediction,
@@ -65,20 +65,16 @@ class Witnesses:
         self,
         prediction: Prediction,
         verdict: Verdict,
-        budget: Mapping[str, float],
-        *,
-        time_scale: float,
+        observed: Observations | None = None,
     ) -> tuple[Pair, ...]:
         """Return who agrees with whom, within the threshold of the prediction.
 
-        ``prediction``: of the run over its fluid. ``verdict`` and ``budget``: of the
-        measurement. ``time_scale``: of the packets.
+        ``prediction``: of the run over its fluid. ``verdict`` and ``observed``: of the
+        measurement.
         """
-        judge = partial(
-            judge_prediction, threshold=prediction.threshold, time_scale=time_scale
-        )
-        by_packets = judge(self.packets, self.fluid, self.fluid, budget={})
-        run = judge(self.measured, self.packets, self.packets, budget=budget)
+        judge = partial(judge_prediction, threshold=prediction.threshold)
+        by_packets = judge(self.packets, self.fluid, self.fluid)
+        run = judge(self.measured, self.packets, self.packets, observed=observed)
         maxmin = self.maxmin.makespan
         fluid = self.fluid.makespan
         of_packets = [*self._of_rule(maxmin, fluid, by_packets)]

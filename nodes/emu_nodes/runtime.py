@@ -56,7 +56,7 @@ from emu.errors import (
     NodeLost,
     NodeMisbehaved,
 )
-from emu.host.this_host import cpu_times, this_host
+from emu.host.this_host import cpu_times, seconds_without_core, this_host
 from emu_nodes.program import (
     KeepsState,
     Program,
@@ -74,7 +74,8 @@ from emu_nodes.task_runner import (
 #: Wall seconds between two looks at the loop's lag. 120 processes wake 1200 times a
 #: second for it: 40 us each are a twentieth of a core.
 _PERIOD = 0.1
-_OF_MAIN_THREAD = Path("/proc/self/schedstat")
+#: Pressure stall information of Linux, where the kernel keeps it.
+_WAITS_OF_DISKS = Path("/proc/pressure/io")
 _ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 -- what a peer cannot connect to
 T = TypeVar("T", bound=Message)
 
@@ -102,6 +103,8 @@ class HostMetrics:
         self._began = this_host.monotonic()
         self._host = host_cpu()
         self._waited = seconds_without_core()
+        self._disk = seconds_of_disks()
+        self._blocks = count_blocks()
 
         self._sleep()
 
@@ -138,6 +141,8 @@ class HostMetrics:
             loop_lag_max=self._max,
             waited=seconds_without_core() - self._waited,
             host=host,
+            disk=seconds_of_disks() - self._disk,
+            blocks=count_blocks() - self._blocks,
         )
 
 
@@ -155,12 +160,20 @@ def host_cpu() -> dict[str, float]:
     return {"busy": busy, "idle": idle, "steal": steal}
 
 
-def seconds_without_core() -> float:
-    """Return seconds that the main thread was ready without a core; 0: not counted."""
+def seconds_of_disks() -> float:
+    """Return seconds in which something here waited for a disk; 0: not counted."""
     try:
-        return int(_OF_MAIN_THREAD.read_text().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
+        some, *_ = _WAITS_OF_DISKS.read_text().splitlines()
+    except (OSError, ValueError):
         return 0.0
+    _, _, microseconds = some.rpartition("total=")
+    return float(microseconds) * 1e-6
+
+
+def count_blocks() -> int:
+    """Return the blocks of disks that this process has read and written."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_inblock + usage.ru_oublock
 
 
 def offset_now(board: RateBoard) -> float:

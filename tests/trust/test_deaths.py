@@ -60,14 +60,11 @@ def judged(cut: int) -> tuple[float, Schedule, Schedule, Outcome, tuple[str, ...
     alone = left.simulate()
     before = foreseen(whole, ended)
     run, (predicted, replayed) = with_outages(trial.run, (alone, alone), ended, before)
-    gone = run.schedule.outages.seconds - replayed.outages.seconds
     prediction = judge_prediction(
         run.schedule,
         predicted,
         replayed,
         threshold=0.03,
-        time_scale=1.0,
-        budget={"attempts that ended": gone},
     )
     assert prediction.error is not None
     words = prediction.reasons

@@ -69,7 +69,8 @@ class EmulatedRun:
     tuning: dict[str, Any]
     startup: dict[str, float]
     """Wall seconds until every process was connected and ready, and their summed
-    proportional memory in bytes (local processes; 0 when unknown)."""
+    proportional memory in bytes (local processes; 0 when unknown). ``waited``: those of
+    the run in which its coordinator was ready and had no core."""
     wall: float
     """Wall seconds from run time 0 until the last end was settled, up to 50 ms before
     its time."""

@@ -55,7 +55,7 @@ from emu.emulation.wire.messages import (
 )
 from emu.errors import DeadlineExceeded, NodeMisbehaved, RunError
 from emu.graph_data.copied_graphs import list_graphs
-from emu.host.this_host import this_host, version_of_emu
+from emu.host.this_host import seconds_without_core, this_host, version_of_emu
 from emu.names import printable
 from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
 from emu.problem import Problem, Profile, Realization
@@ -179,6 +179,7 @@ class Coordinator:
             agent.clock.begin()
 
         self.phase = _RUNNING
+        waited_before = seconds_without_core()
         start = this_host.monotonic() + _LEAD
         clock = RunClock(start, self._settings.time_scale)
         membership.send_to_processes(Begin(start))
@@ -188,11 +189,12 @@ class Coordinator:
             self._settings.kernel_nics.begin(clock)
         await self._drive(clock)
         wall = this_host.monotonic() - start
+        waited = seconds_without_core() - waited_before
 
         self.phase = "collecting results, after the last iteration"
         answers = await self._collect(start)
         await self._cuts.finish()
-        startup = {"seconds": seconds, "memory": memory}
+        startup = {"seconds": seconds, "memory": memory, "waited": waited}
         return self._outcome(answers, startup, wall)
 
     def _outcome(

@@ -22,6 +22,10 @@ class HostUse:
     """The event loop was ready and had no core."""
     host: dict[str, float]
     """CPU time of all cores by use: ``busy``, ``idle``, ``steal``."""
+    disk: float = 0.0
+    """Something on the host waited for a disk."""
+    blocks: float = 0.0
+    """Blocks of disks that the process has read and written, none of them a time."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,111 @@
+"""Records of a run by which causes of its difference are simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from emu.emulation.coordinator import EmulatedRun
+from emu.experiment.run_result import PreparedRun
+from emu.prediction.analysis.critical_path import send_rows
+from emu.prediction.analysis.flow_counts import count_flows
+from emu.trust.causes import Observations, ProcessWaits
+
+#: Bytes on the wire of one of payload, at most, and of acknowledgements of one.
+_WIRE = 1.1
+_ACKNOWLEDGED = 0.07
+#: Bytes of a packet that is sent again, and of all that opens and closes a connection.
+_PACKET = 1514
+_OPENING = 20_000
+
+
+def observe(prepared: PreparedRun, run: EmulatedRun) -> Observations:
+    """Return what was recorded of a run beside its times and volumes."""
+    job = run.schedule.problem.job
+    settings = prepared.settings
+    nics = {}
+    for host in run.hosts:
+        if "nic" in host and "tcp" in host:  # other hosts name theirs
+            for direction, share in host["nic"].items():
+                nics[f"{host['name']} {direction}"] = share
+
+    processes = {
+        process: _waits_of(figures, settings.time_scale)
+        for process, figures in run.statistics.items()
+    }
+    logs = (figures["flows"] for figures in run.statistics.values())
+    rows = run.sent[["edge", "iteration", "first"]].tolist()
+    return Observations(
+        counts=count_flows(len(job.edges), job.iterations, run.connections, run.waits),
+        first={(edge, iteration): instant for edge, iteration, instant in rows},
+        sends=send_rows(logs),
+        processes=processes,
+        began=run.began,
+        coordinator=run.startup.get("waited", 0.0),
+        nics=nics,
+        foreign=foreign_rates(prepared, run),
+        time_scale=settings.time_scale,
+        byte_scale=settings.byte_scale,
+        works=settings.compute != "timed",
+    )
+
+
+def _waits_of(figures: Mapping[str, Any], time_scale: float) -> ProcessWaits:
+    host = figures["host_metrics"]
+    disk = host.get("disk", 0.0) if host.get("blocks", 0.0) > 0 else 0.0
+    return ProcessWaits(
+        core=host["waited"], disk=disk, clock=clock_offset(figures, time_scale)
+    )
+
+
+def clock_offset(figures: Mapping[str, Any], time_scale: float) -> float:
+    """Return wall seconds by which a process's clock is beyond the coordinator's.
+
+    At the end it was asked, and answered: the question left before, the answer came
+    after. What fits between these counts for nothing.
+    """
+    if "clock" not in figures or "answered" not in figures:
+        return 0.0
+    question, answer = figures["clock"]
+    least, most = figures["answered"]
+    if time_scale * answer > most:
+        return float(time_scale * answer - most)
+    return min(float(time_scale * question - least), 0.0)
+
+
+def foreign_rates(prepared: PreparedRun, run: EmulatedRun) -> dict[str, float]:
+    """Return bytes per second, emulated ones, of others than this run, by link.
+
+    Links of machines whose NICs were counted, where that is more than nothing.
+    """
+    settings = prepared.settings
+    per_second = settings.byte_scale / settings.time_scale
+    problem = run.schedule.problem
+    machines = [machine.name for machine in problem.cluster.machines]
+    ports = {link.name: port for port, link in enumerate(problem.links)}
+    sizes = np.bincount(
+        run.received["edge"].astype(np.int64),
+        run.received["bytes"],
+        minlength=len(problem.job.edges),
+    )
+    payload = np.zeros(len(problem.links))
+    for edge, hops in enumerate(problem.hops):
+        payload[[*hops]] += sizes[edge]
+
+    found = {}
+    other_way = {"in": "out", "out": "in"}
+    for host in run.hosts:
+        if "traffic" not in host or host["name"] not in machines:
+            continue
+        for direction, other in other_way.items():
+            name = f"{host['name']} {direction}"
+            own = _WIRE * payload[ports[name]]
+            own += _ACKNOWLEDGED * payload[ports[f"{host['name']} {other}"]]
+            own += _OPENING * len(problem.job.edges)
+            own += _PACKET * sum(row["tcp"]["retransmitted"] for row in run.hosts)
+            foreign = host["traffic"][f"{direction}_bytes"] - own
+            if foreign > 0:
+                found[name] = float(foreign) / host["traffic"]["seconds"] / per_second
+    return found

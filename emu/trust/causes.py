@@ -1,0 +1,586 @@
+"""Causes of a difference between a run and its simulation, each from what was observed.
+
+A cause has a parameter that something else than the difference shows: a kernel's count,
+a clock, a stated time. It is simulated from that parameter alone, and again with half
+of it. It is named where it explains at least half of the difference and half of the
+parameter moves the end the same way, by less. Of several it is the one that comes next
+to the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from types import MappingProxyType
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.prediction.analysis import critical_path
+from emu.prediction.analysis.flow_counts import FlowCounts
+from emu.prediction.analysis.link_load import fluid_ends
+from emu.prediction.simulation import makespan
+from emu.problem import Cluster, Problem, Realization, Schedule
+from emu.trust import link_shares
+from emu.units import format_duration, format_rate, format_size
+
+Floats: TypeAlias = NDArray[np.float64]
+
+#: Share of a difference that a cause must explain to be named, and the most: what
+#: would have moved the end by twice as much did not do so alone.
+LEAST = 0.5
+_MOST = 1.6
+#: Reasons where none does.
+NO_REASON = ("cause not found",)
+#: Share of a flow's bytes that a cause leaves it at least.
+_KEPT = 0.1
+#: Share of a sender's busy time from which a window counts as what limited it.
+_LIMITED = 0.5
+#: Share of the time of a closed window in which bytes must wait to be read, for the
+#: reader to count as its cause.
+_UNREAD = 0.25
+#: Share of its delays from which waits for a core count as their cause.
+_COVERED = 0.5
+#: Times the least round trip of one through a queue that stands.
+_STANDING = 3.0
+#: Share of its length by which a window must make a flow longer to count: round trips
+#: are smoothed.
+_ROUGH = 0.05
+
+
+@dataclass(frozen=True)
+class ProcessWaits:
+    """Wall seconds that a process lost, and by which its clock was off."""
+
+    core: float = 0.0
+    """It was ready and had no core."""
+    disk: float = 0.0
+    """Something on its host waited for a disk, which it read or wrote."""
+    clock: float = 0.0
+    """Its clock beyond the coordinator's, at the end."""
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Records of a run, beside its schedule, from which causes are simulated."""
+
+    counts: FlowCounts | None = None
+    first: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    """Seconds at which the kernel had the first bytes of (edge, iteration)."""
+    sends: critical_path.Rows = field(default_factory=dict)
+    """Of `emu.prediction.analysis.critical_path.send_rows`."""
+    processes: Mapping[str, ProcessWaits] = field(default_factory=dict)
+    began: Floats | None = None
+    """Seconds at which (task, iteration) began, by its process; NaN where unknown."""
+    coordinator: float = 0.0
+    """Wall seconds in which the coordinator was ready and had no core."""
+    nics: Mapping[str, float] = field(default_factory=dict)
+    """Shares of their stated rates that links were measured at before the run."""
+    foreign: Mapping[str, float] = field(default_factory=dict)
+    """Bytes per second of other programs that crossed a link."""
+    time_scale: float = 1.0
+    """Wall seconds of an emulated one."""
+    byte_scale: float = 1.0
+    """Real bytes of an emulated one."""
+    works: bool = False
+    """True where tasks compute, and may wait for a core."""
+
+
+class Change(NamedTuple):
+    """Change of a simulation's input: a cause with its parameter."""
+
+    work: Floats | float = 0.0
+    """Seconds that (task, iteration) takes longer."""
+    delays: Floats | float = 0.0
+    """Seconds that (edge, iteration) takes longer, at the rate that it has."""
+    volumes: Floats | float = 0.0
+    """Bytes that (edge, iteration) has more."""
+    rates: Mapping[str, float] = MappingProxyType({})
+    """Shares of their capacity that links have."""
+
+
+class Cause(NamedTuple):
+    """Cause that may be, and what it changes."""
+
+    sentence: str
+    change: Change
+    is_symptom: bool = False
+    """True where it may have a cause of its own, which is named if it is found."""
+
+
+class ChangedSimulation:
+    """A simulation, and how changes of its input move its end.
+
+    ``policy`` is the rule of its rates.
+    """
+
+    def __init__(self, simulation: Schedule, policy: str) -> None:
+        # The quotas of the simulation: a tuner that chose anew would move the end, too.
+        self._problem = simulation.problem.following(simulation)
+        self._policy = policy
+        self._work = simulation.work
+        # What was never sent brings no bytes.
+        self._volumes = np.nan_to_num(simulation.flow_bytes)
+        seconds = simulation.flow_end - simulation.flow_start
+        self._rates = np.zeros_like(self._volumes)
+        np.divide(self._volumes, seconds, out=self._rates, where=seconds > 0)
+        self._end = self._simulate(self._problem, self._work, self._volumes)
+
+    def move(self, change: Change, scale: float = 1.0) -> float:
+        """Return the seconds by which a change moves the end, scaled."""
+        work = np.maximum(self._work + scale * change.work, 0.0)
+        more = self._rates * change.delays + change.volumes
+        volumes = self._volumes + scale * np.nan_to_num(more)
+        volumes = np.maximum(volumes, _KEPT * self._volumes)
+        problem = self._problem
+        if change.rates:
+            shares = {
+                name: 1.0 + scale * (share - 1.0)
+                for name, share in change.rates.items()
+            }
+            problem = replace(problem, cluster=with_shares(problem.cluster, shares))
+        return self._simulate(problem, work, volumes) - self._end
+
+    def _simulate(self, problem: Problem, work: Floats, volumes: Floats) -> float:
+        return makespan(problem, Realization(work, volumes), self._policy)
+
+
+def with_shares(cluster: Cluster, shares: Mapping[str, float]) -> Cluster:
+    """Return a cluster whose links have shares of their capacities, by name."""
+
+    def share(name: str) -> float:
+        return shares.get(name, 1.0)
+
+    machines = [
+        replace(
+            machine,
+            bandwidth_in=machine.bandwidth_in * share(f"{machine.name} in"),
+            bandwidth_out=machine.bandwidth_out * share(f"{machine.name} out"),
+        )
+        for machine in cluster.machines
+    ]
+    links = [
+        replace(link, capacity=link.capacity * share(link.name))
+        for link in cluster.shared_links
+    ]
+    changes = [
+        replace(change, capacity=change.capacity * share(change.link))
+        for change in cluster.changes
+    ]
+    return replace(
+        cluster,
+        machines=tuple(machines),
+        shared_links=tuple(links),
+        changes=tuple(changes),
+    )
+
+
+def name_cause(
+    causes: Iterable[Cause], simulation: ChangedSimulation, off: float
+) -> tuple[str, ...]:
+    """Return the cause that explains a difference, and `LEAST` of it, in words.
+
+    ``off``: the difference, seconds. A symptom is named where no cause is.
+    """
+    named: dict[bool, list[tuple[float, str]]] = {False: [], True: []}
+    for sentence, change, is_symptom in causes:
+        seconds = simulation.move(change)
+        if not LEAST <= seconds / off <= _MOST:
+            continue
+        half = simulation.move(change, 0.5)
+        if 0 < half / off < seconds / off:
+            named[is_symptom].append((seconds / off, sentence))
+
+    found = named[False] or named[True]
+    if not found:
+        return NO_REASON
+    share, sentence = min(found, key=lambda one: abs(one[0] - 1.0))
+    return (f"{sentence}: {100 * share:.0f} % of the difference",)
+
+
+def list_causes(
+    emulated: Schedule,
+    simulation: Schedule,
+    links: list[str],
+    late: list[tuple[int, int]],
+    observed: Observations,
+) -> Iterator[Cause]:
+    """Yield what may have moved the end of a run, with what was observed of it.
+
+    ``simulation``: with the times and volumes that the run is compared with; ``links``
+    and ``late``: links and flows that moved the end, the most first.
+    """
+    of_flows = [*_list_flow_causes(emulated, simulation, observed)]
+    yield from of_flows
+    yield from _list_task_causes(emulated, simulation, observed)
+    yield from _list_control_causes(emulated)
+    delays = _measure_delays(emulated, simulation, observed)
+    yield from _list_process_causes(emulated, delays, observed)
+    yield from _list_clock_causes(emulated, observed)
+
+    stalls = delays.orders + delays.first + delays.pauses
+    for cause in of_flows:
+        stalls = np.maximum(stalls, np.maximum(cause.change.delays, 0.0))
+    yield from _list_link_causes(emulated, links, late, stalls, observed)
+
+
+def _list_flow_causes(
+    emulated: Schedule, simulation: Schedule, observed: Observations
+) -> Iterator[Cause]:
+    """Yield what kernels and senders noted of flows."""
+    yield from _list_sender_causes(emulated, observed)
+    counts = observed.counts
+    if counts is None:
+        return
+
+    scale = observed.time_scale
+    lost = np.maximum(counts.hole, counts.timeouts * counts.timer) / scale
+    if lost.any():
+        number = int(counts.retransmitted.sum())
+        text = (
+            f"segments were lost: {number:,} were sent again, and what came behind "
+            f"waited for up to {format_duration(float(lost.max()))}"
+        )
+        yield Cause(text, Change(delays=lost))
+
+    yield from _list_window_causes(emulated, simulation, observed, counts)
+
+
+def _pauses(counts: FlowCounts) -> Floats:
+    """Return wall seconds for which receivers held a flow up: (edge, iteration).
+
+    Bytes waited to be read; and where that is a good part of the time in which the
+    sender's kernel found the receiver's window closed, all of this.
+    """
+    limited = counts.receiver_limited
+    is_reader = counts.unread > _UNREAD * limited
+    return np.where(is_reader, np.maximum(counts.unread, limited), counts.unread)
+
+
+def _list_window_causes(
+    emulated: Schedule,
+    simulation: Schedule,
+    observed: Observations,
+    counts: FlowCounts,
+) -> Iterator[Cause]:
+    """Yield windows that a round trip is too long for: the receiver's, and the first.
+
+    Slow start (RFC 5681) doubles the window in each round trip, and the link is idle
+    for what is left of that; until the window is what the link carries meanwhile.
+    """
+    scale = observed.time_scale
+    seconds = np.nan_to_num(simulation.flow_end - simulation.flow_start)
+    volumes = np.nan_to_num(simulation.flow_bytes) * observed.byte_scale
+    is_limited = counts.receiver_limited > _LIMITED * counts.busy
+    is_limited &= counts.window > 0
+    turns = np.zeros_like(volumes)
+    np.divide(volumes, counts.window, out=turns, where=is_limited)
+    longer = turns * counts.round_trip / scale - seconds
+    longer[longer < _ROUGH * seconds] = 0.0
+    if longer.any():
+        edge, number = np.unravel_index(np.argmax(longer), longer.shape)
+        text = (
+            f"small window: {emulated.problem.job.edge_names[int(edge)]} may have "
+            f"{format_size(counts.window[edge, number])} on its way, and a round trip "
+            f"takes {format_duration(counts.round_trip[edge, number])} of wall time"
+        )
+        yield Cause(text, Change(delays=longer))
+
+    idle = slow_start(counts, volumes, seconds * scale) / scale
+    if idle.any():
+        edge, number = np.unravel_index(np.argmax(idle), idle.shape)
+        text = (
+            f"slow start: {emulated.problem.job.edge_names[int(edge)]} begins with "
+            f"{format_size(counts.allowed[edge, number])}, and a round trip takes "
+            f"{format_duration(counts.least_round_trip[edge, number])} of wall time"
+        )
+        yield Cause(text, Change(delays=idle))
+
+
+def slow_start(counts: FlowCounts, volumes: Floats, seconds: Floats) -> Floats:
+    """Return wall seconds in which slow start leaves each flow's way idle (RFC 5681).
+
+    The window doubles in each round trip, and the way is idle for what is left of that,
+    until the window is what the way carries meanwhile. ``volumes`` are real bytes that
+    take so many wall ``seconds`` at full rate.
+    """
+    rates = np.zeros_like(volumes)
+    np.divide(volumes, seconds, out=rates, where=seconds > 0)
+    idle = np.zeros_like(volumes)
+    window = counts.allowed.copy()
+    left = volumes.copy()
+    carried = rates * counts.least_round_trip
+    while True:
+        is_waiting = (window > 0) & (left > window) & (window < carried)
+        if not is_waiting.any():
+            return idle
+        sending = window[is_waiting] / rates[is_waiting]
+        idle[is_waiting] += counts.least_round_trip[is_waiting] - sending
+        left[is_waiting] -= window[is_waiting]
+        window[is_waiting] *= 2.0
+
+
+#: Words for what delays a paced flow, of those that are measured.
+_OF_SENDERS = {
+    critical_path.DelayCause.CPU: "payloads were ready after their flows should end",
+    critical_path.DelayCause.CONTROL: "late coordinator: rates reached senders late",
+    critical_path.DelayCause.LOOP_LAG: "alarms of senders rang late",
+}
+
+
+def _list_sender_causes(emulated: Schedule, observed: Observations) -> Iterator[Cause]:
+    """Yield what senders noted: when an order came, and when first bytes went."""
+    start = emulated.flow_start
+    if emulated.rates is not None:
+        due = fluid_ends(emulated)
+        by_cause = {cause: np.zeros_like(start) for cause in _OF_SENDERS}
+        for flow, row in observed.sends.items():
+            end = float(emulated.flow_end[flow])
+            delays = critical_path.divide(float(due[flow]), end, row)
+            for cause, grid in by_cause.items():
+                grid[flow] = delays.get(cause, 0.0)
+        for cause, grid in by_cause.items():
+            if grid.any():
+                longest = format_duration(float(grid.max()))
+                text = f"{_OF_SENDERS[cause]}, by up to {longest}"
+                yield Cause(text, Change(delays=grid))
+        return
+
+    first = _first_bytes(emulated, observed)
+    if first.any():
+        longest = format_duration(float(first.max()))
+        text = f"first bytes left up to {longest} after their time"
+        yield Cause(text, Change(delays=first), is_symptom=True)
+
+
+def _first_bytes(emulated: Schedule, observed: Observations) -> Floats:
+    """Return seconds until the kernel had the first bytes of (edge, iteration)."""
+    first = np.zeros_like(emulated.flow_start)
+    if emulated.rates is None:
+        for flow, instant in observed.first.items():
+            first[flow] = max(instant - emulated.flow_start[flow], 0.0)
+    return np.nan_to_num(first)
+
+
+def _late_orders(emulated: Schedule, observed: Observations) -> Floats:
+    """Return seconds until the sender of (edge, iteration) knew that it may send.
+
+    A payload that was not there by then had nothing to wait for.
+    """
+    orders = np.zeros_like(emulated.flow_start)
+    if emulated.rates is None:
+        for flow, row in observed.sends.items():
+            _, queued, informed, _ = row.tolist()
+            if queued < informed:
+                orders[flow] = max(informed - emulated.flow_start[flow], 0.0)
+    return np.nan_to_num(orders)
+
+
+def _list_task_causes(
+    emulated: Schedule, simulation: Schedule, observed: Observations
+) -> Iterator[Cause]:
+    """Yield times of tasks, and volumes, that are others than expected."""
+    job = emulated.problem.job
+    excess = emulated.work - simulation.work
+    if excess.any():
+        per_task = excess.mean(axis=1)
+        task = int(np.argmax(np.abs(per_task)))
+        text = (
+            f"tasks took other times than predicted, {job.tasks[task].name} most: "
+            f"{format_duration(float(emulated.work[task].mean()))} for "
+            f"{format_duration(float(simulation.work[task].mean()))} on average"
+        )
+        yield Cause(text, Change(work=excess), is_symptom=True)
+
+    disks = np.zeros_like(excess)
+    for process, waits in observed.processes.items():
+        tasks = list(job.processes.get(process, ()))
+        late = np.maximum(excess[tasks], 0.0)
+        total = float(late.sum())
+        if total > 0 and waits.disk > 0:
+            disks[tasks] = late * min(waits.disk / observed.time_scale / total, 1.0)
+    if disks.any():
+        name = job.tasks[int(np.argmax(disks.sum(axis=1)))].name
+        waited = max(waits.disk for waits in observed.processes.values())
+        text = (
+            f"slow disk: {name} most waited for one, {format_duration(waited)} in all"
+        )
+        yield Cause(text, Change(work=disks))
+
+    more = np.nan_to_num(emulated.flow_bytes - simulation.flow_bytes)
+    if more.any():
+        text = f"flows had {format_size(abs(float(more.sum())))} "
+        text += "more than predicted" if more.sum() > 0 else "less than predicted"
+        yield Cause(text, Change(volumes=more), is_symptom=True)
+
+
+def _list_control_causes(emulated: Schedule) -> Iterator[Cause]:
+    """Yield what passed on the critical path between all inputs and the start."""
+    work = np.zeros_like(emulated.task_end)
+    delays = np.zeros_like(emulated.flow_end)
+    links = critical_path.critical_path(emulated).links
+    for gap, link in pairwise(links):
+        if gap.cause is not critical_path.Cause.GAP:
+            continue
+        if link.edge >= 0:
+            delays[link.edge, link.iteration] += gap.seconds
+        else:
+            work[link.task, link.iteration] += gap.seconds
+    longest = max(float(work.max(initial=0.0)), float(delays.max(initial=0.0)))
+    if longest > 0:
+        text = (
+            "late coordinator: what could begin was ordered to up to "
+            f"{format_duration(longest)} late"
+        )
+        yield Cause(text, Change(work=work, delays=delays))
+
+
+class _Delays(NamedTuple):
+    """Delays of a run where some process is to act, emulated seconds."""
+
+    work: Floats
+    """(task, iteration) took longer than expected."""
+    starts: Floats
+    """Of these, until it began: its order came late, or its process was not awake."""
+    orders: Floats
+    """The sender of (edge, iteration) knew late that it may send."""
+    first: Floats
+    """From there until the kernel had the first bytes."""
+    pauses: Floats
+    """The receiver held the flow up."""
+    covered: Floats
+    """Share of the delays of every task's process for which that, or the coordinator,
+    waited for a core; 0 below half: something else delayed it then, and it waited as
+    any process does."""
+
+
+def _measure_delays(
+    emulated: Schedule, simulation: Schedule, observed: Observations
+) -> _Delays:
+    """Return the delays of tasks and flows, and what waits for cores have of them."""
+    job = emulated.problem.job
+    work = np.maximum(emulated.work - simulation.work, 0.0)
+    starts = np.zeros_like(work)
+    if observed.began is not None:
+        late = np.nan_to_num(observed.began - emulated.task_start)
+        starts = np.clip(late, 0.0, work)
+    orders = _late_orders(emulated, observed)
+    first = np.maximum(_first_bytes(emulated, observed) - orders, 0.0)
+    pauses = np.zeros_like(first)
+    if observed.counts is not None:
+        pauses = _pauses(observed.counts) / observed.time_scale
+
+    sources = [edge.source for edge in job.edges]
+    destinations = [edge.destination for edge in job.edges]
+    covered = np.zeros(len(job.tasks))
+    for process, tasks in job.processes.items():
+        is_sent = np.isin(sources, tasks)
+        is_read = np.isin(destinations, tasks)
+        seconds = work[[*tasks]].sum() + (orders + first)[is_sent].sum()
+        seconds += pauses[is_read].sum()
+        waits = observed.processes.get(process, ProcessWaits())
+        waited = (waits.core + observed.coordinator) / observed.time_scale
+        if seconds > 0 and waited >= _COVERED * seconds:
+            covered[[*tasks]] = min(waited / seconds, 1.0)
+    return _Delays(
+        work=work,
+        starts=starts,
+        orders=orders,
+        first=first,
+        pauses=pauses,
+        covered=covered.reshape(-1, 1),
+    )
+
+
+def _list_process_causes(
+    emulated: Schedule, delays: _Delays, observed: Observations
+) -> Iterator[Cause]:
+    """Yield waits for cores, late orders and receivers that pause."""
+    job = emulated.problem.job
+    of_sender = delays.covered[[edge.source for edge in job.edges]]
+    of_reader = delays.covered[[edge.destination for edge in job.edges]]
+    if delays.covered.any():
+        waited = {name: waits.core for name, waits in observed.processes.items()}
+        waited["the coordinator"] = observed.coordinator
+        most = max(waited, key=lambda name: waited[name])
+        text = (
+            f"waits for a core: {most} most was ready and had none for "
+            f"{format_duration(waited[most])} of wall time"
+        )
+        flows = of_sender * (delays.orders + delays.first) + of_reader * delays.pauses
+        yield Cause(text, Change(work=delays.covered * delays.work, delays=flows))
+
+    starts = (1.0 - delays.covered) * delays.starts
+    orders = (1.0 - of_sender) * delays.orders
+    longest = max(float(starts.max(initial=0.0)), float(orders.max(initial=0.0)))
+    if longest > 0:
+        text = f"late coordinator: orders came up to {format_duration(longest)} late"
+        yield Cause(text, Change(work=starts, delays=orders))
+
+    pauses = (1.0 - of_reader) * delays.pauses
+    if pauses.any():
+        edge, _ = np.unravel_index(np.argmax(pauses), pauses.shape)
+        text = (
+            "receivers pause: bytes waited to be read for up to "
+            f"{format_duration(float(pauses.max()))} of one flow "
+            f"({job.edge_names[int(edge)]})"
+        )
+        yield Cause(text, Change(delays=pauses))
+
+
+def _list_clock_causes(emulated: Schedule, observed: Observations) -> Iterator[Cause]:
+    """Yield clocks that went apart: what is sent by one arrives by another."""
+    job = emulated.problem.job
+    offsets = np.zeros(len(job.tasks))
+    for process, waits in observed.processes.items():
+        offsets[list(job.processes.get(process, ()))] = waits.clock
+    if not offsets.any():
+        return
+
+    most = max(observed.processes, key=lambda name: abs(observed.processes[name].clock))
+    off = observed.processes[most].clock
+    between = [offsets[edge.destination] - offsets[edge.source] for edge in job.edges]
+    # Apart by nothing at the barrier, and by all of it at the end.
+    part = emulated.flow_end / emulated.length
+    delays = np.array(between).reshape(-1, 1) * part / observed.time_scale
+    work = np.nan_to_num(emulated.task_end - emulated.task_start)
+    work *= -offsets.reshape(-1, 1) / observed.time_scale / emulated.length
+    text = f"clock of {most}: off by {format_duration(abs(off))} at the end"
+    yield Cause(text, Change(work=work, delays=np.nan_to_num(delays)))
+
+
+def _list_link_causes(
+    emulated: Schedule,
+    links: list[str],
+    late: list[tuple[int, int]],
+    stalls: Floats,
+    observed: Observations,
+) -> Iterator[Cause]:
+    """Yield traffic of others, capacities that are others, and unequal shares."""
+    cluster = emulated.problem.links
+    for link in cluster:
+        foreign = observed.foreign.get(link.name, 0.0)
+        if foreign > 0:
+            text = f"another program's traffic: {format_rate(foreign)} over {link.name}"
+            share = max(1.0 - foreign / link.capacity, _KEPT)
+            yield Cause(text, Change(rates={link.name: share}))
+
+    nics = observed.nics
+    counts = observed.counts
+    if counts is not None:
+        # A queue that stands shows that the link is what limits them, whatever it
+        # carried before the run.
+        stands = counts.round_trip > _STANDING * counts.least_round_trip
+        if 2 * np.count_nonzero(stands) > np.count_nonzero(counts.round_trip):
+            nics = {}
+    shares = link_shares.max_min_shares(emulated, late, stalls)
+    for slow in link_shares.slow_links(emulated, links, shares, stalls, nics):
+        rates = {cluster[port].name: slow.share for port in slow.ports}
+        yield Cause(slow.sentence, Change(rates=rates), is_symptom=True)
+    for unequal in link_shares.unequal_shares(emulated, links, late, shares):
+        volumes = np.zeros_like(emulated.flow_end)
+        for flow, lost in unequal.lost.items():
+            volumes[flow] = lost
+        yield Cause(unequal.sentence, Change(volumes=volumes), is_symptom=True)

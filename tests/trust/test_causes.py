@@ -1,0 +1,180 @@
+"""Causes are simulated from what was observed, and named where that explains."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emu.prediction.analysis.flow_counts import FlowCounts
+from emu.prediction.simulation import simulate
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Schedule,
+    Task,
+)
+from emu.trust.causes import (
+    Cause,
+    Change,
+    ChangedSimulation,
+    Observations,
+    ProcessWaits,
+    name_cause,
+    slow_start,
+)
+from emu.trust.prediction import judge_prediction
+
+ITERATIONS = 5
+SHAPE = (2, ITERATIONS)
+NONE = {field.name: np.zeros(SHAPE) for field in fields(FlowCounts)}
+
+
+def problem(share: float = 1.0) -> Problem:
+    """Return two tasks that send to each other by turns, 100 B/s."""
+    machines = tuple(Machine(name, 100.0 * share, 100.0 * share) for name in "ab")
+    edges = (Edge(0, 1), Edge(1, 0, lag=1))
+    job = Job((Task("s", "worker"), Task("r", "worker")), edges, ITERATIONS)
+    return Problem(Cluster(machines), job, Placement((0, 1)))
+
+
+def simulated(work: float = 1.0, volume: float = 100.0, share: float = 1.0) -> Schedule:
+    """Return its schedule; every step takes ``work``, every flow has ``volume``."""
+    realization = Realization(np.full(SHAPE, work), np.full(SHAPE, volume))
+    made = simulate(problem(share), realization, "maxmin")
+    return replace(made, problem=problem(), rates=None)
+
+
+STATED = simulated()
+
+
+def reason(ran: Schedule, **observed: Any) -> str:
+    """Return the reason of a run whose own times and volumes are those stated."""
+    found = judge_prediction(
+        ran, STATED, STATED, threshold=0.03, observed=Observations(**observed)
+    )
+    (said,) = found.reasons
+    return said
+
+
+@pytest.mark.parametrize(
+    ("counts", "word"),
+    [
+        ({"hole": 0.5, "retransmitted": 3.0}, "segments were lost: 30 were sent"),
+        ({"timeouts": 2.0, "timer": 0.25}, "segments were lost"),
+        ({"unread": 0.5}, "receivers pause: bytes waited to be read for up to 500 ms"),
+        ({"unread": 0.2, "receiver_limited": 0.5, "busy": 1.5}, "receivers pause"),
+        (
+            {"receiver_limited": 1.4, "busy": 1.5, "window": 10.0, "round_trip": 0.15},
+            "small window",
+        ),
+        ({"allowed": 1.0, "least_round_trip": 0.14}, "slow start"),
+    ],
+)
+def test_what_kernels_count_of_flows_is_simulated(
+    counts: dict[str, float], word: str
+) -> None:
+    """Every flow takes 1.5 s where 1 s is stated."""
+    given = {name: np.full(SHAPE, value) for name, value in counts.items()}
+    said = reason(simulated(share=2 / 3), counts=FlowCounts(**NONE | given))
+
+    assert said.startswith(word)
+
+
+def test_a_count_that_explains_less_than_half_is_no_cause() -> None:
+    """Nor one that would have moved the end by twice as much, or the other way."""
+    for hole in (0.2, 1.2):
+        counts = FlowCounts(**NONE | {"hole": np.full(SHAPE, hole)})
+        said = reason(simulated(share=2 / 3), counts=counts)
+        assert not said.startswith("segments were lost")
+    sound = dict.fromkeys(["a out", "a in", "b out", "b in"], 1.0)
+    for share in (2 / 3, 1.5):
+        assert reason(simulated(share=share), nics=sound) == "cause not found"
+
+
+def test_a_clock_and_traffic_of_others_are_simulated() -> None:
+    foreign = dict.fromkeys(("a out", "b in", "b out", "a in"), 33.0)
+    said = reason(simulated(share=2 / 3), foreign=foreign)
+    assert "another program's traffic" in said
+
+
+@pytest.mark.parametrize(
+    ("waits", "word"),
+    [
+        (
+            ProcessWaits(),
+            "tasks took other times than predicted, s most: 1.5 s for 1 s",
+        ),
+        (ProcessWaits(core=4.0), "waits for a core: s"),
+        (ProcessWaits(core=0.5), "tasks took other times"),
+        (ProcessWaits(disk=3.0), "slow disk"),
+    ],
+)
+def test_tasks_that_took_longer_are_told_apart_by_what_they_waited_for(
+    waits: ProcessWaits, word: str
+) -> None:
+    ran = simulated(work=1.5)
+    processes = dict.fromkeys(problem().job.processes, waits)
+    found = judge_prediction(
+        ran,
+        STATED,
+        ran,
+        threshold=0.03,
+        observed=Observations(processes=processes),
+    )
+
+    assert found.reasons[0].startswith(word)
+
+
+def test_orders_that_come_late_are_the_coordinators() -> None:
+    ran = simulated(share=2 / 3)
+    late = {flow: ran.flow_start[flow] + 0.5 for flow in np.ndindex(SHAPE)}
+    sends = {
+        flow: np.array([0.0, ran.flow_start[flow] - 0.1, instant, 0.0])
+        for flow, instant in late.items()
+    }
+
+    assert reason(ran, first=late).startswith("first bytes left")
+    assert reason(ran, first=late, sends=sends).startswith("late coordinator")
+    said = reason(ran, first=late, sends=sends, coordinator=20.0)
+    assert said.startswith("waits for a core: the coordinator")
+
+
+def test_a_cause_whose_half_moves_the_end_as_much_is_not_named() -> None:
+    simulation = ChangedSimulation(STATED, "maxmin")
+    work = np.zeros(SHAPE)
+    work[0, 0] = 1.0
+    right = Cause("right", Change(work=work))
+
+    assert name_cause([right], simulation, 1.0) == ("right: 100 % of the difference",)
+    assert name_cause([right], simulation, -1.0) == ("cause not found",)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ChangedSimulation, "move", lambda *_: 1.0)
+        said = name_cause([right], simulation, 1.0)
+    assert said == ("cause not found",)
+
+
+def test_chance_is_named_and_nothing_else() -> None:
+    ran = simulated(share=2 / 3)
+    found = judge_prediction(ran, STATED, ran, threshold=0.03, chance="by chance")
+
+    assert found.reasons == ("by chance",)
+
+
+def test_slow_start_leaves_the_way_idle_until_the_window_fills_it() -> None:
+    """By hand: 10, 20 and 40 B of 70 B go at 100 B/s, in round trips of 1 s."""
+    given = {"allowed": 10.0, "least_round_trip": 1.0}
+    counts = FlowCounts(
+        **NONE | {name: np.full(SHAPE, value) for name, value in given.items()}
+    )
+    volumes = np.full(SHAPE, 70.0)
+
+    # The last window needs no acknowledgement: 0.9 s and 0.8 s are idle before it.
+    assert np.allclose(slow_start(counts, volumes, volumes / 100.0), 1.7)
