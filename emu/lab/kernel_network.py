@@ -64,6 +64,8 @@ def list_nic_changes(
 
 #: Rates that senders get are so many times what they are: they never wait.
 UNSHAPED = 1e6
+#: Counts of a machine by what they are of: its TCP, its NIC, all traffic there.
+_Counts: TypeAlias = dict[str, Mapping[str, float]]
 #: Machine with another NIC, or an edge and its rate.
 _Change: TypeAlias = LabMachine | tuple[int, float]
 #: Bytes that a line has served below which no bucket lets a byte go. With buckets of 16
@@ -363,26 +365,30 @@ def emulate_on_kernel(
         )
         # A callback of the loop could not raise what it met.
         nics.check()
-        tcp = lab.counters.tcp()
-        seconds = time.monotonic() - nics.began
-        traffic = {
-            name: counts | {"seconds": seconds}
-            for name, counts in lab.counters.traffic().items()
-        }
+        counts = _read_counts(lab, check, time.monotonic() - nics.began)
 
     rates = run.schedule.rates if by_rates else None
-    names = [host["name"] for host in run.hosts]
-    counts = [
-        {"tcp": tcp[name], "nic": check.shares[name], "traffic": traffic[name]}
-        for name in names
-    ]
     return dataclasses.replace(
         run,
         schedule=dataclasses.replace(run.schedule, problem=problem, rates=rates),
         perturbed=run.realization,
-        hosts=[{**host, **row} for host, row in zip(run.hosts, counts, strict=True)],
+        hosts=[{**host, **counts[host["name"]]} for host in run.hosts],
         startup={**run.startup, "nics": check.seconds},
     )
+
+
+def _read_counts(lab: Lab, check: NicCheck, seconds: float) -> dict[str, _Counts]:
+    """Return what every machine's kernel has counted in so many wall seconds."""
+    tcp = lab.counters.tcp()
+    traffic = lab.counters.traffic()
+    return {
+        name: {
+            "tcp": tcp[name],
+            "nic": check.shares[name],
+            "traffic": {**traffic[name], "seconds": seconds},
+        }
+        for name in tcp
+    }
 
 
 def _checked_nics(lab: Lab, max_error: float) -> NicCheck:

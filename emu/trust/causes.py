@@ -70,7 +70,7 @@ class Observations:
     first: Mapping[tuple[int, int], float] = field(default_factory=dict)
     """Seconds at which the kernel had the first bytes of (edge, iteration)."""
     sends: critical_path.Rows = field(default_factory=dict)
-    """Of `emu.prediction.analysis.critical_path.send_rows`."""
+    """Rows of `emu.prediction.analysis.critical_path.send_rows`."""
     processes: Mapping[str, ProcessWaits] = field(default_factory=dict)
     began: Floats | None = None
     """Seconds at which (task, iteration) began, by its process; NaN where unknown."""
@@ -443,7 +443,7 @@ class _Delays(NamedTuple):
     work: Floats
     """(task, iteration) took longer than expected."""
     starts: Floats
-    """Of these, until it began: its order came late, or its process was not awake."""
+    """The part of it until it began: its order came late, or its process slept."""
     orders: Floats
     """The sender of (edge, iteration) knew late that it may send."""
     first: Floats

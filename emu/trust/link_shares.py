@@ -1,4 +1,4 @@
-"""What links and the flows over them had of the rates that are stated."""
+"""Parts of the stated rates that links, and the flows over them, had."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SlowLinks(NamedTuple):
     """(edge, iteration) of each, shape (flows, 2)."""
     ports: list[int]
     share: float
-    """Of the stated rate."""
+    """Part of the stated rate."""
 
 
 class UnequalShares(NamedTuple):

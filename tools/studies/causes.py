@@ -62,57 +62,50 @@ PLANTS = {
 }
 
 
+def job_of(kind: str, number: int, volume: str) -> tuple[list[Any], list[Any]]:
+    """Return tasks and flows of a kind of job; ``number`` varies its times."""
+    send = {"name": "s", "time": f"{20 + number} ms", "pin": "a"}
+    receive = {"name": "r", "time": "15 ms", "pin": "b"}
+    there = {"from": "s", "to": "r", "volume": volume}
+    back = {"from": "r", "to": "s", "volume": "20 kB", "lag": 1}
+    if kind == "two senders":
+        small = {"name": "t", "time": "25 ms", "pin": "a"}
+        small_end = {"name": "u", "time": "140 ms", "pin": "b"}
+        flow = {"from": "t", "to": "u", "volume": "100 kB"}
+        answer = {"from": "u", "to": "t", "volume": "20 kB", "lag": 1}
+        large = {**there, "volume": "800 kB"}
+        return [send, receive, small, small_end], [large, flow, back, answer]
+    if kind == "a step of 0 s":
+        step = {"name": "zero", "time": "0 s", "pin": "b"}
+        handoff = {"from": "r", "to": "zero", "volume": "0 B"}
+        return [send, receive, step], [there, handoff, {**back, "from": "zero"}]
+    if kind == "incast":
+        names = [f"s{position}" for position in range(8)]
+        tasks = [{**send, "name": name, "pin": f"a{name}"} for name in names]
+        flows = [{**there, "from": name, "volume": "20 kB"} for name in names]
+        answers = [{**back, "to": name, "volume": "2 kB"} for name in names]
+        return [*tasks, receive], [*flows, *answers]
+    return [send, receive], [there, back]
+
+
 def scenario_of(plant: Plant | None, number: int) -> dict[str, Any]:
-    """Return a scenario for a plant, or a sound one; ``number`` varies its times."""
-    job: dict[str, Any] = {
-        "system": "custom",
-        "iterations": 12,
-        "tasks": [
-            {"name": "s", "time": f"{20 + number} ms", "pin": "a"},
-            {"name": "r", "time": "15 ms", "pin": "b"},
-        ],
-        "flows": [
-            {"from": "s", "to": "r", "volume": f"{200 + 10 * number} kB"},
-            {"from": "r", "to": "s", "volume": "20 kB", "lag": 1},
-        ],
-    }
+    """Return a scenario for a plant, or a sound one."""
     settings = {} if plant is None else dict(plant.settings)
-    if settings.get("job") == "two senders":
-        job["tasks"].append({"name": "t", "time": "25 ms", "pin": "a"})
-        job["tasks"].append({"name": "u", "time": "140 ms", "pin": "b"})
-        job["flows"] = [
-            {"from": "s", "to": "r", "volume": "800 kB"},
-            {"from": "t", "to": "u", "volume": "100 kB"},
-            {"from": "r", "to": "s", "volume": "20 kB", "lag": 1},
-            {"from": "u", "to": "t", "volume": "20 kB", "lag": 1},
-        ]
-    elif settings.get("job") == "a step of 0 s":
-        job["tasks"].append({"name": "zero", "time": "0 s", "pin": "b"})
-        job["flows"][1] = {"from": "r", "to": "zero", "volume": "0 B"}
-        job["flows"].append({"from": "zero", "to": "s", "volume": "20 kB", "lag": 1})
-    elif settings.get("job") == "incast":
-        names = [f"s{number}" for number in range(8)]
-        job["tasks"] = [{"name": "r", "time": "5 ms", "pin": "b"}]
-        job["flows"] = []
-        for name in names:
-            job["tasks"].append({"name": name, "time": "20 ms", "pin": f"a{name}"})
-            job["flows"].append({"from": name, "to": "r", "volume": "20 kB"})
-            back = {"from": "r", "to": name, "volume": "2 kB", "lag": 1}
-            job["flows"].append(back)
-    elif "volume" in settings:
-        job["flows"][0]["volume"] = settings["volume"]
-    sharing = settings.get("sharing", "fair" if number % 2 == 0 else "tcp")
-    names = sorted({task["pin"] for task in job["tasks"]})
+    kind = settings.get("job", "")
+    volume = settings.get("volume", f"{200 + 10 * number} kB")
+    tasks, flows = job_of(kind, number, volume)
     nic = settings.get("nic", "50 Mbit/s")
+    names = sorted({task["pin"] for task in tasks})
     machines = [{"name": name, "nic": nic} for name in names]
-    if settings.get("job") == "incast":
+    if kind == "incast":
         machines[-1]["nic"] = "10 Mbit/s"
+    sharing = settings.get("sharing", "fair" if number % 2 == 0 else "tcp")
     return {
         "name": "planted",
         "cluster": {"machines": machines},
-        "job": job,
+        "job": {"system": "custom", "iterations": 12, "tasks": tasks, "flows": flows},
         "schedule": {"policy": "maxmin"},
-        "emulation": {"network": "kernel", "sharing": sharing} | {"max_nic_error": 0.1},
+        "emulation": {"network": "kernel", "sharing": sharing, "max_nic_error": 0.1},
     }
 
 
@@ -122,7 +115,7 @@ class Row:
 
     case: str
     word: str
-    """Of the cause that was planted; empty for a sound run."""
+    """Word of the cause that was planted; empty for a sound run."""
     trust: str
     error: float
     reason: str
