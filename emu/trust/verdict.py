@@ -298,10 +298,11 @@ def _list_reasons(
 def _name_shifts(effect: HostEffect, lateness: Lateness, compute: str) -> list[str]:
     """Return the shift of the end, and the late parts of the chain, the most first.
 
-    A run of no length is never late.
+    A run of no length is never late, and no share is of one that takes no time when
+    nothing is late.
     """
     makespan = effect.emulated
-    if makespan <= 0:
+    if makespan <= 0 or effect.up <= 0:
         return []
     drifts = [
         (effect.explained, "what came late moved the end by {:+.2g} %"),

@@ -160,6 +160,14 @@ def test_a_run_of_no_length_has_no_error() -> None:
     assert verdict.trust is Trust.TRUSTED
 
 
+def test_a_run_that_takes_no_time_unless_late_has_no_share() -> None:
+    late = HostEffect(0.005, repeated=0.005, punctual=0.0, simulated=0.0)
+    verdict = _decide(Lateness(0.005, 0.0, 0.0), effect=late)
+
+    assert verdict.error == 0.0
+    assert not any("of the makespan" in reason for reason in verdict.reasons)
+
+
 def test_lateness_that_slack_took_up_is_no_reason_to_doubt() -> None:
     """1.2 % on the chain moved the end by 0.2 %: another path was nearly as long."""
     moved = HostEffect(100.2, repeated=100.2, punctual=100.0, simulated=100.1)
