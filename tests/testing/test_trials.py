@@ -12,6 +12,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from emu.emulation.shaping import pace_at
 from emu.prediction.simulation import simulate
 from emu.scenario import load, prepare
 from emu.testing.trials import (
@@ -50,6 +51,7 @@ def ended_well(trials: Trials, seed: int, name: str) -> Trial:
 @pytest.mark.parametrize("name", CASES)
 def test_every_system_takes_what_was_simulated_and_survives(name: str) -> None:
     trials = Trials(Case.of(experiment(name)))  # it compares the makespans to 1e-6
+    assert trials.longest_wait < 1e-5
     for seed in draws.some(range(3), few=1):
         ended_well(trials, seed, name)
 
@@ -193,6 +195,21 @@ def test_an_altered_byte_of_a_payload_is_an_error() -> None:
 
 
 # The world itself.
+
+
+def test_waits_of_at_most_a_look_are_simulated() -> None:
+    trials = golden()
+    run = trials.undisturbed.run
+    assert run is not None
+    on_time = run.schedule.makespan
+    settings = trials.case.settings
+    look = pace_at(settings.time_scale, settings).shortest / settings.time_scale
+    times = trials.case.expected.times
+
+    for wait, is_simulated in ((0.9 * look, True), (1.1 * look, False)):
+        perturbed = replace(run.perturbed, times=times + wait)
+        makespan = trials.simulate_late(replace(run, perturbed=perturbed))
+        assert makespan > on_time + look if is_simulated else makespan < on_time + 1e-6
 
 
 def test_what_is_complained_of() -> None:
