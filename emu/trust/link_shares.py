@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem import Schedule
-from emu.trust.rate_audit import shares_of_max_min
+from emu.trust.fair_shares import shares_of_max_min
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]

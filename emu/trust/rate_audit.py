@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from math import inf
 from typing import NamedTuple, TypeAlias
@@ -18,100 +18,12 @@ from emu.trust.rate_rules import (
     Flow,
     Rates,
     ask_rule,
-    maxmin,
     note_coflows,
     rank_of,
     remaining_paths,
     time_in_queue,
 )
 from emu.trust.violation import Findings, Violation, flow_name
-
-
-def shares_of_max_min(
-    schedule: Schedule, flows: Collection[Event]
-) -> dict[Event, tuple[float, float]]:
-    """Return bytes that flows carried, and those of max-min rates while they lasted.
-
-    Where a network shares max-min both are equal. On kernel NICs with one queue (Linux
-    6.18, reno) two connections of the golden job had 0.31 and 1.42 of it, and its
-    makespan was 9 % longer without a loss: a connection keeps in the queue of its
-    machine what it sends in 1 ms at the rate that its window allows, and the window of
-    one that has sent for longer is larger.
-
-    ``flows``: between machines. With them come those that were under way beside them on
-    one of their links.
-    """
-    start = schedule.flow_start
-    end = schedule.flow_end
-    hops = list_hops(schedule.problem)
-    all_flows = {
-        # Max-min asks for links alone: rank and volume stay empty.
-        (edge, n): Flow(
-            edge=edge,
-            turn=n,
-            rank=("", "", 0, edge),
-            hops=hops[edge],
-            volume=0.0,
-            left=0.0,
-        )
-        for edge, n in schedule.flows().tolist()
-        if end[edge, n] > start[edge, n]
-    }
-
-    def is_beside(event: Event, flow: Event) -> bool:
-        if not (start[event] < end[flow] and end[event] > start[flow]):
-            return False
-        common = set(hops[event[0]]).intersection(hops[flow[0]])
-        return bool(common)
-
-    known_flows = [event for event in flows if event in all_flows]
-    events = {
-        event
-        for event in all_flows
-        if any(is_beside(event, flow) for flow in known_flows)
-    }
-    # Rates change only where a flow begins or ends, or a link changes.
-    moments = {change.time for change in schedule.problem.cluster.changes}
-    for event in all_flows:
-        moments |= {start[event], end[event]}
-
-    sizes = schedule.flow_bytes
-    fair = _fair_bytes(schedule, all_flows, events, sorted(moments))
-    # A share of no bytes at all cannot be compared.
-    return {
-        event: (float(sizes[event]), float(fair[event]))
-        for event in events
-        if fair[event] > 0
-    }
-
-
-def _fair_bytes(
-    schedule: Schedule,
-    flows: Mapping[Event, Flow],
-    wanted: set[Event],
-    moments: list[float],
-) -> dict[Event, float]:
-    """Return bytes that max-min rates carry of flows, while a wanted one lasts."""
-    # The latest first, as pop takes from the end.
-    coming = sorted(flows, key=lambda event: -schedule.flow_start[event])
-    active: dict[Event, Flow] = {}
-    fair = dict.fromkeys(flows, 0.0)
-    for moment, next_moment in pairwise(moments):
-        active = {
-            event: flow
-            for event, flow in active.items()
-            if schedule.flow_end[event] > moment
-        }
-        while coming and schedule.flow_start[coming[-1]] <= moment:
-            event = coming.pop()
-            active[event] = flows[event]
-        # The oracle is slow: it is spared where none of the wanted is under way.
-        if not wanted.isdisjoint(active):
-            maxmin([*active.values()], list_capacities(schedule.problem, moment))
-            for event, flow in active.items():
-                fair[event] += flow.rate * (next_moment - moment)
-    return fair
-
 
 #: Share of its narrowest link by which a rate may be off: rounding.
 _EXACTNESS = 1e-6
@@ -238,7 +150,8 @@ def _demotions(
         for event, flow in flows.items():
             flow.left = max(flow.volume - assigned[event].at(now), 0.0)
             flow.rate = 0.0  # until the rule has set it
-        yield now, under_way, {event: assigned[event].rate for event in flows}
+        rates = {event: assigned[event].rate for event in flows}
+        yield now, under_way, rates
         now = _next_demotion(under_way, now)
 
 
@@ -248,22 +161,24 @@ def _list_flows(schedule: Schedule, expected: Realization) -> dict[Event, Flow]:
     paths = remaining_paths(schedule.problem, expected)
     hops = list_hops(schedule.problem)
     has_begun = (schedule.flow_bytes > 0) & ~np.isnan(schedule.flow_start)
-    events: list[Event] = [(e, n) for e, n in np.argwhere(has_begun).tolist()]
+    flow_rows = np.argwhere(has_begun).tolist()
+    events: list[Event] = [(position, n) for position, n in flow_rows]
+    events.sort(key=lambda event: schedule.flow_start[event])
 
     flows = {}
-    for event in sorted(events, key=lambda event: schedule.flow_start[event]):
-        e, n = event
-        if not hops[e]:
+    for event in events:
+        position, n = event
+        if not hops[position]:
             continue
-        edge = job.edges[e]
+        edge = job.edges[position]
         # What a run carried, and not what was expected: it ends with that.
         volume = float(schedule.flow_bytes[event])
         flows[event] = Flow(
-            edge=e,
+            edge=position,
             # The iteration that the flow is needed for, by which rules rank it.
             turn=n + edge.lag,
-            rank=rank_of(job, e),
-            hops=hops[e],
+            rank=rank_of(job, position),
+            hops=hops[position],
             volume=volume,
             left=volume,
             ready=float(schedule.flow_ready[event]),
@@ -325,7 +240,8 @@ def _instants(
         under_way = list(flows.values())
         note_coflows(previous_flows, under_way, time)
         previous_flows = under_way
-        yield time, [*under_way], {event: assignments[event].rate for event in flows}
+        rate_of = {event: assignments[event].rate for event in flows}
+        yield time, [*under_way], rate_of
 
 
 def _rows_of(rates: RateHistory) -> list[tuple[int, int, float]]:
@@ -341,5 +257,7 @@ def _list_stops(rows: list[tuple[int, int, float]]) -> dict[Event, int]:
     That is so in a run: of two flows that end within 1e-9 s only the scheduler knows
     the first. Simulations state no such rate.
     """
-    last = {(edge, iteration): row for row, (edge, iteration, _) in enumerate(rows)}
-    return {event: row for event, row in last.items() if rows[row][2] == 0}
+    last_row: dict[Event, int] = {}
+    for row, (edge, iteration, _) in enumerate(rows):
+        last_row[edge, iteration] = row
+    return {event: row for event, row in last_row.items() if rows[row][2] == 0}
