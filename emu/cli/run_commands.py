@@ -470,7 +470,8 @@ def profile(
         experiment, outcome = measure(scenario)
         # Tasks that overlap iterations take no profile of single ones.
         if not scenario.job.unprofiled:
-            content = ProfileFile.of(experiment.problem.job, outcome)
+            scale = experiment.scenario.emulation.stated_byte_scale
+            content = ProfileFile.of(experiment.problem.job, outcome, scale)
             _write_profile(console, out, content)
             return
         times, rest = profiling.times_by_kind(experiment, outcome.times)

@@ -119,7 +119,8 @@ def profile_from_trace(
         if task.kind in seconds:
             share = section.share(task.kind)
             row[:] = share * seconds[task.kind][:iterations]
-    return ProfileFile.of(job, Profile(times, realization.volumes))
+    scale = of_counts.emulation.stated_byte_scale
+    return ProfileFile.of(job, Profile(times, realization.volumes), scale)
 
 
 def _seconds_by_kind(

@@ -23,8 +23,8 @@ from emu.problem.workloads import PARTS
 from emu.problem.workloads.operations import count_layers
 from emu.runs.run_directory import disk_errors
 from emu.scenario import Scenario, build_job, load
+from emu.scenario.realize import read_job_profile
 from emu.scenario.scenario_file import write_scenario
-from emu.scenario.workload_file import read_profile
 from emu.systems import Edit, Keys
 from emu.systems.job_section import JobSection
 from emu.systems.system import Variant, systems
@@ -391,7 +391,7 @@ def _mean_times(scenario: Scenario) -> str:
     """Return the mean times of a scenario's profile by kind, as ``job.times``."""
     job = build_job(scenario)
     section = cast("TrainingSection", scenario.job)
-    profile = read_profile(scenario.profile or "").profile(job)
+    profile = read_job_profile(scenario, job)
     kinds = [task.kind for task in job.tasks]
     means = []
     for kind in sorted(set(kinds)):

@@ -9,9 +9,9 @@ from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Job, Placement, Problem
 from emu.problem.workloads import without_copies
 from emu.problem.workloads.copies import copy_names
-from emu.scenario import placements, workload_file
+from emu.scenario import placements
 from emu.scenario.own_rules import is_program
-from emu.scenario.realize import build_job, realize
+from emu.scenario.realize import build_job, read_job_profile, realize
 from emu.scenario.scenario import Scenario
 from emu.systems import Problems
 from emu.systems.device_memory import RESOURCE
@@ -36,7 +36,7 @@ def preparation_errors(scenario: Scenario) -> Problems:
     cluster = scenario.to_cluster()
     if scenario.profile is not None:
         try:
-            workload_file.read_profile(scenario.profile).profile(without_copies(job))
+            read_job_profile(scenario, without_copies(job))
         except DataError as error:
             yield ("profile",), str(error)
     if scenario.job.trains and not scenario.jobs:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError, EmulatorError, ScenarioError
-from emu.problem import Job, Realization
+from emu.problem import Job, Profile, Realization
 from emu.problem.workloads import JobPart, several_jobs, without_copies
 from emu.problem.workloads.copies import count_copy_bytes
 from emu.problem.workloads.several_jobs import several_realizations
@@ -279,7 +279,7 @@ def _realize_without_copies(scenario: Scenario, job: Job) -> Realization:
     # A profile has been measured: it wins over all that is stated or counted.
     if scenario.profile is not None:
         rng = np.random.default_rng([scenario.seed, _DRAW_STREAM])
-        return read_profile(scenario.profile).profile(job).draw(rng, job.iterations)
+        return read_job_profile(scenario, job).draw(rng, job.iterations)
 
     section = scenario.job
     figures = model_figures(scenario)
@@ -292,6 +292,17 @@ def _realize_without_copies(scenario: Scenario, job: Job) -> Realization:
     _check_shape(section.system, "times", realization.times, job, "tasks")
     _check_shape(section.system, "volumes", realization.volumes, job, "edges")
     return realization
+
+
+def read_job_profile(scenario: Scenario, job: Job) -> Profile:
+    """Return the profile that a scenario names, in its own byte scale.
+
+    Raises DataError when it is missing, damaged, or of another job or other settings.
+    """
+    # What cannot be measured has payloads that are made up, and a file by hand.
+    is_measured = not scenario.job.unmeasured
+    scale = scenario.emulation.stated_byte_scale if is_measured else None
+    return read_profile(scenario.profile or "").profile(job, scale)
 
 
 def _check_shape(

@@ -38,8 +38,19 @@ VERSION = 1
 Rows: TypeAlias = dict[str, NDArray[np.float64]]
 #: What tells a workload file from a scenario.
 WORKLOAD_KEYS = frozenset({"machines", "edges", "volumes"})
-#: Settings of a job that its times and volumes are of.
-_OF_BATCHES = ("batch_size", "samplers_per_worker", "fanouts", "model")
+#: Settings of a job that neither its times nor its volumes depend on: all is measured
+#: by real computation, and a step takes as long at every learning rate. The batch of a
+#: sampler follows from keys that a user writes, and errors name those.
+_FREE_SETTINGS = frozenset(
+    {
+        "seed",
+        "compute",
+        "dataset.root",
+        "optimizer.lr",
+        "optimizer.half_life",
+        "sampler_batch_size",
+    }
+)
 
 
 def workload_document(document: Document) -> Document:
@@ -155,38 +166,33 @@ class ProfileFile:
     """`Job.edge_names` -> bytes per profiled iteration."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the job that was measured."""
+    byte_scale: float | None = None
+    """Real bytes per byte of ``edges``, None where the file does not say."""
     path: str = ""
     """Where it was read from, for errors."""
 
     @classmethod
-    def of(cls, job: Job, profile: Profile) -> ProfileFile:
-        """Return ``profile`` of ``job`` by names."""
+    def of(cls, job: Job, profile: Profile, byte_scale: float = 1.0) -> ProfileFile:
+        """Return ``profile`` of ``job`` by names; ``byte_scale``: of its volumes."""
         names = [task.name for task in job.tasks]
         tasks = dict(zip(names, profile.times, strict=True))
         edges = dict(zip(job.edge_names, profile.volumes, strict=True))
         for name, control in zip(job.edge_names, job.control, strict=True):
             if control:
                 del edges[name]
-        return cls(tasks, edges, settings=dict(job.settings))
+        return cls(
+            tasks, edges, settings=dict(job.settings), byte_scale=float(byte_scale)
+        )
 
-    def profile(self, job: Job) -> Profile:
+    def profile(self, job: Job, byte_scale: float | None) -> Profile:
         """Return the profile in the order of ``job``; edges of control carry 0.
 
-        Raises DataError when a task or edge of the job was not measured, or the times
-        are those of other mini-batches.
+        ``byte_scale``: real bytes per byte of the volumes that are returned; None where
+        payloads are made up, whose volumes are the same at every scale. Raises
+        DataError when a task or edge of the job was not measured, the file does not
+        say its own scale, or times and volumes are those of other settings.
         """
-        settings = job.settings
-        # The names of the tasks do not say: ``s0`` is there with every batch size.
-        for key in _OF_BATCHES:
-            # An older profile does not say: then it may be of these.
-            setting = self.settings.get(key, settings.get(key))
-            if key in settings and setting != settings[key]:
-                problem = (
-                    f"was measured with {key} {setting}, not {settings[key]}: profile "
-                    "anew, or write job.times"
-                )
-                raise DataError(problem, path=self.path)
-
+        self._check_settings(job)
         any_row = next(iter(self.tasks.values()))
         nothing = np.zeros_like(any_row)
         try:
@@ -200,7 +206,49 @@ class ProfileFile:
             raise DataError(problem, path=self.path) from error
         # A job without edges has volumes of that many columns, too.
         volumes = np.array(rows).reshape(len(rows), nothing.size)
+        if byte_scale is not None:
+            volumes *= self._own_scale() / byte_scale
         return Profile(times, volumes)
+
+    def _check_settings(self, job: Job) -> None:
+        # The names of the tasks do not say: ``s0`` is there with every batch size.
+        settings = _settings_of_costs(job.settings)
+        measured = _settings_of_costs(self.settings)
+        for key, setting in settings.items():
+            # A profile that was written by hand, or by an older emu, may lack the key.
+            found = measured.get(key, setting)
+            if found != setting:
+                problem = (
+                    f"was measured with {key} {found}, not {setting}: profile anew, or "
+                    "write job.times"
+                )
+                raise DataError(problem, path=self.path)
+
+    def _own_scale(self) -> float:
+        if self.byte_scale is None:
+            # One made at 0.01 and used at 1 had a run end 91 % before its prediction.
+            problem = (
+                "does not say at which emulation.byte_scale it was measured: profile "
+                'anew, or add "byte_scale": 1, say'
+            )
+            raise DataError(problem, path=self.path)
+        return self.byte_scale
+
+
+def _settings_of_costs(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings on which costs depend, those of sections as section.key."""
+    rows: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            rows |= {f"{key}.{part}": setting for part, setting in value.items()}
+        else:
+            rows[key] = value
+    # As in a file, which knows no tuples.
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in rows.items()
+        if key not in _FREE_SETTINGS
+    }
 
 
 def write_profile(path: str | Path, profile: ProfileFile) -> None:
@@ -213,6 +261,7 @@ def write_profile(path: str | Path, profile: ProfileFile) -> None:
         "tasks": _as_lists(profile.tasks),
         "edges": _as_lists(profile.edges),
         "settings": dict(profile.settings),
+        "byte_scale": profile.byte_scale,
     }
     write_atomic(path, json.dumps(content))
 
@@ -249,7 +298,12 @@ def _read_profile(path: Path) -> ProfileFile:
     if len(lengths) > 1:
         problem = "is damaged: its rows differ in length"
         raise DataError(problem, path=file)
-    return ProfileFile(tasks, edges, content["settings"], file)
+    scale = content.get("byte_scale")
+    is_number = isinstance(scale, int | float) and not isinstance(scale, bool)
+    if scale is not None and not (is_number and 0 < scale < math.inf):
+        problem = f"has byte_scale {scale!r:.40}, write a number above 0"
+        raise DataError(problem, path=file)
+    return ProfileFile(tasks, edges, content["settings"], scale, file)
 
 
 def _rows(stated: Data, file: str) -> Rows:

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emu.errors import DataError
 from emu.problem import Edge, Job, Profile, Task
@@ -33,9 +35,70 @@ def test_round_trip(tmp_path: Path) -> None:
 
     assert read.settings == {"seed": 3}
     assert list(read.edges) == ["g0->w0"]
-    assert read.profile(JOB).times.tolist() == PROFILE.times.tolist()
-    assert read.profile(JOB).volumes.tolist() == PROFILE.volumes.tolist()
+    assert read.profile(JOB, 1.0).times.tolist() == PROFILE.times.tolist()
+    assert read.profile(JOB, 1.0).volumes.tolist() == PROFILE.volumes.tolist()
     assert [path.name for path in tmp_path.iterdir()] == ["profile.json"]
+
+
+@given(
+    own=st.sampled_from([0.01, 0.5, 1.0, 3.0]),
+    used=st.sampled_from([0.01, 0.5, 1.0, 3.0]),
+)
+def test_bytes_of_a_profile_are_those_of_the_scale_it_is_used_at(
+    own: float, used: float
+) -> None:
+    """Real bytes are the same: an emulated one stands for ``used`` of them."""
+    profile = ProfileFile.of(JOB, PROFILE, own).profile(JOB, used)
+    np.testing.assert_allclose(
+        profile.volumes * used, np.asarray(PROFILE.volumes) * own, rtol=1e-15
+    )
+    assert profile.times.tolist() == PROFILE.times.tolist()
+    if own == used:
+        assert profile.volumes.tolist() == PROFILE.volumes.tolist()
+
+
+def test_a_profile_without_a_scale_is_asked_about(tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    path.write_text(json.dumps({**GOOD, "tasks": {"g0": [1.0], "w0": [1.0]}}))
+    with pytest.raises(DataError, match='add "byte_scale": 1, say'):
+        read_profile(path).profile(JOB, 1.0)
+    # Payloads that are made up carry stated volumes at every scale.
+    assert read_profile(path).profile(JOB, None).volumes[0].tolist() == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("key", "other", "differing"),
+    [
+        ("seed", 4, ""),
+        ("compute", "timed", ""),
+        ("optimizer", {"name": "adam", "lr": 0.5}, ""),
+        ("optimizer", {"name": "sgd", "lr": 0.1}, "optimizer.name sgd, not adam"),
+        ("dataset", {"scale": 0.5, "root": "/a"}, "dataset.scale 0.5, not 0.1"),
+        ("precision", "float64", "precision float64, not float32"),
+    ],
+)
+def test_a_profile_holds_for_its_settings(
+    key: str, other: object, differing: str, tmp_path: Path
+) -> None:
+    """Written and read, as JSON has no tuples; those of no cost may differ."""
+    settings = {
+        "seed": 3,
+        "compute": "real",
+        "fanouts": (5, 10),
+        "optimizer": {"name": "adam", "lr": 0.1},
+        "dataset": {"scale": 0.1, "root": "/b"},
+        "precision": "float32",
+    }
+    job = Job(JOB.tasks, JOB.edges, 5, settings=settings)
+    measured = Job(JOB.tasks, JOB.edges, 5, settings={**settings, key: other})
+    path = tmp_path / "profile.json"
+    write_profile(path, ProfileFile.of(measured, PROFILE))
+    profile = read_profile(path)
+    if not differing:
+        assert profile.profile(job, 1.0).times.tolist() == PROFILE.times.tolist()
+        return
+    with pytest.raises(DataError, match=f"was measured with {differing}: profile"):
+        profile.profile(job, 1.0)
 
 
 def test_flows_between_the_same_tasks_keep_their_own_bytes(tmp_path: Path) -> None:
@@ -46,7 +109,7 @@ def test_flows_between_the_same_tasks_keep_their_own_bytes(tmp_path: Path) -> No
     read = read_profile(path)
 
     assert list(read.edges) == ["g0->w0", "g0->w0#2", "w0->g0"]
-    assert read.profile(twice).volumes.tolist() == volumes.tolist()
+    assert read.profile(twice, 1.0).volumes.tolist() == volumes.tolist()
 
 
 def test_a_profile_of_another_job_is_named(tmp_path: Path) -> None:
@@ -55,7 +118,7 @@ def test_a_profile_of_another_job_is_named(tmp_path: Path) -> None:
     other = Job(tasks=(Task("g0", "x"), Task("w9", "x")), edges=(), iterations=1)
 
     with pytest.raises(DataError, match="another job, it has no w9") as caught:
-        read_profile(path).profile(other)
+        read_profile(path).profile(other, 1.0)
     assert caught.value.path == str(path)
 
 
@@ -81,6 +144,9 @@ GOOD: dict[str, Any] = {
         (json.dumps(GOOD | {"tasks": {"g0": [float("nan")]}}), "g0 has values that"),
         (json.dumps(GOOD | {"tasks": {"g0": ["x"]}}), "g0 is not a list of numbers"),
         (json.dumps(GOOD | {"tasks": {"g0": [1.0, 2.0]}}), "rows differ in length"),
+        (json.dumps(GOOD | {"byte_scale": 0}), "has byte_scale 0, write a number"),
+        (json.dumps(GOOD | {"byte_scale": True}), "has byte_scale True"),
+        (json.dumps(GOOD | {"byte_scale": "1"}), "has byte_scale '1'"),
         ("\x00\x01", "is not JSON"),
     ],
 )

@@ -164,6 +164,11 @@ def test_of_several_jobs_the_one_with_too_large_a_mini_batch_is_named() -> None:
         prepare(both)
 
 
+def replace_scale(scenario: Scenario, scale: float) -> Scenario:
+    emulation = scenario.emulation.model_copy(update={"byte_scale": scale})
+    return scenario.model_copy(update={"emulation": emulation})
+
+
 @pytest.mark.parametrize(
     ("key", "other"),
     [("samplers_per_worker", 1), ("batch_size", 8), ("fanouts", [3, 3])],
@@ -180,7 +185,10 @@ def test_a_profile_of_other_mini_batches_is_refused(key: str, other: Any) -> Non
     times = realize(stated(**shape), job)
     measured = ProfileFile.of(job, Profile(times.times, times.volumes))
 
-    again = measured.profile(job)
+    again = measured.profile(job, 1.0)
+    # At another scale the same samples are as many real bytes: counted independently.
+    scaled = realize(replace_scale(stated(**shape), 0.01), job)
+    np.testing.assert_allclose(measured.profile(job, 0.01).volumes, scaled.volumes)
     np.testing.assert_array_equal(again.times, times.times)
     with pytest.raises(DataError, match=f"was measured with {key}"):
-        measured.profile(build_job(stated(**{**shape, key: other})))
+        measured.profile(build_job(stated(**{**shape, key: other})), 1.0)

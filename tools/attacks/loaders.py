@@ -85,7 +85,7 @@ def loaders(folder: Path) -> dict[str, Loader]:
     kinds: dict[str, Callable[[Path], object]] = {
         "npz": lambda path: npz_source(path, seed=0).load(),
         "profile": lambda path: read_profile(path).profile(
-            two_machine_example(3)[0].job
+            two_machine_example(3)[0].job, 1.0
         ),
         "scenario": read_scenario,
         "workload": read_scenario,
