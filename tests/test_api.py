@@ -224,10 +224,10 @@ OTHERWISE = {
         "audit",
         "place",
     ],
-    "agents hosts ray listen allow any_version resume": ["run"],
+    "agents hosts ray listen allow any_version resume patience repeat within": ["run"],
     "train": ["simulate"],
     "systems to within write same_machines keep_rate confirm form": ["compare"],
-    "open_it": ["compare"],
+    "open_it count_looks explain": ["compare"],
     "bound bound_time": ["explain", "place"],
     "scenario": ["audit"],
 }
