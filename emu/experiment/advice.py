@@ -173,6 +173,9 @@ def advise(
     if terms.budget < inf and all(machine.price is None for machine in machines):
         problem = "no machine has a price, write for example price: 0.34 $/h"
         raise scenario.origin.error(("cluster", "machines"), problem)
+    if scenario.accuracy is not None:
+        problem = "is read by emu compare --to alone, and advice trains: remove it"
+        raise scenario.origin.error(("accuracy",), problem)
     # Its error, where the file's system can be compared with no other.
     variant_named(scenario.job.system)
     # The target of the terms takes the place of `until`.

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emu.prediction.analysis.throughput import Speed
-from emu.scenario import Scenario
-from emu.scenario.virtual_training import Curve
-from emu.training.looks import Look
+from emu.experiment.look_seconds import delay_looks, look_seconds
+from emu.experiment.recorded_steps import time_steps
+from emu.experiment.systems import Target
+from emu.prediction.analysis.throughput import Speed, speed_of
+from emu.problem import Schedule
+from emu.scenario import Experiment, Scenario
+from emu.scenario.run_sections import ExpectSection
+from emu.scenario.virtual_training import Curve, time_looks
+from emu.training.looks import Look, epoch_of
 
 
 @dataclass(frozen=True)
@@ -15,7 +20,8 @@ class Draw:
     """Figures of one seed."""
 
     scenario: Scenario
-    """Scenario of which ``emu simulate`` finds the same makespan."""
+    """Scenario of which ``emu simulate`` finds the same makespan; where steps are
+    recorded, some of the steps."""
     makespan: float
     """Seconds, with what deaths add."""
     speed: Speed
@@ -35,3 +41,37 @@ class Confirmation:
     trust: str
     outcome: str
     """Verdict on this host, and whether prediction and run agree."""
+
+
+def time_draw(
+    ready: Experiment,
+    schedule: Schedule,
+    target: Target | None,
+    recorded: list[Look] | None = None,
+) -> Draw:
+    """Return the figures of a schedule, with its looks at the training.
+
+    ``recorded``: looks to the target by a curve; the schedule has some of its steps
+    then, and all are taken to be as long as these.
+    """
+    job = schedule.problem.job
+    # By the length without deaths: what they add is no speed of the job.
+    speed = speed_of(job, schedule.task_end, schedule.length, epoch_of(job.settings))
+    seconds = schedule.makespan
+    reached = ready.reached
+    curve: Curve = ()
+    if recorded:
+        reached = recorded[-1]
+        curve = time_steps(recorded, speed.iteration_seconds)
+        seconds = reached.step * speed.iteration_seconds
+    elif ready.looks:
+        curve = time_looks(ready.looks, ready.scenario, schedule)
+    if curve and target and target.counts_looks:
+        pause = look_seconds(ready)
+        seconds += pause * len(curve)
+        curve = delay_looks(curve, pause)
+
+    scenario = ready.stated or ready.scenario
+    # What the file expects is not of a row, which may be written as a file of its own.
+    scenario = scenario.model_copy(update={"expect": ExpectSection()})
+    return Draw(scenario, seconds, speed, reached, curve)

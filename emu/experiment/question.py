@@ -14,15 +14,15 @@ from math import inf
 from typing import Any
 
 from emu.errors import EmulatorError
-from emu.experiment.draw import Confirmation, Draw
+from emu.experiment.draw import Confirmation, Draw, time_draw
 from emu.experiment.expectations import figures_of_simulation, list_misses
-from emu.experiment.look_seconds import delay_looks, look_seconds
 from emu.experiment.machine_memory import (
     check_memory,
     gpu_memory_by_machine,
     memory_by_machine,
 )
 from emu.experiment.premises import Premises, grid_words
+from emu.experiment.recorded_steps import recorded_looks
 from emu.experiment.row_figures import busy_of, limits_of, weights_of
 from emu.experiment.row_machines import Machines, Row
 from emu.experiment.row_work import Work, list_work
@@ -31,7 +31,6 @@ from emu.graph_data import open_for
 from emu.names import printable
 from emu.prediction.analysis.bounds import bounds
 from emu.prediction.analysis.coflow_times import coflow_times
-from emu.prediction.analysis.throughput import speed_of
 from emu.prediction.simulation import rounding_effect
 from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Schedule
@@ -40,11 +39,10 @@ from emu.runs.result import Result, port_rows
 from emu.scenario import Experiment, Scenario, load, prepare
 from emu.scenario.experiment import cost_of
 from emu.scenario.machine_choice import machines_words
-from emu.scenario.run_sections import ExpectSection
 from emu.scenario.setup import setup_rows
-from emu.scenario.virtual_training import Curve, seeds_seen, time_looks
+from emu.scenario.virtual_training import Curve, seeds_seen
 from emu.systems import Edit
-from emu.training.looks import Look, epoch_of, trains_whole_graph
+from emu.training.looks import Look, trains_whole_graph
 
 
 def reason(error: EmulatorError) -> str:
@@ -82,6 +80,18 @@ class Question:
     prepared: Experiment | None = None
     """Experiment of the first seed, where that is known; the file as it stands."""
 
+    @property
+    def system(self) -> str:
+        """Name of the row; that of the file's system where it stands as it is."""
+        return self.row or self.scenario.job.system
+
+    @property
+    def curve_file(self) -> str | None:
+        """File of the recorded curve that has the steps to the target."""
+        if self.target is None:
+            return None
+        return self.scenario.curve_files.get(self.system)
+
 
 @dataclass(frozen=True, eq=False)
 class Answer:
@@ -115,7 +125,7 @@ class Answer:
     @property
     def system(self) -> str:
         """Name of the row; that of the file's system where it stands as it is."""
-        return self.question.row or self.question.scenario.job.system
+        return self.question.system
 
     @property
     def name(self) -> str:
@@ -529,6 +539,19 @@ def scenario_of(question: Question, seed: int) -> Scenario:
     return load(scenario, {**edit, "expect": None})
 
 
+def _prepare(question: Question, plain: Scenario) -> Experiment:
+    """Return the experiment of a question, prepared as long as it is to be simulated.
+
+    With a target it trains first: the accuracy decides how long the job is. Where its
+    steps are recorded, as many as the file states show how long one takes.
+    """
+    if question.target is None:
+        return prepare(plain)
+    if question.curve_file is None:
+        return prepare(question.target.end(plain))
+    return prepare(plain.model_copy(update={"until": None}))
+
+
 def _answer_seed(question: Question, seed: int) -> Answer:
     """Return the answer of one seed, on machines that are chosen by now."""
     ready = question.prepared
@@ -536,8 +559,7 @@ def _answer_seed(question: Question, seed: int) -> Answer:
         plain = question.scenario
     else:
         plain = scenario_of(question, seed)
-        # With a target it trains first: the accuracy decides how long the job is.
-        ready = prepare(question.target.end(plain) if question.target else plain)
+        ready = _prepare(question, plain)
     schedule = ready.simulate()
     recovery = ready.attempts(schedule)
     # With what deaths add, as every command prints it.
@@ -545,26 +567,15 @@ def _answer_seed(question: Question, seed: int) -> Answer:
     if question.row:
         check_memory(ready, schedule)
 
-    job = schedule.problem.job
-    scenario = ready.stated or ready.scenario
-    curve: Curve = ()
-    looking = 0.0
-    if ready.looks:
-        curve = time_looks(ready.looks, ready.scenario, schedule)
-        if question.target and question.target.counts_looks:
-            pause = look_seconds(ready)
-            looking = pause * len(curve)
-            curve = delay_looks(curve, pause)
-    draw = Draw(
-        # What the file expects is not of a row, which
-        # may be written as a file of its own.
-        scenario=scenario.model_copy(update={"expect": ExpectSection()}),
-        makespan=schedule.makespan + looking,
-        # By the length without deaths: what they add is no speed of the job.
-        speed=speed_of(job, schedule.task_end, schedule.length, epoch_of(job.settings)),
-        reached=ready.reached,
-        curve=curve,
-    )
+    looks = None
+    if question.target and question.curve_file:
+        looks = recorded_looks(
+            question.scenario,
+            question.system,
+            question.target.accuracy,
+            schedule.problem.job.settings,
+        )
+    draw = time_draw(ready, schedule, question.target, looks)
     return Answer(
         question,
         draws={seed: draw},

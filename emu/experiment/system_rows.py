@@ -20,6 +20,7 @@ from emu.experiment.row_rates import Planned, choose_rates
 from emu.experiment.spread import spread
 from emu.experiment.systems import (
     Target,
+    as_variant,
     check_rows,
     list_settings,
     list_variants,
@@ -86,6 +87,8 @@ def list_questions(
         if len(values) > 1:
             grid[key] = (*values,)
 
+    if target is not None and row in scenario.curve_files:
+        _check_alternatives(scenario, row, combinations)
     is_of_file = row == scenario.job.system and not overrides
     return [
         Question(
@@ -103,6 +106,19 @@ def list_questions(
     ]
 
 
+def _check_alternatives(
+    scenario: Scenario, row: str, combinations: Sequence[Mapping[str, object]]
+) -> None:
+    """Raise ScenarioError where settings of a row train otherwise than others of it."""
+    causes = set()
+    for settings in combinations:
+        with suppress(EmulatorError):  # its answer says so
+            causes.add(weights_of(as_variant(scenario, row, settings)))
+    if len(causes) > 1:
+        problem = "these train in several ways, of which accuracy records one: write it"
+        raise scenario.origin.error(("systems", row), problem)
+
+
 def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Planned]:
     """Return the questions with the machines on which each is fastest.
 
@@ -115,6 +131,8 @@ def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Pla
     for question, row in zip(questions, rows, strict=True):
         number = len(plans)
         try:
+            if question.target is not None and question.curve_file is None:
+                refuse_drawn(question.scenario)
             if question.machines is None:
                 # A piece per set, so that cores share a slow row
                 # and progress counts what is tried.
@@ -208,16 +226,14 @@ def compare_systems(
     that this scenario cannot be says why in its place. With a ``target`` all train to
     that accuracy, each at the best learning rate of a grid unless ``keep_rate``, and
     each row has the time on all machines too, or is on all of them where that is
-    faster. ``watch`` is called with what is done, and how much of it;
-    ``warn`` with each row that cannot be, before anything is trained; ``cores``
-    processes share the work.
+    faster. Rows of which the file states a recorded curve are not trained. ``watch`` is
+    called with what is done, and how much of it; ``warn`` with each row that cannot be,
+    before anything is trained; ``cores`` processes share the work.
 
     Raises ScenarioError, PlacementError, DataError where no system can be simulated or
     one is unknown.
     """
     check_rows(scenario)
-    if target is not None:
-        refuse_drawn(scenario)
     workers = Workers(cores, watch)
     names = list_variants(systems)
     machines = None
@@ -344,7 +360,7 @@ def _list_trainings(
     """Return one scenario per class of weights, which all the others will find kept."""
     classes: dict[tuple[str, str], Scenario] = {}
     for question in planned:
-        if isinstance(question, EmulatorError):
+        if isinstance(question, EmulatorError) or question.curve_file:
             continue
         first = question.scenario.seed
         for seed in range(first, first + question.seeds):

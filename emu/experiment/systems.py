@@ -35,6 +35,8 @@ from emu.units import DURATION, RATIO
 #: Keys of a section with their values, as JSON has them.
 Settings: TypeAlias = Mapping[str, Any]
 
+#: What is of a file as it stands: its figures, keys of its rows, and curves of these.
+_OF_FILE: Edit = {"expect": None, "systems": None, "accuracy": None}
 #: Passes over the training set in which a target has to be reached.
 WITHIN = 100
 
@@ -100,7 +102,10 @@ def refuse_drawn(scenario: Scenario) -> None:
     """Raise ScenarioError where nothing trains, as the graph is held by nobody."""
     dataset = getattr(scenario.job, "dataset", None)
     if getattr(dataset, "drawn", False):
-        problem = "nothing trains on a drawn graph: write false, and a scale"
+        problem = (
+            "nothing trains on a drawn graph: state a recorded curve, accuracy: {ROW: "
+            "FILE}, or write false, and a scale"
+        )
         raise scenario.origin.error(("job", "dataset", "drawn"), problem)
 
 
@@ -195,7 +200,7 @@ def source_of(
     """Return the file of a row with those overrides that it knows itself."""
     system = variant_named(name).system
     before, _ = _split(scenario, system, overrides)
-    return load(scenario, {**before, "expect": None, "systems": None})
+    return load(scenario, {**before, **_OF_FILE})
 
 
 def _split(
@@ -316,12 +321,18 @@ def _changes_nothing(
 
 
 def check_rows(scenario: Scenario) -> None:
-    """Raise ScenarioError where ``systems`` of a file names neither row nor system."""
+    """Raise ScenarioError where the file names neither row nor system.
+
+    It does so in ``systems`` and ``accuracy``.
+    """
     names = {*_variants(), *list_translatable()}
-    for name in scenario.systems:
+    trails = [("systems", name) for name in scenario.systems]
+    if isinstance(scenario.accuracy, dict):
+        trails += [("accuracy", name) for name in scenario.accuracy]
+    for section, name in trails:
         if name not in names:
-            problem = f"no such row or system, {nearest(name, names)}"
-            raise scenario.origin.error(("systems", name), problem)
+            problem = f"no such row or system, {nearest(str(name), names)}"
+            raise scenario.origin.error((section, name), problem)
 
 
 def as_system(
@@ -336,9 +347,7 @@ def as_system(
     is missing, or the profile is, or is of another job.
     """
     origin = scenario.origin  # with the lines of the file, which changes lose
-    # Both are of the file as it stands: its figures, and keys of its rows.
-    changes: Edit = {"expect": None, "systems": None}
-    scenario = load(scenario, {**(overrides or {}), **changes})
+    scenario = load(scenario, {**(overrides or {}), **_OF_FILE})
     if scenario.jobs:
         problem = "several jobs cannot be compared as systems, write one: job"
         raise origin.error(("jobs",), problem)

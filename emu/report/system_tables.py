@@ -27,6 +27,7 @@ from emu.scenario.machine_choice import machines_words
 from emu.scenario.virtual_training import NotReached
 from emu.systems.job_section import JobSection
 from emu.systems.training_section import TrainingSection
+from emu.training.looks import HELD
 from emu.units import (
     format_duration,
     format_money,
@@ -79,6 +80,7 @@ def answer_json(row: Answer, first: Answer) -> Result:
             "epoch_seconds": row.epoch_seconds,
             "all_machines": row.everywhere,
             "curves": {seed: [*curve] for seed, curve in row.curves.items()},
+            "recorded": row.question.curve_file,
         }
     return content
 
@@ -165,6 +167,19 @@ def target_table(results: Sequence[Answer], target: str) -> Table:
             seconds = format_duration(row.refused.seconds)
             nearest = f"{row.refused.nearest:.1%} at best"
             table.add_row(row.system, "", seconds, nearest)
+
+    rows_of_file = defaultdict[str, list[str]](list)
+    for row in rows:
+        if row.question.curve_file:
+            rows_of_file[row.question.curve_file].append(row.system)
+    if rows_of_file:
+        files = [
+            f"{', '.join(names)} by {file}" for file, names in rows_of_file.items()
+        ]
+        table.caption = (
+            f"steps recorded, not trained: {'; '.join(files)}; up to the first of "
+            f"{HELD} looks in a row that hold it; time = steps x simulated step"
+        )
     return table
 
 
@@ -264,6 +279,8 @@ def target_lines(results: Sequence[Answer]) -> Iterator[str]:
     # training serves them all.
     names_by_weights = defaultdict[str, list[str]](list)
     for row in rows:
+        if row.question.curve_file:
+            continue
         names_by_weights[row.weights].append(row.system)
     for names in names_by_weights.values():
         if len(names) > 1:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from emu.errors import DataError, PlacementError, ScenarioError, SchedulingError
+from emu.interchange.accuracy_curve import read_curve
 from emu.prediction.placement import place
 from emu.prediction.placement.place import SEARCHES
 from emu.prediction.simulation import simulate
@@ -39,6 +42,7 @@ def preparation_errors(scenario: Scenario) -> Problems:
             read_job_profile(scenario, without_copies(job))
         except DataError as error:
             yield ("profile",), str(error)
+    yield from _curve_errors(scenario)
     if scenario.job.trains and not scenario.jobs:
         yield from _training_errors(scenario, job, cluster)
     try:
@@ -47,6 +51,15 @@ def preparation_errors(scenario: Scenario) -> Problems:
         yield tuple(error.key.split(".")), scenario.advice(str(error))
     except SchedulingError as error:
         yield ("placement",), str(error)
+
+
+def _curve_errors(scenario: Scenario) -> Problems:
+    """Yield what is wrong with the files of recorded curves."""
+    for row, file in scenario.curve_files.items():
+        try:
+            read_curve(Path(file))
+        except DataError as error:
+            yield scenario.trail_of_curve(row), str(error)
 
 
 def _training_errors(scenario: Scenario, job: Job, cluster: Cluster) -> Problems:

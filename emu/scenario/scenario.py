@@ -12,6 +12,7 @@ from emu.problem import Job, Kill, with_faults
 from emu.problem.fields import quantities
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Count, Duration, FileName, FilePath, Seed
+from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import JobPart, several_jobs
 from emu.problem.workloads.coflows import with_coflows
@@ -111,6 +112,11 @@ class Scenario(sections.FileSection):
     systems: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Keys of ``job`` by row of ``emu compare --systems``, or system: ``{p3: {fanouts:
     [5, 5]}}``; of alternatives, in a list, the best is shown."""
+    accuracy: FilePath | dict[str, FilePath] | None = None
+    """Curves of accuracy that were recorded, by row of ``emu compare --systems``, each
+    of a training as that row is; a file alone is of the file's own system: CSV of
+    ``step,accuracy`` or ``epoch,accuracy``. ``--to`` takes steps from it, in place of a
+    training."""
     seed: Seed = 0
     """Seed of everything random."""
     profile: FilePath | None = None
@@ -175,6 +181,17 @@ class Scenario(sections.FileSection):
         # Last: the machines that jobs bring along are there by now.
         self._replace_jobs(lambda job: job.on_cluster(self.cluster))
         return self
+
+    @property
+    def curve_files(self) -> Mapping[str, str]:
+        """Files of ``accuracy`` by row."""
+        if isinstance(self.accuracy, str):
+            return {self.job.system: self.accuracy}
+        return self.accuracy or {}
+
+    def trail_of_curve(self, row: str) -> Trail:
+        """Return the place of the curve of a row in the file."""
+        return ("accuracy", row) if isinstance(self.accuracy, dict) else ("accuracy",)
 
     def parts(self) -> tuple[tuple[sections.JobsItemSection, Scenario], ...]:
         """Return each of several jobs with the scenario of it alone; none of one."""

@@ -436,6 +436,10 @@ def _apply_changes(
             document.resolve_path((*place_of_job, *trail), folder)
         _read_program(document, (*place_of_job, *_MODEL), noted)
     document.resolve_path(("profile",), folder)
+    document.resolve_path(("accuracy",), folder)
+    curves = data.get("accuracy")
+    for row in curves if isinstance(curves, dict) else ():
+        document.resolve_path(("accuracy", row), folder)
     _read_rule(document, folder, noted)
     # Without text it was a scenario already: nothing to read again.
     document.source = source if source.text else None
