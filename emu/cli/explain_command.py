@@ -19,6 +19,7 @@ from emu.prediction.analysis.explanation import Explanation
 from emu.report import explanation_tables as words
 from emu.report.terminal import terminal
 from emu.runs.result import Result
+from emu.scenario.scenario_file import has_recorded_job
 
 
 @app.command()
@@ -37,11 +38,11 @@ def explain(
 ) -> None:
     """Explain why a run takes so long, and what would help.
 
-    A scenario is simulated. For a run directory it also says where emulation and
-    simulation parted.
+    A scenario is simulated, as is the job of a virtual run. For another run directory
+    it also says where emulation and simulation parted.
     """
     limit = options.bound_seconds(bound_time, bound=bound)
-    if what.is_dir():
+    if what.is_dir() and not has_recorded_job(what):
         account = _of_run(emu.load_run(what), helpful=helpful, run_code=run_code)
     else:
         account = _of_scenario(emu.load(what, overrides or []), helpful=helpful)

@@ -18,7 +18,7 @@ from emu.runs.run_directory import RunDirectory
 from emu.scenario.scenario_file import load_lab
 from emu.units import format_duration, format_size
 from emu.virtual.launch import nodes_of_command, nodes_of_lab, plan_ranks
-from emu.virtual.run_virtual import JOB, Settings, default_at_once, run_virtual
+from emu.virtual.run_virtual import Settings, default_at_once, run_virtual
 
 
 @app.command()
@@ -76,9 +76,7 @@ def virtual(
     result = run_virtual(lab, plan_ranks(nodes), directory, settings, watch)
     if emit(json_target, result):
         _print(result, terminal())
-    console.print(
-        f"written to {directory.path}/; next: emu explain {directory.path}/{JOB}"
-    )
+    console.print(f"written to {directory.path}/; next: emu explain {directory.path}")
 
 
 def _print(result: dict[str, Any], console: Console) -> None:

@@ -50,8 +50,12 @@ class Workload(Account):
         task = {"name": name, "time": DURATION.exact(seconds)}
         self.tasks.append(task | fields)
 
-    def add_flow(self, source: str, destination: str, size: float = 0) -> None:
+    def add_flow(
+        self, source: str, destination: str, size: float = 0, *, channel: str = ""
+    ) -> None:
         """Add a flow of ``size`` bytes; of none, an order.
+
+        ``channel``: name of the connection over which it goes, where there is one.
 
         Raises DataError when the size is negative.
         """
@@ -60,6 +64,8 @@ class Workload(Account):
         flow = {"from": source, "to": destination}
         # `repr` writes all digits of a size.
         flow["volume"] = f"{size!r} B"
+        if channel:
+            flow["channel"] = channel
         self.flows.append(flow)
 
     def add_gate(self, task: str, kind: str) -> str:
@@ -77,6 +83,7 @@ class Workload(Account):
         *,
         root: int = 0,
         segments: int = 1,
+        outcomes: Sequence[str] = (),
     ) -> None:
         """Add what ranks do together, after the task of each.
 
@@ -92,11 +99,15 @@ class Workload(Account):
             Place of the root among them.
         segments
             Pieces of an all-reduce that are on their way at once.
+        outcomes
+            Tasks that wait for the outcome, where they are others.
         """
         root %= len(ranks)
         # The root is the first of these.
         tasks = [*ranks[root:], *ranks[:root]]
         ends = [f"{task}.done" for task in tasks]
+        if outcomes:
+            ends = [*outcomes[root:], *outcomes[:root]]
 
         if kind == "BARRIER":
             # Nobody goes on before all have come to the gate.

@@ -22,7 +22,7 @@ from emu.problem import Problem, Realization, Schedule
 from emu.problem.schedule import ROUNDING
 from emu.runs.array_files import REPORTS, read_frames, read_reports
 from emu.runs.problem_json import NUMBER, PAIR, by_name, shape, shape_of
-from emu.runs.recorded_run import RecordedRun, load_run
+from emu.runs.recorded_run import RecordedRun, load_run, refuse_virtual
 from emu.runs.result import read_result
 from emu.runs.retraining import training_audit
 from emu.scenario import Scenario, build_job, load, realize
@@ -135,6 +135,8 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
     # `result.json` by its own name stands for its run:
     # the files beside it are compared, too.
     directory = path if path.is_dir() else path.parent
+    if path.is_dir():
+        refuse_virtual(path)
     result = directory / "result.json" if path.is_dir() else path
     is_run = result.name == "result.json"
     if is_run and (directory / "problem.json").exists():

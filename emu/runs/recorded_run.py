@@ -41,6 +41,7 @@ from emu.runs.result import VERSION
 from emu.scenario import Scenario
 from emu.scenario.edits import ScenarioEdits
 from emu.scenario.own_rules import is_policy, is_program, register_program
+from emu.scenario.scenario_file import RECORDED_JOB, has_recorded_job
 from emu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
@@ -376,9 +377,17 @@ def load_run(path: str | Path) -> RecordedRun:
     )
 
 
+def refuse_virtual(run: Path) -> None:
+    """Raise DataError for the directory of a virtual run: it holds no emulation."""
+    if has_recorded_job(run):
+        problem = "is of a virtual run: emu simulate and emu explain take its job, "
+        raise DataError(problem + str(run / RECORDED_JOB), path=run)
+
+
 def _read_problem(run: Path) -> Problem:
     if not run.is_dir():
         raise DataError("is not a run directory", path=run)
+    refuse_virtual(run)
     file = run / "problem.json"
     with one_error(file):
         return problem_from_json(read_json(file), str(file))

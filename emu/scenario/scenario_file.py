@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 _PACKAGE = Path(__file__).resolve().parents[1]
 #: File of a lab in its folder, beside the programs that it runs.
 LAB = "lab.yaml"
+#: Name of the file with the job of a virtual run, in its run directory.
+RECORDED_JOB = "job.json"
 #: Texts of programs, ``FILE:NAME``.
 _NONE: Texts = {}
 #: Values that are paths.
@@ -118,16 +120,25 @@ def list_documents() -> dict[str, Path]:
     return {path.stem: path for path in sorted(paths, key=lambda path: path.stem)}
 
 
+def has_recorded_job(path: Path) -> bool:
+    """Return True of the run directory of a virtual run, which is no emulated one."""
+    return (path / RECORDED_JOB).is_file()
+
+
 def locate(source: str | Path) -> Path:
     """Return the file that is meant: a path, or the name of a shipped scenario or lab.
 
     A file of that name in the working directory comes first, as does a folder with a
-    lab in it. Raises ScenarioError when ``source`` is a bare name, and neither a file
-    nor a scenario is called so.
+    lab in it, or the run directory of a virtual run, of which its job is meant.
+
+    Raises ScenarioError when ``source`` is a bare name, and neither a file nor a
+    scenario is called so.
     """
     path = Path(source)
     if (path / LAB).is_file():
         return path / LAB
+    if has_recorded_job(path):
+        return path / RECORDED_JOB
     # What looks like a file is meant as one, even if it is missing: reading it says so.
     if path.is_file() or path.suffix or path.parent != Path():
         return path

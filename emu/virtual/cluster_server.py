@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from emu.errors import EmulatorError, RunError
-from emu.problem import Cluster
+from emu.problem import Cluster, Links
 from emu.virtual.calls import MESSAGES, Call, Mismatch, check_alike, script_of
 from emu.virtual.control import Connection, RankLost
 from emu.virtual.gloo_group import GlooGroup, Operation
@@ -235,20 +235,11 @@ class ClusterServer:
     def _join(self, name: str, ranks: list[int]) -> None:
         if name in self._groups:
             return
-        numbers = {}
-        for sender, sending_rank in enumerate(ranks):
-            for receiver, receiving_rank in enumerate(ranks):
-                if sender != receiver:
-                    stream = self._open_stream(sending_rank, receiving_rank)
-                    numbers[sender, receiver] = stream
+        machines = [self._machine_of[rank] for rank in ranks]
+        numbers = open_streams(self._streams, self._links, machines)
         transport = GlooTransport(self._streams, numbers)
         operations = GlooGroup(self._streams, transport, len(ranks))
         self._groups[name] = _Group(ranks, operations, numbers)
-
-    def _open_stream(self, sender: int, receiver: int) -> int:
-        route = self._links.route(self._machine_of[sender], self._machine_of[receiver])
-        latency = sum(self._links[port].latency for port in route)
-        return self._streams.open(route, latency)
 
     def _post(self, rank: int, clock: float, message: dict[str, Any]) -> None:
         """Have an operation begin when the network has come to its time."""
@@ -365,6 +356,24 @@ class ClusterServer:
             reason = " and ".join(reasons) or rank.reason
             waits.append(f"rank {rank.number} waits for {reason}")
         return "; ".join(waits)
+
+
+def open_streams(
+    streams: Streams, links: Links, machines: Sequence[int]
+) -> dict[tuple[int, int], int]:
+    """Open a stream from each member of a group to each other one.
+
+    Returns the streams' numbers by sender and receiver. ``machines``: machine of every
+    member.
+    """
+    numbers = {}
+    for sender, source in enumerate(machines):
+        for receiver, destination in enumerate(machines):
+            if sender != receiver:
+                route = links.route(source, destination)
+                latency = sum(links[port].latency for port in route)
+                numbers[sender, receiver] = streams.open(route, latency)
+    return numbers
 
 
 class StallWatch:

@@ -171,15 +171,21 @@ def all_gather(rank: int, ranks: int, size: int) -> Script:
             receives.append(receive)
 
 
+def parent_in_broadcast(place: int) -> int:
+    """Return who sends to a place of a binomial tree, places counted from the root."""
+    highest_bit = 1 << (place.bit_length() - 1)
+    return place - highest_bit
+
+
 def broadcast(rank: int, ranks: int, root: int, size: int) -> Script:
     """Send a tensor down a binomial tree; who has it sends to all its children."""
     place = (rank - root) % ranks
-    first_round = place.bit_length()
     if place > 0:
-        parent = place - (1 << (first_round - 1))
+        parent = parent_in_broadcast(place)
         receive = yield Receive((parent + root) % ranks, size)
         yield Wait((receive,))
 
+    first_round = place.bit_length()
     rounds = range(first_round, (ranks - 1).bit_length())
     children = [place + (1 << number) for number in rounds]
     sends = [Send((child + root) % ranks, size) for child in children if child < ranks]

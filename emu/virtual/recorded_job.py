@@ -14,6 +14,7 @@ from typing import Any
 from emu.interchange.workload import Workload
 from emu.virtual.calls import MESSAGES
 from emu.virtual.cluster_server import RankRecord
+from emu.virtual.gloo_operations import parent_in_broadcast
 
 #: Collectives of gloo -> those of custom jobs that move as much as long.
 _KINDS = {
@@ -21,7 +22,6 @@ _KINDS = {
     "reduce_scatter": "ALL_REDUCE",
     "reduce_scatter_list": "ALL_REDUCE",
     "reduce": "ALL_REDUCE",
-    "broadcast": "BROADCAST",
     "allgather": "ALL_GATHER",
     "gather": "GATHER",
     "barrier": "BARRIER",
@@ -68,6 +68,8 @@ class _Recorder:
     def __init__(self, workload: Workload, groups: dict[str, Sequence[int]]) -> None:
         self._workload = workload
         self._groups = groups
+        # Names of groups are torch's, with any signs in them.
+        self._group_numbers = {name: number for number, name in enumerate(groups)}
         self._calls: defaultdict[tuple[str, int], dict[int, tuple[str, Any]]]
         self._calls = defaultdict(dict)
         """Group and slot -> rank -> the task that made the call, and the call."""
@@ -145,34 +147,83 @@ class _Recorder:
         for key, task in self._receives:
             self._workload.add_flow(task, f"{task}.done")
             sender, size = self._sends[key]
-            self._workload.add_flow(sender, f"{task}.done", size)
+            self._send(key[0], sender, task, size)
         for (group, _), made in self._calls.items():
             rows = [made[rank] for rank in self._groups[group]]
-            self._join_call([task for task, _ in rows], [event for _, event in rows])
+            tasks = [task for task, _ in rows]
+            events = [event for _, event in rows]
+            for task in tasks:
+                self._workload.add_flow(task, f"{task}.done")
+            self._join_call(group, tasks, events)
+
+    def _send(self, group: str, source: str, task: str, size: int) -> None:
+        """Add what goes to the end of a task, in the line of its group and ranks.
+
+        It goes when both ends have made their call.
+        """
+        sender = source.partition(".")[0]
+        receiver = task.partition(".")[0]
+        number = self._group_numbers[group]
+        channel = f"group{number}.{sender}.{receiver}"
+        ready = self._add_ready(f"{task}.from.{sender}", source, task)
+        self._workload.add_flow(ready, f"{task}.done", size, channel=channel)
+
+    def _add_ready(self, name: str, source: str, receiver: str) -> str:
+        """Add a task on the sender that ends when the receiver's notice is there, too.
+
+        Returns its name.
+        """
+        self._workload.add_task(name, 0.0, process=source.partition(".")[0])
+        self._workload.add_flow(source, name)
+        self._workload.add_flow(receiver, name)
+        return name
 
     def _join_call(
-        self, tasks: Sequence[str], events: Sequence[dict[str, Any]]
+        self, group: str, tasks: Sequence[str], events: Sequence[dict[str, Any]]
     ) -> None:
         call = events[0]["call"]
         figures = events[0]["figures"]
-        for task in tasks:
-            self._workload.add_flow(task, f"{task}.done")
+        root = figures.get("root", 0)
+        size = figures.get("size", 0)
         if call == "alltoall":
-            for source, destination, size in _pairs([e["figures"] for e in events]):
-                target = f"{tasks[destination]}.done"
-                self._workload.add_flow(tasks[source], target, size)
+            for sender, receiver, part in _pairs([e["figures"] for e in events]):
+                self._send(group, tasks[sender], tasks[receiver], part)
         elif call == "scatter":
-            root = figures["root"]
             for member, task in enumerate(tasks):
                 if member != root:
-                    self._workload.add_flow(
-                        tasks[root], f"{task}.done", figures["size"]
-                    )
+                    self._send(group, tasks[root], task, size)
+        elif call == "broadcast":
+            self._join_broadcast(group, [*tasks[root:], *tasks[:root]], size)
         elif len(tasks) > 1:
-            size = figures.get("size", 0)
-            self._workload.add_collective(
-                _KINDS[call], size, tasks, root=figures.get("root", 0), segments=2
-            )
+            kind = _KINDS[call]
+            if kind == "ALL_REDUCE":
+                self._join_ring(tasks, size)
+            else:
+                self._workload.add_collective(kind, size, tasks, root=root)
+
+    def _join_ring(self, tasks: Sequence[str], size: int) -> None:
+        """Join an all-reduce: gloo's ring goes to the rank before."""
+        downwards = tasks[::-1]
+        receivers = [*downwards[1:], downwards[0]]
+        begins = [
+            self._add_ready(f"{task}.ready", task, receiver)
+            for task, receiver in zip(downwards, receivers, strict=True)
+        ]
+        ends = [f"{task}.done" for task in downwards]
+        self._workload.add_collective(
+            "ALL_REDUCE", size, begins, segments=2, outcomes=ends
+        )
+
+    def _join_broadcast(self, group: str, tasks: Sequence[str], size: int) -> None:
+        """Join a broadcast from the first task by gloo's tree.
+
+        Who has the tensor sends to all its children at once: the tree of custom jobs
+        sends to one after the other, and is done earlier.
+        """
+        for place in range(1, len(tasks)):
+            parent = parent_in_broadcast(place)
+            holder = f"{tasks[parent]}.done" if parent else tasks[0]
+            self._send(group, holder, tasks[place], size)
 
 
 def _pairs(figures: Sequence[dict[str, Any]]) -> Iterator[tuple[int, int, int]]:

@@ -25,15 +25,15 @@ from emu.host.this_host import module_command
 from emu.problem import CapacityChange, Cluster
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.run_sections import LabFile
+from emu.scenario.scenario_file import RECORDED_JOB
 from emu.virtual.calls import MESSAGES
 from emu.virtual.cluster_server import ClusterServer, RankRecord
 from emu.virtual.launch import RankPlan
 from emu.virtual.recorded_job import describe_job
 from emu.virtual.verdict import SMALL, Evidence, judge
 
-#: File of the result, and of the job that was recorded.
+#: File of the result.
 RESULT = "virtual.json"
-JOB = "job.json"
 #: Seconds that ranks have to start: to import torch, beside other work.
 _START = 120.0
 
@@ -117,7 +117,8 @@ def run_virtual(
     reasons = judge(_evidence(server, result, _share_of_others(cpu, server.records)))
     result["trust"] = "degraded" if reasons else "trusted"
     result["reasons"] = reasons
-    directory.write_json(JOB, _job_of(file, directory.path.name, server, machine_of))
+    job = _job_of(file, directory.path.name, server, machine_of)
+    directory.write_json(RECORDED_JOB, job)
     directory.write_json(RESULT, result)
     return result
 

@@ -21,7 +21,7 @@ from emu.errors import EmulatorError, ScenarioError
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.scenario_file import load, load_lab
 from emu.virtual.launch import nodes_of_command, nodes_of_lab, plan_ranks
-from emu.virtual.run_virtual import JOB, Settings, cluster_of, run_virtual
+from emu.virtual.run_virtual import Settings, cluster_of, run_virtual
 
 torch = pytest.importorskip("torch", reason="ranks need torch")
 PROGRAMS = Path(__file__).with_name("programs")
@@ -125,12 +125,11 @@ def test_the_recorded_job_takes_as_long_simulated(tmp_path: Path) -> None:
     fast, _ = run(tmp_path, DDP, nic="200 Mbit/s")
     from emu.scenario import prepare
 
-    job = directory / JOB
-    same = prepare(load(job)).simulate().makespan
-    doubled = prepare(load(job, {"cluster.machines[0].nic": "200 Mbit/s"}))
+    same = prepare(load(directory)).simulate().makespan
+    doubled = prepare(load(directory, {"cluster.machines[0].nic": "200 Mbit/s"}))
 
-    assert same == pytest.approx(slow["makespan"], rel=0.05)
-    assert doubled.simulate().makespan == pytest.approx(fast["makespan"], rel=0.05)
+    assert same == pytest.approx(slow["makespan"], rel=0.025)
+    assert doubled.simulate().makespan == pytest.approx(fast["makespan"], rel=0.025)
 
 
 BAD = {

@@ -32,7 +32,7 @@ from emu.report.html.lab_page import lab_parts
 from emu.report.html.link_drawing import link_graph
 from emu.report.many_runs import schedules_of
 from emu.report.terminal import plain_table
-from emu.runs.recorded_run import RecordedRun, load_run
+from emu.runs.recorded_run import RecordedRun, load_run, refuse_virtual
 from emu.runs.result import Result, port_rows
 from emu.systems.cache_section import cache_line
 from emu.units import format_duration, format_rate
@@ -246,10 +246,12 @@ def write_report(run: Path, out: Path | None = None, *, helpful: bool = False) -
     ``helpful``: whether to look for what would help, which takes seconds: a search over
     placements and an integer program.
 
-    Raises DataError when ``run`` is not a directory, or the file cannot be written.
+    Raises DataError when ``run`` is not a directory or of a virtual run, or the file
+    cannot be written.
     """
     if not run.is_dir():
         raise DataError("is not a run directory", path=str(run))
+    refuse_virtual(run)
     target = out or run / "report.html"
     write_atomic(target, report_page(run, helpful=helpful))
     return target
