@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise, permutations
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
+from pydantic import Field
 from typing_extensions import override
 
 from emu.graph_data import WholeGraph, open_parts
@@ -39,6 +40,18 @@ from emu.systems.job_section import BuildContext, RatesSection
 from emu.systems.training_section import count_parameters, number_bytes
 from emu.systems.translation import CommonJob, Translation, write_whole_graph
 from emu.systems.whole_graph_section import WholeGraphSection
+
+#: Epochs that a row is old.
+Age: TypeAlias = Annotated[int, Field(strict=True, ge=0)]
+#: Epochs from one sending to the next.
+Period: TypeAlias = Annotated[int, Field(strict=True, ge=1)]
+Flag: TypeAlias = Annotated[bool, Field(strict=True)]
+#: Weight of earlier rows in the mean that is read.
+Smoothing: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
+#: Share of the rows that two parts share which an epoch draws.
+DrawnShare: TypeAlias = Annotated[float, Field(gt=0, le=1)]
+#: Bits of a number, rounded at random.
+Bits: TypeAlias = Literal[2, 4, 8]
 
 
 class NoTimesSection(Section):
@@ -91,7 +104,8 @@ class ExchangeSection(WholeGraphSection):
         """Return why no checkpoints can be kept, where epochs read earlier ones."""
         if any(exchange.remembers for exchange in self._stated):
             return (
-                "epochs read rows of earlier ones, which no checkpoint has: remove it"
+                "epochs read rows of earlier ones, which no checkpoint has: remove "
+                "this key; with on_failure: restart the job begins with epoch 0"
             )
         return ""
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from emu.problem import Job
 from emu.problem.workloads import parameter_count
@@ -10,17 +13,33 @@ from emu.problem.workloads.exchange import read_exchanges
 from emu.systems.setup import Transfer, ghost_features
 from emu.systems.system import System, Variant, calling, initial_weights, on_demand
 
-#: What ``nodes`` runs for each kind of task, whatever is exchanged.
-PROGRAMS = {
-    **{f"layer{n}": "emu_nodes.partition.programs:Layer" for n in range(17)},
-    **{f"gradient{n}": "emu_nodes.partition.programs:Gradient" for n in range(1, 17)},
-}
+if TYPE_CHECKING:
+    from emu.systems.system import Array, Results
+
+#: Layers of a model, at most.
 _LAYERS = range(1, 17)
-CARRIES = {
-    **{(f"layer{n - 1}", f"layer{n}"): "rows" for n in _LAYERS},
-    **{(f"layer{n}", f"gradient{n - 1}"): "gradients of rows" for n in _LAYERS},
-    **{(f"gradient{n}", f"gradient{n - 1}"): "gradients of rows" for n in _LAYERS},
-}
+
+
+def _list_programs() -> Iterator[tuple[str, str]]:
+    yield "layer0", "emu_nodes.partition.programs:Layer"
+    for layer in _LAYERS:
+        yield f"layer{layer}", "emu_nodes.partition.programs:Layer"
+        yield f"gradient{layer}", "emu_nodes.partition.programs:Gradient"
+
+
+def _list_carried() -> Iterator[tuple[tuple[str, str], str]]:
+    """Yield kinds of the two tasks of an edge, and what it carries."""
+    for layer in _LAYERS:
+        forward = f"layer{layer}"
+        backward = f"gradient{layer - 1}"
+        yield (f"layer{layer - 1}", forward), "rows"
+        yield (forward, backward), "gradients of rows"
+        yield (f"gradient{layer}", backward), "gradients of rows"
+
+
+#: What ``nodes`` runs for each kind of task, whatever is exchanged.
+PROGRAMS = dict(_list_programs())
+CARRIES = dict(_list_carried())
 
 
 def _first_tasks(job: Job) -> list[str]:
@@ -37,24 +56,33 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     model = job.settings["model"]
     count = parameter_count(model, dataset.feature_length, dataset.classes)
     # All parts have the same state: the first one's makes a cut for all.
-    return {_first_tasks(job)[0]: (count,)}
+    first, *_ = _first_tasks(job)
+    return {first: (count,)}
 
 
 def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
-    first, *others = _first_tasks(job)
-    return dict.fromkeys((first, *others), (first,))
+    tasks = _first_tasks(job)
+    return dict.fromkeys(tasks, (tasks[0],))
+
+
+def _trained(job: Job, results: Results) -> Array:
+    """Return the parameters, which all parts have alike."""
+    first, *_ = _first_tasks(job)
+    return results[first]["parameters"]
 
 
 def _list_setup(job: Job) -> Iterator[Transfer]:
     """Yield weights, and features that others own unless epochs exchange them."""
     from emu.graph_data import open_parts  # noqa: PLC0415 - numpy
 
-    if not any(exchange.layer == 1 for exchange in read_exchanges(job.settings)):
+    exchanged_layers = {exchange.layer for exchange in read_exchanges(job.settings)}
+    if 1 not in exchanged_layers:
         dataset, graph = open_parts(job.settings)
         reads = [graph.part(rank).vertices for rank in range(graph.parts)]
-        itemsize = {"float32": 4, "float64": 8}[job.settings["precision"]]
-        row = itemsize * dataset.feature_length
-        yield from ghost_features(_first_tasks(job), reads, dataset.owner, row)
+        precision = np.dtype(job.settings["precision"])
+        row_bytes = precision.itemsize * dataset.feature_length
+        tasks = _first_tasks(job)
+        yield from ghost_features(tasks, reads, dataset.owner, row_bytes)
     yield from initial_weights(job)
 
 
@@ -75,7 +103,7 @@ def exchange_system(
         trainer=calling("emu.training.exchanged:train_exchanged"),
         needs_torch=True,
         open_data=calling("emu.graph_data:open_parts"),
-        trained=lambda job, results: results[_first_tasks(job)[0]]["parameters"],
+        trained=_trained,
         # With one layer there is no `gradient1`: layer 1 ends the step itself.
         step_kinds=("gradient1", "layer1"),
         cuts=_tasks_with_state,

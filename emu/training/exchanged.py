@@ -7,12 +7,13 @@ call the same methods, in the same order, so that their weights have the same bi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import permutations
 
 import numpy as np
 
-from emu.graph_data import open_for, open_parts
+from emu.graph_data import WholeGraph, open_for, open_parts
 from emu.problem.workloads import shard_bounds
 from emu.problem.workloads.exchange import (
     GRADIENTS,
@@ -25,7 +26,15 @@ from emu.problem.workloads.exchange import (
 )
 from emu.training.graph_model import initial_parameters
 from emu.training.layers import Array, JobSettings
-from emu.training.messages import Message, Positions, Reader, decode, draw_rows, encode
+from emu.training.messages import (
+    Message,
+    Passage,
+    Positions,
+    Reader,
+    decode,
+    draw_rows,
+    encode,
+)
 from emu.training.optimizers import make_optimizer
 from emu.training.reference import (
     Watch,
@@ -34,6 +43,36 @@ from emu.training.reference import (
     reference_training,
 )
 from emu.training.whole_graph import PartModel, Scored
+
+
+@dataclass(frozen=True)
+class _Neighbour:
+    """Rows that a part shares with another one."""
+
+    borrowed: Positions
+    """Rows of the other part, by position among the remote ones of this part."""
+    places: Positions
+    """The same rows, by position among the local ones of the other part."""
+    lent: Positions
+    """Rows that the other part reads, by position among the local ones of this part."""
+
+
+def _find_neighbours(graph: WholeGraph, rank: int) -> dict[int, _Neighbour]:
+    """Return what a part shares with every other one, by the rank of that."""
+    part = graph.part(rank)
+    neighbours: dict[int, _Neighbour] = {}
+    for peer in range(graph.parts):
+        if peer == rank:
+            continue
+        other = graph.part(peer)
+        borrowed = graph.ghosts_of(peer, rank)
+        lent = graph.ghosts_of(rank, peer)
+        neighbours[peer] = _Neighbour(
+            borrowed=np.flatnonzero(part.owners == peer),
+            places=np.searchsorted(other.local, borrowed),
+            lent=np.searchsorted(part.local, lent),
+        )
+    return neighbours
 
 
 class ExchangedPart:
@@ -49,27 +88,15 @@ class ExchangedPart:
         self._dtype = np.dtype(settings["precision"])
         self._exchanges = read_exchanges(settings)
         self.part = graph.part(rank)
-        hidden = [settings["model"]["hidden"]] * (settings["model"]["layers"] - 1)
-        self._widths = [dataset.feature_length, *hidden, dataset.classes]
-        self.layers = len(hidden) + 1
         self.ranks = graph.parts
-
         parts = [graph.part(number) for number in range(graph.parts)]
         self._largest = max(len(part.local) for part in parts)
-        # By the other part: rows of its that this one reads, by their places among the
-        # remote rows and among the owner's, and own rows that the other reads.
-        self._borrowed: dict[int, Positions] = {}
-        self._places: dict[int, Positions] = {}
-        self._lent: dict[int, Positions] = {}
-        for peer, other in enumerate(parts):
-            if peer == rank:
-                continue
-            is_owned = self.part.owners == peer
-            self._borrowed[peer] = np.flatnonzero(is_owned)
-            ghosts = graph.ghosts_of(peer, rank)
-            self._places[peer] = np.searchsorted(other.local, ghosts)
-            lent = graph.ghosts_of(rank, peer)
-            self._lent[peer] = np.searchsorted(self.part.local, lent)
+        self._neighbours = _find_neighbours(graph, rank)
+
+        model = settings["model"]
+        self.layers: int = model["layers"]
+        hidden = [model["hidden"]] * (self.layers - 1)
+        self._widths = [dataset.feature_length, *hidden, dataset.classes]
 
         features = dataset.gather(self.part.vertices)
         features = features.astype(self._dtype)
@@ -82,10 +109,12 @@ class ExchangedPart:
         self.scored = Scored(0.0, 0.0, features[:0])
         """Loss of this part in the last epoch."""
         self._readers: dict[tuple[Exchange, int], Reader] = {}
+
         self._model: PartModel | None = None
         if settings.get("compute") != "timed":
             self._model = PartModel(settings, dataset, self.part)
-            self._rehearse(initial_parameters(settings, dataset))
+            parameters = initial_parameters(settings, dataset)
+            self._rehearse(parameters)
 
     def _rehearse(self, parameters: Array) -> None:
         """Go through all layers once, before anything is timed."""
@@ -108,63 +137,49 @@ class ExchangedPart:
         if self._model is not None:
             self._model.load(parameters)
 
-    def _shared_with(self, exchange: Exchange, peer: int, *, sends: bool) -> Positions:
-        """Return the rows that are sent to a peer, or that it sends, by position."""
-        is_lent = sends == (exchange.content == ROWS)
-        return self._lent[peer] if is_lent else self._borrowed[peer]
-
-    def _draw(
-        self, exchange: Exchange, epoch: int, peer: int, *, sends: bool
-    ) -> Positions:
-        """Return which of the rows that it shares with a peer an epoch sends."""
-        # Gradients go back by the draw of their rows, to the owner.
-        owner = peer
-        reader = self._rank
-        is_owner = sends == (exchange.content == ROWS)
-        if is_owner:
-            owner = self._rank
-            reader = peer
-        shared = self._count_shared(exchange, peer, sends=sends)
-        return draw_rows(exchange, self._seed, epoch, owner, reader, shared)
-
-    def _count_shared(self, exchange: Exchange, peer: int, *, sends: bool) -> int:
-        """Return how many rows a message would have if all were drawn."""
-        if exchange.whole:
-            return self._largest
-        return len(self._shared_with(exchange, peer, sends=sends))
-
     def send(self, exchange: Exchange, epoch: int, peer: int) -> Message:
         """Return what goes to another part after an epoch's pass of a layer."""
         if not exchange.sends(epoch):
             return {"skip": np.zeros(SKIP_BYTES, np.uint8)}
-        shared = self._shared_with(exchange, peer, sends=True)
-        drawn = self._draw(exchange, epoch, peer, sends=True)
-        sources = self._inputs if exchange.content == ROWS else self._shares
-        if exchange.whole:
-            rows = self._block(exchange, peer)
-        else:
-            places = shared[drawn]
-            rows = sources[exchange.layer][places]
-        if exchange.share < 1 and len(drawn):
-            # What an epoch leaves out counts in the mean.
-            rows = rows * (len(shared) / len(drawn))
 
-        message = encode(exchange, rows, self._seed, epoch, self._rank, peer)
+        passage = Passage(self._seed, epoch, self._rank, peer)
+        rows = self._rows_for(exchange, peer)
+        shared = len(rows)
+        drawn = draw_rows(exchange, passage, shared)
+        if exchange.share < 1:
+            # What an epoch leaves out counts in the mean.
+            weight = shared / max(1, len(drawn))
+            rows = rows[drawn] * weight
+
+        message = encode(exchange, rows, passage)
         if carries_numbers(exchange, self._exchanges):
             message["ids"] = drawn
         return message
 
-    def _block(self, exchange: Exchange, peer: int) -> Array:
-        """Return all rows of a whole part, 0 where it is smaller than the largest."""
-        width = self._widths[exchange.layer - 1]
-        block = np.zeros((self._largest, width), self._dtype)
+    def _rows_for(self, exchange: Exchange, peer: int) -> Array:
+        """Return the rows of which an epoch draws those that it sends to a peer."""
+        neighbour = self._neighbours[peer]
         if exchange.content == ROWS:
             rows = self._inputs[exchange.layer]
-            block[: len(rows)] = rows
+            if not exchange.whole:
+                return rows[neighbour.lent]
+            places = np.arange(len(rows))
         else:
-            shares = self._shares[exchange.layer]
-            block[self._places[peer]] = shares[self._borrowed[peer]]
+            gradients = self._shares[exchange.layer]
+            rows = gradients[neighbour.borrowed]
+            if not exchange.whole:
+                return rows
+            places = neighbour.places
+
+        # A block has as many rows as the largest part, 0 where there is none.
+        block = self._zeros(self._largest, exchange.layer - 1)
+        block[places] = rows
         return block
+
+    def _zeros(self, count: int, layer: int) -> Array:
+        """Return zeros for the vectors of so many vertices after a layer."""
+        width = self._widths[layer]
+        return np.zeros((count, width), self._dtype)
 
     def receive(
         self, exchange: Exchange, epoch: int, peer: int, message: Message
@@ -173,59 +188,75 @@ class ExchangedPart:
 
         Raises ValueError when it has another form, or rows that were not drawn.
         """
-        reader = self._reader(exchange, peer)
         if "skip" in message:
             return
-        drawn = self._draw(exchange, epoch, peer, sends=False)
-        if not np.array_equal(message.get("ids", drawn), drawn):
+        reader = self._reader(exchange, peer)
+        shared, width = reader.rows.shape
+        passage = Passage(self._seed, epoch, peer, self._rank)
+        drawn = draw_rows(exchange, passage, shared)
+        stated = message.get("ids", drawn)
+        if not np.array_equal(stated, drawn):
             raise ValueError("rows that were not drawn")
-        width = reader.rows.shape[1]
-        rows = decode(exchange, message, len(drawn), width, self._dtype)
+        shape = (len(drawn), width)
+        rows = decode(exchange, message, shape, self._dtype)
         reader.take(drawn, rows)
 
     def _reader(self, exchange: Exchange, peer: int) -> Reader:
         """Return what is read of a peer's rows, 0 at first."""
         key = (exchange, peer)
         if key not in self._readers:
-            shared = self._count_shared(exchange, peer, sends=False)
-            width = self._widths[exchange.layer - 1]
-            self._readers[key] = Reader(exchange, shared, width, self._dtype)
+            count = self._count_read(exchange, peer)
+            zeros = self._zeros(count, exchange.layer - 1)
+            self._readers[key] = Reader(exchange, zeros)
         return self._readers[key]
+
+    def _count_read(self, exchange: Exchange, peer: int) -> int:
+        """Return how many rows a peer's message has if all are drawn."""
+        if exchange.whole:
+            return self._largest
+        neighbour = self._neighbours[peer]
+        if exchange.content == GRADIENTS:
+            return len(neighbour.lent)
+        return len(neighbour.borrowed)
 
     def _read(self, exchange: Exchange, peer: int) -> Array:
         """Return what is read of the rows that it shares with a peer."""
         rows = self._reader(exchange, peer).rows
         if not exchange.whole:
             return rows
-        is_own = exchange.content == GRADIENTS
-        return rows[self._lent[peer] if is_own else self._places[peer]]
+        neighbour = self._neighbours[peer]
+        if exchange.content == GRADIENTS:
+            return rows[neighbour.lent]
+        return rows[neighbour.places]
 
     def forward(self, layer: int) -> None:
         """Compute the vectors of the local vertices after a layer."""
         rows = self._rows_before(layer)
         if self._model is None:
-            shape = (len(self.part.local), self._widths[layer])
-            self._inputs[layer + 1] = np.zeros(shape, self._dtype)
+            vectors = self._zeros(len(self.part.local), layer)
         else:
-            self._inputs[layer + 1] = self._model.forward(layer - 1, rows)
+            vectors = self._model.forward(layer - 1, rows)
+        self._inputs[layer + 1] = vectors
 
     def _rows_before(self, layer: int) -> Array:
+        """Return a layer's inputs: local ones, then what is read of remote ones."""
         exchange = self.exchange(ROWS, layer)
         if layer == 1 and exchange is None:
             return self._features  # of others as well, fetched before training
         local = self._inputs[layer]
-        remote = np.zeros((len(self.part.remote), local.shape[1]), self._dtype)
+        remote = self._zeros(len(self.part.remote), layer - 1)
         if exchange is not None:
-            for peer, places in self._borrowed.items():
-                remote[places] = self._read(exchange, peer)
+            for peer, neighbour in self._neighbours.items():
+                remote[neighbour.borrowed] = self._read(exchange, peer)
         return np.concatenate([local, remote])
 
     def backward(self, layer: int) -> None:
         """Go back through a layer; after the last one begin with its loss."""
         if self._model is None:
-            shape = (len(self.part.remote), self._widths[layer - 1])
-            self._shares[layer] = np.zeros(shape, self._dtype)
+            remote = len(self.part.remote)
+            self._shares[layer] = self._zeros(remote, layer - 1)
             return
+
         if layer == self.layers:
             self.scored = self._model.score(self._inputs[layer + 1])
             gradient = self.scored.gradient
@@ -243,8 +274,8 @@ class ExchangedPart:
         exchange = self.exchange(GRADIENTS, layer + 1)
         if exchange is not None:
             # In the order of ranks: sums of floats depend on it.
-            for peer, places in self._lent.items():
-                gradient[places] += self._read(exchange, peer)
+            for peer, neighbour in self._neighbours.items():
+                gradient[neighbour.lent] += self._read(exchange, peer)
         return gradient
 
     @property
@@ -291,12 +322,15 @@ class _Training:
         others = [ExchangedPart(settings, rank) for rank in range(1, first.ranks)]
         self._parts = [first, *others]
         self._layers = range(1, first.layers + 1)
+        ranks = range(first.ranks)
+        self._pairs = list(permutations(ranks, 2))
         self._messages: dict[tuple[Exchange, int, int, int], Message] = {}
 
     def run_epoch(self, epoch: int, parameters: Array) -> tuple[Array, float]:
         """Return the sum of all parts' gradients, and the loss of the whole graph."""
         for part in self._parts:
             part.begin(parameters)
+
         self._post(ROWS, 1, epoch)
         for layer in self._layers:
             self._deliver(ROWS, layer, epoch)
@@ -309,29 +343,34 @@ class _Training:
             for part in self._parts:
                 part.backward(layer)
             self._post(GRADIENTS, layer, epoch)
+
         gradients = [np.asarray(part.gradient) for part in self._parts]
         losses = [part.scored.loss for part in self._parts]
         loss = float(sum(losses))
         return sum_round_ring(gradients), loss
 
     def _post(self, content: str, layer: int, epoch: int) -> None:
+        """Have every part send what is exchanged of a layer."""
         exchange = self._parts[0].exchange(content, layer)
         if exchange is None:
             return
-        for sender, receiver in permutations(range(len(self._parts)), 2):
-            message = self._parts[sender].send(exchange, epoch, receiver)
+        for sender, receiver in self._pairs:
+            part = self._parts[sender]
+            message = part.send(exchange, epoch, receiver)
             # A message may be of arrays that the next epoch overwrites.
             kept = {name: array.copy() for name, array in message.items()}
             self._messages[exchange, epoch, sender, receiver] = kept
 
     def _deliver(self, content: str, layer: int, epoch: int) -> None:
+        """Have every part take in what it reads of a layer, as old as stated."""
         exchange = self._parts[0].exchange(content, layer)
         if exchange is None or epoch < exchange.age:
             return
         sent = epoch - exchange.age
-        for sender, receiver in permutations(range(len(self._parts)), 2):
+        for sender, receiver in self._pairs:
             message = self._messages.pop((exchange, sent, sender, receiver))
-            self._parts[receiver].receive(exchange, sent, sender, message)
+            part = self._parts[receiver]
+            part.receive(exchange, sent, sender, message)
 
 
 def sum_round_ring(vectors: Sequence[Array]) -> Array:

@@ -62,7 +62,7 @@ def file(tmp_path: Path) -> Path:
         ({"job.rows.smoothing": 1}, "job.rows.smoothing"),
         (
             {"checkpoint": {"every": "2 iterations"}, "job.rows.age": 1},
-            "no checkpoint has",
+            "no checkpoint has: remove this key",
         ),
     ],
 )

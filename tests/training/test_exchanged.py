@@ -17,7 +17,7 @@ from emu.graph_data import open_for
 from emu.problem.workloads.exchange import GRADIENTS, ROWS, Exchange, to_settings
 from emu.training import initial_parameters, make_optimizer, reference_training
 from emu.training.exchanged import train_exchanged
-from emu.training.messages import draw_rows
+from emu.training.messages import Passage, draw_rows
 from tests.training import test_whole_graph
 
 Matrix: TypeAlias = Any
@@ -181,7 +181,8 @@ def test_bns_gcn_is_exact_on_the_matrix_that_an_epoch_draws() -> None:
                 shared = np.flatnonzero(block.any(0))
                 if owner == reader or not len(shared):
                     continue
-                draw = draw_rows(exchange, 5, epoch, owner, reader, len(shared))
+                passage = Passage(5, epoch, owner, reader)
+                draw = draw_rows(exchange, passage, len(shared))
                 drawn = shared[draw]
                 block[:, np.setdiff1d(shared, drawn)] = 0
                 matrix = matrix + block * len(shared) / len(drawn)

@@ -7,7 +7,7 @@ from typing import Literal
 from typing_extensions import override
 
 from emu.problem.workloads.exchange import Exchange
-from emu.systems.exchange_section import ExchangeSection, translation
+from emu.systems.exchange_section import Bits, ExchangeSection, translation
 
 
 class AdaqpSection(ExchangeSection):
@@ -18,7 +18,7 @@ class AdaqpSection(ExchangeSection):
 
     system: Literal["adaqp"]
     """Kind of job."""
-    bits: Literal[2, 4, 8] = 8
+    bits: Bits = 8
     """Bits of a number. AdaQP chooses them per message, between 2 and 8."""
 
     @override

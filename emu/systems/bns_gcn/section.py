@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
 from typing_extensions import override
 
 from emu.problem.workloads.exchange import Exchange
-from emu.systems.exchange_section import ExchangeSection, translation
+from emu.systems.exchange_section import DrawnShare, ExchangeSection, translation
 
 
 class BnsGcnSection(ExchangeSection):
@@ -19,7 +18,7 @@ class BnsGcnSection(ExchangeSection):
 
     system: Literal["bns_gcn"]
     """Kind of job."""
-    rate: Annotated[float, Field(gt=0, le=1)] = 0.1
+    rate: DrawnShare = 0.1
     """Share of the rows that two parts share which an epoch draws."""
 
     @override

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
 from typing_extensions import override
 
 from emu.problem.fields.section import Section
 from emu.problem.workloads.exchange import Exchange
-from emu.systems.exchange_section import ExchangeSection, translation
+from emu.systems.exchange_section import (
+    Age,
+    Bits,
+    DrawnShare,
+    ExchangeSection,
+    Flag,
+    Period,
+    Smoothing,
+    translation,
+)
 
 
 class TermsSection(Section):
     """Terms on which parts exchange rows, or gradients."""
 
-    age: Annotated[int, Field(strict=True, ge=0)] = 0
+    age: Age = 0
     """Epochs between the one that sends and the one that reads."""
-    every: Annotated[int, Field(strict=True, ge=1)] = 1
+    every: Period = 1
     """Epochs from one sending to the next: between them the last rows are read."""
-    whole: Annotated[bool, Field(strict=True)] = False
+    whole: Flag = False
     """Send all rows of the owner, needed or not, as a broadcast does."""
-    bits: Literal[2, 4, 8] | None = None
+    bits: Bits | None = None
     """Bits of a number, rounded at random; default is as computed."""
-    smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    smoothing: Smoothing = 0.0
     """Weight of earlier rows in the mean that is read."""
 
 
@@ -32,9 +40,9 @@ class PartitionParallelSection(ExchangeSection):
 
     system: Literal["partition_parallel"]
     """Kind of job."""
-    cache_features: Annotated[bool, Field(strict=True)] = True
+    cache_features: Flag = True
     """Fetch features of other parts' vertices once, before time 0."""
-    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    share: DrawnShare = 1.0
     """Share of the rows that two parts share which an epoch draws."""
     rows: TermsSection = TermsSection()
     """Terms of rows, from their owners to those who read them."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
 from typing_extensions import override
 
 from emu.problem.workloads.exchange import Exchange
-from emu.systems.exchange_section import ExchangeSection, translation
+from emu.systems.exchange_section import ExchangeSection, Smoothing, translation
 
 
 class PipegcnSection(ExchangeSection):
@@ -19,9 +18,9 @@ class PipegcnSection(ExchangeSection):
 
     system: Literal["pipegcn"]
     """Kind of job."""
-    smooth_features: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    smooth_features: Smoothing = 0.0
     """Weight of earlier rows in the mean that is read (section 3.4, 0.95 there)."""
-    smooth_gradients: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    smooth_gradients: Smoothing = 0.0
     """Likewise of gradients."""
 
     @override

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
 from typing_extensions import override
 
 from emu.problem.workloads.exchange import ONCE, ROWS, Exchange
-from emu.systems.exchange_section import ExchangeSection, translation
+from emu.systems.exchange_section import Age, ExchangeSection, Flag, translation
 
 
 class SancusSection(ExchangeSection):
@@ -21,9 +20,9 @@ class SancusSection(ExchangeSection):
 
     system: Literal["sancus"]
     """Kind of job."""
-    staleness: Annotated[int, Field(strict=True, ge=0)] = 3
+    staleness: Age = 3
     """Epochs that a kept row may be old."""
-    kept_gradients: Annotated[bool, Field(strict=True)] = False
+    kept_gradients: Flag = False
     """Keep gradients as long as rows; by default all are sent, as in the release."""
 
     @override
