@@ -103,6 +103,14 @@ def test_what_emu_can_do_is_said_without_heavy_imports(code: str) -> None:
     assert loaded_by(code) & HEAVY == set()
 
 
+@pytest.mark.parametrize("command", ["policies", "placements"])
+def test_policies_are_explained_without_numpy_or_a_scenario(command: str) -> None:
+    """Typer itself imports pydantic, for the values of options."""
+    loaded = loaded_by(calling(command))
+
+    assert loaded & HEAVY <= {"pydantic"}
+
+
 def test_a_simulation_imports_no_sockets_charts_or_frameworks() -> None:
     assert loaded_by(calling("simulate", "golden")) & NOT_SIMULATED == set()
 

@@ -58,8 +58,8 @@ Write a scenario
     scenario import-workload Write a scenario of a trace or workflow of others.
     format   what       Say what files are, and which command takes or converts each.
     scenario data       List graphs, fetch public ones, or clear what was prepared.
-    predict  policies   Explain every rate policy in two lines.
-    predict  placements Explain every placement policy in two lines.
+    policy   policies   Explain every rate policy in two lines.
+    policy   placements Explain every placement policy in two lines.
 Predict it, in virtual time
     predict  simulate   Simulate a scenario.
     predict  place      Place the tasks; print where they are, and the loads.
@@ -99,7 +99,7 @@ _READS_NONE = {
 #: Modules of one command alone, which carry scenarios out too.
 _OF_ONE = {"explain", "compare", "advise", "crossover", "contest", "virtual"}
 #: Modules whose commands carry scenarios out; of the others none runs code of others.
-_CARRIES_OUT = {"predict", "sweep", "run", "trials", "lab", *_OF_ONE}
+_CARRIES_OUT = {"predict", "policy", "sweep", "run", "trials", "lab", *_OF_ONE}
 #: Title of a group -> its commands by name; and all commands, in the same order.
 GROUPS: dict[str, dict[str, Listed]] = {}
 COMMANDS: dict[str, Listed] = {}

@@ -14,8 +14,6 @@ import typer
 from emu.cli.app import argument, option
 from emu.errors import ExpectationMissed, ScenarioError
 from emu.host.files import write_atomic
-from emu.prediction.packets import Control, Shares
-from emu.scenario.document import split_override
 from emu.units import DURATION, Quantity
 
 
@@ -34,7 +32,12 @@ def _target(target: str | None) -> str | None:
 
 def _once(overrides: list[str] | None) -> list[str] | None:
     """Return the overrides of ``--set``; one key has one value."""
-    keys = [split_override(text)[0] for text in overrides or ()]
+    if not overrides:
+        return overrides
+    # Here: commands that read no scenario answer in 0.1 s.
+    from emu.scenario.document import split_override  # noqa: PLC0415
+
+    keys = [split_override(text)[0] for text in overrides]
     for key in keys:
         # The second value would win without a word.
         if key and keys.count(key) > 1:
@@ -134,14 +137,3 @@ def judge_simulated(unchecked: str, missed: Sequence[str]) -> None:
         typer.echo(unchecked, err=True)
     if missed:
         raise ExpectationMissed("; ".join(missed))
-
-
-Queues: TypeAlias = Annotated[
-    Shares | None,
-    option(
-        "--sharing fair|tcp", "Queues of ns-3: flows by turns, or one that drops.", ...
-    ),
-]
-Tcp: TypeAlias = Annotated[
-    Control | None, option("--congestion-control cubic|reno", "TCP of ns-3.", ...)
-]

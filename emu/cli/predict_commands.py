@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
 from enum import StrEnum
-from textwrap import TextWrapper
 
 import typer
 from rich.console import Console
 
 import emu
-from emu.cli import options
+from emu.cli import options, packet_options
 from emu.cli.app import app, option
 from emu.cli.progress import progress_bar
 from emu.cli.signs_of_life import note_stage
@@ -24,8 +22,6 @@ from emu.prediction.analysis.full_queues import full_queues
 from emu.prediction.analysis.throughput import JobTime, job_times, pace
 from emu.prediction.packets import Control, Shares, packets_of, simulate_packets
 from emu.prediction.placement import resource_loads
-from emu.prediction.placement.place import PLACEMENT_POLICIES
-from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import rounding_effect
 from emu.prediction.simulation import simulate as simulate_rates
 from emu.prediction.simulation.attempts import Attempts
@@ -35,11 +31,10 @@ from emu.report.comparison import coflow_line
 from emu.report.facts import flow_table, port_table
 from emu.report.measured_tables import training_table
 from emu.report.terminal import terminal
-from emu.runs.result import Result, Row, flow_rows, port_rows, result_of
+from emu.runs.result import Result, flow_rows, port_rows, result_of
 from emu.scenario import Experiment, load, prepare
 from emu.scenario.experiment import count_failures, refuse_deaths
 from emu.scenario.machine_choice import apart_words
-from emu.scenario.own_rules import list_policies
 from emu.scenario.realize import list_model_figures
 from emu.scenario.run_sections import ExpectSection
 from emu.scenario.setup import setup_rows
@@ -47,52 +42,6 @@ from emu.systems.system import figures_on, remarks_on
 from emu.training.looks import epoch_of
 from emu.trust.lateness import effect_of_slight_delays
 from emu.units import format_duration, format_ratio
-
-
-@app.command()
-def policies(json_target: options.JsonTarget = None) -> None:
-    """Explain every rate policy in two lines.
-
-    A scenario chooses one with schedule.policy, or names a class of its own. Theorem 1
-    of the DGTP paper bounds the makespan of those that keep it.
-    """
-    rules: dict[str, Row] = {}
-    for name in list_policies():
-        rule = policy_named(name)
-        rules[name] = {
-            "summary": rule.summary,
-            "source": rule.source,
-            "knows": rule.knows,
-            "theorem1": rule.keeps_theorem,
-        }
-    _explain(json_target, rules)
-
-
-@app.command()
-def placements(json_target: options.JsonTarget = None) -> None:
-    """Explain every placement policy in two lines.
-
-    A scenario chooses one with placement.policy.
-    """
-    rules = {name: policy._asdict() for name, policy in PLACEMENT_POLICIES.items()}
-    _explain(json_target, rules)
-
-
-def _explain(json_target: str | None, rules: Mapping[str, Row]) -> None:
-    if not options.emit(json_target, rules):
-        return
-    indent = " " * (2 + max(map(len, rules)))
-    for name, rule in rules.items():
-        source = rule["source"]
-        if rule["knows"] != "nothing":
-            source += f"; needs {rule['knows']}"
-        if rule.get("theorem1"):
-            source += "; keeps Theorem 1"
-        for head, text in ((name, rule["summary"]), ("", source)):
-            # 80 columns, as help has.
-            lines = TextWrapper(80, head.ljust(len(indent)), indent)
-            typer.echo(lines.fill(text))
-
 
 #: Carrier of the bytes in a simulation.
 Network = StrEnum("Network", "FLUID NS3")
@@ -108,8 +57,8 @@ def simulate(
     network: Network = option(
         "fluid|ns3", "Carrier of the bytes: rates, or packets of ns-3.", Network.FLUID
     ),
-    sharing: options.Queues = None,
-    congestion_control: options.Tcp = None,
+    sharing: packet_options.Queues = None,
+    congestion_control: packet_options.Tcp = None,
 ) -> None:
     """Simulate a scenario.
 

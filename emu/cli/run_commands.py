@@ -19,11 +19,10 @@ from emu.cli.host_options import Hosts
 from emu.cli.options import (
     JsonTarget,
     Overrides,
-    Queues,
     ScenarioFile,
-    Tcp,
     emit,
 )
+from emu.cli.packet_options import Queues, Tcp
 from emu.cli.repeat_runs import judge, read_plan, repeat_experiment
 from emu.cli.report_commands import draw
 from emu.cli.watching import LiveViews, ProgressLine, address

@@ -21,12 +21,11 @@ from emu.errors import DataError, EmulatorError
 from emu.host import foreign_code
 from emu.host.interruption import Overdue, deadline
 from emu.names import printable
+from emu.prediction.rate_policies import GROUP, RATE_POLICIES, Policy
 from emu.prediction.scheduling import policies
 from emu.problem import ActiveFlow
 from emu.problem.fields.suggestion import nearest
 
-#: Entry points of this group are classes of rules.
-GROUP = "emu.policies"
 #: Wall seconds that a rule may take to be loaded, and for every answer: chosen, not
 #: measured; SEBF in Python answers in milliseconds.
 DEADLINE = 10.0
@@ -46,7 +45,7 @@ def list_installed() -> tuple[str, ...]:
     # Sorted: the order of installed packages is that of a folder.
     for point in sorted(entry_points(group=GROUP)):
         name = point.name
-        if name in policies.RATE_POLICIES or name in names:
+        if name in RATE_POLICIES or name in names:
             subject = f"entry point {name} = {point.value} of group {GROUP}"
             raise EmulatorError(f"{subject}: there is another policy of that name")
         file = point.module.replace(".", "/") + ".py"
@@ -58,7 +57,7 @@ def list_installed() -> tuple[str, ...]:
 
 def list_policies() -> list[str]:
     """Return the names of all policies that scenarios may state as one word."""
-    return [*policies.RATE_POLICIES, *list_installed()]
+    return [*RATE_POLICIES, *list_installed()]
 
 
 def is_policy(name: str) -> bool:
@@ -118,7 +117,7 @@ def register_program(policy: str, source: str | None) -> str:
         check = str
     load = cache(partial(_load, name, file, find))
 
-    def ask() -> policies.Policy:
+    def ask() -> Policy:
         foreign_code.ask_to_run(file, f"rule {name}", check)
         return load()
 
@@ -144,7 +143,7 @@ def rule_problem(policy: str, source: str | None) -> str:
     return foreign_code.class_problem(text, file, attribute, _RATES, sure=sure)
 
 
-def _load(name: str, file: str, find: Callable[[], object]) -> policies.Policy:
+def _load(name: str, file: str, find: Callable[[], object]) -> Policy:
     """Load a rule.
 
     Raises DataError when its code fails or takes too long, or has no method ``rates``.
@@ -166,7 +165,7 @@ def _load(name: str, file: str, find: Callable[[], object]) -> policies.Policy:
             return policies.check_rates(name, flows, capacity, answer)
 
     summary = (inspect.getdoc(rule) or "a rule of one's own").splitlines()[0]
-    return policies.Policy(
+    return Policy(
         name=name,
         summary=printable(summary, limit=200),
         source=file,

@@ -17,9 +17,10 @@ import pytest
 import emu
 from emu.errors import DataError, ScenarioError
 from emu.experiment.variants import compare_variants
+from emu.prediction.rate_policies import GROUP
 from emu.prediction.simulation import simulate
 from emu.scenario import Scenario, find_errors, load, own_rules, prepare
-from emu.scenario.own_rules import GROUP, register_program
+from emu.scenario.own_rules import register_program
 from emu.scenario.scenario import json_schema
 
 SHIPPED = Path(__file__).resolve().parents[2] / "scenarios"

@@ -9,8 +9,8 @@ from enum import StrEnum
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.question import Answer, Question, answer
 from emu.experiment.systems import list_variants
-from emu.prediction.placement.place import PLACEMENT_POLICIES
-from emu.prediction.scheduling.policies import RATE_POLICIES
+from emu.prediction.placement_policies import PLACEMENT_POLICIES
+from emu.prediction.rate_policies import RATE_POLICIES
 from emu.problem.fields.suggestion import nearest
 from emu.scenario import Scenario, load
 from emu.scenario.edits import placement_edit

@@ -6,12 +6,12 @@ say what its makespan is. Must not know: scenarios, sockets, clocks.
 
 from emu.prediction.placement.packing import resource_loads
 from emu.prediction.placement.place import (
-    PLACEMENT_POLICIES,
     affordable,
     best_placement,
     place,
 )
 from emu.prediction.placement.space import PlacementResult
+from emu.prediction.placement_policies import PLACEMENT_POLICIES
 
 __all__ = [
     "PLACEMENT_POLICIES",

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from emu.prediction.placement.etp import EtpOptions, search_etp
 from emu.prediction.placement.packing import infeasibility
 from emu.prediction.placement.search import SearchOptions, endless, search_run
 from emu.prediction.placement.space import PlacementResult, Space
+from emu.prediction.placement_policies import PLACEMENT_POLICIES
 from emu.prediction.scheduling import policy_named
 from emu.prediction.simulation import makespan
 from emu.problem import Cluster, Job, Placement, Problem, Profile, Realization
@@ -235,44 +236,6 @@ def _judge(arrays: Candidates, placement: Placement, limit: float = math.inf) ->
     return placement_cost(arrays, machine_of, limit)
 
 
-class PlacementPolicy(NamedTuple):
-    """One placement policy."""
-
-    summary: str
-    """Its method, in one line."""
-    source: str
-    """Its publication or other origin."""
-    knows: str = "nothing"
-    """Its input besides demands and capacities."""
-
-
-_JUDGED = "expected times and volumes: what it tries is simulated"
-
-#: Values of ``placement.policy``.
-PLACEMENT_POLICIES: Mapping[str, PlacementPolicy] = {
-    "explicit": PlacementPolicy("as the scenario spells it out", "the user"),
-    "ifs": PlacementPolicy(
-        "a feasible placement, by a dynamic program over counts of like tasks",
-        "DGTP (INFOCOM 2022), Algorithm 2",
-    ),
-    "etp": PlacementPolicy(
-        "a random walk from that of ifs, which favours shorter makespans",
-        "DGTP (INFOCOM 2022), Algorithm 3",
-        _JUDGED,
-    ),
-    "best": PlacementPolicy(
-        "the best of etp, of all placements where they are few, else of annealing",
-        "this project",
-        _JUDGED,
-    ),
-    "distdgl": PlacementPolicy(
-        "as many samplers as possible beside their worker",
-        "DistDGL (IA3 2020) as DGTP section VI-A runs it",
-        "who sends to whom",
-    ),
-    "random": PlacementPolicy("any feasible placement, drawn at random", "baseline"),
-    "round_robin": PlacementPolicy("one machine after the other", "baseline"),
-}
 SEARCHES = frozenset({"etp", "best"})
 
 

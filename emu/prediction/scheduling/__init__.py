@@ -4,12 +4,8 @@ Pure state on flat arrays, driven by virtual time (`emu.prediction.simulation`) 
 messages (`emu.emulation.coordinator`). Must not know: who drives it, and why.
 """
 
-from emu.prediction.scheduling.policies import (
-    RATE_POLICIES,
-    list_rules,
-    policy_named,
-    rate_policy,
-)
+from emu.prediction.rate_policies import RATE_POLICIES
+from emu.prediction.scheduling.policies import list_rules, policy_named, rate_policy
 from emu.prediction.scheduling.scheduler import (
     Decisions,
     End,

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.prediction.core import ffi, lib, new_room, pointer, room_in, structure, view
-from emu.prediction.scheduling.policies import OwnRates, Policy
+from emu.prediction.rate_policies import Policy
+from emu.prediction.scheduling.policies import OwnRates
 from emu.problem import Cluster, Job, Problem
 from emu.problem.links import IN
 from emu.problem.placement import slots_on, slowness

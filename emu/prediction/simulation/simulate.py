@@ -9,9 +9,10 @@ import numpy as np
 
 from emu.errors import SchedulingError
 from emu.prediction.core import Record, ffi, lib, pointer
-from emu.prediction.scheduling import RATE_POLICIES, policy_named
+from emu.prediction.rate_policies import PORTFOLIO, RATE_POLICIES
+from emu.prediction.scheduling import policy_named
 from emu.prediction.scheduling.compiled_problem import Floats, placed_layout, plain
-from emu.prediction.scheduling.policies import PORTFOLIO, rate_policy
+from emu.prediction.scheduling.policies import rate_policy
 from emu.prediction.scheduling.state import (
     State,
     check_rows,

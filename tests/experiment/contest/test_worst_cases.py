@@ -22,7 +22,7 @@ from emu.experiment.contest import (
 from emu.experiment.contest.contestants import fight
 from emu.experiment.contest.small_job import SmallFlow, SmallMachine, SmallTask
 from emu.experiment.question import ask
-from emu.prediction.scheduling.policies import RATE_POLICIES
+from emu.prediction.rate_policies import RATE_POLICIES
 from emu.prediction.simulation import simulate
 from emu.scenario import load
 from emu.scenario.scenario_file import loads

@@ -1,0 +1,71 @@
+"""``emu policies`` and ``emu placements``: what scenarios may choose, without numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from textwrap import TextWrapper
+from typing import Any
+
+import typer
+
+from emu.cli import options
+from emu.cli.app import app
+from emu.prediction.placement_policies import PLACEMENT_POLICIES
+from emu.prediction.rate_policies import GROUP, RATE_POLICIES, Policy
+
+
+@app.command()
+def policies(json_target: options.JsonTarget = None) -> None:
+    """Explain every rate policy in two lines.
+
+    A scenario chooses one with schedule.policy, or names a class of its own. Theorem 1
+    of the DGTP paper bounds the makespan of those that keep it.
+    """
+    rules: dict[str, dict[str, Any]] = {}
+    for name, rule in _rate_policies().items():
+        rules[name] = {
+            "summary": rule.summary,
+            "source": rule.source,
+            "knows": rule.knows,
+            "theorem1": rule.keeps_theorem,
+        }
+    _explain(json_target, rules)
+
+
+@app.command()
+def placements(json_target: options.JsonTarget = None) -> None:
+    """Explain every placement policy in two lines.
+
+    A scenario chooses one with placement.policy.
+    """
+    rules = {name: policy._asdict() for name, policy in PLACEMENT_POLICIES.items()}
+    _explain(json_target, rules)
+
+
+def _rate_policies() -> dict[str, Policy]:
+    """Return the policies by their names, those of installed packages included."""
+    policies = dict(RATE_POLICIES)
+    if entry_points(group=GROUP):
+        # To load rules of one's own takes numpy and half a second.
+        from emu.prediction.scheduling import policy_named  # noqa: PLC0415
+        from emu.scenario.own_rules import list_installed  # noqa: PLC0415
+
+        policies |= {name: policy_named(name) for name in list_installed()}
+    return policies
+
+
+def _explain(json_target: str | None, rules: Mapping[str, dict[str, Any]]) -> None:
+    if not options.emit(json_target, rules):
+        return
+    indent = " " * (2 + max(map(len, rules)))
+    for name, rule in rules.items():
+        source = rule["source"]
+        if rule["knows"] != "nothing":
+            source += f"; needs {rule['knows']}"
+        if rule.get("theorem1"):
+            source += "; keeps Theorem 1"
+        for head, text in ((name, rule["summary"]), ("", source)):
+            # 80 columns, as help has.
+            lines = TextWrapper(80, head.ljust(len(indent)), indent)
+            typer.echo(lines.fill(text))
