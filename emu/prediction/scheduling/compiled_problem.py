@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from operator import add
 from types import SimpleNamespace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from emu.problem.placement import slots_on, slowness
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Array = NDArray[Any]
 Made = TypeVar("Made")
 
 
@@ -175,7 +176,7 @@ def _numbered(names: Iterable[str], first: int = 0) -> dict[str, int]:
     return {name: number for number, name in enumerate(names, first)}
 
 
-def _edges(job: Job, *, by_job: bool) -> dict[str, NDArray[Any]]:
+def _edges(job: Job, *, by_job: bool) -> dict[str, Array]:
     edges = job.edges
     tasks = job.tasks
     source = _ints(edge.source for edge in edges)
@@ -250,7 +251,7 @@ def _pools(job: Job, cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def _tuners(cluster: Cluster, numbers: dict[str, int]) -> dict[str, NDArray[Any]]:
+def _tuners(cluster: Cluster, numbers: dict[str, int]) -> dict[str, Array]:
     tuners = cluster.tuners
     longest = max((len(tuner.path) for tuner in tuners), default=0)
     # Quotas are 1 or more: a 0 ends the path of a tuner that has a shorter one.
@@ -271,7 +272,7 @@ def _tuners(cluster: Cluster, numbers: dict[str, int]) -> dict[str, NDArray[Any]
     }
 
 
-def _speeds(job: Job, cluster: Cluster) -> dict[str, NDArray[Any]]:
+def _speeds(job: Job, cluster: Cluster) -> dict[str, Array]:
     """Return the shares of their speed that machines have; empty where it is all."""
     # Empty arrays are NULL to the core: a job on steady machines pays nothing for
     # these.
@@ -332,34 +333,58 @@ def check_machines(machine_of: Ints, tasks: int, machines: int) -> None:
         raise ValueError(f"machine_of names a machine beyond {machines - 1}")
 
 
-#: Array -> the things that it has an entry for, and the least and the end of entries.
-_RANGES = {
-    "rounds": ("tasks", 0, "counts"),
-    "order": ("tasks", 0, "tasks"),
-    "taken": ("tasks", -1, "names"),
-    "freed": ("tasks", -1, "names"),
-    "sent": ("edges", 0, "counts"),
-    "source": ("edges", 0, "tasks"),
-    "destination": ("edges", 0, "tasks"),
-    "lag": ("edges", 0, "any"),
-    "rank": ("edges", 0, "any"),
-    "control": ("edges", 0, "any"),
-    "owner": ("edges", 0, "tasks"),
-    "channel": ("edges", -1, "edges"),
-    "coflow": ("edges", 0, "coflows"),
-    "coflow_edge": ("edges", 0, "edges"),
-    "latest": ("edges", 0, "any"),
-    "out_edge": ("edges", 0, "edges"),
-    "in_edge": ("edges", 0, "edges"),
-    "zone": ("machines", 0, "zones"),
-    "nic": ("", -1, "ports"),
-    "route_of": ("", 0, "routes"),
-    "route_port": ("", IN, "ports"),
-    "tuned": ("tuners", 0, "slots"),
-    "watched": ("tuners", 0, "slots"),
-    "most": ("tuners", 0, "any"),
-    "period": ("tuners", 0, "any"),
-}
+class _Range(NamedTuple):
+    """Entries that an array may have."""
+
+    rows: str
+    """Things of which each has an entry; empty where others decide the number."""
+    least: int
+    end: str
+    """Things that an entry is one of."""
+
+
+def _read_ranges(table: str) -> dict[str, _Range]:
+    ranges = {}
+    for line in table.splitlines():
+        name, rows, least, end = line.split()
+        ranges[name] = _Range(
+            rows=rows.strip("-"),
+            least=int(least),
+            end=end,
+        )
+    return ranges
+
+
+#: By array: the things that it has an entry for, the least and the end of entries.
+_RANGES = _read_ranges(
+    f"""\
+rounds       tasks         0 counts
+order        tasks         0 tasks
+taken        tasks        -1 names
+freed        tasks        -1 names
+sent         edges         0 counts
+source       edges         0 tasks
+destination  edges         0 tasks
+lag          edges         0 any
+rank         edges         0 any
+control      edges         0 any
+owner        edges         0 tasks
+channel      edges        -1 edges
+coflow       edges         0 coflows
+coflow_edge  edges         0 edges
+latest       edges         0 any
+out_edge     edges         0 edges
+in_edge      edges         0 edges
+zone         machines      0 zones
+nic          -            -1 ports
+route_of     -             0 routes
+route_port   -         {IN:5} ports
+tuned        tuners        0 slots
+watched      tuners        0 slots
+most         tuners        0 any
+period       tuners        0 any
+"""
+)
 _OPTIONAL = frozenset({"owner", "channel", "latest"})
 
 
@@ -368,46 +393,56 @@ def _check(job: JobArrays) -> None:
 
     C looks nothing up a second time: an index beyond an array would go unnoticed.
     """
-    routes = job.routes
-    tuners = job.tuners
-    speeds = job.speeds
-    sizes = {
-        "tasks": len(job.rounds),
-        "edges": len(job.source),
-        "machines": job.slots.shape[0],
-        "names": job.slots.shape[1],
-        "slots": job.slots.size,
-        "coflows": len(job.coflow_start) - 1,
-        "counts": job.iterations + 1,
-        "ports": len(job.capacity),
-        "zones": len(routes["route_of"]),
-        "routes": len(routes["route_start"]) - 1,
-        "tuners": tuners["path"].shape[-1],
-        "any": np.iinfo(np.int64).max,
-    }
-    arrays = {**vars(job), **routes, **tuners}
-    for name, (rows, least, end) in _RANGES.items():
+    sizes = _count_things(job)
+    arrays = {**vars(job), **job.routes, **job.tuners}
+    for name, known in _RANGES.items():
         entries = arrays[name]
         is_left_out = name in _OPTIONAL and not entries.size
-        if rows and not is_left_out and entries.shape != (sizes[rows],):
-            raise ValueError(f"{name} must have {sizes[rows]} entries")
-        _check_range(name, entries, least, sizes[end])
+        if known.rows and not is_left_out:
+            count = sizes[known.rows]
+            if entries.shape != (count,):
+                raise ValueError(f"{name} must have {count} entries")
+        _check_range(name, entries, known.least, sizes[known.end])
     # The last flow of an edge serves iteration sent - 1 + lag, which must be there.
     turn_counts = (job.sent + job.lag)[job.sent > 0]
     _check_range("sent with lag", turn_counts, 0, sizes["counts"])
 
-    _check_starts("out_start", job.out_start, sizes["tasks"], job.out_edge)
-    _check_starts("in_start", job.in_start, sizes["tasks"], job.in_edge)
-    _check_starts("coflow_start", job.coflow_start, sizes["coflows"], job.coflow_edge)
-    route_start = routes["route_start"]
-    _check_starts("route_start", route_start, sizes["routes"], routes["route_port"])
-    if speeds["time"].size:
-        _check_starts("start", speeds["start"], sizes["machines"], speeds["time"])
+    tasks = sizes["tasks"]
+    _check_starts("out_start", job.out_start, tasks, job.out_edge)
+    _check_starts("in_start", job.in_start, tasks, job.in_edge)
+    coflows = sizes["coflows"]
+    _check_starts("coflow_start", job.coflow_start, coflows, job.coflow_edge)
+    route_start = job.routes["route_start"]
+    route_port = job.routes["route_port"]
+    _check_starts("route_start", route_start, sizes["routes"], route_port)
+    machines = sizes["machines"]
+    speed_time = job.speeds["time"]
+    if speed_time.size:
+        _check_starts("start", job.speeds["start"], machines, speed_time)
 
-    _check_numbers(job, sizes["machines"])
+    _check_numbers(job, machines)
     answers = job.own is not None and job.by_flow
     if (job.policy == lib.OWN) != answers:
         raise ValueError("a rule of one's own rates flows one by one, and answers")
+
+
+def _count_things(job: JobArrays) -> dict[str, int]:
+    """Return how many there are of what `_RANGES` names."""
+    machines, names = job.slots.shape
+    return {
+        "tasks": len(job.rounds),
+        "edges": len(job.source),
+        "machines": machines,
+        "names": names,
+        "slots": job.slots.size,
+        "coflows": len(job.coflow_start) - 1,
+        "counts": job.iterations + 1,
+        "ports": len(job.capacity),
+        "zones": len(job.routes["route_of"]),
+        "routes": len(job.routes["route_start"]) - 1,
+        "tuners": job.tuners["path"].shape[-1],
+        "any": np.iinfo(np.int64).max,
+    }
 
 
 def _check_numbers(job: JobArrays, machines: int) -> None:
@@ -443,12 +478,12 @@ def _check_numbers(job: JobArrays, machines: int) -> None:
             raise ValueError(text)
 
 
-def _check_range(name: str, entries: NDArray[Any], least: int, end: int) -> None:
+def _check_range(name: str, entries: Array, least: int, end: int) -> None:
     if entries.size and (entries.min() < least or entries.max() >= end):
         raise ValueError(f"{name} must be from {least} to {end - 1}")
 
 
-def _check_starts(name: str, start: Ints, owners: int, entry: NDArray[Any]) -> None:
+def _check_starts(name: str, start: Ints, owners: int, entry: Array) -> None:
     is_whole = start.shape == (owners + 1,) and start[0] == 0
     if not is_whole or start[-1] != len(entry):
         raise ValueError(f"{name} must begin at 0 and end with its entries")
