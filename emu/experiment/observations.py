@@ -11,7 +11,7 @@ from emu.emulation.coordinator import EmulatedRun
 from emu.experiment.run_result import PreparedRun
 from emu.prediction.analysis.critical_path import send_rows
 from emu.prediction.analysis.flow_counts import count_flows
-from emu.trust.causes import Observations, ProcessWaits
+from emu.trust.observed import Observations, ProcessWaits
 
 #: Bytes on the wire of one of payload, at most, and of acknowledgements of one.
 _WIRE = 1.1
@@ -43,7 +43,7 @@ def observe(prepared: PreparedRun, run: EmulatedRun) -> Observations:
         sends=send_rows(logs),
         processes=processes,
         began=run.began,
-        coordinator=run.startup.get("waited", 0.0),
+        turns=run.turns,
         nics=nics,
         foreign=foreign_rates(prepared, run),
         time_scale=settings.time_scale,

@@ -493,12 +493,13 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
     directory.write_arrays(REALIZATION, **vars(run.realization))
     directory.write_arrays(REPORTS, **reports(run))
     # Every frame by its sender, by its receiver, and its arrival as it was reported;
-    # and when the tasks that had it began.
+    # when the tasks that had it began, and when the coordinator was at work.
     directory.write_arrays(
         "frames.npz",
         **{name: getattr(run, name) for name in ROWS},
         notified=run.arrivals,
         began=run.began,
+        turns=run.turns,
     )
     directory.write_lines("training.csv", training_lines(run))
     # Into the content itself, so that --json prints what the file holds.

@@ -98,18 +98,21 @@ def read_frames(job: Job, path: Path) -> Arrays:
 
     ``sent``, ``received``, ``connections`` and ``waits`` are rows of
     `emu.emulation.wire.frame_layout`; ``notified`` arrivals of (edge, iteration) as
-    reported to the coordinator; ``began`` when (task, iteration) began to compute. Runs
-    of an earlier emu have no rows of connections, and NaN for ``began``.
+    reported to the coordinator; ``began`` when (task, iteration) began to compute;
+    ``turns`` of the coordinator. Runs of an earlier emu have no rows of connections and
+    no turns, and NaN for ``began``.
     """
     tasks = (len(job.tasks), job.iterations)
     flows = (len(job.edges), job.iterations)
-    arrays: Arrays = {"began": np.full(tasks, np.nan)}
+    arrays: Arrays = {"began": np.full(tasks, np.nan), "turns": np.empty((0, 4))}
     for name in ("connections", "waits"):
         arrays[name] = np.empty(0, ROWS[name])
     known = array_names(path)
     names = [name for name in arrays if name in known]
     names += ["sent", "received", "notified"]
     arrays |= _read(path, names, notified=flows, began=tasks)
+    turns = arrays["turns"]
+    _require(turns.shape[1:] == (4,), "holds no turns of the coordinator", path)
     for name, kind in ROWS.items():
         rows = arrays[name]
         are_rows = rows.dtype == kind and rows.ndim == 1

@@ -262,6 +262,7 @@ def _evidence(
         raise DataError("counts payloads of an edge that is not there", path=path)
 
     frames: dict[str, Any] = read_frames(run.problem.job, run.path / "frames.npz")
+    del frames["turns"]  # no guard asks for them
     # Without reports every delay counts as told, so
     # that no guard fires for want of a file.
     late: Floats | float = np.inf

@@ -3,15 +3,14 @@
 A cause has a parameter that something else than the difference shows: a kernel's count,
 a clock, a stated time. It is simulated from that parameter alone, and again with half
 of it. It is named where it explains at least half of the difference and half of the
-parameter moves the end the same way, by less. Of several it is the one that comes next
-to the whole.
+parameter moves the end the same way, by less. Of several it is the one that comes
+nearest to the whole; where two come as near, none is named: a wrong name costs more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -24,6 +23,8 @@ from emu.prediction.analysis.link_load import fluid_ends
 from emu.prediction.simulation import makespan
 from emu.problem import Cluster, Problem, Realization, Schedule
 from emu.trust import link_shares
+from emu.trust.delays import Delays, measure_delays
+from emu.trust.observed import Observations
 from emu.units import format_duration, format_rate, format_size
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -41,51 +42,15 @@ _LIMITED = 0.5
 #: Share of the time of a closed window in which bytes must wait to be read, for the
 #: reader to count as its cause.
 _UNREAD = 0.25
-#: Share of its delays from which waits for a core count as their cause.
-_COVERED = 0.5
+#: Share of a difference by which one cause comes nearer to it than all others.
+_NEARER = 0.2
+#: Share of what a process lost from which waits for a disk may be why.
+_OF_DISK = 0.1
 #: Times the least round trip of one through a queue that stands.
 _STANDING = 3.0
 #: Share of its length by which a window must make a flow longer to count: round trips
 #: are smoothed.
 _ROUGH = 0.05
-
-
-@dataclass(frozen=True)
-class ProcessWaits:
-    """Wall seconds that a process lost, and by which its clock was off."""
-
-    core: float = 0.0
-    """It was ready and had no core."""
-    disk: float = 0.0
-    """Something on its host waited for a disk, which it read or wrote."""
-    clock: float = 0.0
-    """Its clock beyond the coordinator's, at the end."""
-
-
-@dataclass(frozen=True, eq=False)
-class Observations:
-    """Records of a run, beside its schedule, from which causes are simulated."""
-
-    counts: FlowCounts | None = None
-    first: Mapping[tuple[int, int], float] = field(default_factory=dict)
-    """Seconds at which the kernel had the first bytes of (edge, iteration)."""
-    sends: critical_path.Rows = field(default_factory=dict)
-    """Rows of `emu.prediction.analysis.critical_path.send_rows`."""
-    processes: Mapping[str, ProcessWaits] = field(default_factory=dict)
-    began: Floats | None = None
-    """Seconds at which (task, iteration) began, by its process; NaN where unknown."""
-    coordinator: float = 0.0
-    """Wall seconds in which the coordinator was ready and had no core."""
-    nics: Mapping[str, float] = field(default_factory=dict)
-    """Shares of their stated rates that links were measured at before the run."""
-    foreign: Mapping[str, float] = field(default_factory=dict)
-    """Bytes per second of other programs that crossed a link."""
-    time_scale: float = 1.0
-    """Wall seconds of an emulated one."""
-    byte_scale: float = 1.0
-    """Real bytes of an emulated one."""
-    works: bool = False
-    """True where tasks compute, and may wait for a core."""
 
 
 class Change(NamedTuple):
@@ -194,9 +159,11 @@ def name_cause(
             named[is_symptom].append((seconds / off, sentence))
 
     found = named[False] or named[True]
-    if not found:
+    found.sort(key=lambda candidate: abs(candidate[0] - 1.0))
+    distances = [abs(share - 1.0) for share, _ in found[:2]]
+    if not found or (len(found) > 1 and distances[1] - distances[0] < _NEARER):
         return NO_REASON
-    share, sentence = min(found, key=lambda one: abs(one[0] - 1.0))
+    share, sentence = found[0]
     return (f"{sentence}: {100 * share:.0f} % of the difference",)
 
 
@@ -212,15 +179,17 @@ def list_causes(
     ``simulation``: with the times and volumes that the run is compared with; ``links``
     and ``late``: links and flows that moved the end, the most first.
     """
+    pauses = np.zeros_like(emulated.flow_start)
+    if observed.counts is not None:
+        pauses = _pauses(observed.counts) / observed.time_scale
+    delays = measure_delays(emulated, simulation, pauses, observed)
     of_flows = [*_list_flow_causes(emulated, simulation, observed)]
     yield from of_flows
-    yield from _list_task_causes(emulated, simulation, observed)
-    yield from _list_control_causes(emulated)
-    delays = _measure_delays(emulated, simulation, observed)
+    yield from _list_task_causes(emulated, simulation, delays, observed)
     yield from _list_process_causes(emulated, delays, observed)
     yield from _list_clock_causes(emulated, observed)
 
-    stalls = delays.orders + delays.first + delays.pauses
+    stalls = delays.stalls
     for cause in of_flows:
         stalls = np.maximum(stalls, np.maximum(cause.change.delays, 0.0))
     yield from _list_link_causes(emulated, links, late, stalls, observed)
@@ -237,6 +206,8 @@ def _list_flow_causes(
 
     scale = observed.time_scale
     lost = np.maximum(counts.hole, counts.timeouts * counts.timer) / scale
+    # What is beyond a small buffer is thrown away, and sent again.
+    lost[_has_small_buffer(counts)] = 0.0
     if lost.any():
         number = int(counts.retransmitted.sum())
         text = (
@@ -256,7 +227,23 @@ def _pauses(counts: FlowCounts) -> Floats:
     """
     limited = counts.receiver_limited
     is_reader = counts.unread > _UNREAD * limited
-    return np.where(is_reader, np.maximum(counts.unread, limited), counts.unread)
+    is_small = _has_small_buffer(counts)
+    return np.where(
+        is_small,
+        0.0,
+        np.where(is_reader, np.maximum(counts.unread, limited), counts.unread),
+    )
+
+
+def _has_small_buffer(counts: FlowCounts) -> NDArray[np.bool_]:
+    """Return where a receiver's window is less than what any sender begins with.
+
+    And where that held the sender up for most of its time.
+    """
+    first = np.where(counts.allowed > 0, counts.allowed, np.inf).min(axis=1)
+    is_small: NDArray[np.bool_] = counts.window < first.reshape(-1, 1)
+    is_small &= (counts.window > 0) & (counts.receiver_limited > _LIMITED * counts.busy)
+    return is_small
 
 
 def _list_window_causes(
@@ -277,14 +264,17 @@ def _list_window_causes(
     is_limited &= counts.window > 0
     turns = np.zeros_like(volumes)
     np.divide(volumes, counts.window, out=turns, where=is_limited)
-    longer = turns * counts.round_trip / scale - seconds
+    # The least round trip: in others bytes wait behind those of the same window.
+    least = turns * counts.least_round_trip
+    is_small = _has_small_buffer(counts)
+    longer = np.where(is_small, counts.receiver_limited, least) / scale - seconds
     longer[longer < _ROUGH * seconds] = 0.0
     if longer.any():
         edge, number = np.unravel_index(np.argmax(longer), longer.shape)
         text = (
             f"small window: {emulated.problem.job.edge_names[int(edge)]} may have "
-            f"{format_size(counts.window[edge, number])} on its way, and a round trip "
-            f"takes {format_duration(counts.round_trip[edge, number])} of wall time"
+            f"{format_size(counts.window[edge, number])} on its way, and took "
+            f"{format_duration(float(longer.max()))} longer for it"
         )
         yield Cause(text, Change(delays=longer))
 
@@ -346,44 +336,33 @@ def _list_sender_causes(emulated: Schedule, observed: Observations) -> Iterator[
                 longest = format_duration(float(grid.max()))
                 text = f"{_OF_SENDERS[cause]}, by up to {longest}"
                 yield Cause(text, Change(delays=grid))
-        return
-
-    first = _first_bytes(emulated, observed)
-    if first.any():
-        longest = format_duration(float(first.max()))
-        text = f"first bytes left up to {longest} after their time"
-        yield Cause(text, Change(delays=first), is_symptom=True)
-
-
-def _first_bytes(emulated: Schedule, observed: Observations) -> Floats:
-    """Return seconds until the kernel had the first bytes of (edge, iteration)."""
-    first = np.zeros_like(emulated.flow_start)
-    if emulated.rates is None:
-        for flow, instant in observed.first.items():
-            first[flow] = max(instant - emulated.flow_start[flow], 0.0)
-    return np.nan_to_num(first)
-
-
-def _late_orders(emulated: Schedule, observed: Observations) -> Floats:
-    """Return seconds until the sender of (edge, iteration) knew that it may send.
-
-    A payload that was not there by then had nothing to wait for.
-    """
-    orders = np.zeros_like(emulated.flow_start)
-    if emulated.rates is None:
-        for flow, row in observed.sends.items():
-            _, queued, informed, _ = row.tolist()
-            if queued < informed:
-                orders[flow] = max(informed - emulated.flow_start[flow], 0.0)
-    return np.nan_to_num(orders)
 
 
 def _list_task_causes(
-    emulated: Schedule, simulation: Schedule, observed: Observations
+    emulated: Schedule, simulation: Schedule, delays: Delays, observed: Observations
 ) -> Iterator[Cause]:
     """Yield times of tasks, and volumes, that are others than expected."""
     job = emulated.problem.job
     excess = emulated.work - simulation.work
+    disks = np.zeros_like(excess)
+    is_clear = delays.is_clear.copy()
+    for process, waits in observed.processes.items():
+        tasks = list(job.processes.get(process, ()))
+        late = np.maximum(excess[tasks], 0.0)
+        total = float(late.sum()) * observed.time_scale
+        if total > 0 and waits.disk > 0:
+            disks[tasks] = late * min(waits.disk / total, 1.0)
+            is_clear[tasks] &= waits.disk < _OF_DISK * total
+    if disks.any():
+        name = job.tasks[int(np.argmax(disks.sum(axis=1)))].name
+        waited = max(waits.disk for waits in observed.processes.values())
+        text = (
+            f"slow disk: {name} most waited for one, {format_duration(waited)} in all"
+        )
+        yield Cause(text, Change(work=disks))
+
+    # Of tasks whose process may have waited for something nothing is said.
+    excess = np.where(is_clear | (excess < 0), excess, 0.0)
     if excess.any():
         per_task = excess.mean(axis=1)
         task = int(np.argmax(np.abs(per_task)))
@@ -394,21 +373,6 @@ def _list_task_causes(
         )
         yield Cause(text, Change(work=excess), is_symptom=True)
 
-    disks = np.zeros_like(excess)
-    for process, waits in observed.processes.items():
-        tasks = list(job.processes.get(process, ()))
-        late = np.maximum(excess[tasks], 0.0)
-        total = float(late.sum())
-        if total > 0 and waits.disk > 0:
-            disks[tasks] = late * min(waits.disk / observed.time_scale / total, 1.0)
-    if disks.any():
-        name = job.tasks[int(np.argmax(disks.sum(axis=1)))].name
-        waited = max(waits.disk for waits in observed.processes.values())
-        text = (
-            f"slow disk: {name} most waited for one, {format_duration(waited)} in all"
-        )
-        yield Cause(text, Change(work=disks))
-
     more = np.nan_to_num(emulated.flow_bytes - simulation.flow_bytes)
     if more.any():
         text = f"flows had {format_size(abs(float(more.sum())))} "
@@ -416,116 +380,34 @@ def _list_task_causes(
         yield Cause(text, Change(volumes=more), is_symptom=True)
 
 
-def _list_control_causes(emulated: Schedule) -> Iterator[Cause]:
-    """Yield what passed on the critical path between all inputs and the start."""
-    work = np.zeros_like(emulated.task_end)
-    delays = np.zeros_like(emulated.flow_end)
-    links = critical_path.critical_path(emulated).links
-    for gap, link in pairwise(links):
-        if gap.cause is not critical_path.Cause.GAP:
-            continue
-        if link.edge >= 0:
-            delays[link.edge, link.iteration] += gap.seconds
-        else:
-            work[link.task, link.iteration] += gap.seconds
-    longest = max(float(work.max(initial=0.0)), float(delays.max(initial=0.0)))
-    if longest > 0:
-        text = (
-            "late coordinator: what could begin was ordered to up to "
-            f"{format_duration(longest)} late"
-        )
-        yield Cause(text, Change(work=work, delays=delays))
-
-
-class _Delays(NamedTuple):
-    """Delays of a run where some process is to act, emulated seconds."""
-
-    work: Floats
-    """(task, iteration) took longer than expected."""
-    starts: Floats
-    """The part of it until it began: its order came late, or its process slept."""
-    orders: Floats
-    """The sender of (edge, iteration) knew late that it may send."""
-    first: Floats
-    """From there until the kernel had the first bytes."""
-    pauses: Floats
-    """The receiver held the flow up."""
-    covered: Floats
-    """Share of the delays of every task's process for which that, or the coordinator,
-    waited for a core; 0 below half: something else delayed it then, and it waited as
-    any process does."""
-
-
-def _measure_delays(
-    emulated: Schedule, simulation: Schedule, observed: Observations
-) -> _Delays:
-    """Return the delays of tasks and flows, and what waits for cores have of them."""
-    job = emulated.problem.job
-    work = np.maximum(emulated.work - simulation.work, 0.0)
-    starts = np.zeros_like(work)
-    if observed.began is not None:
-        late = np.nan_to_num(observed.began - emulated.task_start)
-        starts = np.clip(late, 0.0, work)
-    orders = _late_orders(emulated, observed)
-    first = np.maximum(_first_bytes(emulated, observed) - orders, 0.0)
-    pauses = np.zeros_like(first)
-    if observed.counts is not None:
-        pauses = _pauses(observed.counts) / observed.time_scale
-
-    sources = [edge.source for edge in job.edges]
-    destinations = [edge.destination for edge in job.edges]
-    covered = np.zeros(len(job.tasks))
-    for process, tasks in job.processes.items():
-        is_sent = np.isin(sources, tasks)
-        is_read = np.isin(destinations, tasks)
-        seconds = work[[*tasks]].sum() + (orders + first)[is_sent].sum()
-        seconds += pauses[is_read].sum()
-        waits = observed.processes.get(process, ProcessWaits())
-        waited = (waits.core + observed.coordinator) / observed.time_scale
-        if seconds > 0 and waited >= _COVERED * seconds:
-            covered[[*tasks]] = min(waited / seconds, 1.0)
-    return _Delays(
-        work=work,
-        starts=starts,
-        orders=orders,
-        first=first,
-        pauses=pauses,
-        covered=covered.reshape(-1, 1),
-    )
-
-
 def _list_process_causes(
-    emulated: Schedule, delays: _Delays, observed: Observations
+    emulated: Schedule, delays: Delays, observed: Observations
 ) -> Iterator[Cause]:
     """Yield waits for cores, late orders and receivers that pause."""
-    job = emulated.problem.job
-    of_sender = delays.covered[[edge.source for edge in job.edges]]
-    of_reader = delays.covered[[edge.destination for edge in job.edges]]
-    if delays.covered.any():
+    core = delays.core
+    if core.longest > 0:
         waited = {name: waits.core for name, waits in observed.processes.items()}
-        waited["the coordinator"] = observed.coordinator
+        waited["the coordinator"] = float(observed.turns[:, 2:].sum())
         most = max(waited, key=lambda name: waited[name])
         text = (
             f"waits for a core: {most} most was ready and had none for "
-            f"{format_duration(waited[most])} of wall time"
+            f"{format_duration(waited[most])}"
         )
-        flows = of_sender * (delays.orders + delays.first) + of_reader * delays.pauses
-        yield Cause(text, Change(work=delays.covered * delays.work, delays=flows))
+        yield Cause(text, Change(work=core.work, delays=core.flows))
 
-    starts = (1.0 - delays.covered) * delays.starts
-    orders = (1.0 - of_sender) * delays.orders
-    longest = max(float(starts.max(initial=0.0)), float(orders.max(initial=0.0)))
-    if longest > 0:
-        text = f"late coordinator: orders came up to {format_duration(longest)} late"
-        yield Cause(text, Change(work=starts, delays=orders))
+    held = delays.held
+    if held.longest > 0:
+        longest = format_duration(held.longest)
+        text = f"late coordinator: orders waited for it up to {longest}"
+        yield Cause(text, Change(work=held.work, delays=held.flows))
 
-    pauses = (1.0 - of_reader) * delays.pauses
+    pauses = delays.pauses
     if pauses.any():
         edge, _ = np.unravel_index(np.argmax(pauses), pauses.shape)
         text = (
             "receivers pause: bytes waited to be read for up to "
             f"{format_duration(float(pauses.max()))} of one flow "
-            f"({job.edge_names[int(edge)]})"
+            f"({emulated.problem.job.edge_names[int(edge)]})"
         )
         yield Cause(text, Change(delays=pauses))
 
@@ -560,12 +442,17 @@ def _list_link_causes(
 ) -> Iterator[Cause]:
     """Yield traffic of others, capacities that are others, and unequal shares."""
     cluster = emulated.problem.links
-    for link in cluster:
-        foreign = observed.foreign.get(link.name, 0.0)
-        if foreign > 0:
-            text = f"another program's traffic: {format_rate(foreign)} over {link.name}"
-            share = max(1.0 - foreign / link.capacity, _KEPT)
-            yield Cause(text, Change(rates={link.name: share}))
+    if observed.foreign:
+        # All at once: the same bytes may cross several links.
+        most = max(observed.foreign, key=lambda name: observed.foreign[name])
+        foreign = format_rate(observed.foreign[most])
+        rates = {
+            link.name: max(1.0 - observed.foreign[link.name] / link.capacity, _KEPT)
+            for link in cluster
+            if link.name in observed.foreign
+        }
+        text = f"another program's traffic: {foreign} over {most}"
+        yield Cause(text, Change(rates=rates))
 
     nics = observed.nics
     counts = observed.counts

@@ -18,11 +18,11 @@ from emu.problem import Schedule
 from emu.trust.causes import (
     LEAST,
     ChangedSimulation,
-    Observations,
     list_causes,
     name_cause,
 )
 from emu.trust.link_shares import Flow, links_to_blame
+from emu.trust.observed import Observations
 
 #: Share of what moved the end that a link or a reason has at least, to be named.
 SHARE = 0.2

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emu.prediction.analysis.critical_path import critical_path
 from emu.problem import Schedule
-from emu.trust.causes import NO_REASON, Observations
+from emu.trust.causes import NO_REASON
+from emu.trust.observed import Observations
 from emu.trust.prediction import (
     SHARE,
     Outcome,

@@ -25,11 +25,10 @@ from emu.trust.causes import (
     Cause,
     Change,
     ChangedSimulation,
-    Observations,
-    ProcessWaits,
     name_cause,
     slow_start,
 )
+from emu.trust.observed import Observations, ProcessWaits
 from emu.trust.prediction import judge_prediction
 
 ITERATIONS = 5
@@ -72,7 +71,12 @@ def reason(ran: Schedule, **observed: Any) -> str:
         ({"unread": 0.5}, "receivers pause: bytes waited to be read for up to 500 ms"),
         ({"unread": 0.2, "receiver_limited": 0.5, "busy": 1.5}, "receivers pause"),
         (
-            {"receiver_limited": 1.4, "busy": 1.5, "window": 10.0, "round_trip": 0.15},
+            {
+                "receiver_limited": 1.4,
+                "busy": 1.5,
+                "window": 10.0,
+                "least_round_trip": 0.15,
+            },
             "small window",
         ),
         ({"allowed": 1.0, "least_round_trip": 0.14}, "slow start"),
@@ -86,6 +90,38 @@ def test_what_kernels_count_of_flows_is_simulated(
     said = reason(simulated(share=2 / 3), counts=FlowCounts(**NONE | given))
 
     assert said.startswith(word)
+
+
+def test_two_causes_at_once_and_none_at_all_are_not_named() -> None:
+    """Each alone would be: which of the two it was, nobody observed."""
+    ran = simulated(share=2 / 3)
+    sound = dict.fromkeys(["a out", "a in", "b out", "b in"], 1.0)
+    delay = np.full(SHAPE, 0.5)
+
+    none = FlowCounts(**NONE)
+    both = FlowCounts(**NONE | {"hole": delay, "unread": delay})
+
+    assert reason(ran, counts=none, nics=sound) == "cause not found"
+    assert reason(ran, counts=both, nics=sound) == "cause not found"
+
+
+def test_a_clock_that_is_off_is_named_and_one_that_is_right_is_not() -> None:
+    ran = simulated(share=2 / 3)
+    sound = dict.fromkeys(["a out", "a in", "b out", "b in"], 1.0)
+
+    for clock, word in ((3.0, "clock of r: off by 3 s"), (0.0, "cause not found")):
+        processes = {"r": ProcessWaits(clock=clock)}
+        assert reason(ran, processes=processes, nics=sound).startswith(word)
+
+
+def test_waits_of_a_process_count_where_they_are_a_tenth_of_the_run() -> None:
+    """Each was late by 0.5 s in 20 s, and waited for longer."""
+    ran = simulated(work=1.1)
+    for core, word in ((0.6, "cause not found"), (3.0, "waits for a core: s")):
+        processes = dict.fromkeys(problem().job.processes, ProcessWaits(core=core))
+        observed = Observations(processes=processes)
+        found = judge_prediction(ran, STATED, ran, threshold=0.03, observed=observed)
+        assert found.reasons[0].startswith(word)
 
 
 def test_a_count_that_explains_less_than_half_is_no_cause() -> None:
@@ -114,7 +150,9 @@ def test_a_clock_and_traffic_of_others_are_simulated() -> None:
         ),
         (ProcessWaits(core=4.0), "waits for a core: s"),
         (ProcessWaits(core=0.5), "tasks took other times"),
+        (ProcessWaits(core=2.0), "cause not found"),
         (ProcessWaits(disk=3.0), "slow disk"),
+        (ProcessWaits(disk=1.0), "cause not found"),
     ],
 )
 def test_tasks_that_took_longer_are_told_apart_by_what_they_waited_for(
@@ -133,18 +171,28 @@ def test_tasks_that_took_longer_are_told_apart_by_what_they_waited_for(
     assert found.reasons[0].startswith(word)
 
 
-def test_orders_that_come_late_are_the_coordinators() -> None:
+def test_orders_that_come_late_are_the_coordinators_where_it_was_at_work() -> None:
+    """Of turns of 0.5 s it worked all the time, waited for a core, or did both."""
     ran = simulated(share=2 / 3)
+    starts = np.sort(ran.flow_start, axis=None)
     late = {flow: ran.flow_start[flow] + 0.5 for flow in np.ndindex(SHAPE)}
     sends = {
         flow: np.array([0.0, ran.flow_start[flow] - 0.1, instant, 0.0])
         for flow, instant in late.items()
     }
 
-    assert reason(ran, first=late).startswith("first bytes left")
-    assert reason(ran, first=late, sends=sends).startswith("late coordinator")
-    said = reason(ran, first=late, sends=sends, coordinator=20.0)
-    assert said.startswith("waits for a core: the coordinator")
+    def said(before: float, within: float) -> str:
+        begin = starts + before
+        waits = np.full((starts.size, 2), [before, within])
+        turns = np.column_stack([begin, starts + 0.5, waits])
+        return reason(ran, first=late, sends=sends, turns=turns)
+
+    assert reason(ran, first=late, sends=sends) == "cause not found"
+    assert said(0.0, 0.0).startswith("late coordinator: orders waited for it up to 500")
+    assert said(0.0, 0.5).startswith("waits for a core: the coordinator")
+    assert said(0.4, 0.0).startswith("waits for a core: the coordinator")
+    assert said(0.0, 0.25) == "cause not found"
+    assert said(0.25, 0.0) == "cause not found"
 
 
 def test_a_cause_whose_half_moves_the_end_as_much_is_not_named() -> None:

@@ -25,8 +25,8 @@ from emu.problem import (
 )
 from emu.scenario import load, prepare
 from emu.testing.strategies import random_problem
-from emu.trust.causes import Observations
 from emu.trust.link_shares import lone_rates
+from emu.trust.observed import Observations
 from emu.trust.prediction import (
     Outcome,
     Prediction,

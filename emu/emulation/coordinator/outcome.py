@@ -64,13 +64,14 @@ class EmulatedRun:
     """CPU seconds of computation of (task, iteration)."""
     began: NDArray[np.float64]
     """Run time at which (task, iteration) says that it began to compute, else NaN."""
+    turns: NDArray[np.float64]
+    """Long turns of the coordinator, as `TurnLog.rows` returns them."""
     hosts: list[dict[str, Any]]
     """Descriptions of the hosts, as their agents reported them."""
     tuning: dict[str, Any]
     startup: dict[str, float]
     """Wall seconds until every process was connected and ready, and their summed
-    proportional memory in bytes (local processes; 0 when unknown). ``waited``: those of
-    the run in which its coordinator was ready and had no core."""
+    proportional memory in bytes (local processes; 0 when unknown)."""
     wall: float
     """Wall seconds from run time 0 until the last end was settled, up to 50 ms before
     its time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import math
 from collections.abc import Sequence
@@ -33,6 +34,7 @@ from emu.emulation.coordinator.process_specs import (
 from emu.emulation.coordinator.scheduler_driver import SchedulerDriver
 from emu.emulation.coordinator.sender_wakeups import SenderWakeups
 from emu.emulation.coordinator.settings import RunSettings
+from emu.emulation.coordinator.turns import TurnLog
 from emu.emulation.launch.signals import run_until_signalled
 from emu.emulation.network.clock import PauseAwareClock, RunClock
 from emu.emulation.wire.messages import (
@@ -55,7 +57,7 @@ from emu.emulation.wire.messages import (
 )
 from emu.errors import DeadlineExceeded, NodeMisbehaved, RunError
 from emu.graph_data.copied_graphs import list_graphs
-from emu.host.this_host import seconds_without_core, this_host, version_of_emu
+from emu.host.this_host import this_host, version_of_emu
 from emu.names import printable
 from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
 from emu.problem import Problem, Profile, Realization
@@ -137,6 +139,7 @@ class Coordinator:
         self._kills = NextKills(problem, settings)
         self._owner = processes_by_task(job)
         self._tuning: dict[str, Any] = {}
+        self._turns = TurnLog()
         self.phase = "starting processes, before iteration 0"
 
     def story(self) -> str:
@@ -179,7 +182,6 @@ class Coordinator:
             agent.clock.begin()
 
         self.phase = _RUNNING
-        waited_before = seconds_without_core()
         start = this_host.monotonic() + _LEAD
         clock = RunClock(start, self._settings.time_scale)
         membership.send_to_processes(Begin(start))
@@ -187,21 +189,23 @@ class Coordinator:
         self._observer.began(seconds)
         if self._settings.kernel_nics is not None:
             self._settings.kernel_nics.begin(clock)
-        await self._drive(clock)
+        with contextlib.closing(self._turns):
+            await self._drive(clock)
         wall = this_host.monotonic() - start
-        waited = seconds_without_core() - waited_before
 
         self.phase = "collecting results, after the last iteration"
         answers = await self._collect(start)
         await self._cuts.finish()
-        startup = {"seconds": seconds, "memory": memory, "waited": waited}
-        return self._outcome(answers, startup, wall)
+        startup = {"seconds": seconds, "memory": memory}
+        turns = self._turns.rows(clock)
+        return self._outcome(answers, startup, wall, turns)
 
     def _outcome(
         self,
         answers: Answers,
         startup: dict[str, float],
         wall: float,
+        turns: NDArray[np.float64],
     ) -> EmulatedRun:
         recorder = self._recorder
         schedule = recorder.schedule()
@@ -222,6 +226,7 @@ class Coordinator:
             late=recorder.late,
             cpu=recorder.cpu,
             began=recorder.began,
+            turns=turns,
             hosts=hosts,
             tuning=self._tuning,
             startup=startup,
@@ -366,13 +371,16 @@ class Coordinator:
     async def _drive(self, clock: RunClock) -> None:
         """Let the scheduler decide on every end until the last task has ended."""
         driver = self._driver
+        turns = self._turns
         kills = self._kills
         last_look = this_host.monotonic()
         awake = PauseAwareClock(2 * _LOOK, last_look)
         driver.begin()
+        turns.start()
         while not driver.finished:
             mail = await self._membership.events(self._patience(clock))
             now = this_host.monotonic()
+            turns.begin(now)
             ends = [
                 self._end(name, message)
                 for name, message in mail
@@ -393,6 +401,7 @@ class Coordinator:
             if now - last_look > _LOOK:
                 last_look = now
                 self._look(clock, awake)
+            turns.end()
 
     def _patience(self, clock: RunClock) -> float:
         """Return for how many wall seconds there is nothing to do but to wait."""

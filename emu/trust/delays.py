@@ -1,0 +1,185 @@
+"""Delays of a run where some process is to act, and who was at work meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.prediction.analysis import critical_path
+from emu.problem import Schedule
+from emu.trust.observed import Observations
+
+Floats: TypeAlias = NDArray[np.float64]
+
+#: Share of a run for which a process waits for a core where this may be why it is late,
+#: if it waited for longer than it was late by (`emu.trust.verdict` trusts none such).
+_STARVED = 0.1
+#: Share of a process's delays up to which its waits are no cause of them. From there
+#: nobody knows, unless it is starved: it may have waited when nothing was to be done.
+_CLEAR = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Part of the delays that somebody is known to have made, emulated seconds."""
+
+    work: Floats
+    """Seconds of (task, iteration)."""
+    flows: Floats
+    """Seconds of (edge, iteration)."""
+
+    @property
+    def longest(self) -> float:
+        """The longest of all."""
+        return max(float(self.work.max(initial=0)), float(self.flows.max(initial=0)))
+
+
+class Delays(NamedTuple):
+    """Delays of a run by who made them, emulated seconds."""
+
+    held: Part
+    """The coordinator was at work on something else, and had a core."""
+    core: Part
+    """The coordinator, or the process, was ready and had no core."""
+    pauses: Floats
+    """The receiver of (edge, iteration) had a core and left bytes unread."""
+    stalls: Floats
+    """All that held (edge, iteration) up."""
+    is_clear: NDArray[np.bool_]
+    """True where the process of a task waited for less than half of its delays."""
+
+
+def measure_delays(
+    emulated: Schedule, simulation: Schedule, pauses: Floats, observed: Observations
+) -> Delays:
+    """Return the delays of a run, as coordinator and processes recorded them.
+
+    ``simulation``: what it is compared with; ``pauses``: emulated seconds in which
+    bytes of (edge, iteration) waited to be read.
+    """
+    work = np.maximum(emulated.work - simulation.work, 0.0)
+    starts = np.zeros_like(work)
+    if observed.began is not None:
+        late = np.nan_to_num(observed.began - emulated.task_start)
+        starts = np.clip(late, 0.0, work)
+    orders = late_orders(emulated, observed)
+    first = first_bytes(emulated, observed)
+    gaps = gaps_of_path(emulated)
+
+    ordered = emulated.task_start
+    held_work, core_work = by_turns(ordered - gaps.work, ordered + starts, observed)
+    ready = emulated.flow_start
+    held_flows, core_flows = by_turns(ready - gaps.flows, ready + orders, observed)
+    held = Part(work=held_work, flows=held_flows)
+
+    until_first = np.maximum(first, orders)
+    rest_work = gaps.work + work - held_work - core_work
+    rest_flows = gaps.flows + until_first - held_flows - core_flows
+    rest = Part(
+        work=np.maximum(rest_work, 0.0),
+        flows=np.maximum(rest_flows, 0.0),
+    )
+    lost, waited = losses_and_waits(emulated, rest, pauses, observed)
+    is_clear = waited <= _CLEAR * lost
+    is_starved = waited >= np.maximum(lost, _STARVED * emulated.length)
+    job = emulated.problem.job
+    sources = [edge.source for edge in job.edges]
+    readers = [edge.destination for edge in job.edges]
+    core_work += is_starved * rest.work
+    core_flows += is_starved[sources] * rest.flows
+    core_flows += is_starved[readers] * pauses
+    core = Part(work=core_work, flows=core_flows)
+    return Delays(
+        held=held,
+        core=core,
+        pauses=is_clear[readers] * pauses,
+        stalls=until_first + pauses,
+        is_clear=is_clear,
+    )
+
+
+def first_bytes(emulated: Schedule, observed: Observations) -> Floats:
+    """Return seconds until the kernel had the first bytes of (edge, iteration)."""
+    first = np.zeros_like(emulated.flow_start)
+    if emulated.rates is None:
+        for flow, instant in observed.first.items():
+            first[flow] = max(instant - emulated.flow_start[flow], 0.0)
+    return np.nan_to_num(first)
+
+
+def late_orders(emulated: Schedule, observed: Observations) -> Floats:
+    """Return seconds until the sender of (edge, iteration) knew that it may send.
+
+    A payload that was not there by then had nothing to wait for.
+    """
+    orders = np.zeros_like(emulated.flow_start)
+    if emulated.rates is None:
+        for flow, row in observed.sends.items():
+            _, queued, informed, _ = row.tolist()
+            if queued < informed:
+                orders[flow] = max(informed - emulated.flow_start[flow], 0.0)
+    return np.nan_to_num(orders)
+
+
+def gaps_of_path(emulated: Schedule) -> Part:
+    """Return what passed on the critical path between all inputs and a start."""
+    work = np.zeros_like(emulated.task_end)
+    flows = np.zeros_like(emulated.flow_end)
+    for gap, link in pairwise(critical_path.critical_path(emulated).links):
+        if gap.cause is not critical_path.Cause.GAP:
+            continue
+        if link.edge >= 0:
+            flows[link.edge, link.iteration] = gap.seconds
+        else:
+            work[link.task, link.iteration] = gap.seconds
+    return Part(work=work, flows=flows)
+
+
+def by_turns(
+    begin: Floats, end: Floats, observed: Observations
+) -> tuple[Floats, Floats]:
+    """Return seconds of each span in which the coordinator worked, and had no core.
+
+    Waits before a turn count as just before it; those in it as even over it.
+    """
+    turns = observed.turns
+    if not len(turns):
+        return np.zeros_like(begin), np.zeros_like(begin)
+    start, stop, before, within = turns.T
+    nothing = np.zeros_like(start)
+    instants = np.column_stack([start - before, start, stop]).ravel()
+    worked = np.column_stack([nothing, nothing, stop - start - within])
+    waited = np.column_stack([nothing, before, within])
+
+    def seconds(steps: Floats) -> Floats:
+        total = np.cumsum(np.maximum(steps, 0.0))
+        at_end = np.interp(end, instants, total)
+        passed: Floats = np.nan_to_num(at_end - np.interp(begin, instants, total))
+        return passed
+
+    return seconds(worked), seconds(waited)
+
+
+def losses_and_waits(
+    emulated: Schedule, delays: Part, pauses: Floats, observed: Observations
+) -> tuple[Floats, Floats]:
+    """Return what every task's process lost, and waited for a core: (task, 1) each."""
+    job = emulated.problem.job
+    sources = [edge.source for edge in job.edges]
+    destinations = [edge.destination for edge in job.edges]
+    lost = np.zeros((len(job.tasks), 1))
+    waited = np.zeros_like(lost)
+    for process, tasks in job.processes.items():
+        is_sent = np.isin(sources, tasks)
+        is_read = np.isin(destinations, tasks)
+        seconds = delays.work[[*tasks]].sum() + delays.flows[is_sent].sum()
+        seconds += pauses[is_read].sum()
+        lost[[*tasks]] = seconds
+        if process in observed.processes:
+            waits = observed.processes[process].core
+            waited[[*tasks]] = waits / observed.time_scale
+    return lost, waited

@@ -1,0 +1,54 @@
+"""Records of a run from which causes of its difference are simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.prediction.analysis import critical_path
+from emu.prediction.analysis.flow_counts import FlowCounts
+
+Floats: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class ProcessWaits:
+    """Wall seconds that a process lost, and by which its clock was off."""
+
+    core: float = 0.0
+    """It was ready and had no core."""
+    disk: float = 0.0
+    """Something on its host waited for a disk, which it read or wrote."""
+    clock: float = 0.0
+    """Its clock beyond the coordinator's, at the end."""
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Records of a run, beside its schedule, from which causes are simulated."""
+
+    counts: FlowCounts | None = None
+    first: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    """Seconds at which the kernel had the first bytes of (edge, iteration)."""
+    sends: critical_path.Rows = field(default_factory=dict)
+    """Rows of `emu.prediction.analysis.critical_path.send_rows`."""
+    processes: Mapping[str, ProcessWaits] = field(default_factory=dict)
+    began: Floats | None = None
+    """Seconds at which (task, iteration) began, by its process; NaN where unknown."""
+    turns: Floats = field(default_factory=lambda: np.empty((0, 4)))
+    """Turns of the coordinator that took long, by time: begin, end, and its waits for a
+    core before and within, emulated seconds."""
+    nics: Mapping[str, float] = field(default_factory=dict)
+    """Shares of their stated rates that links were measured at before the run."""
+    foreign: Mapping[str, float] = field(default_factory=dict)
+    """Bytes per second of other programs that crossed a link."""
+    time_scale: float = 1.0
+    """Wall seconds of an emulated one."""
+    byte_scale: float = 1.0
+    """Real bytes of an emulated one."""
+    works: bool = False
+    """True where tasks compute, and may wait for a core."""
