@@ -74,7 +74,6 @@ def measure_delays(
     held_work, core_work = by_turns(ordered - gaps.work, ordered + starts, observed)
     ready = emulated.flow_start
     held_flows, core_flows = by_turns(ready - gaps.flows, ready + orders, observed)
-    held = Part(work=held_work, flows=held_flows)
 
     until_first = np.maximum(first, orders)
     rest_work = gaps.work + work - held_work - core_work
@@ -86,16 +85,15 @@ def measure_delays(
     lost, waited = losses_and_waits(emulated, rest, pauses, observed)
     is_clear = waited <= _CLEAR * lost
     is_starved = waited >= np.maximum(lost, _STARVED * emulated.length)
-    job = emulated.problem.job
-    sources = [edge.source for edge in job.edges]
-    readers = [edge.destination for edge in job.edges]
+    edges = emulated.problem.job.edges
+    sources = [edge.source for edge in edges]
+    readers = [edge.destination for edge in edges]
     core_work += is_starved * rest.work
     core_flows += is_starved[sources] * rest.flows
     core_flows += is_starved[readers] * pauses
-    core = Part(work=core_work, flows=core_flows)
     return Delays(
-        held=held,
-        core=core,
+        held=Part(work=held_work, flows=held_flows),
+        core=Part(work=core_work, flows=core_flows),
         pauses=is_clear[readers] * pauses,
         stalls=until_first + pauses,
         is_clear=is_clear,
@@ -129,13 +127,17 @@ def gaps_of_path(emulated: Schedule) -> Part:
     """Return what passed on the critical path between all inputs and a start."""
     work = np.zeros_like(emulated.task_end)
     flows = np.zeros_like(emulated.flow_end)
-    for gap, link in pairwise(critical_path.critical_path(emulated).links):
+    path = critical_path.critical_path(emulated)
+    for gap, link in pairwise(path.links):
         if gap.cause is not critical_path.Cause.GAP:
             continue
         if link.edge >= 0:
-            flows[link.edge, link.iteration] = gap.seconds
+            delayed = flows
+            position = link.edge
         else:
-            work[link.task, link.iteration] = gap.seconds
+            delayed = work
+            position = link.task
+        delayed[position, link.iteration] = gap.seconds
     return Part(work=work, flows=flows)
 
 
@@ -148,7 +150,8 @@ def by_turns(
     """
     turns = observed.turns
     if not len(turns):
-        return np.zeros_like(begin), np.zeros_like(begin)
+        none = np.zeros_like(begin)
+        return none, none.copy()
     start, stop, before, within = turns.T
     nothing = np.zeros_like(start)
     instants = np.column_stack([start - before, start, stop]).ravel()
@@ -176,10 +179,11 @@ def losses_and_waits(
     for process, tasks in job.processes.items():
         is_sent = np.isin(sources, tasks)
         is_read = np.isin(destinations, tasks)
-        seconds = delays.work[[*tasks]].sum() + delays.flows[is_sent].sum()
-        seconds += pauses[is_read].sum()
-        lost[[*tasks]] = seconds
+        places = [*tasks]
+        lost[places] = delays.work[places].sum()
+        lost[places] += delays.flows[is_sent].sum()
+        lost[places] += pauses[is_read].sum()
         if process in observed.processes:
             waits = observed.processes[process].core
-            waited[[*tasks]] = waits / observed.time_scale
+            waited[places] = waits / observed.time_scale
     return lost, waited
