@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil
 from typing import Any, TypeAlias
 
@@ -63,27 +64,36 @@ class Ring:
         if self.ranks < 2:
             raise ValueError(f"a ring of {self.ranks} ranks has nothing to send")
 
-    @property
+    @cached_property
     def segments(self) -> int:
         """Number of segments: two or more per rank, of about 1 MiB at most."""
         wanted = max(ceil(self.size / _SEGMENT), 2 * self.ranks)
         return ceil(wanted / self.ranks) * self.ranks
 
-    @property
+    @cached_property
     def per_rank(self) -> int:
         """Segments that each rank reduces."""
         return self.segments // self.ranks
 
+    @cached_property
+    def _whole_length(self) -> int:
+        """Bytes of a segment that is not short: whole elements."""
+        elements = ceil(self.size / self.segments / self.element)
+        return elements * self.element
+
     def length(self, segment: int) -> int:
         """Return the bytes of a segment; the last ones may be short, or empty."""
-        even = ceil(self.size / self.segments / self.element) * self.element
-        return max(0, min(even, self.size - segment % self.segments * even))
+        whole = self._whole_length
+        start = segment % self.segments * whole
+        left = self.size - start
+        return max(0, min(whole, left))
 
 
 def all_reduce(rank: int, ring: Ring) -> Script:
     """Sum by a ring: segments are reduced on their way round, then handed on."""
-    yield from _round(rank, ring, ring.segments - ring.per_rank, ahead=1)
-    yield from _round(rank, ring, ring.segments - ring.per_rank, ahead=0)
+    steps = ring.segments - ring.per_rank
+    yield from _round(rank, ring, steps, ahead=1)
+    yield from _round(rank, ring, steps, ahead=0)
 
 
 def reduce(rank: int, ring: Ring, root: int) -> Script:
@@ -95,14 +105,22 @@ def reduce(rank: int, ring: Ring, root: int) -> Script:
 
     def part(owner: int) -> int:
         first = owner * ring.per_rank
-        return sum(ring.length(first + place) for place in range(ring.per_rank))
+        segments = range(first, first + ring.per_rank)
+        return sum(map(ring.length, segments))
 
     if rank != root:
         send = yield Send(root, part(rank))
         yield Wait((send,))
         return
-    receives = [Receive(peer, part(peer)) for peer in range(ring.ranks) if peer != root]
+
+    others = _all_but(root, ring.ranks)
+    receives = [Receive(peer, part(peer)) for peer in others]
     yield from _post_and_wait(receives)
+
+
+def _all_but(root: int, ranks: int) -> list[int]:
+    """Return the other ranks in their order."""
+    return [peer for peer in range(ranks) if peer != root]
 
 
 def _post_and_wait(steps: Sequence[Send | Receive]) -> Script:
@@ -155,18 +173,23 @@ def all_gather(rank: int, ranks: int, size: int) -> Script:
 
     ``size``: bytes that each rank brings.
     """
-    halves = (size - size // 2, size // 2)
+    second_half = size // 2
+    first_half = size - second_half
+    halves = (first_half, second_half)
+    after = (rank + 1) % ranks
+    before = (rank - 1) % ranks
+    steps = 2 * (ranks - 1)
+
     sends: list[Transfer] = []
     receives: list[Transfer] = []
-    steps = 2 * (ranks - 1)
     for step in range(steps + 2):
         if step >= 2:
             yield Wait((receives[step - 2],))
             yield Wait((sends[step - 2],))
         if step < steps:
             half = halves[step % 2]
-            send = yield Send((rank + 1) % ranks, half)
-            receive = yield Receive((rank - 1) % ranks, half)
+            send = yield Send(after, half)
+            receive = yield Receive(before, half)
             sends.append(send)
             receives.append(receive)
 
@@ -182,32 +205,37 @@ def broadcast(rank: int, ranks: int, root: int, size: int) -> Script:
     place = (rank - root) % ranks
     if place > 0:
         parent = parent_in_broadcast(place)
-        receive = yield Receive((parent + root) % ranks, size)
+        parent_rank = (parent + root) % ranks
+        receive = yield Receive(parent_rank, size)
         yield Wait((receive,))
 
     first_round = place.bit_length()
-    rounds = range(first_round, (ranks - 1).bit_length())
-    children = [place + (1 << number) for number in rounds]
-    sends = [Send((child + root) % ranks, size) for child in children if child < ranks]
+    last_place = ranks - 1
+    sends: list[Send | Receive] = []
+    for number in range(first_round, last_place.bit_length()):
+        child = place + (1 << number)
+        if child <= last_place:
+            child_rank = (child + root) % ranks
+            sends.append(Send(child_rank, size))
     yield from _post_and_wait(sends)
 
 
 def gather(rank: int, ranks: int, root: int, size: int) -> Script:
     """Send to the root, which posts its receives in the order of ranks."""
+    steps: list[Send | Receive] = [Send(root, size)]
     if rank == root:
-        others = [peer for peer in range(ranks) if peer != root]
-        yield from _post_and_wait([Receive(peer, size) for peer in others])
-    else:
-        yield from _post_and_wait([Send(root, size)])
+        others = _all_but(root, ranks)
+        steps = [Receive(peer, size) for peer in others]
+    yield from _post_and_wait(steps)
 
 
 def scatter(rank: int, ranks: int, root: int, size: int) -> Script:
     """Receive from the root, which posts its sends in the order of ranks."""
+    steps: list[Send | Receive] = [Receive(root, size)]
     if rank == root:
-        others = [peer for peer in range(ranks) if peer != root]
-        yield from _post_and_wait([Send(peer, size) for peer in others])
-    else:
-        yield from _post_and_wait([Receive(root, size)])
+        others = _all_but(root, ranks)
+        steps = [Send(peer, size) for peer in others]
+    yield from _post_and_wait(steps)
 
 
 def all_to_all(rank: int, given: Sequence[int], taken: Sequence[int]) -> Script:
@@ -232,7 +260,9 @@ def barrier(rank: int, ranks: int) -> Script:
     """Exchange empty messages over distances 1, 2, 4 and so on."""
     distance = 1
     while distance < ranks:
-        receive = yield Receive((rank - distance) % ranks, 0)
-        send = yield Send((rank + distance) % ranks, 0)
+        behind = (rank - distance) % ranks
+        ahead = (rank + distance) % ranks
+        receive = yield Receive(behind, 0)
+        send = yield Send(ahead, 0)
         yield Wait((receive, send))
         distance *= 2

@@ -107,12 +107,12 @@ class GlooTransport:
         return receive
 
     def _expect(self, receive: Transfer) -> None:
-        key = receive.peer, receive.rank, receive.slot
-        receive.number = self._received[key]
-        self._received[key] += 1
-        self._announced[key] -= 1
-        self._receives[key].append(receive)
-        self._write(Opcode.RECEIVE_READY, receive.rank, receive.peer, receive.slot, 0.0)
+        way = receive.peer, receive.rank, receive.slot
+        receive.number = self._received[way]
+        self._received[way] += 1
+        self._announced[way] -= 1
+        self._receives[way].append(receive)
+        self._write(Opcode.RECEIVE_READY, receive)
 
     def _match(self, sender: int, receiver: int, slot: int) -> None:
         """Have a receive from anyone be from a sender that nobody expects."""
@@ -125,13 +125,14 @@ class GlooTransport:
     def post_send(self, rank: int, peer: int, slot: int, size: float) -> Transfer:
         """Post a send of a rank; data go at once where the peer is ready."""
         send = Transfer(rank, peer, slot, size)
-        key = rank, peer, slot
-        self._write(Opcode.SEND_READY, rank, peer, slot, 0.0)
-        if self._ready[key] > 0:
-            self._ready[key] -= 1
+        self._write(Opcode.SEND_READY, send)
+
+        way = rank, peer, slot
+        if self._ready[way] > 0:
+            self._ready[way] -= 1
             self._write_payload(send)
         else:
-            self._sends[key].append(send)
+            self._sends[way].append(send)
         return send
 
     def take_in(self, content: _Notice | Transfer) -> None:
@@ -139,29 +140,44 @@ class GlooTransport:
         if isinstance(content, Transfer):
             self._end(content)
             return
-        if content.opcode is Opcode.PAYLOAD:
-            key = content.sender, content.receiver, content.slot
-            self._end(self._receives[key].popleft())
-        elif content.opcode is Opcode.RECEIVE_READY:
-            key = content.receiver, content.sender, content.slot
-            if self._sends[key]:
-                self._write_payload(self._sends[key].popleft())
-            else:
-                self._ready[key] += 1
+
+        sender = content.sender
+        receiver = content.receiver
+        slot = content.slot
+        way = sender, receiver, slot
+        way_back = receiver, sender, slot
+        match content.opcode:
+            case Opcode.PAYLOAD:
+                receive = self._receives[way].popleft()
+                self._end(receive)
+            case Opcode.RECEIVE_READY:
+                self._take_in_readiness(way_back)
+            case Opcode.SEND_READY:
+                self._announced[way] += 1
+                self._match(sender, receiver, slot)
+
+    def _take_in_readiness(self, way: Way) -> None:
+        """Have the first send of a way go, or the next one that is posted."""
+        sends = self._sends[way]
+        if sends:
+            self._write_payload(sends.popleft())
         else:
-            self._announced[content.sender, content.receiver, content.slot] += 1
-            self._match(content.sender, content.receiver, content.slot)
+            self._ready[way] += 1
 
     def _write_payload(self, send: Transfer) -> None:
-        end = self._write(Opcode.PAYLOAD, send.rank, send.peer, send.slot, send.size)
+        end = self._write(Opcode.PAYLOAD, send, send.size)
         number = self._numbers[send.rank, send.peer]
         self._streams.mark(number, end - SEND_BUFFER, (self, send))
 
-    def _write(
-        self, opcode: Opcode, sender: int, receiver: int, slot: int, size: float
-    ) -> float:
-        notice = _Notice(opcode, sender, receiver, slot)
-        number = self._numbers[sender, receiver]
+    def _write(self, opcode: Opcode, transfer: Transfer, size: float = 0.0) -> float:
+        """Write a frame of a transfer to its peer; return where the frame ends."""
+        notice = _Notice(
+            opcode=opcode,
+            sender=transfer.rank,
+            receiver=transfer.peer,
+            slot=transfer.slot,
+        )
+        number = self._numbers[transfer.rank, transfer.peer]
         return self._streams.write(number, HEADER + size, (self, notice))
 
     def _end(self, transfer: Transfer) -> None:

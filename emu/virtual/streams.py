@@ -12,6 +12,7 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -119,13 +120,14 @@ class Streams:
     def next_time(self) -> float:
         """Return when something next leaves or is there, infinity if nothing will."""
         self._share()
-        times = [self._on_the_way[0][0]] if self._on_the_way else []
-        times += [
-            self.now + _next_stop(stream) / stream.rate
-            for stream in self._busy.values()
-            if stream.rate > 0.0
-        ]
-        return min(times, default=math.inf)
+        earliest = math.inf
+        if self._on_the_way:
+            earliest, _, _ = self._on_the_way[0]
+        for stream in self._busy.values():
+            if stream.rate > 0.0:
+                seconds = _next_stop(stream) / stream.rate
+                earliest = min(earliest, self.now + seconds)
+        return earliest
 
     def go_to(self, time: float) -> list[Arrival]:
         """Go on to a time, not beyond `next_time`; return what is there by then."""
@@ -145,11 +147,13 @@ class Streams:
     def _serve(self, number: int, stream: Stream, amount: float) -> None:
         stream.left -= amount
         stream.served += amount
+
         # What takes less than an instant, as a time can be told.
         rounding = _NOTHING * (stream.written + stream.rate * self.now)
         while stream.marks and stream.marks[0][0] <= stream.served + rounding:
             _, count, content = heapq.heappop(stream.marks)
             heapq.heappush(self._on_the_way, (self.now, count, content))
+
         while stream.frames and stream.left <= rounding:
             frame = stream.frames.popleft()
             self._send_off(stream, frame.content)
@@ -170,7 +174,8 @@ class Streams:
             return
         self._has_changed = False
         streams = [*self._busy.values()]
-        rates = max_min([stream.links for stream in streams], self._capacities)
+        routes = [stream.links for stream in streams]
+        rates = max_min(routes, self._capacities)
         for stream, rate in zip(streams, rates.tolist(), strict=True):
             stream.rate = rate
 
@@ -179,7 +184,8 @@ def _next_stop(stream: Stream) -> float:
     """Return the bytes until a stream's first frame ends, or a mark is passed."""
     if not stream.marks:
         return stream.left
-    return min(stream.left, stream.marks[0][0] - stream.served)
+    position, _, _ = stream.marks[0]
+    return min(stream.left, position - stream.served)
 
 
 def max_min(
@@ -196,10 +202,12 @@ def max_min(
     capacities
         Bytes per second of every link.
     """
-    stream_of = np.repeat(np.arange(len(routes)), [len(links) for links in routes])
-    link_of = np.array([link for links in routes for link in links], dtype=np.int64)
-    rates = np.zeros(len(routes))
-    is_rising = np.ones(len(routes), dtype=bool)
+    count = len(routes)
+    lengths = [len(links) for links in routes]
+    stream_of = np.repeat(np.arange(count), lengths)
+    link_of = np.array([*chain.from_iterable(routes)], dtype=np.int64)
+    rates = np.zeros(count)
+    is_rising = np.ones(count, dtype=bool)
     free = capacities.astype(np.float64)
 
     while is_rising.any():
@@ -210,10 +218,13 @@ def max_min(
         least = level.min()
         full = level <= least * (1.0 + _NOTHING)
 
-        freezes = np.zeros(len(routes), dtype=bool)
-        freezes[stream_of[crossing & full[link_of]]] = True
+        stops = crossing & full[link_of]
+        freezes = np.zeros(count, dtype=bool)
+        freezes[stream_of[stops]] = True
         rates[freezes] = least
-        taken = np.bincount(link_of[freezes[stream_of]], minlength=free.size)
+
+        is_frozen = freezes[stream_of]
+        taken = np.bincount(link_of[is_frozen], minlength=free.size)
         free = np.maximum(free - least * taken, 0.0)
         is_rising &= ~freezes
     return rates

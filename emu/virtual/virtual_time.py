@@ -32,6 +32,10 @@ class State(Enum):
     OVER = "is over"
 
 
+#: Of ranks that may post.
+_ABLE = (State.RUNS, State.READY)
+
+
 @dataclass
 class Rank:
     """A rank, by its own account."""
@@ -105,7 +109,8 @@ class VirtualTime:
         waiter = self.ranks[rank]
         # Ends of which it was not told are in its past: the network never overtakes it.
         missing = set(names) - waiter.news.keys()
-        if not missing or (not needs_all and len(missing) < len(names)):
+        has_one = len(missing) < len(names)
+        if not missing or (has_one and not needs_all):
             waiter.state = State.READY
             return
 
@@ -130,7 +135,8 @@ class VirtualTime:
         number = sleeper.wait_number
 
         def wake() -> None:
-            if sleeper.state is State.WAITS and sleeper.wait_number == number:
+            waits_still = sleeper.state is State.WAITS
+            if waits_still and sleeper.wait_number == number:
                 self.wake(rank, time)
 
         self.schedule(rank, time, wake)
@@ -165,11 +171,14 @@ class VirtualTime:
 
         Raises Deadlock where every rank waits and nothing is under way.
         """
-        while (time := self._next_time()) <= self._horizon() and time < math.inf:
+        time = self._next_time()
+        while time <= self._horizon() and time < math.inf:
             self._happen(time)
+            time = self._next_time()
+
         yield from self._give_turns(stalled)
         states = {rank.state for rank in self.ranks}
-        if State.WAITS in states and not states & {State.RUNS, State.READY}:
+        if State.WAITS in states and states.isdisjoint(_ABLE):
             raise Deadlock("nothing would ever go on")
 
     def running(self) -> list[Rank]:
@@ -178,8 +187,7 @@ class VirtualTime:
 
     def _horizon(self) -> float:
         """Return the time before which no rank can post anything any more."""
-        able = (State.RUNS, State.READY)
-        clocks = [rank.clock for rank in self.ranks if rank.state in able]
+        clocks = [rank.clock for rank in self.ranks if rank.state in _ABLE]
         return min(clocks, default=math.inf)
 
     def _next_time(self) -> float:
@@ -197,11 +205,13 @@ class VirtualTime:
 
     def _give_turns(self, stalled: Collection[int]) -> Iterator[Turn]:
         """Yield the ranks that get a core, the least clock first."""
-        running = [rank for rank in self.running() if rank.number not in stalled]
+        busy = [rank for rank in self.running() if rank.number not in stalled]
+        free_cores = max(0, self.cores - len(busy))
         ready = [rank for rank in self.ranks if rank.state is State.READY]
         ready.sort(key=lambda rank: (rank.clock, rank.number))
-        for rank in ready[: max(0, self.cores - len(running))]:
+
+        for rank in ready[:free_cores]:
             rank.state = State.RUNS
             news = rank.news
             rank.news = {}
-            yield Turn(rank.number, rank.clock, news)
+            yield Turn(rank=rank.number, time=rank.clock, news=news)

@@ -52,8 +52,9 @@ class Deposits:
         path = self._folder / name
         with path.open("wb", buffering=0) as file:
             # A file in memory takes all that there is room for, in one go.
-            written = file.write(bytes_of(content).numpy().data)
-        if written != content.numel() * content.element_size():
+            values = bytes_of(content).numpy()
+            written = file.write(values.data)
+        if written != content.nbytes:
             raise OSError(f"no room for {content.numel()} values in {self._folder}")
 
     def read(self, name: str, start: int = 0, count: int = -1) -> Tensor:
@@ -93,6 +94,6 @@ def fill(outputs: Sequence[Tensor], content: Tensor) -> None:
     """Copy bytes into tensors, one after the other."""
     start = 0
     for output in outputs:
-        count = output.numel() * output.element_size()
-        flat(output).view(torch.uint8).copy_(content[start : start + count])
-        start += count
+        end = start + output.nbytes
+        bytes_of(output).copy_(content[start:end])
+        start = end

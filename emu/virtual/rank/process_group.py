@@ -60,9 +60,14 @@ def _operation(options: Any) -> str:
     raise NotModelled(f"gloo has no reduction {operation}")
 
 
+def _as_list(tensors: Any) -> list[Tensor]:
+    """Return tensors of a call that takes one, or a list."""
+    return tensors if isinstance(tensors, list) else [tensors]
+
+
 def _sized(content: Tensor) -> dict[str, Any]:
     return {
-        "size": content.numel() * content.element_size(),
+        "size": content.nbytes,
         "element": content.element_size(),
         "dtype": str(content.dtype).removeprefix("torch."),
     }
@@ -85,13 +90,16 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         super().__init__(member, size)
         ranks = [*options.global_ranks_in_group] or [*range(size)]
         label = options.group_id.replace("/", "-")
-        self._name = f"{label}.{self._made[label]}"
+        number = self._made[label]
         self._made[label] += 1
+        self._name = f"{label}.{number}"
         self._member = member
         self._members = size
         self._end = end
         self._deposits = deposits
-        self._timeout = None if options.timeout == _DEFAULT else options.timeout
+        self._timeout: timedelta | None = None
+        if options.timeout != _DEFAULT:
+            self._timeout = options.timeout
         self._group_name = ""
         self._slot = 0
         self._messages: Counter[tuple[int, int]] = Counter()
@@ -140,10 +148,10 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
             if gives is not None:
                 self._deposits.leave(self._part(slot, self._member), gives)
             work = VirtualWork(
-                self._end,
-                f"{self._name}.{slot}/{self._member}",
-                outputs,
-                lambda _: take(slot),
+                end=self._end,
+                name=f"{self._name}.{slot}/{self._member}",
+                outputs=outputs,
+                take=lambda _: take(slot),
             )
             self._begin(work, call, slot, figures)
         return work
@@ -159,12 +167,17 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         """Return the name of what a member gives to a call."""
         return f"{self._name}.{slot}.{member}"
 
+    def _read(self, slot: int, member: int) -> Tensor:
+        """Return all bytes that a member gave to a call."""
+        name = self._part(slot, member)
+        return self._deposits.read(name)
+
     def _sum(self, slot: int, content: Tensor, operation: str) -> Tensor:
         """Return what all members gave, reduced: the first to ask makes it."""
 
         def make() -> Tensor:
             parts = [
-                self._deposits.read(self._part(slot, member)).view(content.dtype)
+                self._read(slot, member).view(content.dtype)
                 for member in range(self._members)
             ]
             return reduce_by_ring(parts, operation)
@@ -173,7 +186,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
     def allreduce(self, tensors: Any, opts: Any = None, *_: Any) -> VirtualWork:
         """Reduce tensors over all members, in place."""
-        outputs = tensors if isinstance(tensors, list) else [tensors]
+        outputs = _as_list(tensors)
         content = join(outputs)
         operation = _operation(opts)
         return self._post(
@@ -201,13 +214,13 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
     def broadcast(self, tensors: Any, opts: Any = None, *_: Any) -> VirtualWork:
         """Give all members the root's tensor."""
         root = 0 if opts is None else opts.rootRank
-        outputs = tensors if isinstance(tensors, list) else [tensors]
+        outputs = _as_list(tensors)
         content = join(outputs)
         is_root = self._member == root
 
         def take(slot: int) -> None:
             if not is_root:
-                fill(outputs, self._deposits.read(self._part(slot, root)))
+                fill(outputs, self._read(slot, root))
 
         figures = {**_sized(content), "root": root}
         gives = content if is_root else None
@@ -230,8 +243,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
             raise ValueError(problem + f"{given.numel()} come")
 
         def take(slot: int) -> None:
-            parts = [self._part(slot, member) for member in range(self._members)]
-            fill([output], torch.cat([self._deposits.read(part) for part in parts]))
+            parts = [self._read(slot, member) for member in range(self._members)]
+            fill([output], torch.cat(parts))
 
         content = join([given])
         return self._post("allgather", _sized(content), [output], take, gives=content)
@@ -262,7 +275,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
         def take(slot: int) -> None:
             for member, row in enumerate(outputs):
-                fill(row, self._deposits.read(self._part(slot, member)))
+                fill(row, self._read(slot, member))
 
         tensors = [output for row in outputs for output in row]
         return self._post("allgather", _sized(content), tensors, take, gives=content)
@@ -274,7 +287,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
         def take(slot: int) -> None:
             for member, output in enumerate(row):
-                fill([output], self._deposits.read(self._part(slot, member)))
+                fill([output], self._read(slot, member))
 
         figures = {**_sized(content), "root": opts.rootRank}
         return self._post("gather", figures, row, take, gives=content)
@@ -304,7 +317,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
             raise ValueError(problem + f"{output.numel()} are to come out")
 
         def take(slot: int) -> None:
-            count = output.numel() * output.element_size()
+            count = output.nbytes
             start = self._member * count
             whole = self._sum(slot, content, operation)
             fill([output], whole[start : start + count])
@@ -333,7 +346,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
         def take(slot: int) -> None:
             # Each member's tensor goes round a ring of its own.
-            count = outputs[0].numel() * outputs[0].element_size()
+            count = outputs[0].nbytes
             start = self._member * count
             names = [self._part(slot, member) for member in range(self._members)]
             parts = [
@@ -349,9 +362,10 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         self, output: Any, given: Any, output_rows: Any, given_rows: Any, *_: Any
     ) -> VirtualWork:
         """Give every member a part of every other's tensor, as rows are split."""
+        content = join([given])
         gives = self._split(given, given_rows)
         takes = self._split(output, output_rows)
-        return self._exchange([output], join([given]), gives, takes)
+        return self._exchange([output], content, gives, takes)
 
     alltoall_base = all_to_all_single
 
@@ -360,13 +374,13 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         sizes = {tensor.numel() for tensor in (*outputs, *inputs)}
         if len(sizes) > 1:
             raise ValueError(f"alltoall: gloo takes equal sizes, found {sorted(sizes)}")
-        size = inputs[0].numel() * inputs[0].element_size()
-        sizes_in_bytes = [size] * self._members
-        return self._exchange(outputs, join(inputs), sizes_in_bytes, sizes_in_bytes)
+        content = join(inputs)
+        sizes_in_bytes = [inputs[0].nbytes] * self._members
+        return self._exchange(outputs, content, sizes_in_bytes, sizes_in_bytes)
 
     def _split(self, tensor: Tensor, rows: Sequence[int]) -> list[int]:
         """Return the bytes for every member: as rows are split, or even."""
-        whole = tensor.numel() * tensor.element_size()
+        whole = tensor.nbytes
         if not rows:
             if tensor.size(0) % self._members:
                 problem = f"{tensor.size(0)} rows are no multiple of {self._members}"
@@ -376,8 +390,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
             raise ValueError(
                 f"splits {rows} are not the {tensor.size(0)} rows there are"
             )
-        row = whole // tensor.size(0) if tensor.size(0) else 0
-        return [count * row for count in rows]
+        row_size = whole // max(tensor.size(0), 1)
+        return [count * row_size for count in rows]
 
     def _exchange(
         self,
@@ -387,7 +401,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         takes: list[int],
     ) -> VirtualWork:
         # Where each member's bytes begin goes ahead of them.
-        starts = torch.tensor([0, *gives]).cumsum(0) + (self._members + 1) * 8
+        head_size = (self._members + 1) * 8
+        starts = torch.tensor([0, *gives]).cumsum(0) + head_size
         head = starts.view(torch.uint8)
         body = content.contiguous().view(torch.uint8)
 
@@ -395,8 +410,10 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
             parts = []
             for member, count in enumerate(takes):
                 name = self._part(slot, member)
-                place = self._deposits.read(name, self._member * 8, 8).view(torch.int64)
-                parts.append(self._deposits.read(name, int(place), count))
+                begin = self._deposits.read(name, self._member * 8, 8)
+                place = int(begin.view(torch.int64))
+                part = self._deposits.read(name, place, count)
+                parts.append(part)
             fill(outputs, torch.cat(parts))
 
         figures = {
@@ -404,9 +421,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
             "taken": takes,
             "dtype": _sized(content)["dtype"],
         }
-        return self._post(
-            "alltoall", figures, outputs, take, gives=torch.cat([head, body])
-        )
+        whole = torch.cat([head, body])
+        return self._post("alltoall", figures, outputs, take, gives=whole)
 
     def barrier(self, *_: Any, **__: Any) -> VirtualWork:
         """Wait for all members."""
@@ -450,7 +466,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
             sender = result["peer"]
             name = self._message(sender, self._member, tag, result["number"])
             content = self._deposits.take(name)
-            found = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+            found = sum(tensor.nbytes for tensor in tensors)
             if content.numel() != found:
                 raise RuntimeError(
                     f"member {sender} sent {content.numel()} bytes with tag {tag}, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -12,7 +13,9 @@ from emu.virtual.rank.rank_end import RankEnd
 
 
 def _to_bytes(value: Any) -> bytes:
-    return value.encode() if isinstance(value, str) else bytes(value)
+    if isinstance(value, str):
+        return value.encode()
+    return bytes(value)
 
 
 #: torch is not declared where it is missing.
@@ -27,12 +30,14 @@ class VirtualStore(_Store):  # type: ignore[misc]
         self._end = end
         self._seconds = timeout.total_seconds()
 
-    def _ask(self, request: str, keys: Keys, *values: Any) -> Any:
+    def _ask(self, request: str, keys: Keys, values: Sequence[Any] = ()) -> Any:
+        """Return the answer to a request; raises DistStoreError after the timeout."""
         return self._end.ask_store(request, keys, values, self._seconds)
 
     def set(self, key: str, value: Any) -> None:
         """Set a key."""
-        self._ask("set", [key], _to_bytes(value))
+        content = _to_bytes(value)
+        self._ask("set", [key], [content])
 
     def get(self, key: str) -> bytes:
         """Return the value of a key, once it is there."""
@@ -41,26 +46,30 @@ class VirtualStore(_Store):  # type: ignore[misc]
 
     def add(self, key: str, amount: int) -> int:
         """Add to a number; return the sum."""
-        total: int = self._ask("add", [key], amount)
+        total: int = self._ask("add", [key], [amount])
         return total
 
     def append(self, key: str, value: Any) -> None:
         """Append to a value."""
-        self._ask("append", [key], _to_bytes(value))
+        content = _to_bytes(value)
+        self._ask("append", [key], [content])
 
     def compare_set(self, key: str, expected: Any, desired: Any) -> bytes:
         """Set a key that has an expected value; return what it has."""
-        values = (_to_bytes(expected), _to_bytes(desired))
-        found: bytes = self._ask("compare_set", [key], *values)
+        former = _to_bytes(expected)
+        content = _to_bytes(desired)
+        found: bytes = self._ask("compare_set", [key], [former, content])
         return found
 
     def delete_key(self, key: str) -> bool:
         """Delete a key; return True where it was there."""
-        return bool(self._ask("delete_key", [key]))
+        was_there: bool = self._ask("delete_key", [key])
+        return was_there
 
     def check(self, keys: Keys) -> bool:
         """Return True where all keys are there."""
-        return bool(self._ask("check", keys))
+        are_there: bool = self._ask("check", keys)
+        return are_there
 
     def num_keys(self) -> int:
         """Return the number of keys."""
@@ -74,7 +83,8 @@ class VirtualStore(_Store):  # type: ignore[misc]
 
     def multi_set(self, keys: Keys, values: list[Any]) -> None:
         """Set keys."""
-        self._ask("multi_set", keys, *map(_to_bytes, values))
+        contents = [_to_bytes(value) for value in values]
+        self._ask("multi_set", keys, contents)
 
     def has_extended_api(self) -> bool:
         """Return True: append and several keys work."""
@@ -86,5 +96,7 @@ class VirtualStore(_Store):  # type: ignore[misc]
 
     def wait(self, keys: Keys, timeout: timedelta | None = None) -> None:
         """Wait until keys are there; raises DistStoreError after a timeout."""
-        seconds = self._seconds if timeout is None else timeout.total_seconds()
+        seconds = self._seconds
+        if timeout is not None:
+            seconds = timeout.total_seconds()
         self._end.ask_store("wait", keys, [], seconds)
