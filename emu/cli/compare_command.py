@@ -28,17 +28,13 @@ from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import WITHIN, Target, write_rows
 from emu.experiment.variants import Candidate
 from emu.host.files import write_atomic
-from emu.interchange.measurement import read_measurement
+from emu.interchange.measurement import TimeUnit, read_measurement
 from emu.problem.fields.suggestion import nearest
 from emu.report import explanation_tables as words
 from emu.report import system_tables
 from emu.report.comparison import candidate_json, comparison_tables
-from emu.report.many_runs import (
-    measurement_rows,
-    measurement_table,
-    runs_json,
-    runs_table,
-)
+from emu.report.many_runs import runs_json, runs_table
+from emu.report.measured_rows import measurement_rows, measurement_tables
 from emu.report.terminal import terminal
 from emu.report.work_table import work_table
 from emu.runs.result import Result
@@ -85,6 +81,10 @@ def compare(
     explain: str = option(
         "SYSTEM", "Show its counts by rates, and what overlaps what.", ""
     ),
+    skip: int | None = option(
+        "N", "Runs: iterations in front of a .csv to leave out.", None, min=0
+    ),
+    unit: TimeUnit | None = option("s|ms|us", "Runs: of the times of a .csv.", None),
     *,
     open_it: bool = option("--open", "Open what --as writes in the browser."),
     keep_placement: bool = option(
@@ -107,9 +107,10 @@ def compare(
     scenario as it is, each placed under its own policy. Differences are taken seed by
     seed against the first row; one within its own 95 % interval is a tie. Runs that
     differ by their seed only make one row; beside runs stands what was measured
-    elsewhere, a .csv of iteration,seconds or link,bytes. With systems it is shown as
-    each of them, with as many seeds per iteration and what is added to the file or
-    dropped from it; nothing else is varied. Where the file states no machines
+    elsewhere, a .csv of iteration,seconds or link,bytes: iterations by their
+    distribution, and by how far they drift apart along the run. With systems it is
+    shown as each of them, with as many seeds per iteration and what is added to the
+    file or dropped from it; nothing else is varied. Where the file states no machines
     (job.machines), each system is on those on which it is fastest. With --to all train
     until three looks in a row hold an accuracy, an epoch apart, and rows are the times
     that this takes, each at the best learning rate of a small grid around the file's.
@@ -125,8 +126,9 @@ def compare(
     if to and not systems:
         raise ScenarioError("write --systems all as well", file=f"--to {to}")
 
+    _check_times(what, skip, unit)
     if what[0].is_dir() and all(p.is_dir() or p.suffix == ".csv" for p in what):
-        _compare_runs(what, json_target, out)
+        _compare_runs(what, json_target, out, skip, unit)
     elif len(what) > 1:
         raise ScenarioError("compare one scenario, or runs", file=str(what[-1]))
     elif systems:
@@ -195,8 +197,25 @@ def _show_variants(
     words.print_placing(base.placing, terminal())
 
 
+def _check_times(
+    files: Sequence[Path], skip: int | None, unit: TimeUnit | None
+) -> None:
+    """Raise ScenarioError where options are of times, and none were measured."""
+    if any(path.suffix == ".csv" for path in files):
+        return
+    problem = "is of iterations measured elsewhere: write RUN times.csv"
+    if skip is not None:
+        raise ScenarioError(problem, file=f"--skip {skip}")
+    if unit is not None:
+        raise ScenarioError(problem, file=f"--unit {unit}")
+
+
 def _compare_runs(
-    paths: Sequence[Path], json_target: JsonTarget, out: Path | None
+    paths: Sequence[Path],
+    json_target: JsonTarget,
+    out: Path | None,
+    skip: int | None,
+    unit: TimeUnit | None,
 ) -> None:
     """Show recorded runs, and beside them what was measured elsewhere."""
     from emu.interchange.known_formats import check_command  # noqa: PLC0415 - seldom
@@ -206,15 +225,20 @@ def _compare_runs(
         if not path.is_dir():
             check_command(path, COMPARE)
     runs = [emu.load_run(path) for path in paths if path.is_dir()]
-    measurements = [read_measurement(path) for path in paths if not path.is_dir()]
+    files = [path for path in paths if not path.is_dir()]
+    measurements = [read_measurement(path, skip, unit) for path in files]
+    times = [found.path for found in measurements if found.unit == "seconds"]
+    _check_times(times, skip, unit)
     say_missing(*runs)
     rows = [
         {"name": measurement.path.name, "rows": [*measurement_rows(measurement, runs)]}
         for measurement in measurements
     ]
     if emit(json_target, [*runs_json(runs), *rows]):
-        tables = (measurement_table(measurement, runs) for measurement in measurements)
-        terminal().print(runs_table(runs), *tables)
+        tables = [runs_table(runs)]
+        for measurement in measurements:
+            tables += measurement_tables(measurement, runs)
+        terminal().print(*tables)
     if out is not None:
         from emu.report.plots import plot  # noqa: PLC0415 - matplotlib takes 0.5 s
 

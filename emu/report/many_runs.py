@@ -1,28 +1,20 @@
-"""Several runs side by side: means with their intervals, names, and tables.
-
-Beside them stand measurements that were made elsewhere.
-"""
+"""Several runs side by side: means with their intervals, names, and tables."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from rich.table import Table
 
-from emu.errors import DataError
-from emu.interchange.measurement import Measurement
-from emu.prediction.analysis.throughput import pace
 from emu.problem import Schedule
-from emu.problem.fields.suggestion import nearest
 from emu.report.terminal import plain_table
 from emu.runs.intervals import Draw, Interval, interval, pair
 from emu.runs.recorded_run import RecordedRun
-from emu.runs.result import Result, port_rows, relative_error
-from emu.units import format_duration, format_number, format_ratio, format_size
+from emu.runs.result import Result, relative_error
+from emu.units import format_duration, format_number, format_ratio
 
 
 def compare(
@@ -251,71 +243,3 @@ def _write_half(seconds: float) -> str:
 
 def _write_error(error: float | None) -> str:
     return "" if error is None else format_ratio(error)
-
-
-def measurement_rows(
-    measurement: Measurement, runs: Sequence[RecordedRun]
-) -> Iterator[Result]:
-    """Yield every figure measured elsewhere beside that of every schedule of the runs.
-
-    ``error`` is of the schedule against the measurement, None where that is 0.
-    Raises DataError when a run has no such link, or several jobs.
-    """
-    for run in runs:
-        for kind, schedule in schedules_of(run).items():
-            # A measurement holds names of links, or one series of iteration times.
-            figures = _figures_of(schedule, run.name, measurement)
-            for name, values in measurement.values.items():
-                spread = interval(values)
-                mean = spread.mean
-                figure = figures[name]
-                yield {
-                    "run": run.name,
-                    "schedule": kind,
-                    "what": name,
-                    "measured": mean,
-                    "half": spread.half,
-                    "here": figure,
-                    "error": relative_error(figure, mean) if mean else None,
-                }
-
-
-def _figures_of(
-    schedule: Schedule, name: str, measurement: Measurement
-) -> dict[str, float]:
-    """Return what a schedule of a run has of what was measured."""
-    if measurement.unit == "seconds":
-        seconds = pace(schedule, None).iteration_seconds
-        if seconds is None:
-            problem = f"{name} has several jobs, and no iteration of all"
-            raise DataError(problem, path=measurement.path)
-        return {"iteration": seconds}
-
-    sizes = {row["port"]: row["bytes"] for row in port_rows(schedule)}
-    for link in measurement.values:
-        if link not in sizes:
-            problem = f"{name} has no link {link!r}, {nearest(link, sizes)}"
-            raise DataError(problem, path=measurement.path)
-    return sizes
-
-
-def measurement_table(measurement: Measurement, runs: Sequence[RecordedRun]) -> Table:
-    """Return a row per figure and schedule; the error is against the measurement."""
-    title = f"Measured elsewhere: {measurement.path.name}"
-    table = plain_table(
-        title, "run", "schedule", "what", ">measured", ">±", ">here", ">error"
-    )
-    is_time = measurement.unit == "seconds"
-    write = partial(format_duration, digits=5) if is_time else format_size
-    for row in measurement_rows(measurement, runs):
-        half = write(row["half"]) if row["half"] else ""
-        table.add_row(
-            row["run"],
-            row["schedule"],
-            row["what"],
-            write(row["measured"]),
-            half,
-            write(row["here"]),
-            _write_error(row["error"]),
-        )
-    return table

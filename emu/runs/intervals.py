@@ -44,12 +44,16 @@ def interval(values: Sequence[float]) -> Interval:
     # Half of 0 is no certainty: `tie` asks for the count as well.
     if count == 1:
         return Interval(mean, 0.0, 1)
-    freedom = count - 1
-    # Behind the table the normal quantile is short by 11 % at most, at 11 degrees.
-    quantile = _T95[freedom - 1] if freedom <= len(_T95) else 1.96
+    quantile = student_quantile(count - 1)
     # Over one fewer than there are: the mean is of the same values, and near them.
     deviation = float(np.std(values, ddof=1))
     return Interval(mean, quantile * deviation / math.sqrt(count), count)
+
+
+def student_quantile(freedom: int) -> float:
+    """Return the two-sided 95 % point of Student's t of 1 degree of freedom or more."""
+    # Behind the table the normal quantile is short by 11 % at most, at 11 degrees.
+    return _T95[freedom - 1] if freedom <= len(_T95) else 1.96
 
 
 def pair(values: Mapping[Draw, float], beside: Mapping[Draw, float]) -> Interval | None:

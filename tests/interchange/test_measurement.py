@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,12 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import DataError
-from emu.interchange.measurement import read_measurement
-from emu.report.many_runs import measurement_rows, measurement_table
+from emu.interchange.measurement import TimeUnit, read_measurement
+from emu.report.measured_rows import (
+    full_iterations,
+    measurement_rows,
+    measurement_tables,
+)
 from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.result import port_rows
 from tests.report.recorded import write_run
@@ -66,7 +71,8 @@ def test_bytes_of_links_are_held_against_what_crossed(
     assert [row["what"] for row in rows] == [*here, *here]
     assert all(row["error"] in (-0.5, None) for row in rows[: len(here)])
     assert any(row["error"] == -0.5 for row in rows)
-    assert measurement_table(found, [run]).row_count == 2 * len(here)
+    (table,) = measurement_tables(found, [run])
+    assert table.row_count == 2 * len(here)
 
 
 @pytest.mark.parametrize(
@@ -117,3 +123,83 @@ def test_the_command_shows_it_beside_the_runs(run: RecordedRun, tmp_path: Path) 
     rows = json.loads(CliRunner().invoke(app, [*what, "--json", "-"]).stdout)
     assert [row["name"] for row in rows[1:]] == ["times.csv", "sizes.csv"]
     assert rows[1]["rows"][0]["measured"] == 11
+    assert rows[1]["rows"][0]["outcome"] == "undecided"
+    assert rows[1]["rows"][0]["measured_quartiles"] == [10.5, 11, 11.5]
+
+
+def written_times(folder: Path, times: Sequence[float]) -> Path:
+    lines = [f"{number},{time!r}" for number, time in enumerate(times)]
+    return written(folder, "iteration,seconds", *lines)
+
+
+@pytest.mark.parametrize(
+    ("times", "count"),
+    [
+        ([5.0, *[1.0, 1.02] * 3], 1),
+        ([0.1, *[1.0, 1.02] * 3], 1),
+        ([5.0, 3.0, *[1.0, 1.02, 0.97] * 4], 2),
+        ([3.0, 1.0], 1),
+        # By turns, bit by bit, few of any length, and a later outlier.
+        ([1.5, 0.5] * 10, 0),
+        ([2 - number / 40 for number in range(40)], 0),
+        ([1.2, 1.0], 0),
+        ([7.0], 0),
+        ([1.0, 1.02, 9.0, 1.0, 1.02], 0),
+    ],
+)
+def test_times_that_warm_up_are_asked_about(
+    times: list[float], count: int, tmp_path: Path
+) -> None:
+    path = written_times(tmp_path, times)
+    if not count:
+        assert read_measurement(path).values["iteration"] == times
+        return
+    rows = "row is" if count == 1 else f"{count} rows are"
+    with pytest.raises(
+        DataError, match=rf"first {rows} far .* --skip {count} to leave"
+    ):
+        read_measurement(path)
+    assert read_measurement(path, 0).values["iteration"] == times
+    left = read_measurement(path, count)
+    assert left.values["iteration"] == times[count:]
+    assert left.skipped == count
+    with pytest.raises(DataError, match="leaves none of its"):
+        read_measurement(path, len(times))
+
+
+@pytest.mark.parametrize(("unit", "scale"), [("ms", 1e3), ("us", 1e6)])
+def test_a_unit_that_nobody_stated_is_asked_about(
+    unit: str, scale: float, run: RecordedRun, tmp_path: Path
+) -> None:
+    assert run.emulated is not None
+    seconds = full_iterations(run.emulated) * 1.3
+    path = written_times(tmp_path, (seconds * scale).tolist())
+    with pytest.raises(DataError, match=f"write --unit {unit} or --unit s"):
+        list(measurement_rows(read_measurement(path), [run]))
+
+    row, _ = measurement_rows(read_measurement(path, unit=TimeUnit(unit)), [run])
+    assert row["measured"] == pytest.approx(seconds.mean())
+    assert row["median_error"] == pytest.approx(1 / 1.3 - 1)
+    stated, _ = measurement_rows(read_measurement(path, unit=TimeUnit.S), [run])
+    assert stated["measured"] == pytest.approx(seconds.mean() * scale)
+
+
+def test_unequal_numbers_of_iterations_are_said(
+    run: RecordedRun, tmp_path: Path
+) -> None:
+    found = read_measurement(written_times(tmp_path, [13.5, 4.5] * 4))
+    row, _ = measurement_rows(found, [run])
+    assert (row["rows"], row["iterations"], row["same_number"]) == (8, 3, False)
+    (table,) = measurement_tables(found, [run])
+    assert "the file has 8 iterations, 0 skipped, the run 3" in str(table.caption)
+
+
+def test_options_of_times_need_times(run: RecordedRun, tmp_path: Path) -> None:
+    sizes = written(tmp_path, "link,bytes", "m0 out,1e6")
+    for files in ([sizes], []):
+        refused = CliRunner().invoke(
+            app, ["compare", str(run.path), *map(str, files), "--unit", "ms"]
+        )
+        assert "write RUN times.csv" in refused.stderr
+    refused = CliRunner().invoke(app, ["compare", "golden", "--skip", "1"])
+    assert "--skip 1: is of iterations" in refused.stderr

@@ -1,0 +1,112 @@
+"""Two series of lengths: distances by brute force, drift beside polyfit, outcomes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emu.runs.repeats import Agreement
+from emu.runs.two_series import compare_lengths, distances, drift_of
+
+SERIES = st.lists(st.floats(0.01, 100), min_size=1, max_size=12)
+RNG = np.random.default_rng(7)
+
+
+@given(values=SERIES, others=SERIES)
+def test_distances_are_those_of_brute_force(
+    values: list[float], others: list[float]
+) -> None:
+    """Rank by rank of as many copies, and value by value of the distributions."""
+    area, height = distances(np.array(values), np.array(others))
+
+    count = math.lcm(len(values), len(others))
+    copies = np.repeat(np.sort(values), count // len(values))
+    other_copies = np.repeat(np.sort(others), count // len(others))
+    assert area == pytest.approx(np.abs(copies - other_copies).mean(), abs=1e-9)
+    heights = [
+        abs(
+            sum(value <= limit for value in values) / len(values)
+            - sum(other <= limit for other in others) / len(others)
+        )
+        for limit in values + others
+    ]
+    assert height == pytest.approx(max(heights))
+
+
+@given(
+    rows=st.lists(st.tuples(st.floats(1, 9), st.floats(1, 9)), min_size=3, max_size=30),
+    more=st.integers(0, 3),
+)
+def test_drift_is_the_slope_of_the_difference(
+    rows: list[tuple[float, float]], more: int
+) -> None:
+    measured, found = np.array(rows).T
+    slope = np.polyfit(np.arange(len(rows)), found - measured, 1)[0]
+    drift = drift_of(measured, np.append(found, [50.0] * more))
+    assert drift is not None
+    expected = slope * (len(rows) - 1) / measured.mean()
+    assert drift.mean == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_drift_by_hand() -> None:
+    """Differences 0, 1, 5: slope 2.5, what remains 0.5, -1, 0.5, t of one freedom."""
+    drift = drift_of(np.array([10.0, 10.0, 10.0]), np.array([10.0, 11.0, 15.0]))
+    assert drift is not None
+    assert drift.mean == pytest.approx(0.5)
+    assert drift.half == pytest.approx(12.706 * math.sqrt(1.5 / 2) * 2 / 10)
+    assert drift_of(np.array([1.0, 2.0]), np.array([1.0, 2.0, 3.0])) is None
+
+
+def test_rows_that_are_too_long_and_too_short_by_turns() -> None:
+    likeness = compare_lengths([1.5, 0.5] * 10, [1.0] * 20)
+    assert likeness.measured_quartiles == (0.5, 1.0, 1.5)
+    assert likeness.quartiles == (1.0, 1.0, 1.0)
+    assert likeness.median_error == 0
+    assert likeness.apart == 0.5
+    assert likeness.largest_gap == 0.5
+    assert likeness.outcome(0.03) is Agreement.DIFFERS
+    assert likeness.differences(0.03) == ["iterations are 50 % apart on average"]
+    assert likeness.outcome(0.5) is Agreement.AGREES
+
+
+def test_lengths_that_drift_differ_though_all_of_them_occur_in_both() -> None:
+    falling = np.linspace(1.2, 0.8, 40)
+    likeness = compare_lengths(falling[::-1].tolist(), falling.tolist())
+    assert likeness.apart == pytest.approx(0, abs=1e-12)
+    assert likeness.drift is not None
+    assert likeness.drift.mean == pytest.approx(-0.8)
+    assert likeness.outcome(0.03) is Agreement.DIFFERS
+    assert likeness.differences(0.03)[0].startswith("lengths drift apart, by -80 %")
+
+
+def test_draws_of_one_distribution_seldom_differ() -> None:
+    """A wide one, so that few draws are far apart by chance alone."""
+    outcomes = []
+    for _ in range(60):
+        measured, found = 1 + 0.2 * RNG.uniform(-1, 1, (2, 25))
+        outcomes.append(
+            compare_lengths(measured.tolist(), found.tolist()).outcome(0.01)
+        )
+    # Both tests miss 5 % of them.
+    assert outcomes.count(Agreement.DIFFERS) <= 12
+    assert Agreement.UNDECIDED in outcomes
+
+
+def test_a_shift_beyond_chance_differs() -> None:
+    measured = 1 + 0.02 * RNG.uniform(-1, 1, 40)
+    likeness = compare_lengths(measured.tolist(), (1.1 * measured).tolist())
+    assert likeness.median_error == pytest.approx(0.1)
+    assert likeness.apart == pytest.approx(0.1)
+    assert likeness.outcome(0.03) is Agreement.DIFFERS
+
+
+def test_no_time_at_all() -> None:
+    likeness = compare_lengths([0.0, 0.0], [0.0])
+    assert likeness.outcome(0.03) is Agreement.AGREES
+    likeness = compare_lengths([0.0, 0.0], [1.0])
+    assert (likeness.apart, likeness.median_error) == (None, None)
+    assert likeness.outcome(0.03) is Agreement.DIFFERS
