@@ -11,6 +11,7 @@ from emu.problem.workloads.operations import count_layer
 from emu.scenario import Experiment
 from emu.scenario.virtual_training import Curve
 from emu.systems.training_section import TrainingSection, number_bytes
+from emu.training.layers import JobSettings
 
 
 def look_seconds(experiment: Experiment) -> float:
@@ -30,31 +31,39 @@ def look_seconds(experiment: Experiment) -> float:
         problem = "looks are counted by rates of operations: write job.rates"
         raise ScenarioError(problem, key="job.times")
 
-    settings = job.settings
-    dataset = open_for(settings)
-    model = settings["model"]
-    hidden = [model["hidden"]] * (model["layers"] - 1)
-    vertices = dataset.vertices
-    counts = {"collect": float(number_bytes(settings) * dataset.feature_length)}
-    counts["collect"] *= vertices
-    for widths in pairwise([dataset.feature_length, *hidden, dataset.classes]):
-        kind = model.get("kind", "sage")
-        layer = count_layer(kind, widths, dataset.edges, vertices, vertices)
-        for name, amount in layer.forward.items():
-            counts[name] = counts.get(name, 0.0) + float(amount)
-
+    counts = _count_look(job.settings)
     places = experiment.problem.machine_of_task
     trains = {"worker", "model_forward"}
-    names = {places[task.name] for task in job.tasks if task.kind in trains}
+    machines = {places[task.name] for task in job.tasks if task.kind in trains}
     devices = experiment.scenario.build_context().devices
     seconds = []
-    for name in names:
-        of_device = rates.on(devices.get(name, DEFAULT_DEVICE))
-        if section.place_on(name) == "device":
-            of_device["collect"] = of_device["collect_device"]
-        terms = [of_device[operation] * counts[operation] for operation in counts]
-        seconds.append(sum(terms) / len(names))
+    for machine in machines:
+        device = devices.get(machine, DEFAULT_DEVICE)
+        rate_of = rates.on(device)
+        if section.place_on(machine) == "device":
+            rate_of["collect"] = rate_of["collect_device"]
+        terms = [rate_of[operation] * counts[operation] for operation in counts]
+        seconds.append(sum(terms) / len(machines))
     return max(seconds)
+
+
+def _count_look(settings: JobSettings) -> dict[str, float]:
+    """Return the operations of a look at all vertices, by name."""
+    dataset = open_for(settings)
+    model = settings["model"]
+    vertices = dataset.vertices
+    row_bytes = float(number_bytes(settings) * dataset.feature_length)
+    counts = {"collect": row_bytes * vertices}
+
+    kind = model.get("kind", "sage")
+    hidden = [model["hidden"]] * (model["layers"] - 1)
+    widths = [dataset.feature_length, *hidden, dataset.classes]
+    for ends in pairwise(widths):
+        layer = count_layer(kind, ends, dataset.edges, vertices, vertices)
+        for name, amount in layer.forward.items():
+            before = counts.get(name, 0.0)
+            counts[name] = before + float(amount)
+    return counts
 
 
 def delay_looks(curve: Curve, pause: float) -> Curve:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from emu.experiment.row_figures import RowOperations
 from emu.prediction.analysis.critical_path import Cause, critical_path
-from emu.problem import Schedule
+from emu.problem import Problem, Schedule
 from emu.problem.workloads.operations import OPERATIONS
 from emu.scenario import Experiment
 
@@ -57,18 +57,27 @@ class Work:
 def list_work(experiment: Experiment, schedule: Schedule) -> list[Work]:
     """Return the work of a schedule, tasks before flows, in the order of the job."""
     waited = _list_waits(schedule)
-    names = schedule.problem.machine_of_task
+    machine_of = schedule.problem.machine_of_task
     job = schedule.problem.job
 
     rows = defaultdict(list)
     for row, task in enumerate(job.tasks):
-        rows[task.kind, names[task.name], task.takes].append(row)
+        machine = machine_of[task.name]
+        rows[task.kind, machine, task.takes].append(row)
+
     work = []
     for (kind, machine, pool), members in rows.items():
-        terms = _terms_of_tasks(experiment, schedule, members)
-        seconds = sum(waited[row, -1] for row in members)
-        work.append(Work(kind, machine, pool, len(members), terms, seconds))
-    return [*work, *_list_flows(experiment, schedule, waited)]
+        row_work = Work(
+            what=kind,
+            machine=machine,
+            pool=pool,
+            tasks=len(members),
+            terms=_terms_of_tasks(experiment, schedule, members),
+            waited=sum(waited[row, -1] for row in members),
+        )
+        work.append(row_work)
+    flows = _list_flows(experiment, schedule, waited)
+    return [*work, *flows]
 
 
 def _list_waits(schedule: Schedule) -> dict[tuple[int, int], float]:
@@ -92,8 +101,12 @@ def _terms_of_tasks(
 
     counts = operations.counts[:, rows].sum(axis=(1, 2))
     rates = operations.rates_on(schedule.problem, rows[0])
-    pairs = zip(OPERATIONS, counts.tolist(), strict=True)
-    return tuple(Term(name, count, rates[name]) for name, count in pairs if count)
+    terms = []
+    for name, count in zip(OPERATIONS, counts.tolist(), strict=True):
+        if count:
+            term = Term(name, count, rates[name])
+            terms.append(term)
+    return tuple(terms)
 
 
 def _list_flows(
@@ -103,28 +116,41 @@ def _list_flows(
 ) -> list[Work]:
     """Return the flows between machines, by kinds and machines of their ends."""
     problem = schedule.problem
-    names = problem.machine_of_task
-    tasks = problem.job.tasks
     volumes = experiment.realization.volumes
     counts = problem.job.flow_counts
-    edges = defaultdict(list)
-    for number, edge in enumerate(problem.job.edges):
-        if problem.hops[number]:
-            source = tasks[edge.source]
-            destination = tasks[edge.destination]
-            what = f"{source.kind} -> {destination.kind}"
-            machines = f"{names[source.name]} -> {names[destination.name]}"
-            edges[what, machines].append(number)
 
     work = []
-    for (what, machines), members in edges.items():
+    for (what, machines), members in _group_edges(problem).items():
         ports = problem.hops[members[0]]
         narrowest = min(ports, key=problem.capacities.__getitem__)
+        capacity = float(problem.capacities[narrowest])
         # What is for an iteration after the last one is never sent.
         sizes = [volumes[number, : counts[number]].sum() for number in members]
         size = float(sum(sizes))
-        term = Term("byte", size, 1 / float(problem.capacities[narrowest]))
-        seconds = sum(waited[-1, number] for number in members)
-        link = problem.links[narrowest].name
-        work.append(Work(what, machines, link, len(members), (term,), seconds))
+        flow_work = Work(
+            what=what,
+            machine=machines,
+            pool=problem.links[narrowest].name,
+            tasks=len(members),
+            terms=(Term("byte", size, 1 / capacity),),
+            waited=sum(waited[-1, number] for number in members),
+        )
+        work.append(flow_work)
     return work
+
+
+def _group_edges(problem: Problem) -> dict[tuple[str, str], list[int]]:
+    """Return the edges between machines, by kinds and machines of their ends."""
+    machine_of = problem.machine_of_task
+    tasks = problem.job.tasks
+    edges = defaultdict(list)
+    for number, edge in enumerate(problem.job.edges):
+        if not problem.hops[number]:
+            continue
+        source = tasks[edge.source]
+        destination = tasks[edge.destination]
+        sender = machine_of[source.name]
+        receiver = machine_of[destination.name]
+        kinds = f"{source.kind} -> {destination.kind}"
+        edges[kinds, f"{sender} -> {receiver}"].append(number)
+    return edges

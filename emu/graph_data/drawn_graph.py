@@ -31,18 +31,29 @@ _SPARE = 2.5
 _SAMPLE_DRAWS = 500_000
 _READER_DRAWS = 4_000_000
 _STEP = np.uint64(0x9E3779B97F4A7C15)
-_MIXERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+#: Shifts, and what is multiplied by behind each.
+_MIXERS = (
+    (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
+    (np.uint64(27), np.uint64(0x94D049BB133111EB)),
+)
+_LAST_SHIFT = np.uint64(31)
+#: Bits that a float has no room for.
+_REST = np.uint64(11)
 
 
 def _uniform(key: np.uint64, *numbers: Array) -> Floats:
     """Return numbers in [0, 1), hashes of integers (the finaliser of splitmix64)."""
-    state = np.full(len(numbers[0]), key, np.uint64)
+    first, *_ = numbers
+    state = np.full(len(first), key, np.uint64)
     for number in numbers:
-        state = (state ^ number.astype(np.uint64)) * _STEP
-        state = (state ^ (state >> np.uint64(30))) * _MIXERS[0]
-        state = (state ^ (state >> np.uint64(27))) * _MIXERS[1]
-        state ^= state >> np.uint64(31)
-    fraction: Floats = (state >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        state ^= number.astype(np.uint64)
+        state *= _STEP
+        for shift, mixer in _MIXERS:
+            state ^= state >> shift
+            state *= mixer
+        state ^= state >> _LAST_SHIFT
+    mantissa = state >> _REST
+    fraction: Floats = mantissa.astype(np.float64) * 2.0**-53
     return fraction
 
 
@@ -71,72 +82,90 @@ class DrawnStructure(Structure):
     @override
     def degrees(self) -> Ids:
         """Number of neighbours that every vertex has on average, rounded."""
-        shares = np.diff(self.prefix) / self.prefix[-1]
-        counts: Ids = np.rint(shares * self.edges).astype(np.int64)
+        shares = np.diff(self.prefix) / self.total
+        degrees = np.rint(shares * self.edges)
+        counts: Ids = degrees.astype(np.int64)
         return counts
+
+    @property
+    def total(self) -> Any:
+        """Sum of the weights of all vertices."""
+        return self.prefix[-1]
+
+    def weights_of(self, vertices: Ids) -> Floats:
+        """Return the weights by which vertices are drawn."""
+        ends = self.prefix[vertices + 1]
+        weights: Floats = ends - self.prefix[vertices]
+        return weights
 
     def draws_of(self, vertices: Ids) -> Ids:
         """Return how many neighbours are drawn of each vertex, repeated ones too."""
-        weights = self.prefix[vertices + 1] - self.prefix[vertices]
-        draws = weights / self.prefix[-1] * self.edges * self.repeats
-        counts: Ids = np.floor(draws + _uniform(self.key, vertices)).astype(np.int64)
+        shares = self.weights_of(vertices) / self.total
+        draws = shares * self.edges * self.repeats
+        # Rounded up or down at random, so that the mean is right.
+        draws += _uniform(self.key, vertices)
+        whole = np.floor(draws)
+        counts: Ids = whole.astype(np.int64)
         return counts
 
     def _targets(self, vertices: Ids, numbers: Ids) -> Ids:
         """Return what the draw of each number of each vertex leads to."""
         choice = _uniform(self.key, vertices, numbers * 2 + 1)
         place = _uniform(self.key, vertices, numbers * 2 + 2)
-        low = np.zeros(len(vertices))
-        high = np.full(len(vertices), self.prefix[-1])
         near = self.preset.in_block
-        shares = (near, near + self.preset.in_class)
         is_near = choice < near
-        is_alike = ~is_near & (choice < shares[1])
-        for chosen, bounds in (
+        is_alike = ~is_near & (choice < near + self.preset.in_class)
+        bounds_of_chosen = [
             (is_near, self.blocks.block_bounds),
             (is_alike, self.blocks.class_bounds),
-        ):
-            group = np.searchsorted(bounds, vertices[chosen], "right") - 1
-            low[chosen] = self.prefix[bounds[group]]
-            high[chosen] = self.prefix[bounds[group + 1]]
-        weight = low + place * (high - low)
+        ]
+
+        low = np.zeros(len(vertices))
+        high = np.full(len(vertices), self.total)
+        for is_chosen, bounds in bounds_of_chosen:
+            begin, end = _range_around(vertices[is_chosen], bounds)
+            low[is_chosen] = self.prefix[begin]
+            high[is_chosen] = self.prefix[end]
+
+        width = high - low
+        weight = low + place * width
         found = np.searchsorted(self.prefix, weight, "right") - 1
         return np.minimum(found, self.vertices - 1)
 
     def _share(self, vertices: Ids, targets: Ids) -> Floats:
         """Return the share of each vertex's draws that lead to its target."""
-        weights = self.prefix[targets + 1] - self.prefix[targets]
         near = self.preset.in_block
         alike = self.preset.in_class
-        shares = np.full(len(targets), (1 - near - alike) / self.prefix[-1])
-        for part, bounds in (
+        bounds_of_part = [
             (near, self.blocks.block_bounds),
             (alike, self.blocks.class_bounds),
-        ):
-            group = np.searchsorted(bounds, vertices, "right") - 1
-            begin = bounds[group]
-            end = bounds[group + 1]
+        ]
+
+        anywhere = (1 - near - alike) / self.total
+        shares = np.full(len(targets), anywhere)
+        for part, bounds in bounds_of_part:
+            begin, end = _range_around(vertices, bounds)
+            group_weight = self.prefix[end] - self.prefix[begin]
             is_inside = (begin <= targets) & (targets < end)
-            of_group = part / (self.prefix[end] - self.prefix[begin])
-            shares += np.where(is_inside, of_group, 0.0)
-        return shares * weights
+            shares += np.where(is_inside, part / group_weight, 0.0)
+        return shares * self.weights_of(targets)
 
     @override
     def neighbours(self, vertices: Ids) -> tuple[Ids, Ids]:
         counts = self.draws_of(vertices)
-        rows = np.repeat(np.arange(len(vertices)), counts)
-        starts = bounds_of(counts)[:-1]
-        numbers = np.arange(len(rows)) - np.repeat(starts, counts)
+        rows, numbers = _number_draws(counts)
         targets = self._targets(vertices[rows], numbers)
         rows, targets = self._differ(vertices, rows, targets)
-        return bounds_of(np.bincount(rows, minlength=len(vertices))), targets
+        degrees = np.bincount(rows, minlength=len(vertices))
+        return bounds_of(degrees), targets
 
     def _differ(self, vertices: Ids, rows: Ids, targets: Ids) -> tuple[Ids, Ids]:
         """Return each neighbour of a row once, the first draw of it, without loops."""
         is_edge = targets != vertices[rows]
         rows = rows[is_edge]
         targets = targets[is_edge]
-        _, first = np.unique(rows * self.vertices + targets, return_index=True)
+        pairs = rows * self.vertices + targets
+        _, first = np.unique(pairs, return_index=True)
         first.sort()
         return rows[first], targets[first]
 
@@ -146,26 +175,49 @@ class DrawnStructure(Structure):
         counts = self.draws_of(frontier)
         most = int(np.ceil(_SPARE * self.repeats * fanout))
         wanted = np.minimum(counts, most)
-        rows = np.repeat(np.arange(len(frontier)), wanted)
-        ranks = np.arange(len(rows)) - np.repeat(bounds_of(wanted)[:-1], wanted)
+        rows, ranks = _number_draws(wanted)
+        vertices = frontier[rows]
         # One of each of so many equal ranges of its draws: none is taken twice.
-        fraction = _uniform(key, frontier[rows], ranks)
-        numbers = (ranks + fraction) * counts[rows] / wanted[rows]
-        targets = self._targets(frontier[rows], numbers.astype(np.int64))
+        fraction = _uniform(key, vertices, ranks)
+        draws = (ranks + fraction) * counts[rows] / wanted[rows]
+        targets = self._targets(vertices, draws.astype(np.int64))
+
         # Of several draws that lead to one vertex one counts, also where most were not
         # made: each counts with the chance that it is that one.
-        mean = counts[rows] * self._share(frontier[rows], targets)
-        chance = -np.expm1(-mean) / mean
+        mean = counts[rows] * self._share(vertices, targets)
+        expected_edges = -np.expm1(-mean)
+        chance = expected_edges / mean
         is_counted = _uniform(key, targets, rows) < chance
-        is_counted |= wanted[rows] == counts[rows]
+        has_all = wanted == counts
+        is_counted |= has_all[rows]
         rows = rows[is_counted]
         targets = targets[is_counted]
+
         # In a random order: what is beyond the fan-out is not of the last ranges.
-        order = np.lexsort((_uniform(key, targets, rows), rows))
-        rows, targets = self._differ(frontier, rows[order], targets[order])
-        starts = bounds_of(np.bincount(rows, minlength=len(frontier)))[:-1]
-        is_within = np.arange(len(rows)) - starts[rows] < fanout
-        return targets[is_within], rows[is_within].astype(np.int32)
+        place = _uniform(key, targets, rows)
+        order = np.lexsort((place, rows))
+        rows = rows[order]
+        targets = targets[order]
+        rows, targets = self._differ(frontier, rows, targets)
+        degrees = np.bincount(rows, minlength=len(frontier))
+        _, numbers = _number_draws(degrees)
+        is_within = numbers < fanout
+        positions = rows[is_within].astype(np.int32)
+        return targets[is_within], positions
+
+
+def _range_around(vertices: Ids, bounds: Ids) -> tuple[Ids, Ids]:
+    """Return the first vertex of the range that each is in, and that behind it."""
+    group = np.searchsorted(bounds, vertices, "right") - 1
+    return bounds[group], bounds[group + 1]
+
+
+def _number_draws(counts: Ids) -> tuple[Ids, Ids]:
+    """Return the row and the number of each of so many draws per row, row by row."""
+    rows = np.repeat(np.arange(len(counts)), counts)
+    starts = bounds_of(counts)[:-1]
+    numbers = np.arange(len(rows)) - starts[rows]
+    return rows, numbers
 
 
 class _NoArrays:
@@ -192,15 +244,18 @@ class DrawnGraph(Dataset):
         if not 0 < scale <= 1:
             raise DataError(f"{name}: scale is {scale}, it must be in (0, 1]")
         content = f"drawn 1 {asdict(preset)} {settings} {partitioner} {parts}"
-        key = sha256(content.encode()).hexdigest()[:16]
-        self.folder = cache_home() / "prepared" / f"drawn-{name}-{key}"
+        digest = sha256(content.encode())
+        key = digest.hexdigest()[:16]
+        prepared_folder = cache_home() / "prepared"
+        self.folder = prepared_folder / f"drawn-{name}-{key}"
         self._prepared: Any = _NoArrays()
         self.vertices = round(preset.vertices * scale)
         self.edges = 2 * round(preset.edges * scale)
         self.classes = preset.classes
         self.feature_length = settings["feature_length"] or preset.feature_length
         self.parts = parts
-        self.train_count = max(1, round(preset.split[0] * scale))
+        most_train, *_ = preset.split
+        self.train_count = max(1, round(most_train * scale))
         self._features = {}
         self._looks = []
         self._seed: int = settings["seed"]
@@ -230,11 +285,10 @@ class DrawnGraph(Dataset):
         if self._partitioner == "imported":
             raise DataError("a drawn graph comes in no parts: write metis or hash")
         ends = self._drawn.blocks.block_bounds
-        shares = np.arange(1, self.parts) * self.vertices / self.parts
-        bounds = ends[np.searchsorted(ends, shares)]
-        return np.searchsorted(bounds, np.arange(self.vertices), "right").astype(
-            np.int32
-        )
+        even_ends = np.arange(1, self.parts) * self.vertices / self.parts
+        bounds = ends[np.searchsorted(ends, even_ends)]
+        vertices = np.arange(self.vertices)
+        return np.searchsorted(bounds, vertices, "right").astype(np.int32)
 
     @cached_property
     @override
@@ -251,18 +305,21 @@ class DrawnGraph(Dataset):
         """
         owner = self.owner
         mean_draws = self._drawn.draws_of(self.train).mean()
-        stride = int(max(1, self.vertices * mean_draws // _READER_DRAWS))
+        all_draws = self.vertices * mean_draws
+        stride = int(max(1, all_draws // _READER_DRAWS))
         readers = np.zeros(self.vertices, np.int64)
+        bit = np.int64(1)
         for part in range(self.parts):
             members = np.flatnonzero(owner == part)
-            drawn = members[::stride]
-            indptr, targets = self._drawn.neighbours(drawn)
-            bits = np.int64(1) << owner[targets].astype(np.int64)
-            sets = np.zeros(len(drawn), np.int64)
-            rows = np.repeat(np.arange(len(drawn)), np.diff(indptr))
-            np.bitwise_or.at(sets, rows, bits)
-            sets &= ~(np.int64(1) << np.int64(part))
-            readers[members] = np.repeat(sets, stride)[: len(members)]
+            sample = members[::stride]
+            indptr, targets = self._drawn.neighbours(sample)
+            target_parts = owner[targets].astype(np.int64)
+            rows, _ = _number_draws(np.diff(indptr))
+            sets = np.zeros(len(sample), np.int64)
+            np.bitwise_or.at(sets, rows, bit << target_parts)
+            sets &= ~(bit << np.int64(part))
+            sets_of_members = np.repeat(sets, stride)
+            readers[members] = sets_of_members[: len(members)]
         return readers
 
 
@@ -273,13 +330,14 @@ def draw_structure(name: str, scale: float, seed: int) -> DrawnStructure:
     vertices = round(preset.vertices * scale)
     edges = round(preset.edges * scale)
     rng = np.random.default_rng([seed, 1])
+    weights = weigh_vertices(preset, vertices, edges, rng)
     nothing = np.empty(0, np.int64)
     plain = DrawnStructure(
         indptr=nothing,
         indices=nothing,
         preset=preset,
         blocks=Blocks(preset, vertices),
-        prefix=bounds_of(weigh_vertices(preset, vertices, edges, rng)),
+        prefix=bounds_of(weights),
         key=stream_key(seed, 5),
         edges=2 * edges,
     )
@@ -291,8 +349,9 @@ def _find_repeats(plain: DrawnStructure) -> float:
     rng = np.random.default_rng(0)
     size = _SAMPLE_DRAWS * plain.vertices // plain.edges
     sample = np.unique(rng.integers(plain.vertices, size=size))
-    weights = plain.prefix[sample + 1] - plain.prefix[sample]
-    wanted = weights.sum() / plain.prefix[-1] * plain.edges
+    weight = plain.weights_of(sample).sum()
+    share = weight / plain.total
+    wanted = share * plain.edges
     low = 1.0
     high = 8.0
     # Of denser blocks more draws repeat: halving finds how many in 12 steps.
