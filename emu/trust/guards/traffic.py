@@ -315,8 +315,9 @@ _GROWING = (
 def connections(evidence: Evidence) -> Iterator[Finding]:
     """Yield a finding where counts of a connection fall, or a flow waited too long.
 
-    Bytes of a flow wait behind a lost segment, or to be read, while it lasts: each no
-    longer than from its beginning to its end.
+    Bytes of a flow wait behind a lost segment no longer than from its beginning to its
+    end, and to be read no longer than from its beginning to the end of the run: a
+    reader that is late on a busy host moves no arrival.
     """
     states = evidence.connections
     waits = evidence.waits
@@ -334,8 +335,9 @@ def connections(evidence: Evidence) -> Iterator[Finding]:
             yield Finding(CONNECTIONS, math.nan, text)
 
     schedule = evidence.schedule
-    seconds = (schedule.flow_end - schedule.flow_start) * evidence.time_scale
-    for name in ("hole", "unread"):
+    latest_ends = {"hole": schedule.flow_end, "unread": schedule.makespan}
+    for name, latest in latest_ends.items():
+        seconds = (latest - schedule.flow_start) * evidence.time_scale
         excess = evidence.grid(waits, name) - seconds
         with np.errstate(invalid="ignore"):
             flows = np.argwhere(excess > CLOCKS + evidence.stall)
