@@ -225,6 +225,7 @@ OTHERWISE = {
         "place",
     ],
     "agents hosts ray listen allow any_version resume patience repeat within": ["run"],
+    "skip unit": ["compare"],
     "train": ["simulate"],
     "systems to within write same_machines keep_rate confirm form": ["compare"],
     "open_it count_looks explain": ["compare"],

@@ -31,7 +31,7 @@ def test_the_readme_is_short() -> None:
 
 def test_measurements_fit_a_few_screens() -> None:
     lines = (ROOT / "docs" / "measurements.md").read_text("utf-8").count("\n")
-    assert lines <= 260
+    assert lines <= 300
 
 
 @pytest.mark.parametrize(

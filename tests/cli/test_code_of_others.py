@@ -166,7 +166,7 @@ def test_what_is_left_out_is_said_and_runs_when_asked(
 def test_every_command_is_walked() -> None:
     walked = {words[0] for words in [*READS, *CARRIES_OUT]}
     asked_for = {"agent", "lab", "profile", "crossover", "contest", "clean", "advise"}
-    asked_for |= {"share", "import-workload", "reproduce"}  # data alone
+    asked_for |= {"share", "import-workload", "reproduce", "virtual"}  # data alone
 
     assert walked | asked_for == {*COMMANDS}
     assert {n for n, c in COMMANDS.items() if c.runs_code} <= asked_for | {

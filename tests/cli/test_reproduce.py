@@ -28,7 +28,10 @@ def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
     document = tmp_path / "page.md"
     for words, problem in (
         (["p3", "figure-99"], "p3 has no figure 'figure-99', did you mean 'figure-9'?"),
-        (["p4"], "no paper 'p4', known: dgtp, p3, dgcl, dorylus, all"),
+        (
+            ["p4"],
+            "no paper 'p4', known: dgtp, p3, dgcl, dorylus, pipegcn, ",
+        ),
         (["p3", "16", "--write", str(document)], "whole papers, name no FIGURE"),
     ):
         result = CliRunner().invoke(app, ["reproduce", *words])

@@ -33,7 +33,7 @@ def test_workers_stand_where_gpus_are_and_the_search_is_named() -> None:
 
     assert {placed.tasks["w0"], placed.tasks["w1"]} == {"a"}
     assert placed.placing["policy"] == "best"
-    assert placed.placing["unclaimed"] == ["cpu"]
+    assert placed.placing["unclaimed"] == []
     for policy in ("ifs", "etp", "random", "round_robin", "distdgl"):
         other = prepare(loads(SCENARIO, {"placement.policy": policy}))
         assert {other.tasks["w0"], other.tasks["w1"]} == {"a"}
@@ -54,4 +54,4 @@ def test_too_few_gpus_say_what_to_write(workers: int) -> None:
 def test_without_gpus_nothing_is_asked() -> None:
     alone = loads(SCENARIO, {"cluster.machines[0].gpu": None, "job.workers": 5})
     assert all("gpu" not in task.demands for task in alone.to_job().tasks)
-    assert prepare(alone).placing["unclaimed"] == ["cpu"]
+    assert prepare(alone).placing["unclaimed"] == []
