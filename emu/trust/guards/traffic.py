@@ -335,7 +335,8 @@ def connections(evidence: Evidence) -> Iterator[Finding]:
             yield Finding(CONNECTIONS, math.nan, text)
 
     schedule = evidence.schedule
-    latest_ends = {"hole": schedule.flow_end, "unread": schedule.makespan}
+    run_end = np.full_like(schedule.flow_end, schedule.makespan)
+    latest_ends = {"hole": schedule.flow_end, "unread": run_end}
     for name, latest in latest_ends.items():
         seconds = (latest - schedule.flow_start) * evidence.time_scale
         excess = evidence.grid(waits, name) - seconds
