@@ -132,8 +132,8 @@ def _say_none(
     """Say that no instance was found; that there is none it does not prove."""
     loser, winner = (side.name for side in sides)
     if emit(json_target, {"kind": sides[0].kind.value, "loss": None}):
-        problem = f"{loser} loses to {winner} on none of {effort.tries:,} instances: "
-        typer.echo(f"{problem}more --tries or another --seed may find one")
+        outcome = f"no instance was found on which {loser} loses to {winner}"
+        typer.echo(f"{outcome} (--tries {effort.tries}): another --seed may find one")
 
 
 def _show(found: Contest[Any], file: Path, json_target: str | None) -> None:

@@ -50,7 +50,9 @@ def lab(
     shell: str = option("MACHINE", "Open a shell there instead.", ""),
     pcap: bool = option("--pcap", "Write traffic.pcap: all headers, for Wireshark."),
     repeat: str = option("N|auto", "Run so often; say what a further lab does.", "1"),
-    within: str = option("TIME", "With --repeat auto: start none after it.", "5 min"),
+    within: str = option(
+        "TIME", "With --repeat auto: start none after it (5 min).", ""
+    ),
     json_target: JsonTarget = None,
 ) -> None:
     """Run your own programs on emulated machines with kernel NICs.

@@ -28,6 +28,8 @@ from emu.units import format_duration, format_ratio
 #: by chance alone (Student's t of one degree of freedom is 12.7).
 _MOST = 20
 _LEAST = 3
+#: Wall time after which ``--repeat auto`` starts no further run.
+_WITHIN = "5 min"
 
 #: Runs once more; returns what is kept of it.
 RunOnce = Callable[[], RunFigures]
@@ -49,11 +51,15 @@ def read_plan(
     """Return what ``--repeat`` and ``--within`` ask for; None of one run.
 
     ``of_one_run``: other options, by name, that several runs have no use for.
-    Raises ScenarioError where one of these is stated, or ``text`` is neither ``auto``
-    nor a number of 1 or more.
+    Raises ScenarioError where one of these is stated, ``text`` is neither ``auto`` nor
+    a number of 1 or more, or a time is stated for a number of runs.
     """
+    if within and text != "auto":
+        problem = "limits --repeat auto: write that, or leave it out"
+        raise ScenarioError(problem, file=f"--within {within}")
     if text == "1":
         return None
+
     for name, value in of_one_run.items():
         if value:
             problem = f"is of one run: leave --repeat {text} out"
@@ -62,7 +68,7 @@ def read_plan(
         problem = "write a number of runs, or auto"
         raise ScenarioError(problem, file=f"--repeat {text}")
     count = None if text == "auto" else int(text)
-    return Plan(count, within=seconds(within, "--within"))
+    return Plan(count, within=seconds(within or _WITHIN, "--within"))
 
 
 def repeat_experiment(

@@ -120,7 +120,9 @@ def run(
     ),
     json_target: JsonTarget = None,
     repeat: str = option("N|auto", "Run so often; say what a further run does.", "1"),
-    within: str = option("TIME", "With --repeat auto: start no run after it.", "5 min"),
+    within: str = option(
+        "TIME", "With --repeat auto: start no run after it (5 min).", ""
+    ),
     witness: Witness | None = option(
         "ns3", "Then simulate it over packets, and say who agrees with whom."
     ),

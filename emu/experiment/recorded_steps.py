@@ -1,7 +1,7 @@
 """Steps to an accuracy by a curve that was recorded, in place of a training.
 
-Time is steps by the time of a step, which a simulation of some of them shows: so graphs
-can be asked for it that nobody holds.
+Time is steps by the time of a step, which a simulation of some of them shows. So the
+question has an answer for graphs that no training can have in memory.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Target:
 
 
 def refuse_drawn(scenario: Scenario) -> None:
-    """Raise ScenarioError where nothing trains, as the graph is held by nobody."""
+    """Raise ScenarioError where nothing trains, as a drawn graph has no features."""
     dataset = getattr(scenario.job, "dataset", None)
     if getattr(dataset, "drawn", False):
         problem = (

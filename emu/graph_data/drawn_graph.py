@@ -1,4 +1,4 @@
-"""Made-up graphs at their published size, counted by drawing and held by nobody.
+"""Made-up graphs at their published size, counted by drawing, never all in memory.
 
 The generator (`emu.graph_data.synthetic_graph`) draws each end of an edge by weight:
 within the block of the other end, its class, or anywhere. Here the neighbours of a

@@ -155,7 +155,7 @@ def _read_apart(
                 work = functools.partial(read, *values, **named)
                 _answer(work, stream, memory, bounds)
         os.close(answers_of_child)
-        with os.fdopen(answers, "rb") as stream, _reaped(child) as statuses:
+        with os.fdopen(answers, "rb") as stream, _reap(child) as statuses:
             answer = _receive(stream, tell)
         if answer is None:
             raise DataError(bounds.explain(statuses[0]), path=paths[0])
@@ -187,7 +187,7 @@ def _fork() -> int:
 
 
 @contextlib.contextmanager
-def _reaped(child: int) -> Iterator[list[int]]:
+def _reap(child: int) -> Iterator[list[int]]:
     """Wait for a child at the end of a block, and add its status to a list.
 
     A block that was interrupted ends it.

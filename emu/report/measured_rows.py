@@ -16,7 +16,7 @@ from emu.report.many_runs import schedules_of
 from emu.report.terminal import plain_table
 from emu.runs.intervals import interval
 from emu.runs.recorded_run import RecordedRun
-from emu.runs.repeats import Agreement
+from emu.runs.repeats import Agreement, iteration_lengths
 from emu.runs.result import Result, port_rows, relative_error
 from emu.runs.two_series import Floats, compare_lengths
 from emu.units import format_duration, format_ratio, format_size
@@ -87,11 +87,10 @@ def full_iterations(schedule: Schedule) -> Floats:
     are not whole; where no other is left, it is the one time of `pace`.
     """
     depth = pipeline_depth(schedule.problem.job)
-    ends = np.fmax.reduce(schedule.task_end, axis=0)
-    # Some task of an earlier iteration may end after the next one.
-    full = np.maximum.accumulate(ends[depth : len(ends) - depth])
-    if len(full) > 1:
-        return np.diff(full)
+    lengths = iteration_lengths(schedule)
+    full = lengths[depth + 1 : len(lengths) - depth]
+    if full.size:
+        return full
     return np.array([pace(schedule, None).iteration_seconds])
 
 

@@ -196,11 +196,13 @@ def _finite(row: dict[str, float]) -> Result:
 def iteration_lengths(schedule: Schedule) -> NDArray[np.float64]:
     """Return the seconds from the end of one iteration to that of the next.
 
-    An iteration ends with the last of its tasks.
+    An iteration ends with the last of its tasks, and of those before it; the first
+    begins with the job.
     """
     # Tasks with fewer rounds than the job have NaN behind their last one.
     ends = np.fmax.reduce(schedule.task_end, axis=0)
-    return np.diff(ends, prepend=0.0)
+    # Some task of an earlier iteration may end after the next one.
+    return np.diff(np.maximum.accumulate(ends), prepend=0.0)
 
 
 def spread_of_iterations(

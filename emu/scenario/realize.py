@@ -220,7 +220,7 @@ def open_data(job: Job) -> None:
     for name in job.job_names:
         settings = job.settings_of(name)
         if settings.get("dataset", {}).get("drawn"):
-            problem = "a drawn graph is held by nobody: write false, and a scale"
+            problem = "a drawn graph has sizes alone: write false, and a scale"
             raise ScenarioError(problem, key="job.dataset.drawn")
         if system := system_of(settings):
             system.open_data(settings)

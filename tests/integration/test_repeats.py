@@ -62,6 +62,8 @@ def test_every_run_is_kept_and_counted(file: Path) -> None:
         (["--repeat", "2", "--dry-run"], "--dry-run: is of one run"),
         (["--repeat", "auto", "--dashboard"], "--dashboard: is of one run"),
         (["--repeat", "auto", "--within", "long"], "--within"),
+        (["--repeat", "2", "--within", "9 s"], "--within 9 s: limits --repeat auto"),
+        (["--within", "9 s"], "--within 9 s: limits --repeat auto"),
     ],
 )
 def test_what_several_runs_have_no_use_for_is_refused(

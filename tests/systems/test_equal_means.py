@@ -243,7 +243,7 @@ def test_where_features_lie_by_default() -> None:
 
 @pytest.mark.parametrize("row", ["dgtp", "data_parallel", "p3.none", "p3.A"])
 def test_features_lie_where_each_machine_has_them(row: str) -> None:
-    """What m0 collects on its device goes by that rate, what m1 collects on a core."""
+    """Rows of m0 are collected at its device's rate, those of m1 at a core's."""
     rates = RATES | {"collect_device": "2 ps"}
     places = {"default": "host", "m0": "device"}
     scenario = load(as_variant(scenario_of(2, rates=rates), row), {"job.features": {}})

@@ -262,7 +262,7 @@ def test_exact_exchanges_train_as_one_device() -> None:
 
 @pytest.mark.parametrize("whole", [False, True])
 def test_rows_that_are_sent_seldom_are_read_until_the_next_ones(*, whole: bool) -> None:
-    """Whether an owner sends what is needed or all it has makes no difference."""
+    """An owner may send what is needed or all it has: weights are the same."""
     settings = settings_of(exchanges=exchanges(2, every=3, whole=whole))
     model = Gcn(settings)
     within = model.matrix * model.is_within

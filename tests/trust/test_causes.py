@@ -172,7 +172,7 @@ def test_tasks_that_took_longer_are_told_apart_by_what_they_waited_for(
 
 
 def test_orders_that_come_late_are_the_coordinators_where_it_was_at_work() -> None:
-    """Of turns of 0.5 s it worked all the time, waited for a core, or did both."""
+    """A turn of 0.5 s is work, a wait for a core, or both."""
     ran = simulated(share=2 / 3)
     starts = np.sort(ran.flow_start, axis=None)
     late = {flow: ran.flow_start[flow] + 0.5 for flow in np.ndindex(SHAPE)}

@@ -125,7 +125,7 @@ def written_in(at: float, kill: str) -> Experiment:
 def test_a_job_with_deaths_is_predicted_as_its_file_with_them(
     share: float, kill: str, *, is_stated: bool
 ) -> None:
-    """Of one timeline, past the end of the simulation, too, whatever ran last."""
+    """One timeline holds, past the end of the simulation too."""
     calm = replace(just_after_a_cut(), kills=())
     alone = calm.simulate()
     death = share * alone.length

@@ -67,7 +67,7 @@ def slow_shares(
 def test_shares_by_arrays_are_those_of_the_slow_oracle(
     drawn: tuple[Problem, Realization], policy: str, seed: int, at_once: int
 ) -> None:
-    """Of some flows of schedules whose rates are others, however many at once."""
+    """Shares of some flows equal the oracle's, however many are asked at once."""
     problem, realization = drawn
     made = simulate(problem, realization, policy)
     rng = np.random.default_rng(seed)

@@ -22,7 +22,7 @@ def turns(time: VirtualTime) -> list[tuple[int, float]]:
 
 
 def test_nothing_happens_before_the_least_clock() -> None:
-    """What rank 1 does at 2 s waits for rank 0, whose clock is at 1 s."""
+    """Rank 1 acts at 2 s, and waits for rank 0, whose clock is at 1 s."""
     time = clocks(2)
     happened: list[float] = []
     time.note_clock(0, 1.0)

@@ -80,7 +80,7 @@ def test_a_gather_takes_what_the_root_s_nic_takes_in(tmp_path: Path) -> None:
 
 
 def test_a_scatter_takes_what_the_root_s_nic_gives_out(tmp_path: Path) -> None:
-    """Of a 100 go to three, d takes 50: 33.3 each. c's 300: 125, 125 and 50."""
+    """Machine a sends 100 to three, d takes 50: 33.3 each. c's 300: 125, 125 and 50."""
     scripts = [gloo.scatter(rank, 4, 0, SIZE) for rank in range(4)]
     ends = seconds_of(tmp_path, UNEQUAL, scripts)
     assert ends[1] == pytest.approx(3 * SIZE / (100 * MBIT), rel=1e-3)

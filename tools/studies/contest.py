@@ -52,7 +52,7 @@ class Loss:
     """Share; 0 where no instance was found."""
     steady_loss: float
     hangs_on: str
-    """What takes most of the loss away."""
+    """Change that takes most of the loss away."""
     again: float
     """The loss by simulating the file that was written."""
 

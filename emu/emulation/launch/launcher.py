@@ -38,7 +38,7 @@ class Launcher:
     patience = 0.0
     """Wall seconds that agents may take to join, beyond the run's deadline."""
     deadline: float | None = None
-    """Wall seconds that they may take at the most, where somebody has said so."""
+    """Wall seconds that they may take at most; None without a limit."""
     embedded = False
     """True where the only host is this one, whose memory can be shared."""
 

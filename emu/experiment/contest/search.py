@@ -41,7 +41,7 @@ _GIVEN_UP = 0.05
 JITTER = 0.01
 _JITTERS = 3
 
-#: Is told how many instances were tried, and the worst loss so far.
+#: Takes the number of instances that were tried, and the worst loss so far.
 Watch = Callable[[int, float], None]
 
 
@@ -141,7 +141,7 @@ def find_worst(
     effort
         The same effort finds the same instance.
     watch
-        Is told how far the search is.
+        Called after every instance with how far the search is.
 
     Raises
     ------

@@ -172,7 +172,7 @@ class SmallJob:
             "iterations": self.iterations,
             "tasks": tasks,
             "flows": flows,
-            # A window would add flows of no bytes that nobody reads.
+            # A window would add credit flows of no bytes: more to read, and no load.
             "credit_window": "unlimited",
         }
         return {"cluster": {"machines": machines}, "job": job}

@@ -345,6 +345,6 @@ def connections(evidence: Evidence) -> Iterator[Finding]:
         for edge, iteration in flows[:1].tolist():
             text = (
                 f"bytes of {names[edge]} in iteration {iteration} waited "
-                f"{excess[edge, iteration]:.3g} s longer than it lasted ({name})"
+                f"{excess[edge, iteration]:.3g} s longer than can be ({name})"
             )
             yield Finding(CONNECTIONS, schedule.flow_end[edge, iteration], text)

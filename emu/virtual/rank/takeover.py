@@ -68,7 +68,7 @@ def _take_over_groups(end: RankEnd, deposits: Deposits) -> None:
     config: Any = distributed_c10d.BackendConfig
     stated = config.get_device_backend_map
 
-    def replaced(self: Any) -> dict[str, str]:
+    def name_backend(self: Any) -> dict[str, str]:
         backends = set(stated(self).values())
         if not backends & _TAKEN:
             names = ", ".join(sorted(backends))
@@ -78,7 +78,7 @@ def _take_over_groups(end: RankEnd, deposits: Deposits) -> None:
         # torch asserts that the name gloo is a ProcessGroupGloo: it is told another.
         return {"cpu": "emu"}
 
-    config.get_device_backend_map = replaced
+    config.get_device_backend_map = name_backend
     for backend in ("gloo", "nccl", "mpi"):
         available = f"is_{backend}_available"
         for module in (dist, distributed_c10d):

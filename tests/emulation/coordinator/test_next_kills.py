@@ -30,7 +30,7 @@ def ended(task: int, end: float) -> TaskEnded:
 def test_a_process_is_over_with_the_last_of_its_tasks(
     ends: tuple[tuple[int, float], ...], moment: float, *, dies: bool
 ) -> None:
-    """Of two tasks of one process either may be the later one."""
+    """Either of two tasks of one process may be the later one."""
     tasks = (Task("a", "t", process="p"), Task("b", "t", process="p"))
     job = Job(tasks, (Edge(0, 1, 1),), 1)
     machine = Machine("m0", 1.0, 1.0)

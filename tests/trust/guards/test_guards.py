@@ -374,4 +374,14 @@ def test_counts_of_a_connection_never_fall_and_waits_lie_in_their_flow() -> None
     longer = sound.copy()
     longer["hole"] = seconds * TIME_SCALE + 0.01
     (finding,) = said(schedule, connections=states, waits=longer)
-    assert "waited 0.01 s longer than it lasted (hole)" in finding
+    assert "waited 0.01 s longer than can be (hole)" in finding
+
+    # A reader may be late until the run ends: the bytes had arrived.
+    until_end = (schedule.makespan - schedule.flow_start[edge, iteration]) * TIME_SCALE
+    assert until_end > seconds * TIME_SCALE + 1.0
+    unread = sound.copy()
+    unread["unread"] = until_end
+    assert said(schedule, connections=states, waits=unread) == []
+    unread["unread"] = until_end + 0.01
+    (finding,) = said(schedule, connections=states, waits=unread)
+    assert "waited 0.01 s longer than can be (unread)" in finding
