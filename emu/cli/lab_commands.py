@@ -175,6 +175,7 @@ def fit(
     out: Path = option("--out -o FILE", "Scenario to write: YAML or JSON.", ...),
     skip: int = option("N", "Leave the first N iterations out.", 0, min=0),
     mark: str = option("LINE", "Iterations begin where a program printed this.", ""),
+    iterations: int = option("N", "How many there were, all in all.", 0, min=0),
     template: Template | None = option(
         "distdgl|allreduce", "What the job is: every iteration is then the mean one."
     ),
@@ -187,9 +188,17 @@ def fit(
     Volumes are those that crossed, times the gaps between what a process received and
     what it sent next. Processes of one program sum by all-reduces round a ring, with
     which iterations end; those of two programs ask and answer. Without such sums
-    iterations are what repeats, or what --mark says.
+    iterations are what repeats, or what --mark says. Where that can be read in two
+    ways, --iterations decides.
     """
-    outcome = fit_run(run, skip=skip, template=template, mark=mark, force=force)
+    outcome = fit_run(
+        run,
+        skip=skip,
+        template=template,
+        mark=mark,
+        count=iterations or None,
+        force=force,
+    )
     write_atomic(out, outcome.text(out.name))
 
     if emit(json_target, outcome.to_json()):

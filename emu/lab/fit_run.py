@@ -107,13 +107,15 @@ def fit_run(
     skip: int = 0,
     template: Template | None = None,
     mark: str = "",
+    count: int | None = None,
     force: bool = False,
 ) -> Fit:
     """Return a scenario with the job that ran in a lab, by its run directory.
 
     ``skip`` iterations at the beginning are left out. With a template all iterations
     are like the mean one. ``mark`` is text in the lines that a program printed when an
-    iteration began. With ``force`` also of a lab that is not trusted. Raises DataError
+    iteration began; ``count`` says how many there were, where what repeats can be read
+    in several ways. With ``force`` also of a lab that is not trusted. Raises DataError
     when the directory is no run of a lab, its traffic was not noted, NICs changed,
     programs waited for cores, or a fit understands none of what crossed.
     """
@@ -144,14 +146,16 @@ def fit_run(
         if mark:
             programs = [(row["program"], row["machine"]) for row in lab["programs"]]
             marks = marks_of(run, mark, programs, traffic)
-        outcome = iterations.fit_traffic(traffic, skip=skip, marks=marks)
+        outcome = iterations.fit_traffic(traffic, skip=skip, marks=marks, count=count)
         job = _make_fit(name, outcome, traffic, cores, template)
         ring = isinstance(outcome, FittedIterations) and template is None
         # An all-gather goes round a ring once: gloo's was off by 45 % as an all-reduce
         # at its own NICs, and by 0.4 % by its steps.
         if ring and abs(job.error) > _NO_SUM:
             with contextlib.suppress(Unfittable):
-                outcome = iterations.fit_traffic(traffic, skip=skip, ring=False)
+                outcome = iterations.fit_traffic(
+                    traffic, skip=skip, ring=False, count=count
+                )
                 by_steps = _make_fit(name, outcome, traffic, cores, None)
                 job = min(job, by_steps, key=lambda fit: abs(fit.error))
     except Unfittable as error:

@@ -26,6 +26,7 @@ from emu.lab.fitting.conversations import (
     conversations,
 )
 from emu.lab.fitting.periods import find_marks, usual_size
+from emu.lab.fitting.repeats import count_turns, find_chain
 from emu.lab.fitting.steps import ALL, Marks, Row, steps_between
 from emu.prediction.analysis.traffic import Traffic
 
@@ -39,8 +40,10 @@ _Burst: TypeAlias = tuple[int, int]
 TOLERANCE = 0.05
 #: Likewise with what is sent again: 30 % of an all-reduce into a slow NIC was seen.
 AGAIN = 0.45
-#: Seconds without a packet of a ring that part two all-reduces without requests.
+#: Seconds without a packet of a ring that part two all-reduces without requests, and
+#: those that part bursts of which a period is made.
 SILENCE = 0.005
+_SHORT_SILENCE = 0.002
 #: Bursts that are looked at for one all-reduce, or for some that ran together.
 MOST_PIECES = 12
 #: Rounds that an iteration may have beyond the median: others are no iterations.
@@ -100,25 +103,31 @@ class _Sums:
 
 
 def fit_traffic(
-    traffic: Traffic, *, skip: int = 0, marks: Marks | None = None, ring: bool = True
+    traffic: Traffic,
+    *,
+    skip: int = 0,
+    marks: Marks | None = None,
+    ring: bool = True,
+    count: int | None = None,
 ) -> FittedIterations | FittedSteps:
     """Return the iterations in what crossed: by marks, all-reduces, or the period.
 
     ``skip`` iterations at the beginning are left out; ``marks`` are seconds at which
     iterations began, by process. All-reduces are looked for round a ring, where
-    ``ring``. Raises Unfittable when nothing was sent, no iterations are found, or fewer
-    than four that are like one another.
+    ``ring``. A ``count`` of iterations decides where what repeats can be read as
+    several. Raises Unfittable when nothing was sent, no iterations are found, two
+    readings are as likely, or fewer than four are like one another.
     """
     packets = by_process(traffic)
     no_ring = ""
     if marks is None and ring:
         try:
-            return fit_iterations(traffic, skip=skip)
+            return fit_iterations(traffic, skip=skip, count=count)
         except Unfittable as error:
             no_ring = f"{error}; "
     if marks is None:
         try:
-            marks = find_marks(packets, traffic)
+            marks = find_marks(packets, traffic, count)
         except Unfittable as error:
             raise Unfittable(f"{no_ring}{error}") from error
 
@@ -152,7 +161,9 @@ def _common_clock(clocks: Marks) -> Marks:
     return clocks
 
 
-def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
+def fit_iterations(
+    traffic: Traffic, *, skip: int = 0, count: int | None = None
+) -> FittedIterations:
     """Return the longest stretch of iterations that all-reduces end.
 
     The first all-reduce only says when the first iteration begins. Raises Unfittable
@@ -165,7 +176,7 @@ def fit_iterations(traffic: Traffic, *, skip: int = 0) -> FittedIterations:
         if exchange.client in by_client:
             by_client[exchange.client].append(exchange)
 
-    sums = _sums(ring, by_client)
+    sums = _sums(ring, by_client, count)
     rounds: dict[Process, list[_Rounds]] = {}
     for place, client in enumerate(ring.members):
         starts = sums.summed[place, :-1].tolist()
@@ -209,7 +220,9 @@ def _services(exchanges: Sequence[Exchange]) -> dict[Exchange, float]:
     return services
 
 
-def _sums(ring: Ring, by_client: dict[Process, list[Exchange]]) -> _Sums:
+def _sums(
+    ring: Ring, by_client: dict[Process, list[Exchange]], count: int | None
+) -> _Sums:
     """Return when the processes began every all-reduce, and when they had its sum."""
     sent_before = [np.append(0, np.cumsum(sizes)) for _, sizes in ring.sent]
     answers = [
@@ -221,11 +234,15 @@ def _sums(ring: Ring, by_client: dict[Process, list[Exchange]]) -> _Sums:
     for counts, row in zip(sent_before, bursts, strict=True):
         for first, last in row:
             sizes.append(int(counts[last] - counts[first]))
-    usual = float(usual_size(sizes))
+    burst_size = usual_size(sizes)
+    usual = float(burst_size)
+    if not any(answers):
+        usual = _iteration_size(ring, usual, count)
+    pieces = MOST_PIECES * max(1, round(usual / burst_size))
 
     spans: list[list[tuple[float, float]]] = []
     for (times, _), counts, row in zip(ring.sent, sent_before, bursts, strict=True):
-        ranges = _whole(row, counts, usual)
+        ranges = _whole(row, times, counts, usual, pieces)
         spans.append([(times[first], times[last - 1]) for first, last in ranges])
     numbers = {len(row) for row in spans}
     if len(numbers) > 1:
@@ -252,13 +269,34 @@ def _sums(ring: Ring, by_client: dict[Process, list[Exchange]]) -> _Sums:
     return _Sums(began=np.array(began), summed=sum_times, volume=volume)
 
 
-def _bursts(ring: Ring, answers: list[list[float]]) -> list[list[_Burst]]:
+def _iteration_size(ring: Ring, usual: float, count: int | None) -> float:
+    """Return the bytes that a member sends in an iteration, of one or several sums.
+
+    The ``usual`` bytes of a burst where nothing repeats, or that with these.
+    """
+    no_answers: list[list[float]] = [[] for _ in ring.members]
+    bursts = _bursts(ring, no_answers, _SHORT_SILENCE)
+    for (times, sizes), row in zip(ring.sent, bursts, strict=True):
+        sent_before = np.append(0, np.cumsum(sizes))
+        firsts = np.array([first for first, _ in row])
+        chain = find_chain(sent_before[firsts], int(sent_before[-1]))
+        if chain is None:
+            continue
+        began = times[firsts[chain.bursts]].tolist()
+        size = chain.period * count_turns(began, chain.turns, count)
+        return usual if abs(size / usual - 1) <= TOLERANCE else size
+    return usual
+
+
+def _bursts(
+    ring: Ring, answers: list[list[float]], silence: float = SILENCE
+) -> list[list[_Burst]]:
     """Return by member of the ring where bursts of its packets begin and end.
 
     In each it sent one all-reduce at most: an answer parts them, or silence.
     """
     times = np.sort(np.concatenate(ring.any_sent))
-    quiet = np.flatnonzero(np.diff(times) > SILENCE)
+    quiet = np.flatnonzero(np.diff(times) > silence)
     silences = (times[quiet] + times[quiet + 1]) / 2
     bursts = []
     for (send_times, _), instants in zip(ring.sent, answers, strict=True):
@@ -274,32 +312,46 @@ class _Best(NamedTuple):
     """The most all-reduces that bursts can be, and where the last of them begin."""
 
     sums: int
-    bytes: int
+    lack: int
+    """Hundredths of a sum by which they are short, below 0."""
+    span: float
+    """Seconds that they take, below 0: what was sent long before or after is none."""
     start: int
 
 
 def _whole(
-    bursts: Sequence[_Burst], sent: NDArray[np.int64], usual: float
+    bursts: Sequence[_Burst],
+    times: Row,
+    sent: NDArray[np.int64],
+    usual: float,
+    pieces: int = MOST_PIECES,
 ) -> list[_Burst]:
     """Return the bursts that are all-reduces, put together and parted where need be.
 
     A process that has the sum may still have packets of its own in a queue: before a
     slow NIC, and after a loss, they come behind answers of the next iteration, or with
-    the next all-reduce. As many as can be are found, and of as many bytes.
+    the next all-reduce. As many as can be are found, whole, and in the least time.
     """
-    best = [_Best(0, 0, 0)]  # by bursts until an end
+    best = [_Best(0, 0, 0.0, 0)]  # by bursts until an end
     for end, (_, last) in enumerate(bursts, 1):
         choice = best[-1]._replace(start=end)  # the burst is none, nor part of one
-        earliest = max(end - MOST_PIECES, 0)
+        earliest = max(end - pieces, 0)
         for start in reversed(range(earliest, end)):
             size = int(sent[last] - sent[bursts[start][0]])
             count = round(size / usual)
             # What was lost crossed twice, so that a sum may be larger than it is.
             if count and -TOLERANCE <= size / usual - count <= AGAIN:
                 rest = best[start]
-                candidate = _Best(rest.sums + count, rest.bytes + size, start)
+                lack = min(round(100 * (size / usual - count)), 0)
+                span = times[bursts[start][0]] - times[last - 1]
+                candidate = _Best(
+                    sums=rest.sums + count,
+                    lack=rest.lack + lack,
+                    span=rest.span + span,
+                    start=start,
+                )
                 # Of equals the first stays: the fewest bursts that make as many sums.
-                choice = max(choice, candidate, key=lambda found: found[:2])
+                choice = max(choice, candidate, key=lambda found: found[:3])
         best.append(choice)
 
     ranges: list[_Burst] = []

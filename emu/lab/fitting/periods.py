@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from emu.lab.fitting.causes import longest
 from emu.lab.fitting.conversations import Packets, Unfittable
+from emu.lab.fitting.repeats import count_turns
 from emu.lab.fitting.steps import ALL, MOST, Marks, Row, steps_between
 from emu.prediction.analysis.traffic import Traffic
 
@@ -32,13 +33,15 @@ _MOST = 0.6
 FEWEST = 5
 
 
-def find_marks(packets: Packets, traffic: Traffic) -> Marks:
+def find_marks(packets: Packets, traffic: Traffic, count: int | None = None) -> Marks:
     """Return the beginnings of iterations, of all processes or of each its own.
 
-    Raises Unfittable when there is no period; says what came nearest.
+    A ``count`` of iterations decides where several periods may make one. Raises
+    Unfittable when there is no period, and says what came nearest; and when it is not
+    clear how many make an iteration.
     """
     try:
-        return {ALL: _of_all(packets, traffic)}
+        times = _of_all(packets, traffic)
     except Unfittable as why:
         for program in range(len(traffic.programs)):
             if marks := _of_each(packets, traffic, program):
@@ -47,6 +50,11 @@ def find_marks(packets: Packets, traffic: Traffic) -> Marks:
             f"{why}; run more iterations, or state with --mark LINE what a program "
             "prints when one begins"
         ) from why
+
+    began = times.tolist()
+    numbers = range(len(began))
+    turns = count_turns(began, numbers, count)
+    return {ALL: times[::turns]}
 
 
 def _of_all(packets: Packets, traffic: Traffic) -> Row:
@@ -159,7 +167,8 @@ def _longest_row(sent: Packets, first: NDArray[np.int64]) -> Row:
     """
     sizes = np.add.reduceat(sent.bytes, first)
     usual = usual_size(sizes)
-    is_usual = np.abs(sizes - usual) <= max(_BYTES, _ALIKE * usual)
+    distance = np.abs(sizes - usual)
+    is_usual = distance <= max(_BYTES, _ALIKE * usual)
     began: Row = sent.time[first[is_usual]]
     if len(began) < FEWEST:
         return began

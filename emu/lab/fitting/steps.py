@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.lab.fitting.conversations import Packets, Process, Unfittable
+from emu.lab.fitting.repeats import settle
 from emu.prediction.analysis.traffic import Traffic
 
 #: A number per iteration, or per packet.
@@ -131,7 +132,11 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
         iterations = _Iterations.between(stream, starts, silence)
 
         pair_name = describe_ends([source, destination], traffic)
-        bounds = _cut(iterations, pair_name, total)
+        try:
+            bounds = _cut(iterations, pair_name, total)
+        except Unfittable:
+            iterations = _Iterations.between(stream, starts, silence, settled=True)
+            bounds = _cut(iterations, pair_name, total)
         for number, (begin, end) in enumerate(pairwise(bounds)):
             step = Step(
                 source=source,
@@ -205,8 +210,13 @@ class _Iterations:
     """By iteration, bytes before the packets behind which something had ended."""
 
     @classmethod
-    def between(cls, sent: Packets, marks: Row, silence: float) -> _Iterations:
-        """Return the iterations between marks, moved to where all is quiet."""
+    def between(
+        cls, sent: Packets, marks: Row, silence: float, *, settled: bool = False
+    ) -> _Iterations:
+        """Return the iterations between marks, moved to where all is quiet.
+
+        Or ``settled`` at the bytes that repeat beside them.
+        """
         time = sent.time
         total = np.cumsum(sent.bytes)
         curve = Crossed(time, np.append(0, total))
@@ -217,11 +227,15 @@ class _Iterations:
 
         cuts = marks + _quiet(time, marks)
         edges = np.searchsorted(time, cuts)
-        bytes_before = curve.before[edges]
+        if settled:
+            silent_places = curve.before[1:-1][is_silent]
+            bytes_before = settle(curve.before[edges], silent_places)
+            edges = np.searchsorted(curve.before[:-1], bytes_before)
         joints = []
         for first, last in pairwise(edges.tolist()):
             packets = first + np.flatnonzero(is_start[first:last])
             joints.append(curve.before[packets] - curve.before[first])
+        bytes_before = curve.before[edges]
         return cls(
             crossed=curve,
             starts=bytes_before[:-1],

@@ -1,0 +1,246 @@
+"""What repeats in a run: a period in bytes, and how many of it make an iteration.
+
+Programs that repeat send the same bytes, while their times vary. So the period is
+looked for in the bytes at which bursts begin. Several alike within an iteration, as the
+sums of DDP's buckets, are told from iterations by their times, which come in turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.lab.fitting.conversations import Unfittable
+
+Row: TypeAlias = NDArray[np.float64]
+#: Bytes that crossed before something.
+Places: TypeAlias = NDArray[np.int64]
+#: Bytes, and share of the period, by which bursts may begin beside their place.
+_BYTES = 256
+_BESIDE = 0.002
+#: Bursts from which a period is followed, and periods that are tried.
+_STARTS = 8
+_MOST_TRIES = 48
+#: Share of the best cover from which a shorter period is as good.
+_AS_GOOD = 0.8
+#: Least share of the run in which bursts begin at their places.
+_COVERED = 0.4
+#: Periods that an iteration may have, and iterations that show it.
+_MOST_TURNS = 32
+_FEWEST = 4
+#: Share of the bytes of an iteration by which periods make up another, and bursts that
+#: are looked at.
+_SETTLED = 0.05
+_MOST_PLACES = 4000
+#: Long periods that may come beside all turns.
+_RARE = 3
+#: Share of the median by which times of alike periods vary for no reason.
+_ALIKE = 0.02
+#: Share of their variation that turns explain: iterations for sure, and perhaps. A
+#: multiple explains a little more by chance.
+_SURE = 0.7
+_PERHAPS = 0.45
+_MULTIPLE = 0.75
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Bursts that begin whole periods apart."""
+
+    period: float
+    """Bytes."""
+    bursts: list[int]
+    """Numbers of the bursts."""
+    turns: list[int]
+    """Number of the period with which each begins."""
+
+    def cover(self, total: int) -> float:
+        """Return the share of the periods of all bytes that begin with a burst."""
+        # A whole number of periods begins with one burst more than it has.
+        periods = total / self.period + 1
+        return len(self.bursts) / periods
+
+
+def find_chain(places: Places, total: int) -> Chain | None:
+    """Return the shortest period in bytes with which bursts repeat; None without one.
+
+    ``places`` are the bytes before each burst, ascending; ``total`` those of all.
+    """
+    step = 1 + len(places) // (2 * _STARTS)
+    starts = range(0, len(places) // 2, step)
+    chains = []
+    for period in _find_periods(places, total):
+        candidates = [_follow(places, start, period) for start in starts]
+        longest = max(candidates, key=lambda chain: len(chain.bursts))
+        chains.append(longest)
+
+    best = max((chain.cover(total) for chain in chains), default=0.0)
+    least = max(_COVERED, _AS_GOOD * best)
+    for chain in chains:
+        is_often = len(chain.bursts) > _FEWEST
+        if is_often and chain.cover(total) >= least:
+            return chain
+    return None
+
+
+def _find_periods(places: Places, total: int) -> list[int]:
+    """Return the distances that most bursts have, ascending."""
+    step = 1 + len(places) // _MOST_TRIES
+    earlier = places[::step, None]
+    distances = np.sort((places - earlier).ravel())
+    first = np.searchsorted(distances, _BYTES, "right")
+    last = np.searchsorted(distances, total // _FEWEST, "right")
+    distances = distances[first:last]
+    if not len(distances):
+        return []
+
+    # Alike distances are of one period: the one in the middle stands for it.
+    tolerance = np.maximum(_BYTES, _BESIDE * distances[1:])
+    is_new = np.diff(distances) > tolerance / 2
+    cuts = np.flatnonzero(is_new)
+    groups = np.split(distances, cuts + 1)
+    groups.sort(key=len, reverse=True)
+    usual = [int(np.median(group)) for group in groups[:_MOST_TRIES]]
+    return sorted(usual)
+
+
+def _follow(places: Places, start: int, period: float) -> Chain:
+    """Return the bursts whole periods behind one; some may have run together."""
+    tolerance = max(_BYTES, _BESIDE * period)
+    chain = Chain(period, bursts=[start], turns=[0])
+    last_place = places[start]
+    for burst in range(start + 1, len(places)):
+        distance = places[burst] - last_place
+        count = round(distance / period)
+        offset = abs(distance - count * period)
+        if count and offset <= count * tolerance:
+            chain.bursts.append(burst)
+            chain.turns.append(chain.turns[-1] + count)
+            last_place = places[burst]
+    return chain
+
+
+def count_turns(
+    times: Sequence[float], turns: Sequence[int], iterations: int | None = None
+) -> int:
+    """Return how many periods make an iteration, by the times at which they began.
+
+    ``turns`` are the numbers of the periods. A stated number of ``iterations`` decides.
+    Raises Unfittable when it does not fit, and where two readings are as likely.
+    """
+    count = turns[-1] - turns[0] + 1
+    if iterations is not None:
+        return _turns_of(count, iterations)
+
+    began = np.asarray(times)
+    positions = np.asarray(turns)
+    largest = min(_MOST_TURNS, count // _FEWEST)
+    shares = {1: 0.0}
+    for number in range(2, largest + 1):
+        shares[number] = _explain(began, positions, number)
+    likely = max(_PERHAPS, _MULTIPLE * max(shares.values()))
+    numbers = [number for number, share in shares.items() if share >= likely]
+    number = numbers[0] if numbers else 1
+    if number == 1 or shares[number] >= _SURE:
+        return number
+
+    seconds = (times[-1] - times[0]) / max(1, count - 1)
+    fewer = count // number
+    raise Unfittable(
+        f"what crossed reads as {count} iterations of {seconds:.3g} s, or as "
+        f"{fewer} of {number * seconds:.3g} s with {number} alike parts: "
+        f"--iterations {count} or --iterations {fewer} decides"
+    )
+
+
+def _turns_of(count: int, iterations: int) -> int:
+    """Return how many of the periods make one of a stated number of iterations."""
+    number = max(1, round(count / iterations))
+    difference = abs(count / number - iterations)
+    # What a program sends before and after may look like one more.
+    if difference > 1 + 0.1 * iterations:
+        raise Unfittable(
+            f"{count} periods repeat, which are no {iterations} iterations"
+        )
+    return number
+
+
+def _explain(times: Row, turns: NDArray[np.int64], number: int) -> float:
+    """Return the share of the variation of periods that their turns explain."""
+    is_next = np.diff(turns) == 1
+    lengths = np.diff(times)[is_next]
+    residues = turns[:-1][is_next] % number
+    # Programs warm up.
+    warm = len(lengths) // 4
+    lengths = lengths[warm:]
+    residues = residues[warm:]
+    if len(lengths) < number * (_FEWEST - 1):
+        return 0.0
+
+    if len(lengths) > _RARE:
+        # A start, an end and a pause are of no turn.
+        longest = np.sort(lengths)[-_RARE]
+        lengths = np.minimum(lengths, longest)
+    usual = np.median(lengths)
+    variation = np.abs(lengths - usual)
+    if variation.mean() <= _ALIKE * usual:
+        return 0.0
+
+    rest = 0.0
+    for residue in range(number):
+        part = lengths[residues == residue]
+        if len(part):
+            middle = np.median(part)
+            rest += np.abs(part - middle).sum()
+    return float(1 - rest / variation.sum())
+
+
+def settle(edges: Places, places: Places) -> Places:
+    """Return the bytes before each iteration, where marks fell into what was sent.
+
+    A mark is of what was called before it, of which some crosses behind it. So an
+    iteration begins at one of the ``places`` that repeat as often as the marks.
+    """
+    usual = float(np.median(np.diff(edges)))
+    chain = None
+    if usual and _FEWEST < len(places) <= _MOST_PLACES:
+        chain = find_chain(places, int(places[-1]))
+    if chain is None:
+        return edges
+    count = max(1, round(usual / chain.period))
+    volume = count * chain.period
+    if abs(volume / usual - 1) > _SETTLED:
+        return edges
+
+    known = places[chain.bursts].astype(np.float64)
+    turns = np.array(chain.turns, dtype=np.float64)
+    positions = _convert(edges, known, turns)
+    # Iterations begin with the same one of their periods, the nearest to most marks.
+    distances = []
+    for residue in range(count):
+        iterations = (positions - residue) / count
+        distance = np.abs(iterations - np.rint(iterations))
+        distances.append(float(np.median(distance)))
+    residue = int(np.argmin(distances))
+
+    iterations = np.rint((positions - residue) / count)
+    if np.any(np.diff(iterations) != 1):
+        return edges
+    begun = residue + count * iterations
+    settled = _convert(begun, turns, known)
+    return np.rint(settled).astype(np.int64)
+
+
+def _convert(values: Row | Places, known: Row, results: Row) -> Row:
+    """Return what belongs to values between known pairs, and beyond them as far on."""
+    first = known[0]
+    last = known[-1]
+    slope = (results[-1] - results[0]) / (last - first)
+    short = np.minimum(values - first, 0.0)
+    excess = np.maximum(values - last, 0.0)
+    between = np.interp(values, known, results)
+    return np.asarray(between + slope * (short + excess))
