@@ -73,6 +73,7 @@ typedef struct {
     int64_t policy;            /* `Policy.code` */
     int64_t jobs;              /* that ports are divided among; 0: they are not */
     int64_t change_count, coflows;
+    int64_t port_clocks_from;  /* groups per port from which max-min counts by ports */
     bool by_flow;              /* flows over the same hops may have different rates */
     const int64_t *rounds;     /* per task: its iterations */
     const int64_t *sent;       /* per edge: iterations of its source that it sends */
@@ -113,6 +114,7 @@ typedef struct {
     int64_t hops;              /* entries of `hop` */
     int64_t pools;             /* of slots; 0 where nothing is limited */
     bool by_flow;
+    bool by_port;              /* max-min counts by clocks of ports: port_clocks.c */
     const int64_t *rounds, *sent, *source, *destination, *lag, *rank, *channel, *coflow;
     const bool *latest;
     const int64_t *out_start, *out_edge, *in_start, *in_edge, *order;
@@ -284,6 +286,11 @@ typedef struct {
     double flows;              /* active ones, 1 or more */
 } Crossing;
 
+/* The same in few bytes, where many groups cross every port. */
+typedef struct {
+    int32_t across, flows;
+} Seat;
+
 /* Fill levels of ports under max-min, kept from event to event; see max_min.c. Owner: the
  * state; NULL under other rules. */
 typedef struct {
@@ -303,6 +310,39 @@ typedef struct {
     int64_t *felt;             /* places of groups that feel a change, a list */
 } Levels;
 
+/* A port as the clock of the groups whose bottleneck it is; see port_clocks.c. */
+typedef struct {
+    double served, since;      /* bytes served to each of them by `since`, seconds */
+    double rate;               /* and bytes per second from then on: the level of the port, 0
+                                  where it has no groups */
+    double least;              /* the least of their goals, negative: to be looked for */
+    int64_t groups;
+    bool is_noted;             /* the port is in `PortClocks.noted` */
+} PortClock;
+
+/* Clocks of ports under max-min on large jobs (`Layout.by_port`). Owner: the state. */
+typedef struct {
+    PortClock *clock;          /* per port */
+    double *left;              /* bytes per second that groups on other clocks leave it */
+    int64_t *flows;            /* active flows of those on its own */
+    double *finish;            /* when the first of these ends, seconds */
+    int64_t *order, *rank;     /* ports, levels rising; per port its place there. Number
+                                  `ports`, no port at all, is behind all */
+    bool *stale;               /* in the places of `order`: its level is to be found anew. None
+                                  once rates are set, the first is not before `first_stale` */
+    int64_t first_stale;
+    double tolerance;          /* by which levels may be out of order, as a share */
+    /* In the places of `port_start`, seats of the groups with active flows, those on the clock
+     * of the port first: their flows and the port across; the group; and what its clock will
+     * have served when its first flow ends, infinite off the clock. */
+    Seat *over;
+    int64_t *member;
+    double *goal;
+    int64_t *seat;             /* in the places of `hop`: where a group sits */
+    int64_t *noted;            /* ports whose clock has changed, a list, length[CLOCKS] */
+    int64_t counted;           /* how often `left` of a port was summed anew */
+} PortClocks;
+
 /* The flows that stand in the lines of their channels, see dependencies.c. Owner: the
  * state; NULL without channels. */
 typedef struct {
@@ -319,7 +359,8 @@ typedef struct {
     int64_t active, place;     /* active flows; where it has some, its place in `present` */
     /* Bytes served to each of its flows from when it last was empty until `since`, seconds;
      * bytes per second of each from then on; and the bytes at which the first one ends, not
-     * below those served but for rounding. */
+     * below those served but for rounding. Under `Layout.by_port` a group that is on a clock
+     * goes by that, and its rate here is 0. */
     double service, since, rate, mark;
 } Fluid;
 
@@ -327,7 +368,7 @@ typedef struct {
  * changes of capacities so far. */
 enum {
     WOKEN, WAITING, BEGUN, OPENED, TOUCHED, GONE, QUEUED, GATES, ORDERED, CALLING,
-    CHANGED, DIRTY, WALKS, PRESENT, LANDINGS, LENGTHS
+    CHANGED, DIRTY, WALKS, PRESENT, LANDINGS, CLOCKS, LENGTHS
 };
 
 /* One schedule as it goes on. Per edge iterations are delivered in order, so one
@@ -387,6 +428,7 @@ typedef struct {
     double demotion;           /* aalo, seconds: when a coflow goes to its next queue, at the
                                   rates of now; infinity where none does */
     Levels levels;
+    PortClocks clocks;
     Scratch scratch;
     Lines lines;
     Log log;
@@ -442,6 +484,10 @@ typedef struct {
  * iterations). Return the end of the last task, infinity beyond `limit`, NaN: stuck. */
 double run(const Layout *layout, State *state, const double *times, const double *volumes,
            double limit, double step, RateRecord *recorder);
+/* Return bytes per second of each active flow of a group; and the bytes that each has been
+ * served since the group last was empty, by `now`. */
+double rate_of(const Layout *layout, const State *state, int64_t group);
+double service_of(const Layout *layout, const State *state, int64_t group, double now);
 /* Return the makespan of a placement, as `run`; `reference` times are those of no
  * machine in particular. Takes room_of_run(job, false). */
 double run_makespan(const JobArrays *job, const int64_t *machine_of,

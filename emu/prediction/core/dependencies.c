@@ -304,6 +304,8 @@ static inline void end_first_fluids(const Layout *layout, State *state, int64_t 
 {
     Fluid *fluid = state->fluid + group;
     double mark = fluid->mark;
+    if (layout->by_port)
+        leave_clock(layout, state, group, now);
     if (step > 0.0) {
         advance(fluid, now);
         mark = larger(mark, fluid->service);
@@ -319,6 +321,25 @@ static inline void end_first_fluids(const Layout *layout, State *state, int64_t 
     }
 }
 
+/* List the groups on clocks of ports of which a flow ends by `instant`; return how many. */
+static int64_t list_ending(const Layout *layout, State *state, double instant)
+{
+    const PortClocks *clocks = &state->clocks;
+    int64_t ending = 0;
+    for (int64_t port = 0; port < layout->ports; port++) {
+        double reached = reached_goal(state, port, instant);
+        if (reached < 0.0)
+            continue;
+        int64_t first = layout->port_start[port];
+        for (int64_t i = first; i < first + clocks->clock[port].groups; i++) {
+            int64_t group = clocks->member[i];
+            if (clocks->goal[i] <= reached)
+                push(state->ending, state->ending_group, ending++, (double)group, group);
+        }
+    }
+    return ending;
+}
+
 /* Take flows whose mark is reached by `instant` out of the network, and ties.
  *
  * Their edges are appended to state.gone, which the caller empties. Those that have not
@@ -328,7 +349,9 @@ static inline void end_fluids(const Layout *layout, State *state, double instant
                               double step)
 {
     int64_t ending = 0, present = state->length[PRESENT];
-    for (int64_t first = 0; first < present; first += BLOCK) {
+    if (layout->by_port)
+        ending = list_ending(layout, state, instant);
+    for (int64_t first = 0; first < present && !layout->by_port; first += BLOCK) {
         if (state->soonest[first / BLOCK] > instant)
             continue;
         for (int64_t place = first; place < at_most(first + BLOCK, present); place++) {
@@ -351,7 +374,10 @@ static bool all_known(const Layout *layout, const State *state, double instant)
             return false;
     for (int64_t i = 0; i < state->length[PRESENT]; i++) {
         int64_t group = state->present[i], first = layout->slot[group];
-        if (!(0.0 <= state->finish[i] && state->finish[i] <= instant))
+        bool ends = 0.0 <= state->finish[i] && state->finish[i] <= instant;
+        if (layout->by_port)
+            ends = ends_by_port(layout, state, group, instant);
+        if (!ends)
             continue;
         double ties = state->fluid[group].mark * (1.0 + TIE);
         for (int64_t place = first; place < first + state->fluid[group].active; place++) {

@@ -180,7 +180,7 @@ static double next_stated(const Layout *layout, const State *state)
 /* The time of the next internal event, which no process reports. */
 static double next_internal(const Layout *layout, State *state)
 {
-    double next = smaller(next_end(state), smaller(next_gate(state), next_landing(state)));
+    double next = smaller(next_end(layout, state), smaller(next_gate(state), next_landing(state)));
     return smaller(next, next_stated(layout, state));
 }
 
@@ -205,7 +205,7 @@ int64_t pass_instants(const Layout *layout, State *state, const double *volumes,
         passage->taken = 0;
     }
     while (!is_full(layout, found, passage->count)) {
-        double end = next_end(state);
+        double end = next_end(layout, state);
         double reported = passage->taken < ends->count ? ends->time[passage->taken] : INFINITY;
         state->length[GONE] = 0;
         if (begins) {

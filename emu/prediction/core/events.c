@@ -98,7 +98,7 @@ double run(const Layout *layout, State *state, const double *times, const double
             set_rates(layout, state, now);
             record(layout, state, recorder, now);
             check_state(layout, state, step, now);
-            double flow_end = next_end(state);
+            double flow_end = next_end(layout, state);
             now = running > 0 ? smaller(flow_end, state->due[0]) : flow_end;
             now = smaller(now, next_landing(state));
             if (now == INFINITY

@@ -31,6 +31,22 @@ static inline double larger(double a, double b) { return b > a ? b : a; }
 static inline int64_t at_most(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t at_least(int64_t a, int64_t b) { return a > b ? a : b; }
 
+/* The least of some times: four at once, as none is NaN. */
+static inline double least_of(const double *times, int64_t count)
+{
+    double a = INFINITY, b = INFINITY, c = INFINITY, d = INFINITY;
+    int64_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+        a = smaller(a, times[i]);
+        b = smaller(b, times[i + 1]);
+        c = smaller(c, times[i + 2]);
+        d = smaller(d, times[i + 3]);
+    }
+    for (; i < count; i++)
+        a = smaller(a, times[i]);
+    return smaller(smaller(a, b), smaller(c, d));
+}
+
 /* Take the entry at `place` out of a list of `count`. */
 static inline void remove_at(int64_t *list, int64_t count, int64_t place)
 {

@@ -204,6 +204,13 @@ static void set_channels(Layout *layout)
         layout->channels = at_least(layout->channels, layout->channel[edge] + 1);
 }
 
+/* True where max-min counts by clocks of ports: groups cross two of them at most. */
+static bool has_port_clocks(const JobArrays *job, int64_t hops)
+{
+    return job->policy == MAXMIN && job->routes.longest <= 2
+           && hops >= job->port_clocks_from * job->ports;
+}
+
 /* Lay `job` out in what is left of `room`. */
 static void lay_out_in(const JobArrays *job, const int64_t *machine_of, Room *room,
                        Layout *layout)
@@ -213,6 +220,7 @@ static void lay_out_in(const JobArrays *job, const int64_t *machine_of, Room *ro
     take_layout(job, room, layout, &groups);
     find_groups(job, machine_of, &groups, layout);
     layout->hops = count_hops(job, &groups, layout->groups);
+    layout->by_port = has_port_clocks(job, layout->hops);
     take_hops(room, layout);
     set_hops(job, &groups, layout);
     set_crossings(layout);
@@ -237,6 +245,7 @@ static void measure_layout(const JobArrays *job, Room *room, Layout *layout)
     layout->groups = job->edges;
     layout->hops = job->edges * job->routes.longest;
     layout->pools = job->machines * job->names;
+    layout->by_port = has_port_clocks(job, layout->hops);
     take_hops(room, layout);
     set_channels(layout);
 }

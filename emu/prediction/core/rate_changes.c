@@ -8,7 +8,10 @@ static int64_t changed_segments(const Layout *layout, const State *state,
     for (int64_t group = 0; group < layout->groups; group++) {
         int64_t first = layout->slot[group];
         const Fluid *fluid = state->fluid + group;
-        double rate = fluid->rate, service = fluid->service + rate * (now - fluid->since);
+        if (fluid->active == 0)
+            continue;
+        double rate = rate_of(layout, state, group);
+        double service = service_of(layout, state, group, now);
         for (int64_t place = first; place < first + fluid->active; place++) {
             int64_t edge = state->mark_edge[place];
             if (board->iteration[edge] == state->delivered[edge] && board->rate[edge] == rate)
@@ -44,7 +47,9 @@ static void change_capacities(const Layout *layout, State *state, double instant
         int64_t port = (int64_t)change[1];
         double more = change[2] - state->capacity[port];
         state->capacity[port] = change[2];
-        if (layout->policy == MAXMIN)
+        if (layout->by_port)
+            change_port(state, port, more);
+        else if (layout->policy == MAXMIN)
             mark_dirty(state, port, more);
         for (int64_t i = layout->port_start[port]; i < layout->port_start[port + 1]; i++)
             if (state->fluid[layout->port_group[i]].active > 0)

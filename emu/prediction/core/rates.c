@@ -105,7 +105,10 @@ static inline void set_rates(const Layout *layout, State *state, double now)
         share_equally(layout, state, now);
         break;
     case MAXMIN:
-        share_max_min(layout, state, now);
+        if (layout->by_port)
+            share_by_port(layout, state, now);
+        else
+            share_max_min(layout, state, now);
         break;
     case OES_BY_JOB:
         share_equally_by_job(layout, state, now);

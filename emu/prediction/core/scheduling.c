@@ -5,6 +5,7 @@
 #include "room.c"
 #include "layout.c"
 #include "state.c"
+#include "port_clocks.c"
 #include "service_clocks.c"
 #include "priorities.c"
 #include "crowds.c"

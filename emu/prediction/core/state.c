@@ -93,6 +93,8 @@ static void take_levels(const Layout *layout, Room *room, Levels *levels)
     if (layout->policy != MAXMIN)
         return;
     levels->level = filled(room, ports + 1, INFINITY);
+    if (layout->by_port && !measures(room)) /* what is measured must do for either */
+        return;
     levels->target = filled(room, ports + 1, INFINITY);
     if (!measures(room))
         levels->target[ports] = 0.0; /* nothing is felt at no port */
@@ -106,6 +108,31 @@ static void take_levels(const Layout *layout, Room *room, Levels *levels)
     levels->pairs = !measures(room);
     for (int64_t group = 0; levels->pairs && group < layout->groups; group++)
         levels->pairs = layout->hop_start[group + 1] - layout->hop_start[group] <= 2;
+}
+
+static void take_port_clocks(const Layout *layout, Room *room, PortClocks *clocks)
+{
+    int64_t ports = layout->ports;
+    if (!layout->by_port)
+        return;
+    clocks->clock = taken(room, ports + 1, sizeof *clocks->clock, true);
+    clocks->left = numbers(room, ports + 1);
+    clocks->flows = integers(room, ports);
+    clocks->finish = filled(room, ports, INFINITY);
+    clocks->order = integers(room, ports + 1);
+    clocks->rank = integers(room, ports + 1);
+    clocks->stale = marks(room, ports + 1);
+    clocks->first_stale = ports;
+    clocks->over = taken(room, layout->hops, sizeof *clocks->over, true);
+    clocks->member = integers(room, layout->hops);
+    clocks->goal = numbers(room, layout->hops);
+    clocks->seat = integers(room, layout->hops);
+    clocks->noted = integers(room, ports);
+    for (int64_t port = 0; port <= ports && !measures(room); port++) {
+        clocks->order[port] = clocks->rank[port] = port;
+        clocks->clock[port].least = INFINITY;
+        clocks->left[port] = port < ports ? layout->capacity[port] : INFINITY;
+    }
 }
 
 static void take_lines(const Layout *layout, Room *room, Lines *lines)
@@ -189,6 +216,7 @@ static void new_state_in(const Layout *layout, Room *room, State *state)
     take_progress(layout, room, state);
     take_fluids(layout, room, state);
     take_levels(layout, room, &state->levels);
+    take_port_clocks(layout, room, &state->clocks);
     take_scratch(layout, room, &state->scratch);
     take_lines(layout, room, &state->lines);
 }

@@ -115,6 +115,9 @@ class Kept(Generic[Made]):
         return made
 
 
+#: Groups of flows per port from which max-min counts by clocks of ports, port_clocks.c:
+#: all pairs of 49 machines. With fewer, clocks of groups are exact to the last bit.
+PORT_CLOCKS_FROM = 48
 #: More than there are rate policies, all of which one question may ask about.
 _MOST_KEPT = 32
 _jobs: Kept[JobArrays] = Kept()
@@ -157,6 +160,7 @@ def _new_job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
     return JobArrays(
         iterations=job.iterations,
         policy=policy.code,
+        port_clocks_from=PORT_CLOCKS_FROM,
         by_flow=policy.by_flow,
         rounds=_ints(job.rounds),
         order=_ints(job.order),

@@ -379,10 +379,10 @@ class Scheduler:
         if state.served[edge] > iteration:  # the last byte is on its way
             return float(self.volumes[edge, iteration])
         # Flows of a group share a service clock; `base` is where it stood at the start.
-        fluid = state.c.fluid[self._layout.group[edge]]
         # The coordinator may ask for a time that is before the newest instant.
-        gain = fluid.rate * max(0.0, time - fluid.since)
-        progress = fluid.service + gain - state.base[edge]
+        layout = self._layout
+        service = lib.service_of(layout.c, state.c, layout.group[edge], time)
+        progress = service - state.base[edge]
         # The clock of a group runs on until the next settling, a flow ends with its
         # volume.
         return min(float(progress), float(self.volumes[edge, iteration]))

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 _DRAWS = '''
 import numpy as np
 from tests import draws
-from emu.prediction.scheduling import RATE_POLICIES
+from emu.prediction.scheduling import RATE_POLICIES, compiled_problem
 from emu.prediction.simulation import simulate
 from tools.benches.evaluator import MakespanEvaluator
 from emu.testing.strategies import random_problem
@@ -43,6 +43,14 @@ for seed in draws.some(range(60)):
             evaluator.makespan(machine_of, realization)
             if seed % 10 == 0 and (realization.times > 0).all():
                 VirtualCoordinator(*drawn, policy, rng).run()
+
+compiled_problem.PORT_CLOCKS_FROM = 0
+for seed in draws.some(range(100, 160)):
+    rng = np.random.default_rng(seed)
+    drawn = random_problem(rng, ties=seed % 3 == 0, own=True, jobs=True, channels=True)
+    simulate(*drawn, "maxmin", record_rates=True)
+    if (drawn[1].times > 0).all():
+        VirtualCoordinator(*drawn, "maxmin", rng).run()
 '''
 _SEARCHES = """
 import numpy as np

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from emu.prediction.scheduling import RATE_POLICIES
+from emu.prediction.scheduling import RATE_POLICIES, compiled_problem
 from emu.prediction.scheduling.compiled_problem import Layout, job_arrays
 from emu.prediction.scheduling.policies import rate_policy
 from emu.prediction.scheduling.state import expectation
@@ -30,6 +31,7 @@ from emu.testing import reference
 from emu.testing.strategies import problems, random_problem
 from emu.trust.audit import audit
 from emu.trust.rate_rules import remaining_paths
+from tests import draws
 from tests.prediction.simulation import flat
 
 RULES = [name for name in RATE_POLICIES if name != "portfolio"]
@@ -157,6 +159,27 @@ def test_paths_behind_flows_are_those_of_the_audit(
     for (e, n), path in remaining_paths(problem, realization).items():
         if problem.hops[e]:
             assert after[e, n] == pytest.approx(path, rel=1e-9, abs=1e-9)
+
+
+@given(drawn=problems(own=True, channels=True, cuts=True, jobs=True, latencies=True))
+def test_random_problems_by_clocks_of_ports(
+    drawn: tuple[Problem, Realization],
+) -> None:
+    """Max-min takes them on large jobs alone, unless told otherwise."""
+    with mock.patch.object(compiled_problem, "PORT_CLOCKS_FROM", 0):
+        assert_equal(*drawn, "maxmin")
+
+
+#: One that an earlier attempt at clocks of ports got wrong.
+_ONCE_WRONG = 20261128066
+
+
+@pytest.mark.parametrize("least", [0, 1_000_000])
+@pytest.mark.parametrize("seed", [*draws.some(range(12)), _ONCE_WRONG])
+def test_drawn_problems_by_either_clocks(seed: int, least: int) -> None:
+    with mock.patch.object(compiled_problem, "PORT_CLOCKS_FROM", least):
+        assert_equal(*random_problem(np.random.default_rng(seed)), "maxmin")
+        assert_equal(*many_flows(seed, None), "maxmin")
 
 
 def many_flows(seed: int, receivers: int | None) -> tuple[Problem, Realization]:
