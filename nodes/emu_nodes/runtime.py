@@ -35,6 +35,7 @@ from emu.emulation.wire.messages import (
     Frames,
     Listening,
     Message,
+    Orders,
     Outcome,
     Peers,
     ProcessHello,
@@ -43,11 +44,11 @@ from emu.emulation.wire.messages import (
     RunTask,
     StatePart,
     Stop,
-    WakeSender,
     expect,
     pack,
     unpack,
 )
+from emu.emulation.wire.notes import Order
 from emu.emulation.wire.process_spec import ProcessSpec
 from emu.errors import (
     DeadlineExceeded,
@@ -57,6 +58,7 @@ from emu.errors import (
     NodeMisbehaved,
 )
 from emu.host.this_host import cpu_times, seconds_without_core, this_host
+from emu_nodes.line import Line
 from emu_nodes.program import (
     KeepsState,
     Program,
@@ -213,7 +215,8 @@ def main(descriptions: Sequence[Fields]) -> int:
             metrics=cache(HostMetrics),
             members=len(specs),
         )
-        processes = [NodeProcess(spec, surroundings) for spec in specs]
+        line = Line(specs)
+        processes = [NodeProcess(spec, surroundings, line) for spec in specs]
         statuses = (process.exit_status() for process in processes)
         return max(await asyncio.gather(*statuses))
 
@@ -238,10 +241,16 @@ class NodeProcess:
 
     _failure: asyncio.Future[None]
 
-    def __init__(self, spec: ProcessSpec, surroundings: Surroundings) -> None:
+    def __init__(
+        self,
+        spec: ProcessSpec,
+        surroundings: Surroundings,
+        line: Line,
+    ) -> None:
         self._spec = spec
         self._settings = spec.settings
         self._surroundings = surroundings
+        self._line = line
         self._name = spec.process
         self._compute = ThreadPoolExecutor(1, thread_name_prefix="compute")
         self._runners: dict[int, TaskRunner] = {}
@@ -257,8 +266,11 @@ class NodeProcess:
                 identity=Identity("process", self._name, self._spec.here.key),
                 within=self._settings.deadline,
             )
+            lead = self._line.lead
+            if self._name == lead:
+                self._line.connect(self._control)
             try:
-                self._send(ProcessHello(this_host.process_id()))
+                self._send(ProcessHello(this_host.process_id(), lead))
                 await self._serve()
             finally:
                 await self._control.aclose()
@@ -275,10 +287,6 @@ class NodeProcess:
     def _send(self, message: Message) -> None:
         self._control.send(pack(message))
 
-    def _report(self, message: Message) -> None:
-        """Send what may leave with others of this turn of the loop, in one call."""
-        self._control.send(pack(message), together=True)
-
     async def _serve(self) -> None:
         try:
             self._board = RateBoard.open(self._spec.here.board)
@@ -286,7 +294,7 @@ class NodeProcess:
             raise NodeLost(f"the rate board has gone with its agent: {error}") from None
         self._pacer = Pacer(self._board, self._settings)
         self._timer = WallClockTimer()
-        self._ends = EdgeEnds(self._spec, self._report, self._fail)
+        self._ends = EdgeEnds(self._spec, self._line.report, self._fail)
         try:
             await self._take_part()
         except Exception as error:
@@ -440,7 +448,8 @@ class NodeProcess:
             compute=self._compute,
             timer=self._timer,
             clock=self._clock,
-            report=self._report,
+            report=self._line.report,
+            send=self._send,
             settings=self._settings,
             first=self._spec.first,
         )
@@ -448,30 +457,24 @@ class NodeProcess:
             runner = TaskRunner(task, programs[task.task], context)
             self._runners[task.task] = runner
 
+        self._line.join(self._name, self._carry_out)
         following = asyncio.ensure_future(
-            self._control.follow(lambda order: self._carry_out(unpack(order)))
+            self._control.follow(lambda message: self._obeys(unpack(message)))
         )
         # Whatever fails beside the orders (a task, a connection) ends the process, too.
         await asyncio.wait(
             [following, self._failure], return_when=asyncio.FIRST_COMPLETED
         )
+        self._line.leave(self._name)
         if self._failure.done():
             following.cancel()
             self._failure.result()
         following.result()
 
-    def _carry_out(self, message: Message) -> bool:
-        """Carry out an order; return True while there is more to come."""
-        connections = self._ends.connections
-        if isinstance(message, RunTask):
-            if message.task not in self._runners:
-                raise MalformedFrame(f"task {message.task} is not run here")
-            self._track(self._runners[message.task].run(message))
-        elif isinstance(message, WakeSender):
-            if not connections.keys() >= set(message.edges):
-                raise MalformedFrame(f"edges {message.edges}: not all leave from here")
-            for edge, since in zip(message.edges, message.since, strict=True):
-                connections[edge].notify(since)
+    def _obeys(self, message: Message) -> bool:
+        """Obey a message; return True while there is more to come."""
+        if isinstance(message, Orders):
+            self._line.obey(message)
         elif isinstance(message, Stop):
             self.stopped = True
             raise NodeLost(f"the run was stopped: {message.reason}")
@@ -479,6 +482,12 @@ class NodeProcess:
             expect(message, Finish)
             return False
         return True
+
+    def _carry_out(self, order: Order) -> None:
+        if isinstance(order, RunTask):
+            self._track(self._runners[order.task].run(order))
+        else:
+            self._ends.connections[order.edge].notify(order.since)
 
     def _track(self, work: Coroutine[Any, Any, None] | asyncio.Future[Any]) -> None:
         """Run work beside the others; if it fails, the process does."""

@@ -32,7 +32,8 @@ from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.array_parts import state_parts
-from emu.emulation.wire.messages import FlowEnded, Message, RunTask, TaskEnded, pack
+from emu.emulation.wire.messages import FlowEnded, Message, RunTask, TaskEnded
+from emu.emulation.wire.notes import pack_end
 from emu.emulation.wire.process_spec import EdgeEnd, ProcessSpec, ProcessTask
 from emu.errors import DeadlineExceeded, EmulatorError, NodeMisbehaved
 from emu.host.this_host import loopback_address, this_host
@@ -267,7 +268,9 @@ class TaskContext:
     """The one compute thread of the process."""
     timer: WallClockTimer
     clock: RunClock
-    report: Callable[[Message], None]
+    report: Callable[[TaskEnded], None]
+    """Tells the coordinator of an end."""
+    send: Callable[[Message], None]
     """Sends a message to the coordinator."""
     settings: EmulationSettings
     first: int = 0
@@ -352,7 +355,7 @@ class TaskRunner:
         self._hand_over(order, work)
         for cut, state in work.states.items():
             for part in state_parts(self._owner, cut, state):
-                context.report(part)
+                context.send(part)
         self.doing = ""
 
     def _hand_over(self, order: RunTask, work: _Work) -> None:
@@ -481,7 +484,7 @@ async def warm_up_process(compute: Executor) -> None:
     payload = {"x": np.zeros(_BYTES, dtype=np.uint8)}
 
     def on_arrival(edge: int, iteration: int, wall: float, size: int, *_: Any) -> None:
-        pack(FlowEnded(edge, iteration, wall, float(size)))
+        pack_end(FlowEnded(edge, iteration, wall, float(size)))
 
     async with contextlib.AsyncExitStack() as stack:
         board = stack.enter_context(contextlib.closing(RateBoard.create(1)))

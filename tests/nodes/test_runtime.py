@@ -82,7 +82,7 @@ class Stage:
     def __init__(
         self, *, patience: float = 5.0, time_scale: float = 1.0, **changes: Any
     ) -> None:
-        self.told: list[Message] = []
+        self.told: list[Message | TaskEnded] = []
         self.edge, self.inbox, self.timer = Edge(), Inbox("w0"), WallClockTimer()
         self.compute = ThreadPoolExecutor(1)
         self.clock = RunClock(time.monotonic(), time_scale=time_scale)
@@ -93,6 +93,7 @@ class Stage:
             timer=self.timer,
             clock=self.clock,
             report=self.told.append,
+            send=self.told.append,
             settings=EmulationSettings(byte_scale=16.0, deadline=patience),
         )
         self.runner = TaskRunner(replace(SPEC, **changes), Doubles(), around)

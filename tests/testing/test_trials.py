@@ -83,7 +83,7 @@ def test_results_after_faults_are_those_that_were_trained() -> None:
 
 def test_a_coordinator_dies_with_bytes_left_to_send() -> None:
     """Unwinding it closed a connection whose socket had died: a ValueError."""
-    faults = Faults(26112600023, calm=False, deaths={"coordinator": 231})
+    faults = Faults(26112600025, calm=False, deaths={"coordinator": 185})
 
     trial = run_trial(Case.of(experiment("dgtp")), faults)
 

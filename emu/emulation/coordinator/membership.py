@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -45,6 +46,7 @@ from emu.emulation.wire.messages import (
     Failed,
     Kill,
     Message,
+    Orders,
     Outcome,
     ProcessDied,
     ProcessHello,
@@ -52,6 +54,7 @@ from emu.emulation.wire.messages import (
     pack,
     unpack,
 )
+from emu.emulation.wire.notes import Order, pack_order
 from emu.errors import EmulatorError, NodeLost, NodeMisbehaved, RunError, WireError
 from emu.host.this_host import this_host
 from emu.names import printable
@@ -74,7 +77,7 @@ class Membership:
         self._story = deadlines.story
         self.agents: list[JoinedAgent] = []
         self.processes: dict[str, Process] = {}
-        self._unsent: dict[ControlConnection, None] = {}  # a set has no order
+        self._orders: defaultdict[str, list[bytes]] = defaultdict(list)  # by lead
         self._mail: Mailbox[tuple[str, Message] | Report] = Mailbox()
         self._left = asyncio.Event()
         self.barrier = Barrier(self.events, settings.deadline, log)
@@ -181,16 +184,29 @@ class Membership:
         """Send ``message`` to one process."""
         # Whoever reads from a lost connection reports the loss; to whom the message
         # was does not say why.
-        connection = self.processes[process].connection
         with contextlib.suppress(NodeLost):
-            connection.send(pack(message), together=True)
-            self._unsent[connection] = None
+            self.processes[process].connection.send(pack(message))
+
+    def order(self, process: str, order: Order) -> None:
+        """Order something of a process, when `flush` is called."""
+        lead = self.processes[process].lead
+        self._orders[lead].append(pack_order(order))
 
     def flush(self) -> None:
-        """Let what was said to processes leave, in one call to each."""
-        for connection in self._unsent:
-            connection.flush()
-        self._unsent.clear()
+        """Let orders leave, all to a process of the system in one message."""
+        for lead, notes in self._orders.items():
+            self.send(lead, Orders(b"".join(notes)))
+        self._orders.clear()
+
+    def lead_of(self, process: str) -> str:
+        """Return the process over whose connection one reports, and is ordered.
+
+        Raises NodeMisbehaved when it named one that speaks for nobody.
+        """
+        lead = self.processes[process].lead
+        if lead not in self.processes or self.processes[lead].lead != lead:
+            raise NodeMisbehaved(f"{printable(lead)} cannot speak for {process}")
+        return lead
 
     def send_to_agent(self, agent: JoinedAgent, message: Message) -> None:
         """Send ``message`` to one agent."""
@@ -283,7 +299,8 @@ class Membership:
 
         name = identity.name
         if isinstance(hello, ProcessHello) and identity.role == "process":
-            await self._follow_process(Process(name, hello.pid, connection))
+            lead = hello.lead or name
+            await self._follow_process(Process(name, hello.pid, lead, connection))
         elif isinstance(hello, AgentHello) and identity.role == "agent":
             await self._admit(connection, name, hello)
 

@@ -172,6 +172,8 @@ class Process:
 
     name: str
     pid: int
+    lead: str
+    """Process over whose connection it reports and is ordered, itself maybe."""
     connection: ControlConnection
     failed: bool = False
     done: bool = False

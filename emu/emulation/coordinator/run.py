@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
@@ -39,6 +39,7 @@ from emu.emulation.launch.signals import run_until_signalled
 from emu.emulation.network.clock import PauseAwareClock, RunClock
 from emu.emulation.wire.messages import (
     Begin,
+    Ends,
     Finish,
     FlowEnded,
     GraphPiece,
@@ -55,6 +56,7 @@ from emu.emulation.wire.messages import (
     StatePart,
     TaskEnded,
 )
+from emu.emulation.wire.notes import Ended, unpack_ends
 from emu.errors import DeadlineExceeded, NodeMisbehaved, RunError
 from emu.graph_data.copied_graphs import list_graphs
 from emu.host.this_host import this_host, version_of_emu
@@ -138,6 +140,7 @@ class Coordinator:
         self._cuts = CutKeeper(job, settings.cuts)
         self._kills = NextKills(problem, settings)
         self._owner = processes_by_task(job)
+        self._leads: dict[int, str] = {}  # who speaks for a task's process
         self._tuning: dict[str, Any] = {}
         self._turns = TurnLog()
         self.phase = "starting processes, before iteration 0"
@@ -298,6 +301,8 @@ class Coordinator:
         ready, *_ = await asyncio.gather(*waits)
         first_ready = next(iter(ready.values()))
         self._tuning = dict(first_ready.tuning)
+        for task, process in self._owner.items():
+            self._leads[task] = membership.lead_of(process)
 
     def _compare_versions(self) -> None:
         """Refuse hosts that have another version, or warn of them."""
@@ -381,11 +386,7 @@ class Coordinator:
             mail = await self._membership.events(self._patience(clock))
             now = this_host.monotonic()
             turns.begin(now)
-            ends = [
-                self._end(name, message)
-                for name, message in mail
-                if not isinstance(message, StatePart)
-            ]
+            ends = [end for name, message in mail for end in self._ends(name, message)]
             driver.report(ends, clock.to_emulated(now))
             for end in ends:
                 if isinstance(end, TaskEnded):
@@ -454,23 +455,29 @@ class Coordinator:
             if isinstance(message, StatePart):
                 self._cuts.add(name, message)
 
-    def _end(self, process: str, message: Message) -> TaskEnded | FlowEnded:
-        """Return an end that a process reports; raises NodeMisbehaved if it may not."""
-        if isinstance(message, TaskEnded):
-            subject = "task"
-            task = message.task
-        elif isinstance(message, FlowEnded):
-            subject = "flow"
-            edges = self._problem.job.edges
-            is_edge = 0 <= message.edge < len(edges)
-            task = edges[message.edge].destination if is_edge else -1
-        else:
-            kind = type(message).__name__
-            raise NodeMisbehaved(f"{process} sent {kind} during the run")
+    def _ends(self, lead: str, message: Message) -> Iterator[Ended]:
+        """Yield the ends that processes report; raises NodeMisbehaved if they may not.
 
-        if self._owner.get(task) != process:
-            raise NodeMisbehaved(f"{process} ended a {subject} that is not its own")
-        return message
+        ``lead``: the process that speaks for them.
+        """
+        if isinstance(message, StatePart):
+            return
+        if not isinstance(message, Ends):
+            kind = type(message).__name__
+            raise NodeMisbehaved(f"{lead} sent {kind} during the run")
+
+        edges = self._problem.job.edges
+        for end in unpack_ends(message.notes):
+            if isinstance(end, TaskEnded):
+                subject = "task"
+                task = end.task
+            else:
+                subject = "flow"
+                is_edge = 0 <= end.edge < len(edges)
+                task = edges[end.edge].destination if is_edge else -1
+            if self._leads.get(task) != lead:
+                raise NodeMisbehaved(f"{lead} ended a {subject} that is not its own")
+            yield end
 
     def task_ended(self, message: TaskEnded) -> None:
         """Notify the observer."""
@@ -483,7 +490,7 @@ class Coordinator:
 
     def run_task(self, message: RunTask) -> None:
         """Order the process of a task to start it."""
-        self._membership.send(self._owner[message.task], message)
+        self._membership.order(self._owner[message.task], message)
 
     def flush(self) -> None:
         """Let what was said to processes leave now, not with the end of a turn."""
@@ -528,8 +535,10 @@ class Coordinator:
             else:  # of each machine's own senders alone: all boards are near
                 is_local = self._sender_machine[segments.edge] == agent.host_name
                 agent.board.publish(*(column[is_local] for column in columns))
-        for process, wakeup in self._sender_wakeups.due(segments).items():
-            self._membership.send(process, wakeup)
+        edges = self._problem.job.edges
+        for wakeup in self._sender_wakeups.due(segments):
+            sender = edges[wakeup.edge].source
+            self._membership.order(self._owner[sender], wakeup)
 
     async def _collect(self, start: float) -> Answers:
         """Ask every process for its results, statistics and frames."""

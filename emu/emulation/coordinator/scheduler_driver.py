@@ -15,17 +15,16 @@ import bisect
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 import numpy as np
 
 from emu.emulation.coordinator.deadlines import Deadlines
 from emu.emulation.coordinator.outcome import Recorder
 from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
+from emu.emulation.wire.notes import Ended
 from emu.errors import NodeMisbehaved, SchedulingError
 from emu.prediction.scheduling import Decisions, End, RateSegments, Scheduler, newest
-
-Ended: TypeAlias = TaskEnded | FlowEnded
 
 
 class Outlet(Protocol):
@@ -103,9 +102,9 @@ class SchedulerDriver:
 
     def begin(self) -> None:
         """Start at run time 0."""
-        decisions = self._scheduler.begin()
-        orders = self._send([decisions])
-        self._note_decisions([decisions], orders)
+        moments = [self._scheduler.begin()]
+        orders = self._send(moments)
+        self._note_decisions(moments, orders)
 
     def report(self, events: Sequence[Ended], now: float) -> None:
         """Take ends that processes have reported by ``now``, run time, in any order.

@@ -19,16 +19,15 @@ class SenderWakeups:
     """Follows what senders know of the rates of their flows."""
 
     def __init__(self, problem: Problem) -> None:
-        job = problem.job
-        self._process = [job.tasks[edge.source].process_name for edge in job.edges]
-        self._iteration = np.full(len(job.edges), -1, dtype=np.int64)
+        edges = len(problem.job.edges)
+        self._iteration = np.full(edges, -1, dtype=np.int64)
         #: Lowest rate of the flow since its sender was notified: it knows none lower.
-        self._known = np.zeros(len(job.edges))
+        self._known = np.zeros(edges)
         self._newest_pointer = pointer(self._iteration)
         self._known_pointer = pointer(self._known)
 
-    def due(self, segments: RateSegments) -> dict[str, WakeSender]:
-        """Return wake-ups by process, for rates `RISE` (core.h) times those known."""
+    def due(self, segments: RateSegments) -> list[WakeSender]:
+        """Return wake-ups for rates `RISE` (core.h) times those known."""
         columns = CoreSegments(
             edges=segments.edge,
             iterations=segments.iteration,
@@ -44,15 +43,7 @@ class SenderWakeups:
             pointer(rises),
         )
 
-        wakeups: dict[str, WakeSender] = {}
         woken = rises[:count]
         edges = columns.edge[woken].tolist()
         instants = columns.since[woken].tolist()
-        for edge, instant in zip(edges, instants, strict=True):
-            process = self._process[edge]
-            if process not in wakeups:
-                wakeups[process] = WakeSender(edges=[], since=[])
-            message = wakeups[process]
-            message.edges.append(edge)
-            message.since.append(instant)
-        return wakeups
+        return [*map(WakeSender, edges, instants)]

@@ -91,7 +91,6 @@ class ControlConnection(asyncio.BufferedProtocol):
         #: What the newest pings said, until it is taken.
         self.pongs: deque[ClockLine] = deque(maxlen=_PONGS)
 
-        self._frames: list[bytes] = []  # that leave together
         self.sent = 0  # messages
 
     @property
@@ -147,11 +146,8 @@ class ControlConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         return cast("ssl.SSLObject", self._transport.get_extra_info("ssl_object"))
 
-    def send(self, message: Mapping[str, Any], *, together: bool = False) -> None:
+    def send(self, message: Mapping[str, Any]) -> None:
         """Send one message, in order, without waiting.
-
-        One that may leave ``together`` with others waits for the end of the loop's
-        turn: they leave in one call and wake the peer once.
 
         Raises NodeLost if the connection has ended, NodeMisbehaved if the peer has not
         read its last 64 MB, and TypeError if a value is not of a type that msgpack
@@ -167,18 +163,8 @@ class ControlConnection(asyncio.BufferedProtocol):
             raise error
 
         self.sent += 1
-        self._frames.append(frame)
-        if not together:
-            self.flush()
-        elif len(self._frames) == 1:
-            asyncio.get_running_loop().call_soon(self.flush)
-
-    def flush(self) -> None:
-        """Let messages that wait for others leave."""
-        frames = self._frames
-        self._frames = []
-        if frames and not self._transport.is_closing():
-            self._transport.write(b"".join(frames))
+        if not self._transport.is_closing():
+            self._transport.write(frame)
 
     async def receive(
         self,
@@ -283,7 +269,6 @@ class ControlConnection(asyncio.BufferedProtocol):
 
     async def aclose(self) -> None:
         """Send what is queued and close; who does not take it within 5 s is cut off."""
-        self.flush()
         self.give_up(NodeLost(f"the connection to {self.peer} was closed"), clean=True)
         try:
             async with asyncio.timeout(_LINGER):

@@ -1,8 +1,8 @@
 """Messages between coordinator, agents and node processes.
 
 A message is a dataclass; on the wire it is a msgpack map of its fields with its
-``kind``. Those that come thousands of times are not frozen, which takes 1 us of each.
-The life of a run, in the order of the messages:
+``kind``. Ends and orders, which come thousands of times, are packed (`notes`), many in
+a message. The life of a run, in the order of the messages:
 
     agent        AgentHello ─►  coordinator  ─► Graphs         on other hosts
     agent        GraphWanted ─►              ─► GraphPiece     of graphs that it lacks
@@ -11,9 +11,8 @@ The life of a run, in the order of the messages:
     process      ProcessHello, Listening ─►  ─► Peers          everybody connects
     process      Ready ─►                    ─► Begin          the barrier; time 0
     process      StatePart ─►                ─► StatePart      a cut; before Ready again
-    process                                  ◄─ RunTask        a task may start
-    process                                  ◄─ WakeSender     a flow may go, or faster
-    process      TaskEnded, FlowEnded ─►     ─► RateUpdate (agents on other hosts)
+    process                                  ◄─ Orders         tasks start, flows go
+    process      Ends ─►                     ─► RateUpdate (agents on other hosts)
     process      Frames, Outcome ─►          ◄─ Finish         results and statistics
     agent                                    ◄─ Kill           what a scenario kills
     anybody      Failed, ProcessDied ─►      ─► Stop           one error ends the run
@@ -129,9 +128,14 @@ class Beat(Message):
 
 @dataclass(frozen=True)
 class ProcessHello(Message):
-    """A node process joins, of the name that it has proved."""
+    """A node process joins, of the name that it has proved.
+
+    Its ends come, and its orders go, over the connection of the process ``lead``, which
+    shares a process of the system with it; its own where that is empty.
+    """
 
     pid: int
+    lead: str = ""
 
 
 @dataclass(frozen=True)
@@ -164,7 +168,7 @@ class Begin(Message):
 
 
 @dataclass
-class RunTask(Message):
+class RunTask:
     """(task, iteration) starts at run time ``start``.
 
     ``reads``: [edge, iteration] of every in-edge that reads the newest: which to read,
@@ -178,15 +182,15 @@ class RunTask(Message):
 
 
 @dataclass
-class WakeSender(Message):
-    """Flows of these edges may go, or much faster, from run times ``since`` on."""
+class WakeSender:
+    """The flow of an edge may go, or much faster, from run time ``since`` on."""
 
-    edges: list[int]
-    since: list[float]
+    edge: int
+    since: float
 
 
 @dataclass
-class TaskEnded(Message):
+class TaskEnded:
     """(task, iteration) ended at run time ``end``, or will: sent when its work is done.
 
     ``edges``, ``volumes``: the out-edges that send, and their emulated bytes;
@@ -208,13 +212,27 @@ class TaskEnded(Message):
 
 
 @dataclass
-class FlowEnded(Message):
+class FlowEnded:
     """The last byte of (edge, iteration) arrived, or for observers the flow ended."""
 
     edge: int
     iteration: int
     time: float
     volume: float
+
+
+@dataclass(frozen=True)
+class Ends(Message):
+    """Ends of tasks and flows, of all who share a process of the system (`notes`)."""
+
+    notes: bytes
+
+
+@dataclass(frozen=True)
+class Orders(Message):
+    """Orders to all who share a process of the system (`notes`)."""
+
+    notes: bytes
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,8 @@ class Forks(Children):
         runtime = importlib.import_module(module)
         surroundings = runtime.Surroundings({}, _no_warm_up, _NoMetrics)
         for spec in specs:
-            work = runtime.NodeProcess(spec, surroundings).exit_status
+            line = runtime.Line([spec])
+            work = runtime.NodeProcess(spec, surroundings, line).exit_status
             child = self._world.start(spec.process, work, on_end=self._on_end)
             self.all.append(child)
 

@@ -15,10 +15,7 @@ from tests.emulation.shaping.core_rules import fluid_end, next_look
 from tests.emulation.shaping.fluids import Piece, lines_of, pieces_strategy, true_end
 
 PROBLEM, _ = two_machine_example(3)
-JOB = PROBLEM.job
-#: An edge, the task at its source, and that task's process.
 EDGE = 0
-PROCESS = JOB.tasks[JOB.edges[EDGE].source].process_name
 
 
 def line(iteration: int, rate: float, since: float) -> RateSegments:
@@ -29,18 +26,18 @@ def line(iteration: int, rate: float, since: float) -> RateSegments:
 def test_who_gets_a_rate_is_told_once() -> None:
     awakening = SenderWakeups(PROBLEM)
 
-    assert awakening.due(line(0, 0.0, 3.0)) == {}
-    assert awakening.due(line(0, 5.0, 4.0)) == {PROCESS: WakeSender([EDGE], [4.0])}
-    assert awakening.due(line(0, 7.0, 5.0)) == {}
-    assert awakening.due(line(1, 7.0, 6.0)) == {PROCESS: WakeSender([EDGE], [6.0])}
+    assert awakening.due(line(0, 0.0, 3.0)) == []
+    assert awakening.due(line(0, 5.0, 4.0)) == [WakeSender(EDGE, 4.0)]
+    assert awakening.due(line(0, 7.0, 5.0)) == []
+    assert awakening.due(line(1, 7.0, 6.0)) == [WakeSender(EDGE, 6.0)]
 
 
 def test_who_was_stopped_is_told_when_it_goes_on() -> None:
     awakening = SenderWakeups(PROBLEM)
 
-    assert awakening.due(line(0, 5.0, 3.0)) == {PROCESS: WakeSender([EDGE], [3.0])}
-    assert awakening.due(line(0, 0.0, 4.0)) == {}
-    assert awakening.due(line(0, 5.0, 5.0)) == {PROCESS: WakeSender([EDGE], [5.0])}
+    assert awakening.due(line(0, 5.0, 3.0)) == [WakeSender(EDGE, 3.0)]
+    assert awakening.due(line(0, 0.0, 4.0)) == []
+    assert awakening.due(line(0, 5.0, 5.0)) == [WakeSender(EDGE, 5.0)]
 
 
 def test_a_rate_counts_against_the_lowest_that_may_have_been_seen() -> None:

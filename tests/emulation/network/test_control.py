@@ -248,19 +248,6 @@ async def test_pings_do_not_disturb_messages() -> None:
         assert [m["echo"] for m in heard] == [{"before": 1}, {"after": 2}]
 
 
-async def test_messages_together_keep_their_order_among_the_others() -> None:
-    """Those that wait leave with the next that does not, and at the latest in time."""
-    async with serving() as (_, address):
-        connection = await connect(address)
-        for n in range(30):
-            connection.send({"n": n}, together=n % 3 > 0)
-        heard = [await connection.receive(10) for _ in range(30)]
-        connection.send({"n": 30}, together=True)
-        await connection.aclose()
-
-    assert [message["echo"]["n"] for message in heard] == list(range(30))
-
-
 async def test_a_follower_gets_what_waits_and_what_comes_until_it_has_enough() -> None:
     async with serving() as (_, address):
         connection = await connect(address)

@@ -1,0 +1,97 @@
+"""The way of ends to the coordinator and of orders back, one per process of the system.
+
+What is said in a turn of the loop leaves together: a message to write and seal, and for
+the coordinator to read and open, where each of 200 tasks had its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.wire.messages import Ends, Orders, RunTask, pack
+from emu.emulation.wire.notes import Ended, Order, pack_end, unpack_orders
+from emu.emulation.wire.process_spec import ProcessSpec
+from emu.errors import EmulatorError, MalformedFrame
+
+#: Bytes of ends that leave at once, so that a message stays far below its limit.
+_TOGETHER = 1 << 18
+
+
+class Line:
+    """The connection of the first of some processes, by which all of them speak.
+
+    All of them are in one loop.
+    """
+
+    def __init__(self, specs: Sequence[ProcessSpec]) -> None:
+        self.lead = specs[0].process
+        self._connection: ControlConnection | None = None
+        self._notes: list[bytes] = []
+        self._size = 0
+        # Whom an order is for, and who carries out those of a process.
+        self._of_task: dict[int, str] = {}
+        self._of_edge: dict[int, str] = {}
+        for spec in specs:
+            for task in spec.tasks:
+                self._of_task[task.task] = spec.process
+                for end in task.outputs:
+                    if end.peer_process != spec.process:
+                        self._of_edge[end.edge] = spec.process
+        self._workers: dict[str, Callable[[Order], None]] = {}
+        self._early: defaultdict[str, list[Order]] = defaultdict(list)
+
+    def connect(self, connection: ControlConnection) -> None:
+        """Say everything over this connection, that of the lead."""
+        self._connection = connection
+
+    def join(self, process: str, carry_out: Callable[[Order], None]) -> None:
+        """Hand over the orders to a process, from the first on."""
+        self._workers[process] = carry_out
+        for order in self._early.pop(process, ()):
+            carry_out(order)
+
+    def leave(self, process: str) -> None:
+        """Let orders to a process fall: it has done all, or has failed."""
+        self._workers[process] = lambda _: None
+
+    def report(self, end: Ended) -> None:
+        """Tell the coordinator of an end, with all others of this turn of the loop."""
+        note = pack_end(end)
+        if self._size + len(note) > _TOGETHER:
+            self._flush()
+        if not self._notes:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._notes.append(note)
+        self._size += len(note)
+
+    def _flush(self) -> None:
+        notes = self._notes
+        self._notes = []
+        self._size = 0
+        if notes and self._connection is not None:
+            # Who follows the connection notices that it has ended.
+            with contextlib.suppress(EmulatorError):
+                self._connection.send(pack(Ends(b"".join(notes))))
+
+    def obey(self, orders: Orders) -> None:
+        """Have orders carried out; raises MalformedFrame when one is not for here."""
+        for order in unpack_orders(orders.notes):
+            if isinstance(order, RunTask):
+                process = self._of_task.get(order.task)
+                subject = f"task {order.task} is not run here"
+            else:
+                process = self._of_edge.get(order.edge)
+                subject = f"edge {order.edge} does not leave from here"
+            if process is None:
+                raise MalformedFrame(subject)
+
+            # Others may have heard of the start of the run a moment before.
+            worker = self._workers.get(process)
+            if worker is None:
+                self._early[process].append(order)
+            else:
+                worker(order)

@@ -1,0 +1,78 @@
+"""One connection for all processes of a process of the system."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from emu.emulation.network.control import ControlConnection
+from emu.emulation.wire.messages import FlowEnded, Orders, RunTask, WakeSender
+from emu.emulation.wire.notes import Order, pack_order, unpack_ends
+from emu.errors import MalformedFrame
+from emu_nodes.line import Line
+from tests.emulation.launch.specs import edge_end, process_spec, process_task
+
+
+class Sent:
+    """A connection that keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.messages: list[dict[str, Any]] = []
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Keep a message."""
+        self.messages.append(message)
+
+
+def line_of_two() -> Line:
+    """Return the line of process a, of task 1 and edge 4, and b, of 2 and 5."""
+    specs = []
+    for name, task, edge in (("a", 1, 4), ("b", 2, 5)):
+        outputs = (edge_end(edge), replace(edge_end(edge + 10), peer_process=name))
+        runs = process_task("x:X", task=task, outputs=outputs)
+        specs.append(process_spec(name, runs))
+    return Line(specs)
+
+
+def orders(*given: Order) -> Orders:
+    return Orders(b"".join(map(pack_order, given)))
+
+
+async def test_ends_of_a_turn_leave_together() -> None:
+    line, connection = line_of_two(), Sent()
+    line.connect(cast("ControlConnection", connection))
+    ends = [FlowEnded(edge, 0, 1.0, 2.0) for edge in range(4)]
+    for end in ends[:3]:
+        line.report(end)
+    assert connection.messages == []
+    await asyncio.sleep(0)
+    line.report(ends[3])
+    await asyncio.sleep(0)
+
+    told = [[*unpack_ends(message["notes"])] for message in connection.messages]
+    assert told == [ends[:3], ends[3:]]
+
+
+def test_orders_go_to_the_process_that_they_are_for_and_wait_for_it() -> None:
+    line = line_of_two()
+    came: dict[str, list[Order]] = {"a": [], "b": []}
+    run, wake = RunTask(2, 0, 1.0), WakeSender(4, 2.0)
+    line.join("a", came["a"].append)
+    line.obey(orders(run, wake))
+    assert came == {"a": [wake], "b": []}
+
+    line.join("b", came["b"].append)
+    assert came == {"a": [wake], "b": [run]}
+    line.leave("b")
+    line.obey(orders(run))
+    assert came["b"] == [run]
+
+
+@pytest.mark.parametrize("order", [RunTask(3, 0, 1.0), WakeSender(14, 2.0)])
+def test_an_order_for_nobody_here_is_refused(order: Order) -> None:
+    """Edge 14 goes to another task of its own process: nothing of it is sent."""
+    with pytest.raises(MalformedFrame, match="here"):
+        line_of_two().obey(orders(order))
