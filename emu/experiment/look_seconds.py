@@ -10,7 +10,7 @@ from emu.problem.fields.quantities import DEFAULT_DEVICE
 from emu.problem.workloads.operations import count_layer
 from emu.scenario import Experiment
 from emu.scenario.virtual_training import Curve
-from emu.systems.training_section import TrainingSection, number_bytes
+from emu.systems.training_section import TrainingSection, feature_bytes
 from emu.training.layers import JobSettings
 
 
@@ -52,7 +52,7 @@ def _count_look(settings: JobSettings) -> dict[str, float]:
     dataset = open_for(settings)
     model = settings["model"]
     vertices = dataset.vertices
-    row_bytes = float(number_bytes(settings) * dataset.feature_length)
+    row_bytes = float(feature_bytes(settings) * dataset.feature_length)
     counts = {"collect": row_bytes * vertices}
 
     kind = model.get("kind", "sage")

@@ -17,9 +17,11 @@ from emu.errors import ScenarioError
 from emu.graph_data import open_for
 from emu.problem import Schedule
 from emu.scenario import Experiment
+from emu.systems.cache_section import cache_bytes
 from emu.systems.device_memory import RESOURCE
 from emu.systems.setup import COLUMNS, GHOSTS, WEIGHTS, Transfer
 from emu.systems.system import list_transfers, state_bytes
+from emu.systems.training_section import feature_bytes
 from emu.units import format_size
 
 #: Bytes by machine.
@@ -112,7 +114,7 @@ def _add_features(
     scenario = experiment.scenario
     owners = scenario.job.owners(scenario.cluster.names)
     itemsize = np.dtype(settings["precision"]).itemsize
-    feature_bytes = dataset.feature_length * itemsize
+    feature_row = dataset.feature_length * feature_bytes(settings)
     row_bytes = 0
     if "batch_size" not in settings:  # rows of every layer stay for its gradients
         model = settings["model"]
@@ -120,7 +122,7 @@ def _add_features(
         row_bytes = (hidden + dataset.classes) * itemsize
     # Whoever gets columns of all vertices holds no rows of its own.
     if all(transfer.cause != COLUMNS for transfer in transfers):
-        row_bytes += feature_bytes
+        row_bytes += feature_row
     counts = np.bincount(dataset.owner, minlength=len(owners)).tolist()
     for machine, count in zip(owners, counts, strict=True):
         real[machine] += count * row_bytes
@@ -130,10 +132,10 @@ def _add_features(
     homes = dict(zip(cache.get("homes", ()), samplers, strict=False))
     for home, sampler in homes.items():
         local = counts[home] if home < len(counts) else 0
-        remote_bytes = (dataset.vertices - local) * feature_bytes
+        remote_bytes = (dataset.vertices - local) * feature_row
         machine = experiment.tasks[sampler]
         # A cache takes in no row that its own machine owns.
-        real[machine] += min(cache["size"], remote_bytes)
+        real[machine] += min(cache_bytes(settings, dataset), remote_bytes)
 
 
 def _add_weights(

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from emu.graph_data.array_types import Array, Floats, Ints, Mask, SmallInts
 from emu.graph_data.batches import BatchPlan
@@ -24,9 +25,12 @@ from emu.graph_data.dataset import Dataset
 from emu.graph_data.drawn_batches import DrawnBatch, draw_batch
 from emu.graph_data.sampling import rows_of
 from emu.problem.workloads import SampleCounts
+from emu.problem.workloads.fetches import feature_type
 
 #: Policies whose rows are chosen before the start.
 FIXED = ("degree", "vip")
+#: Policy whose rows are those that a window of batches needs most often.
+HOT = "hot"
 
 
 @dataclass(frozen=True)
@@ -34,26 +38,30 @@ class CachePlan:
     """Rows that the machines of a job keep of other stores."""
 
     policy: str
-    """``degree``, ``vip``, ``lru`` or ``window``."""
+    """``degree``, ``vip``, ``lru``, ``window`` or ``hot``."""
     rows: int
     """Number of rows of every machine."""
     window: int
-    """Batches that ``window`` looks ahead, else 0."""
+    """Batches that ``window`` looks ahead, and of a window of ``hot``; else 0."""
     homes: tuple[int, ...]
     """Store on the machine of every sampler, whose rows are none of others."""
 
     @classmethod
     def from_settings(
-        cls, settings: Mapping[str, Any], feature_length: int
+        cls, settings: Mapping[str, Any], dataset: Dataset
     ) -> CachePlan | None:
         """Return the plan of ``Job.settings``; None where nothing is kept."""
         section = settings.get("cache")
         if section is None:
             return None
-        row_bytes = feature_length * np.dtype(settings["precision"]).itemsize
+        number_bytes = np.dtype(feature_type(settings)).itemsize
+        # Either is stated: memory, or a share of the rows of a mean store.
+        rows = section["size"] // (dataset.feature_length * number_bytes)
+        if section["share"]:
+            rows = section["share"] * dataset.vertices / dataset.parts
         return cls(
             policy=section["policy"],
-            rows=int(section["size"] // row_bytes),
+            rows=int(rows),
             window=section["window"],
             homes=tuple(section["homes"]),
         )
@@ -172,6 +180,13 @@ class SamplerCache:
                 self._coming.popleft()
         return hits
 
+    def begin(self) -> None:
+        """Hold what the next batch begins with, where that has come ahead of it."""
+
+    def look_ahead(self) -> Ints:
+        """Return the rows that come with the next batch for later ones."""
+        return np.empty(0, np.int64)
+
     def _keep(self, batch: Ints) -> None:
         # What the next batches need, the nearest first, then what is newest: of a batch
         # the vertices that were met last, farthest from its seeds.
@@ -191,15 +206,78 @@ class SamplerCache:
         self._stamps = stamps[places]
 
 
+class HotCache(SamplerCache):
+    """Rows that a window of batches needs most often, fetched a window before."""
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        plan: BatchPlan,
+        cache: CachePlan,
+        sampler: int,
+        first: int = 0,
+    ) -> None:
+        super().__init__(dataset, plan, cache, sampler)
+        self._iteration = first
+        self._held_window = first // self._window
+        self.held = self._choose(self._held_window)
+
+    def _choose(self, window: int) -> Ints:
+        """Return the vertices, ascending, whose rows a window of batches has.
+
+        Of others' rows those that most of its batches need, of equals by number.
+        """
+        first = window * self._window
+        numbers = range(first, first + self._window)
+        batches = [self._draw(number) for number in numbers]
+        vertices, needs = np.unique(np.concatenate(batches), return_counts=True)
+
+        is_remote = np.asarray(self._owner)[vertices] != self._home
+        remote = vertices[is_remote]
+        # A stable sort: of two rows of one need the lower number is kept.
+        order = np.argsort(-needs[is_remote], kind="stable")
+        hottest = remote[order[: self._most]]
+        return np.sort(hottest)
+
+    @override
+    def begin(self) -> None:
+        window = self._iteration // self._window
+        if window > self._held_window:
+            self.held = self._choose(window)
+            self._held_window = window
+
+    @override
+    def look_ahead(self) -> Ints:
+        window, place = divmod(self._iteration, self._window)
+        # The first batch of a window asks for the next one.
+        return super().look_ahead() if place else self._choose(window + 1)
+
+    @override
+    def look(self, vertices: Ints) -> Mask:
+        self.begin()
+        self._iteration += 1
+        return np.isin(vertices, self.held, assume_unique=True)
+
+
+def open_cache(
+    dataset: Dataset, plan: BatchPlan, cache: CachePlan, sampler: int, first: int = 0
+) -> SamplerCache:
+    """Return what a sampler has of other stores before batch ``first``."""
+    kind = HotCache if cache.policy == HOT else SamplerCache
+    return kind(dataset, plan, cache, sampler, first)
+
+
 def batch_counts(
     batch: DrawnBatch,
     owner: SmallInts,
     stores: int,
     hits: Mask | None = None,
+    early: Ints | None = None,
 ) -> SampleCounts:
     """Count what each store owns of a mini-batch, without touching features.
 
-    ``hits``: which of its vertices' rows the sampler has, None without a cache.
+    ``hits``: which of its vertices' rows the sampler has, None without a cache;
+    ``early``: vertices whose rows come with it for later batches.
     """
     owners = np.asarray(owner)[batch.vertices]
 
@@ -220,6 +298,7 @@ def batch_counts(
         frontier_owned=tuple(map(count_by_store, frontiers)),
         answered=tuple(map(count_by_store, frontiers, batch.drawn)),
         hits=() if hits is None else count_by_store(owners[hits]),
+        ahead=() if early is None else count_by_store(np.asarray(owner)[early]),
     )
 
 
@@ -238,13 +317,14 @@ def count_samples(
     ) -> SampleCounts:
         batch = draw_batch(dataset, plan, train, sampler, iteration)
         vertices = batch.vertices.astype(np.int64)
+        early = None if held is None else held.look_ahead()
         hits = None if held is None else held.look(vertices)
-        return batch_counts(batch, dataset.owner, dataset.parts, hits)
+        return batch_counts(batch, dataset.owner, dataset.parts, hits, early)
 
     def count_in_order(sampler: int) -> tuple[SampleCounts, ...]:
         assert cache is not None  # noqa: S101 - for mypy
         # Rows that are kept depend on the batches before: one sampler is one task.
-        sampler_cache = SamplerCache(dataset, plan, cache, sampler)
+        sampler_cache = open_cache(dataset, plan, cache, sampler)
         counts = [
             count(sampler, iteration, sampler_cache) for iteration in range(batches)
         ]
@@ -273,5 +353,5 @@ def count_job(
     Raises ValueError as `BatchPlan.from_settings` and `count_samples`.
     """
     plan = BatchPlan.from_settings(settings)
-    cache = CachePlan.from_settings(settings, dataset.feature_length)
+    cache = CachePlan.from_settings(settings, dataset)
     return count_samples(dataset, plan, batches, cache)

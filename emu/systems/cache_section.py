@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+import numpy as np
+from pydantic import Field
 from typing_extensions import override
 
 from emu.errors import InfeasiblePlacement, ScenarioError
@@ -13,11 +15,16 @@ from emu.problem import Cluster, Job, Machine, Schedule, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Count, Size
 from emu.problem.fields.section import Section
-from emu.systems import Keys, Problems, Settings
+from emu.systems import JobSettings, Keys, Problems, Settings
 from emu.systems.setup import Transfer, ghost_features
-from emu.systems.training_section import TrainingSection, lacking_memory, number_bytes
+from emu.systems.training_section import TrainingSection, feature_bytes, lacking_memory
 from emu.units import SIZE
 
+if TYPE_CHECKING:
+    from emu.graph_data import Dataset
+
+#: `emu.graph_data.caches.HOT`, which takes 60 ms to import.
+HOT = "hot"
 #: Bytes of a vertex's number beside its row.
 _ID_BYTES = 8
 #: Cause of a `Transfer`, a plural.
@@ -27,19 +34,28 @@ CACHED = "cached rows"
 class CacheSection(Section):
     """Rows of features that a machine keeps, of those that others own."""
 
-    policy: Literal["degree", "vip", "lru", "window"]
+    policy: Literal["degree", "vip", "lru", "window", "hot"]
     """``degree``: of the vertices with the most neighbours; ``vip``: of those that its
     samplers are likely to meet; both are sent before time 0. ``lru``: those used last;
-    ``window``: those that the next batches need, nearest first, then the newest; both
+    ``window``: those that the next batches need, nearest first, then the newest;
+    ``hot``: those that a window of batches needs most often, sent a window ahead; these
     by sampler, which share the size evenly."""
-    size: Size
-    """Memory of each machine for rows; 8 bytes per row come on top."""
+    size: Size | None = None
+    """Memory of each machine for rows; 8 bytes per row come on top. This, or
+    ``share``."""
+    share: Annotated[float, Field(gt=0)] | None = None
+    """Rows of each machine, as a share of what a store owns on average: 0.5 of 1,000
+    vertices on 4 machines are 125."""
     window: Count | None = None
-    """Batches that ``window`` looks ahead."""
+    """Batches that ``window`` looks ahead, or that ``hot`` has equal rows for."""
 
 
 class CachedSection(TrainingSection):
     """A job whose samplers pull the features of their batches from stores."""
+
+    asks: ClassVar[bool] = False
+    """True where samplers ask the owners of rows for those that they lack. Otherwise
+    stores know by themselves what a sampler has drawn."""
 
     cache: CacheSection | None = None
     """Rows that every machine keeps of those that others own, which they do not send
@@ -49,6 +65,9 @@ class CachedSection(TrainingSection):
     @property
     def cache_keys(self) -> Keys:
         """The key as a file states it, none where it does not."""
+        # A system's own default is no wish of the user: other systems do without.
+        if "cache" not in self.model_fields_set:
+            return {}
         return self.model_dump(mode="json", exclude_none=True, include={"cache"})
 
     @property
@@ -58,17 +77,27 @@ class CachedSection(TrainingSection):
             return ""
         return "a profile knows no job.cache, write job.times instead"
 
+    def cache_of(self, stores: int) -> CacheSection | None:
+        """Return the cache beside so many stores; of one store only a stated one.
+
+        Where a system has a cache by default, one machine still does without.
+        """
+        is_stated = "cache" in self.model_fields_set
+        return self.cache if is_stated or stores > 1 else None
+
     def cache_settings(self, stores: int, samplers: int) -> Settings:
         """Return the settings of node programs that follow from ``cache``, if any."""
-        if self.cache is None:
+        cache = self.cache_of(stores)
+        if cache is None:
             return {}
         # Before placement: samplers are spread over the stores in their order.
         homes = [sampler * stores // samplers for sampler in range(samplers)]
         return {
             "cache": {
-                "policy": self.cache.policy,
-                "size": self.cache.size,
-                "window": self.cache.window or 0,
+                "policy": cache.policy,
+                "size": cache.size or 0.0,
+                "share": cache.share or 0.0,
+                "window": cache.window or 0,
                 "homes": homes,
             }
         }
@@ -81,14 +110,21 @@ class CachedSection(TrainingSection):
 
         policy = self.cache.policy
         window = self.cache.window
-        if policy == "window" and window is None:
-            problem = "window looks ahead: write for example window: 16"
+        stores = len(self.owners(cluster.names))
+        is_stated = self.cache_of(stores) is not None
+        if is_stated and (problem := _size_problem(self.cache, stores)):
+            yield ("job", "cache"), problem
+        if policy == HOT and not self.asks:
+            problem = "hot rows are asked for, as in rapid_gnn: write another policy"
+            yield ("job", "cache", "policy"), problem
+        if policy in ("window", HOT) and window is None:
+            problem = f"{policy} looks ahead: write for example window: 16"
             yield ("job", "cache", "window"), problem
-        elif policy != "window" and window is not None:
+        elif policy not in ("window", HOT) and window is not None:
             problem = f"found a window for {policy}, which looks at none: remove it"
             yield ("job", "cache", "window"), problem
         # Of epochs the length is known only with the data set: `reserve` looks then.
-        elif problem := _beyond(window, self.iterations):
+        elif policy != HOT and (problem := _beyond(window, self.iterations)):
             yield ("job", "cache", "window"), problem
 
     def reserve(self, job: Job, cluster: Cluster) -> Job:
@@ -98,25 +134,29 @@ class CachedSection(TrainingSection):
         where a cache holds no row or more than a machine, or looks beyond the job;
         DataError where the data set is missing or damaged.
         """
-        if self.cache is None:
+        if self.cache is None or "cache" not in job.settings:
             return job
         from emu.graph_data import CachePlan, open_for  # noqa: PLC0415 - 60 ms
         from emu.graph_data.caches import FIXED  # noqa: PLC0415 - likewise
 
-        if self.epochs and (problem := _beyond(self.cache.window, job.iterations)):
+        problem = _beyond(self.cache.window, job.iterations)
+        if self.cache.policy != HOT and problem:
             raise ScenarioError(problem, key="job.cache.window")
-        length = open_for(job.settings).feature_length
-        row = number_bytes(job.settings)
-        plan = CachePlan.from_settings(job.settings, length)
+        dataset = open_for(job.settings)
+        row = feature_bytes(job.settings) * dataset.feature_length
+        plan = CachePlan.from_settings(job.settings, dataset)
         assert plan is not None  # noqa: S101 - for mypy
         homes = plan.homes
         # Fixed rows are a machine's; others are by sampler, and each needs one row.
         least = 1 if plan.policy in FIXED else max(homes.count(home) for home in homes)
-        size = self.cache.size + _ID_BYTES * plan.rows
+        size = cache_bytes(job.settings, dataset)
+        key = "job.cache.share" if self.cache.share else "job.cache.size"
         if plan.rows < least:
-            needs = SIZE.format(least * row * length)
+            needs = SIZE.format(least * row)
+            if self.cache.share:
+                needs = f"{least * dataset.parts / dataset.vertices:.2g}"
             problem = f"holds {plan.rows} rows for {least} samplers, write {needs}"
-            raise ScenarioError(f"{problem} or more", key="job.cache.size")
+            raise ScenarioError(f"{problem} or more", key=key)
 
         def check_room(machine: str, needs: float) -> None:
             if (lacking := lacking_memory(cluster, machine, needs)) > 0:
@@ -124,7 +164,7 @@ class CachedSection(TrainingSection):
                     f"{plan.rows:,} rows with their numbers are {SIZE.format(size)}, "
                     f"{SIZE.format(lacking)} more than {machine} has room for"
                 )
-                raise ScenarioError(problem, key="job.cache.size")
+                raise ScenarioError(problem, key=key)
 
         def reserve(task: Task) -> Task:
             if task.kind != "graph_store" or task.pinned is None:
@@ -137,6 +177,19 @@ class CachedSection(TrainingSection):
         for machine in _without_store(job.tasks, cluster):
             check_room(machine, size)
         return replace(job, tasks=tuple(map(reserve, job.tasks)))
+
+
+def _size_problem(cache: CacheSection, stores: int) -> str:
+    """Return what is wrong with the size of caches beside so many stores, if any."""
+    if (cache.size is None) == (cache.share is None):
+        which = "neither" if cache.size is None else "both"
+        return f"found {which} of size and share, write one of them"
+    if cache.share is None:
+        return ""
+    if cache.share > stores - 1:
+        problem = f"found share {cache.share:g}, machines beside one's own have "
+        return f"{problem}{stores - 1}: write at most that, or cache: null"
+    return ""
 
 
 def _beyond(window: int | None, iterations: int | None) -> str:
@@ -165,16 +218,14 @@ def leave_room(
     of every task; without it samplers may stand on any. Raises InfeasiblePlacement
     where that is more than there is; DataError where the data set is missing, damaged.
     """
-    from emu.graph_data import CachePlan, open_for  # noqa: PLC0415 - 60 ms
+    from emu.graph_data import open_for  # noqa: PLC0415 - 60 ms
 
     cache_sizes = dict[str, float]()
     for name in job.job_names:
         settings = job.settings_of(name)
         if not isinstance(settings.get("cache"), Mapping):
             continue
-        plan = CachePlan.from_settings(settings, open_for(settings).feature_length)
-        assert plan is not None  # noqa: S101 - for mypy
-        size = settings["cache"]["size"] + _ID_BYTES * plan.rows
+        size = cache_bytes(settings, open_for(settings))
         tasks = [task for task in job.tasks if task.job_name == name]
         # Placed, every task stands somewhere, as if it were pinned there.
         if places is not None:
@@ -201,6 +252,17 @@ def leave_room(
 
     machines = map(keep_free, cluster.machines)
     return replace(cluster, machines=tuple(machines))
+
+
+def cache_bytes(settings: JobSettings, dataset: Dataset) -> float:
+    """Return the bytes of the cache of a machine, with the numbers of its rows."""
+    from emu.graph_data import CachePlan  # noqa: PLC0415 - 60 ms
+
+    plan = CachePlan.from_settings(settings, dataset)
+    assert plan is not None  # noqa: S101 - for mypy
+    rows = feature_bytes(settings) * dataset.feature_length * plan.rows
+    size: float = settings["cache"]["size"] or rows
+    return size + _ID_BYTES * plan.rows
 
 
 def settle_caches(job: Job, machine_of: Mapping[str, str], first: int = 0) -> Job:
@@ -247,22 +309,31 @@ def _homes(tasks: Sequence[Task], machine_of: Mapping[str, str]) -> list[int]:
 def list_fills(job: Job) -> Iterator[Transfer]:
     """Yield the rows that caches hold at time 0, from their owners."""
     from emu.graph_data import BatchPlan, CachePlan, choose_rows, open_for  # noqa: PLC0415
-    from emu.graph_data.caches import FIXED  # noqa: PLC0415 - likewise
+    from emu.graph_data.caches import FIXED, open_cache  # noqa: PLC0415 - likewise
 
     dataset = open_for(job.settings)
     settings = job.settings
-    cache = CachePlan.from_settings(settings, dataset.feature_length)
+    cache = CachePlan.from_settings(settings, dataset)
     # Other policies begin empty, and fill by what samplers fetch.
-    if cache is None or cache.policy not in FIXED:
+    if cache is None or cache.policy not in (*FIXED, HOT):
         return
     plan = BatchPlan.from_settings(settings)
-    readers = [task.name for task in job.tasks if task.kind == "graph_store"]
+    row = dataset.feature_length * feature_bytes(settings)
+    stores = [task.name for task in job.tasks if task.kind == "graph_store"]
     samplers = [task.name for task in job.tasks if task.kind == "sampler"]
+    if cache.policy == HOT:
+        owner = np.asarray(dataset.owner)
+        for number, sampler in enumerate(samplers):
+            held = open_cache(dataset, plan, cache, number).held
+            counts = np.bincount(owner[held], minlength=len(stores)).tolist()
+            for store, count in zip(stores, counts, strict=True):
+                yield Transfer(CACHED, store, sampler, row * count)
+        return
+
+    readers = stores
     for sampler, home in zip(samplers, cache.homes, strict=True):
         if home == len(readers):  # the first on a machine without a store
             readers.append(sampler)
-
-    row = dataset.feature_length * number_bytes(settings)
     reads = [choose_rows(dataset, plan, cache, home) for home in range(len(readers))]
     yield from ghost_features(readers, reads, dataset.owner, row, cause=CACHED)
 
@@ -275,7 +346,7 @@ def cache_figures(schedule: Schedule) -> dict[str, Any]:
     from emu.graph_data import CachePlan, count_job, open_for  # noqa: PLC0415 - 60 ms
 
     dataset = open_for(job.settings)
-    cache = CachePlan.from_settings(job.settings, dataset.feature_length)
+    cache = CachePlan.from_settings(job.settings, dataset)
     assert cache is not None  # noqa: S101 - for mypy
     first = job.settings["cache"]["first"]
     counts = count_job(job.settings, dataset, first + job.iterations)
@@ -286,12 +357,13 @@ def cache_figures(schedule: Schedule) -> dict[str, Any]:
         # Batches before a cut are counted to know what the cache held, not as hits.
         for batch in batches[first:]:
             # What a store sends on its own machine crosses no link: it is no miss.
-            sends = [batch.sent(s) for s in range(dataset.parts) if s != home]
+            others = [store for store in range(dataset.parts) if store != home]
+            sends = [batch.sent(s) + batch.sent_ahead(s) for s in others]
             hits += sum(batch.hits)
             misses += sum(sends)
             empty += sends.count(0)
 
-    row = dataset.feature_length * number_bytes(job.settings)
+    row = dataset.feature_length * feature_bytes(job.settings)
     return {
         "cache": {
             "policy": cache.policy,

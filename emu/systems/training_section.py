@@ -28,6 +28,7 @@ from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads import parameter_count
 from emu.problem.workloads.coflows import Coflow
+from emu.problem.workloads.fetches import feature_type
 from emu.systems import (
     JobSettings,
     PerDevice,
@@ -451,8 +452,13 @@ def batch_problem(settings: JobSettings, train: int) -> str:
 
 
 def number_bytes(settings: JobSettings) -> int:
-    """Return the bytes of a feature and of a parameter, from ``Job.settings``."""
+    """Return the bytes of a parameter, from ``Job.settings``."""
     return 8 if settings["precision"] == "float64" else 4
+
+
+def feature_bytes(settings: JobSettings) -> int:
+    """Return the bytes of a number of a feature, from ``Job.settings``."""
+    return {"float16": 2, "float32": 4, "float64": 8}[feature_type(settings)]
 
 
 def count_parameters(settings: JobSettings, dataset: Dataset) -> int:

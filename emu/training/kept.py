@@ -30,12 +30,13 @@ from emu.graph_data.sources import source_of
 from emu.host.files import cache_home
 from emu.names import file_part
 from emu.problem.workloads.exchange import is_exact
+from emu.problem.workloads.fetches import FEATURE_TYPE
 from emu.training.layers import JobSettings
 from emu.training.looks import HELD, Progress, reach
 
 _WEIGHTS = (
     "dataset", "model", "optimizer", "precision", "seed", "epoch", "fanouts",
-    "batch_size", "workers", "samplers_per_worker",
+    "batch_size", "workers", "samplers_per_worker", FEATURE_TYPE,
 )  # fmt: skip
 _PARTS = ("partitioner", "parts", "boxes")
 #: Trainings on disk; those last used stay.

@@ -283,7 +283,7 @@ class MiniBatch:
     """Sample from which a model learns in one step of one sampler."""
 
     features: Array
-    """Rows of S_0, float32 or float64, shape (#S_0, feature_length)."""
+    """Rows of S_0, of any type of floats, shape (#S_0, feature_length)."""
     labels: NDArray[np.int32]
     """int32, shape (#S_L,)."""
     sizes: tuple[int, ...]
@@ -304,12 +304,17 @@ class MiniBatch:
 
     @classmethod
     def draw(
-        cls, dataset: Dataset, plan: BatchPlan, sampler: int, iteration: int
+        cls,
+        dataset: Dataset,
+        plan: BatchPlan,
+        sampler: int,
+        iteration: int,
+        feature_type: str = "float32",
     ) -> MiniBatch:
         """Sample the mini-batch of one (sampler, iteration), with its features."""
         train = plan.walk(dataset)
         batch = plan.batch(dataset.structure, train, sampler, iteration)
-        rows = dataset.gather(batch.vertices)
+        rows = dataset.gather(batch.vertices).astype(feature_type, copy=False)
         labels = dataset.labels[batch.seeds]
         return cls.of(batch, rows, labels)
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from emu.graph_data import BatchPlan, Dataset, open_for, relabel
 from emu.graph_data.sampling import Ids
+from emu.problem.workloads.fetches import feature_type
 from emu.training.graph_model import (
     GraphModel,
     build_model,
@@ -218,7 +219,10 @@ def reference_training(
         for worker in range(settings["workers"]):
             first = worker * samplers_per_worker
             samplers = range(first, first + samplers_per_worker)
-            batches = [MiniBatch.draw(dataset, plan, s, iteration) for s in samplers]
+            batches = [
+                MiniBatch.draw(dataset, plan, s, iteration, feature_type(settings))
+                for s in samplers
+            ]
             gradient, loss, _ = model.gradient(batches, worker, iteration)
             gradients.append(gradient)
             losses.append(loss)
@@ -279,6 +283,8 @@ def predict(
     model = build_model(settings, dataset)
     model.load(parameters)
     features = dataset.gather(np.arange(dataset.vertices))
+    # As they are stored: rounded, perhaps, before anything is computed of them.
+    features = features.astype(feature_type(settings), copy=False)
     features = features.astype(settings["precision"], copy=False)
     if isinstance(model, OwnModel):  # it has no layers to call one by one
         return _predict_at_once(model, settings["model"]["layers"], dataset, features)

@@ -69,3 +69,22 @@ def test_hits_are_not_sent_and_change_no_weight(
     saved = whole - feature_bytes(run.outcome.run.schedule)
     assert saved == figures["bytes_saved"]
     assert job.settings["cache"]["policy"] == policy
+
+
+@pytest.mark.parametrize(
+    ("system", "keys"),
+    [
+        ("salient_plus_plus", {}),
+        ("rapid_gnn", {"cache": {"policy": "hot", "share": 0.2, "window": 2}}),
+        ("whole_graph", {}),
+    ],
+)
+def test_rows_that_are_asked_for_weigh_and_teach_as_simulated(
+    system: str, keys: dict[str, Any], tmp_path: Path
+) -> None:
+    document = tiny_training(ROUNDS, precision="float64", system=system, **keys)
+    for key in ("workers", "samplers_per_worker"):
+        document["job"].pop(key)
+    document["placement"] = {"policy": "ifs"}
+    run = carried_out(written(document, tmp_path), tmp_path)
+    check_training(run, ROUNDS)

@@ -136,6 +136,12 @@ def test_caches_of_several_jobs_are_where_their_samplers_stand() -> None:
             "found 99 for a job of",
         ),
         (["job.cache={policy: best, size: 1 kB}"], "cache.policy"),
+        (["job.cache.share=0.5"], "found both of size and share, write one"),
+        (["job.cache={policy: vip}"], "found neither of size and share"),
+        (["job.cache={policy: vip, share: 2.1}"], "one's own have 2: write at most"),
+        (["job.cache={policy: vip, share: 0}"], "cache.share"),
+        (["job.cache={policy: vip, share: 0.0001}"], "holds 0 rows for 1 samplers"),
+        (["job.cache={policy: hot, share: 1, window: 2}"], "asked for, as in rapid"),
     ],
 )
 def test_what_no_cache_can_be_is_refused(changes: list[str], text: str) -> None:

@@ -185,7 +185,7 @@ def test_who_gathers_a_row_pays_for_it(
 
     settings = build_job(load(base, {"job.cache": cache})).settings
     dataset = open_for(settings)
-    kept = CachePlan.from_settings(settings, dataset.feature_length)
+    kept = CachePlan.from_settings(settings, dataset)
     assert kept is not None
     plan = BatchPlan.from_settings(settings)
     for task, counts in zip(job.tasks, cached["collect"], strict=True):

@@ -47,10 +47,12 @@ PARTS = {
     "plain_gcn": ("weight",),
     "plain_gat": ("weight", "attention_source", "attention_destination"),
 }
-#: One int32; an edge of a block is two; ids are int64, as is structure on request.
+#: One int32, as a count of ids; an edge of a block is two; ids are int64, as is
+#: structure on request.
 LABEL_BYTES = 4
 BLOCK_EDGE_BYTES = 8
 VERTEX_ID_BYTES = 8
+COUNT_BYTES = 4
 ANSWERED_EDGE_BYTES = 16
 
 
@@ -126,6 +128,13 @@ class SampleCounts:
 
     hits: tuple[int, ...] = ()
     """Per store: input vertices whose rows the sampler has already; empty for none."""
+
+    ahead: tuple[int, ...] = ()
+    """Per store: rows for the next window of a cache; empty where none begins."""
+
+    def sent_ahead(self, store: int) -> int:
+        """Return the rows that a store sends for the next window of a cache."""
+        return self.ahead[store] if self.ahead else 0
 
     def sent(self, store: int) -> int:
         """Return the rows that a store sends: all that it owns but the hits."""

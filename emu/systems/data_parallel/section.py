@@ -9,8 +9,9 @@ ring all-reduce in the worker's process, ``w0.ring0``, ...
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import PrivateAttr
 from typing_extensions import override
@@ -24,7 +25,9 @@ from emu.problem.workloads.all_reduce import (
     all_reduce_tasks,
     build_named_job,
 )
+from emu.problem.workloads.fetches import ASKED
 from emu.systems import Keys, Names, Problems, translation
+from emu.systems.cache_section import HOT
 from emu.systems.dgtp.job import PROGRAMS
 from emu.systems.dgtp.section import PullingSection
 from emu.systems.job_section import BuildContext
@@ -33,7 +36,7 @@ from emu.systems.translation import CommonJob, Translation
 
 
 def _tasks(
-    section: DataParallelJobSection, owners: Sequence[str], machines: Sequence[str]
+    section: PullingReplicas, owners: Sequence[str], machines: Sequence[str]
 ) -> Iterator[Task]:
     """Yield the store, samplers and worker of every rank, and the stores beyond."""
     for rank in range(max(len(owners), len(machines))):
@@ -44,32 +47,40 @@ def _tasks(
             yield from _replica(section, rank, machines[rank])
 
 
-def _store(section: DataParallelJobSection, number: int, machine: str) -> Task:
+def _store(section: PullingReplicas, number: int, machine: str) -> Task:
     return Task(
         f"g{number}",
         "graph_store",
         demands=section.demands.graph_store.amounts(),
         pinned=machine,
-        program=PROGRAMS["graph_store"],
+        program=PROGRAMS["graph_store_asked" if section.asks else "graph_store"],
         settings={"store": number},
         takes=section.pool_of("graph_store", machine),
     )
 
 
-def _replica(
-    section: DataParallelJobSection, rank: int, machine: str
-) -> Iterator[Task]:
+def _replica(section: PullingReplicas, rank: int, machine: str) -> Iterator[Task]:
     """Yield the samplers and the worker of a rank, each a process of its own."""
     first = rank * section.samplers_per_worker
-    for sampler in range(first, first + section.samplers_per_worker):
-        yield Task(
-            f"s{sampler}",
+    for number in range(first, first + section.samplers_per_worker):
+        sampler = Task(
+            f"s{number}",
             "sampler",
             pinned=machine,
-            program=PROGRAMS["sampler"],
-            settings={"sampler": sampler, "worker": rank},
+            program=PROGRAMS["sampler_asking" if section.asks else "sampler"],
+            settings={"sampler": number, "worker": rank},
             takes=section.pool_of("sampler"),
         )
+        yield sampler
+        if section.asks:
+            yield replace(
+                sampler,
+                name=f"s{number}.fetch",
+                kind="sampler_fetch",
+                process=sampler.name,
+                program=PROGRAMS["sampler_ask"],
+                settings={**sampler.settings, "counts": int(section.sends_counts)},
+            )
 
     yield Task(
         f"w{rank}",
@@ -82,13 +93,14 @@ def _replica(
     )
 
 
-class DataParallelJobSection(ReplicaSection, PullingSection):
-    """Data parallel training: features are pulled from their owners (DGL)."""
+class PullingReplicas(ReplicaSection, PullingSection):
+    """Replicas on all machines, which pull features from their owners."""
 
-    system: Literal["data_parallel"]
-    """Kind of job."""
     partitioner: Literal["metis", "metis-dgl", "hash"] = "hash"
     """Which machine owns which vertex."""
+
+    sends_counts: ClassVar[bool] = False
+    """True where the number of ids travels ahead of them."""
 
     _roomy: Names | None = PrivateAttr(default=None)
     """Machines with room for a worker, where a cluster is known."""
@@ -131,7 +143,10 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
     def least_edges(self, machines: Sequence[str]) -> int:
         ranks = len(self.ranks(machines))
         stores = len(self.owners(machines))
-        fetches = self.samplers(machines) * (stores + 1)
+        fetches = self.samplers(machines) * (stores * (1 + self.asks) + 1)
+        cache = self.cache_of(stores)
+        if cache is not None and cache.policy == HOT:
+            fetches += self.samplers(machines) * stores
         return fetches + all_reduce_edge_count(ranks)
 
     @override
@@ -157,15 +172,24 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
         edges = []
         for store in stores:
             edges += [NamedEdge(store, sampler.name) for sampler in samplers]
+        for fetch in (task for task in tasks if task.kind == "sampler_fetch"):
+            edges += [NamedEdge(fetch.name, store) for store in stores]
         for sampler in samplers:
             worker = names[sampler.settings["worker"]]
             edges.append(NamedEdge(sampler.name, worker))
+        cache = self.cache_of(len(stores))
+        if cache is not None and cache.policy == HOT:
+            lag = cache.window or 1
+            # What a window's first batch asks for is read at the next one's first.
+            for store in stores:
+                edges += [NamedEdge(store, sampler.name, lag) for sampler in samplers]
         edges += all_reduce_edges(names, names, names, lag=1, carries="gradient")
 
         settings = {
             **self.replica_settings(context),
             **self.cache_settings(len(stores), len(samplers)),
             "partitioner": self.partitioner,
+            **({"sampling": ASKED} if self.asks else {}),
             # Stores own the parts, and there may be fewer or more of them than workers.
             "parts": len(stores),
         }
@@ -178,7 +202,15 @@ class DataParallelJobSection(ReplicaSection, PullingSection):
         )
 
 
-def _write(common: CommonJob) -> Keys:
+class DataParallelJobSection(PullingReplicas):
+    """Data parallel training: features are pulled from their owners (DGL)."""
+
+    system: Literal["data_parallel"]
+    """Kind of job."""
+
+
+def write_pulling(common: CommonJob) -> Keys:
+    """Return the keys of a job of replicas that pull the features of their batches."""
     stores = common.stores_on(common.machines)
     common = common.spread(len(common.machines), stores)
     times = common.times_of("sampler", "worker", "graph_store", "all_reduce")
@@ -196,4 +228,6 @@ def _write(common: CommonJob) -> Keys:
     }
 
 
-TRANSLATION = Translation(partial(translation.read_replicas, by_hops=False), _write)
+TRANSLATION = Translation(
+    partial(translation.read_replicas, by_hops=False), write_pulling
+)

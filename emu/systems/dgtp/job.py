@@ -30,14 +30,17 @@ from emu.problem.workloads.all_reduce import (
     all_reduce_tasks,
 )
 
-#: What ``nodes`` runs for each kind (workers without servers: ``replica``); ``emu``
-#: never imports it.
+#: What ``nodes`` runs for each kind (workers without servers: ``replica``; fetches of
+#: samplers that ask: ``sampler_ask`` and so on); ``emu`` never imports it.
 PROGRAMS = {
     "graph_store": "emu_nodes.dgtp.programs:GraphStore",
     "graph_store_hop": "emu_nodes.dgtp.programs:GraphStoreHop",
     "sampler": "emu_nodes.dgtp.programs:Sampler",
     "sampler_hop": "emu_nodes.dgtp.programs:SamplerHop",
     "sampler_fetch": "emu_nodes.dgtp.programs:SamplerFetch",
+    "sampler_ask": "emu_nodes.dgtp.asking:SamplerAsk",
+    "sampler_asking": "emu_nodes.dgtp.asking:AskingSampler",
+    "graph_store_asked": "emu_nodes.dgtp.asking:AskedStore",
     "worker": "emu_nodes.dgtp.programs:Worker",
     "replica": "emu_nodes.dgtp.programs:Replica",
     "parameter_server": "emu_nodes.dgtp.programs:ParameterServer",

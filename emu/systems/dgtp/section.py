@@ -31,6 +31,7 @@ from emu.problem.workloads.all_reduce import (
     build_named_job,
     elements_sent,
 )
+from emu.problem.workloads.fetches import ASKED
 from emu.problem.workloads.operations import Operations, count_layers
 from emu.systems import (
     Edit,
@@ -53,7 +54,11 @@ from emu.systems.device_memory import (
 from emu.systems.dgtp.job import dgtp_edges, dgtp_tasks
 from emu.systems.job_section import BuildContext
 from emu.systems.stores_section import StoresSection
-from emu.systems.training_section import count_parameters, number_bytes
+from emu.systems.training_section import (
+    count_parameters,
+    feature_bytes,
+    number_bytes,
+)
 from emu.systems.translation import CommonJob, Translation
 
 
@@ -70,8 +75,10 @@ def _edge_bytes(
             labels = model_shapes.LABEL_BYTES * counts.seeds
             return row * counts.inputs + edges + labels
         case "sampler_fetch":
-            # An id for each row that the store sends back.
-            return model_shapes.VERTEX_ID_BYTES * counts.sent(place["store"])
+            # An id for each row that the store sends back, behind their number.
+            head = model_shapes.COUNT_BYTES * place.get("counts", 0)
+            ids = counts.sent(place["store"]) + counts.sent_ahead(place["store"])
+            return head + model_shapes.VERTEX_ID_BYTES * ids
         case "sampler_hop":
             frontier = counts.frontier_owned[place["hop"] - 1]
             return model_shapes.VERTEX_ID_BYTES * frontier[place["store"]]
@@ -89,12 +96,14 @@ def dgtp_volumes(
     feature_length: int,
     parameters: int,
     itemsize: int = 4,
+    row_itemsize: int | None = None,
 ) -> Floats:
     """Return real bytes of (edge, iteration) of a DGTP job; credits carry 0.
 
     ``counts``: of each sampler, of each iteration; ``parameters``: of the model,
     sharded over the servers or summed by an all-reduce; ``itemsize``: bytes of a
-    feature and of a parameter. Raises ValueError when an edge is not one of a DGTP job.
+    parameter, and of a number of a feature unless ``row_itemsize`` says other ones.
+    Raises ValueError when an edge is not one of a DGTP job.
     """
     servers = sum(task.kind == "parameter_server" for task in job.tasks)
     shards = shard_sizes(parameters, servers) if servers else ()
@@ -114,7 +123,11 @@ def dgtp_volumes(
             row[:] = itemsize * shards[place["server"]]
             continue
         batches = counts[place["sampler"]][: job.iterations]
-        features = itemsize * feature_length
+        features = (row_itemsize or itemsize) * feature_length
+        if source.kind == "graph_store" and edge.lag:
+            rows = [batch.sent_ahead(place["store"]) for batch in batches]
+            row[:] = features * np.array(rows)
+            continue
         row[:] = [_edge_bytes(source.kind, place, batch, features) for batch in batches]
     return volumes
 
@@ -127,6 +140,7 @@ def realize_volumes(job: Job, dataset: Dataset) -> Floats:
         feature_length=dataset.feature_length,
         parameters=count_parameters(job.settings, dataset),
         itemsize=number_bytes(job.settings),
+        row_itemsize=feature_bytes(job.settings),
     )
 
 
@@ -142,8 +156,9 @@ class PullingSection(StoresSection):
     @property
     def _shares_gpus(self) -> bool:
         """True where GPUs collect rows in turn with what trains there."""
-        places = self.features
-        return "device" in (places.values() if isinstance(places, dict) else [places])
+        if isinstance(self.features, dict):
+            return "device" in self.features.values()
+        return (self.features or self.usual_features) == "device"
 
     @override
     def pool_of(self, kind: str, machine: str = "") -> str:
@@ -197,7 +212,7 @@ class PullingSection(StoresSection):
         """
         settings = job.settings
         dataset = open_for(settings)
-        row = number_bytes(settings) * dataset.feature_length
+        row = feature_bytes(settings) * dataset.feature_length
         parameters = count_parameters(settings, dataset)
         # Moments of the optimizer lie where the step is taken.
         steps = not any(task.kind == "parameter_server" for task in job.tasks)
@@ -236,7 +251,7 @@ def _count_batches(job: Job, operations: Operations) -> None:
     dataset = open_for(settings)
     counts = count_job(settings, dataset, job.iterations)
     length = dataset.feature_length
-    row = number_bytes(settings) * length
+    row = feature_bytes(settings) * length
     samplers_per_worker = settings["samplers_per_worker"]
 
     for position, task in enumerate(job.tasks):
@@ -250,6 +265,9 @@ def _count_batches(job: Job, operations: Operations) -> None:
             if settings["sampling"] == "oneshot":
                 edges = [batch.edges for batch in batches]
                 operations.add(position, {"sample": edges})
+        elif task.kind == "sampler_fetch" and settings["sampling"] == ASKED:
+            edges = [batch.edges for batch in counts[place["sampler"]]]
+            operations.add(position, {"sample": edges})
         elif task.kind == "graph_store_hop":
             hop = place["hop"] - 1
             answers = [
@@ -286,7 +304,7 @@ def _fullest_batch(job: Job, dataset: Dataset) -> float:
     """Return the most bytes that a worker's mini-batch and its layers take."""
     settings = job.settings
     number = number_bytes(settings)
-    row = number * dataset.feature_length
+    row = feature_bytes(settings) * dataset.feature_length
 
     def size_of(batch: SampleCounts) -> float:
         return batch_bytes(batch, settings["model"], dataset.classes, row, number)

@@ -16,7 +16,9 @@ from emu.graph_data import (
     SamplerCache,
     open_for,
 )
+from emu.graph_data.caches import open_cache
 from emu.graph_data.sampling import Ids
+from emu.problem.workloads.fetches import feature_type
 from emu_nodes.program import EdgeSpec, Inputs, Shared, TaskSpec, tensor
 
 
@@ -28,9 +30,8 @@ class JobData:
             process["dataset"] = open_for(brief.job_settings)
         self.dataset: Dataset = process["dataset"]
         self.plan = BatchPlan.from_settings(brief.job_settings)
-        self.precision: str = brief.job_settings["precision"]
-        length = self.dataset.feature_length
-        self._cache = CachePlan.from_settings(brief.job_settings, length)
+        self.feature_type = feature_type(brief.job_settings)
+        self._cache = CachePlan.from_settings(brief.job_settings, self.dataset)
 
     def batch(self, sampler: int, iteration: int) -> SampledBatch:
         """Sample the mini-batch of one (sampler, iteration).
@@ -46,7 +47,7 @@ class JobData:
         """Return what a sampler has of other stores before an iteration, if any."""
         if self._cache is None:
             return None
-        return SamplerCache(
+        return open_cache(
             self.dataset,
             self.plan,
             self._cache,

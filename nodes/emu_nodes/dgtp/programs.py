@@ -93,7 +93,7 @@ class GraphStore(TaskProgram):
                 ids = self._derive_ids(sampler, iteration)
             else:
                 sender = self._brief.inputs[sampler]
-                ids = self._read_ids(sender, inputs)
+                ids = self._read_ids(sender, inputs, "vertices")
             features = self._collect_features(ids)
             payloads[output.edge] = {"features": features}
             count += len(ids)
@@ -110,8 +110,8 @@ class GraphStore(TaskProgram):
             vertices = vertices[~hits]
         return self._select_owned(vertices)
 
-    def _read_ids(self, sender: EdgeSpec, inputs: Inputs) -> Ids:
-        ids = tensor(inputs[sender.edge], "vertices", sender)
+    def _read_ids(self, sender: EdgeSpec, inputs: Inputs, name: str) -> Ids:
+        ids = tensor(inputs[sender.edge], name, sender)
         owner = self._dataset.owner
         count = self._dataset.vertices
         # Beyond the vertices an index of owners raises; below 0 it counts from the end.
@@ -130,7 +130,7 @@ class GraphStore(TaskProgram):
     def _collect_features(self, owned: Ids) -> Array:
         places = self._dataset.local[owned]
         rows = self._features[places]
-        return rows.astype(self._data.precision, copy=False)
+        return rows.astype(self._data.feature_type, copy=False)
 
 
 class GraphStoreHop(TaskProgram):
@@ -234,7 +234,9 @@ class SamplerFetch(_SamplerTask):
         """Return ``vertices`` for every store: the ids that it owns, int64."""
         batch = self._growing[iteration]
         add_replies(batch, self._brief, inputs)
-        vertices = batch.frontier
+        return self._ask(batch.frontier)
+
+    def _ask(self, vertices: Ids) -> Payloads:
         if self._cache is not None:
             hits = self._cache.look(vertices)
             vertices = vertices[~hits]
@@ -250,27 +252,28 @@ class Sampler(_SamplerTask):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
-        self._oneshot = brief.job_settings["sampling"] == "oneshot"
+        self._stores = [source for source in brief.inputs if not source.lag]
+        self._grows = brief.job_settings["sampling"] == "multiround"
         self._cache = self._data.cache(self._index, brief.first)
         self._held = np.empty(0, np.int64)
         """Vertices whose rows it has, ascending."""
         if self._cache is not None:
             self._held = self._cache.held
         rows = self._dataset.gather(self._held)
-        self._rows = rows.astype(self._data.precision, copy=False)
+        self._rows = rows.astype(self._data.feature_type, copy=False)
 
     @override
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the tensors of a `MiniBatch` for the worker."""
-        if self._oneshot:
-            batch = self._data.batch(self._index, iteration)
-        else:
+        if self._grows:
             batch = self._growing.pop(iteration).finish()
+        else:
+            batch = self._data.batch(self._index, iteration)
         make_blocks(batch.sizes, batch.edges)  # refuses edges that leave the sets
 
         vertices = batch.vertices
         length = self._dataset.feature_length
-        features = np.empty((len(vertices), length), self._data.precision)
+        features = np.empty((len(vertices), length), self._data.feature_type)
         # A row comes from the cache or its store; only then is the cache renewed.
         hits = self._take_cached(vertices, features)
         self._take_sent(vertices, features, ~hits, inputs)
@@ -304,7 +307,7 @@ class Sampler(_SamplerTask):
     ) -> None:
         """Fill in the missing rows, of which every store has sent its own."""
         owners = self._dataset.owner[vertices]
-        for store, sender in enumerate(self._brief.inputs):
+        for store, sender in enumerate(self._stores):
             is_sent = (owners == store) & missing
             rows = tensor(inputs[sender.edge], "features", sender)
             count = int(is_sent.sum())
@@ -456,7 +459,7 @@ class _Trainer(TaskProgram):
                 position = int(source[first + step])
 
         (features,) = dataset.look_at(np.array([vertex]))
-        features = features.astype(self._data.precision)
+        features = features.astype(self._data.feature_type)
         return np.array_equal(batch.features[position], features)
 
     def _draw_neighbours(self, vertex: np.int64, hop: int, stream: np.uint64) -> Ids:
