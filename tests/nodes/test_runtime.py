@@ -307,4 +307,4 @@ async def test_bursts_are_held_against_real_bytes_per_wall_second() -> None:
     spec = replace(process_spec("w0", task), settings=settings, host=HOST)
     ends = EdgeEnds(spec, lambda _: None, lambda _: None)
 
-    assert ends.server.bursts.rates == {3: 15.0}
+    assert ends.server.rates == {3: 15.0}

@@ -182,7 +182,7 @@ FAULTS: dict[str, RunFault] = {
         _TIMED, _CONTENT, _CONTENT.replace("output.edge", "0")
     ),
     "a byte altered on its way": RunFault(
-        "emu/emulation/wire/decoding.py",
+        "emu/emulation/wire/data_reader.py",
         "        body = self._body\n",
         "        body = self._body\n        "
         'body[:1] = bytes([body[0] ^ 1]) if len(body) else b""\n',

@@ -21,9 +21,9 @@ from emu.emulation.network.out_edge import OutEdge
 from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.tls import TlsSocket, client_context, peer_fingerprint
 from emu.emulation.network.tuning import tune_socket
-from emu.emulation.wire.decoding import FrameReader
+from emu.emulation.wire.decoding import MessageReader
 from emu.emulation.wire.encoding import encode_message
-from emu.emulation.wire.frame_layout import Fields, Kind, Message
+from emu.emulation.wire.frame_layout import Fields, Kind
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.names import printable
@@ -112,7 +112,7 @@ async def _prove(
         await _when_readable(sock, sock.meet)
         binding = peer_fingerprint(sock.tls)
 
-    reader = FrameReader(kinds={Kind.HELLO})
+    reader = MessageReader(kinds={Kind.HELLO})
     answer = await _ask(sock, {"edge": edge, "nonce": nonce}, reader)
     if "refused" not in answer:
         try:
@@ -143,7 +143,7 @@ async def _prove(
 async def _ask(
     sock: socket.socket | TlsSocket,
     fields: Fields,
-    reader: FrameReader,
+    reader: MessageReader,
 ) -> Fields:
     """Send a message and return the receiver's next one.
 
@@ -153,7 +153,7 @@ async def _ask(
     # A refusal that came before the connection was reset is read all the same.
     with contextlib.suppress(ConnectionError):
         sock.send(encode_message(Kind.HELLO, fields))  # the kernel has room for it
-    while not isinstance(answer := reader.take(), Message):
+    while (answer := reader.take()) is None:
         count = await _when_readable(sock, sock.recv_into, reader.get_buffer())
         if count == 0:
             raise ConnectionError("the connection ended without an answer")

@@ -39,9 +39,9 @@ from emu.emulation.network.tls import (
     peer_fingerprint,
 )
 from emu.emulation.network.tuning import tune_socket
-from emu.emulation.wire.decoding import FrameReader
+from emu.emulation.wire.decoding import MessageReader
 from emu.emulation.wire.encoding import encode_message
-from emu.emulation.wire.frame_layout import Fields, Kind, Message, Seal, WireLimits
+from emu.emulation.wire.frame_layout import Fields, Kind, Seal, WireLimits
 from emu.errors import DeadlineExceeded, EmulatorError, NodeLost, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.names import printable
@@ -79,7 +79,7 @@ class ControlConnection(asyncio.BufferedProtocol):
         self.owner = owner
         self.peer = peer
         self._on_made = on_made
-        self._reader = FrameReader(kinds={Kind.CONTROL}, limits=limits)
+        self._reader = MessageReader(kinds={Kind.CONTROL}, limits=limits)
         self._seal: Seal | None = None
         self._error: EmulatorError | None = None
         self._gone = asyncio.Event()
@@ -294,8 +294,7 @@ class ControlConnection(asyncio.BufferedProtocol):
         self._reader.on_bytes(nbytes)
         try:
             while (message := self._reader.take()) is not None:
-                if isinstance(message, Message):
-                    self._message(message.fields, wall)
+                self._message(message.fields, wall)
         except EmulatorError as error:
             self.give_up(error)
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import socket
 import struct
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from emu.emulation.network.authentication import (
     Rejections,
@@ -43,14 +44,6 @@ from emu.problem.payloads import payload_kind
 
 #: A row of `emu.emulation.wire.frame_layout.WAIT_ROWS`.
 _WAITS = struct.Struct("<IIdd")
-#: The kernel notes when the last byte of a call came: of the call's bytes no more is
-#: known. With a megabyte at a time a burst of 500 kB was one call.
-_PORTION = 1 << 16
-#: Bytes of a paced body for which the kernel wakes its reader, where as many miss:
-#: `testbed_products` at time scale 3 took 3.7 CPU seconds per GB and not 5.0.
-_AT_ONCE = 1 << 18
-#: Bytes for which that is not worth the two calls.
-_FEW = 1 << 16
 #: Wall seconds before the next connection is accepted when one could not be.
 _PAUSE = 0.1
 
@@ -85,39 +78,6 @@ class DataServerStatistics:
     bursts: list[BurstSize]
 
 
-class ArrivalBursts:
-    """A leaky bucket per edge: what came in any interval, less what its rate carries.
-
-    An interval begins at the time of one call of receive and ends at that of another.
-    Segments that wait for their reader may be joined by the kernel and have the time
-    of the last then: while a reader stands still, its bursts may seem larger. Rates are
-    the most that an edge may have, real bytes per wall second; others are not seen.
-    """
-
-    def __init__(self, rates: Mapping[int, float]) -> None:
-        self.rates = rates
-        self._last: dict[int, float] = {}
-        self._level: dict[int, float] = {}
-        self.most: dict[int, float] = {}
-        """Real bytes by edge."""
-
-    def portion(self, edge: int | None, view: memoryview) -> memoryview:
-        """Return the part of a buffer to fill at once, so that bursts can be seen."""
-        return view[:_PORTION] if edge in self.rates else view
-
-    def note(self, edge: int, count: int, wall: float) -> None:
-        """Take note of payload bytes, the last of which came at ``wall``."""
-        if (rate := self.rates.get(edge)) is None:
-            return
-        level = 0.0  # how long the first bytes took is not known
-        if edge in self._last:
-            fluid = rate * (wall - self._last[edge])
-            level = max(self._level[edge], 0.0) + count - fluid
-            self.most[edge] = max(self.most.get(edge, 0.0), level)
-        self._last[edge] = wall
-        self._level[edge] = level
-
-
 def _ignore(*_: object) -> None:
     pass
 
@@ -138,7 +98,10 @@ class DataServer:
         Called with an edge when its accepted connection ends or sends what it must not;
         its waiters get the same error. An end is no failure where nothing was to come.
     rates
-        As in `ArrivalBursts`.
+        Of edges whose bursts are watched: the most that each may have, real bytes per
+        wall second. Segments that wait for their reader may be joined by the kernel and
+        have the time of the last then: while a reader stands still, its bursts may seem
+        larger.
     certificate
         As from `draw_certificate`: senders must speak TLS then.
     notify
@@ -165,7 +128,7 @@ class DataServer:
         self.on_failure = on_failure
         self.log = FrameLog()
         self.waits = RowLog()
-        self.bursts = ArrivalBursts(rates or {})
+        self.rates = rates or {}
         self.connected: dict[int, DataConnection] = {}
         self.connections: dict[DataConnection, None] = {}  # a set has no order
         self.rejections = Rejections(notify)
@@ -224,7 +187,11 @@ class DataServer:
     def statistics(self) -> DataServerStatistics:
         """Return the counts of what arrived so far."""
         payloads = [PayloadCount(*key, count) for key, count in self.payloads.items()]
-        bursts = [BurstSize(edge, most) for edge, most in self.bursts.most.items()]
+        bursts = []
+        for edge, connection in self.connected.items():
+            burst = connection.largest_burst
+            if burst >= 0:
+                bursts.append(BurstSize(edge, burst))
         return DataServerStatistics(
             connections=len(self.connected),
             frames=self.frames,
@@ -238,10 +205,9 @@ class DataServer:
     def take(self, event: Arrived) -> None:
         """Count, log and deliver what has come on a connection."""
         frame = event.frame
-        header = frame.header
         delivery = event.delivery
-        edge = header.edge
-        iteration = header.iteration
+        edge = frame.edge
+        iteration = frame.iteration
         volume = frame.volume
         self.frames += 1
         self.header_bytes += frame.overhead
@@ -249,7 +215,7 @@ class DataServer:
         for name, array in frame.arrays.items():
             self.payloads[edge, payload_kind(name)] += array.nbytes
         self.inbox.deliver(delivery)
-        self.on_arrival(edge, iteration, delivery.arrived, volume, header.shaped)
+        self.on_arrival(edge, iteration, delivery.arrived, volume, frame.shaped)
 
     async def aclose(self) -> None:
         """Stop listening and drop every connection, silently."""
@@ -281,9 +247,12 @@ class DataConnection:
         self._loop = asyncio.get_running_loop()
         fingerprint = server.tls.fingerprint if server.tls else b""
         self._end = ReceivingEnd(
-            server.keys, server.connected, server.pool, fingerprint
+            server.keys,
+            server.connected,
+            server.pool,
+            fingerprint,
+            self._receiver,
         )
-        self._least = 1  # bytes for which the kernel wakes this process
         self._open = True
         patience = server.strangers.patience
         error = NodeMisbehaved(f"no hello in {patience:g} s")
@@ -302,56 +271,58 @@ class DataConnection:
         self._server.connections.pop(self, None)
         self._server.strangers.leave(self)
 
+    @property
+    def largest_burst(self) -> float:
+        """The most real bytes that came at once, -1 where that was not watched."""
+        frames = self._end.frames
+        return -1.0 if frames is None else float(frames.core.burst)
+
+    def _receiver(self, edge: int) -> dict[str, Any]:
+        fields: dict[str, Any] = {"rate": self._server.rates.get(edge, math.inf)}
+        if isinstance(self._arrivals, ArrivalReader):
+            fields |= {"fd": self._arrivals.fd, "arrivals": self._arrivals.core}
+        return fields
+
     def _receive(self) -> None:
         """Take what has come; the rest of a TLS record is not in the socket."""
-        self._take_call()
-        while self._open and self._arrivals.pending:
-            self._take_call()
-        if self._open:
-            self._await_more()
-
-    def _await_more(self) -> None:
-        """Have the kernel wake this process for much of a paced body, or its rest.
-
-        Where bursts are watched every portion is to have a time of its own.
-        """
-        missing = self._end.missing
-        least = self._least
-        if missing > _FEW and self._end.edge not in self._server.bursts.rates:
-            least = min(missing, _AT_ONCE)
-        elif missing < least:
-            least = max(1, missing)
-        if least != self._least and isinstance(self._sock, socket.socket):
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, least)
-            self._least = least
-
-    def _take_call(self) -> None:
-        end = self._end
-        bursts = self._server.bursts
         try:
-            view = bursts.portion(end.edge, end.get_buffer())
-            count, wall = self._arrivals.receive(view)
-        except (BlockingIOError, InterruptedError):
-            return
+            frames = self._end.frames
+            if frames is not None and frames.receives:
+                self._take_events(self._end.arrivals())
+            else:
+                self._take_call()
+                while self._open and self._arrivals.pending:
+                    self._take_call()
         except OSError as error:
             self._on_stream_end(f" ({error})")
-            return
-        if not count:
-            self._on_stream_end("")
-            return
-        # Headers count for nothing: rates are of payload.
-        if end.edge is not None and end.in_body:
-            bursts.note(end.edge, count, wall)
-        try:
-            for event in end.feed(count, wall):
-                self._on_event(event)
-                if not self._open:
-                    break
         except EmulatorError as error:
             self._fail(error)
         except BaseException:  # or it is called for ever
             self._on_stream_end(", for a fault of this process")
             raise
+
+    def _take_call(self) -> None:
+        view = self._end.get_buffer()
+        try:
+            count, wall = self._arrivals.receive(view)
+        except (BlockingIOError, InterruptedError):
+            return
+        if count:
+            self._take_events(self._end.feed(count, wall))
+        else:
+            self._on_stream_end("")
+
+    def _take_events(self, events: Iterator[Event]) -> None:
+        """Do what events say; the core may have met the end of the stream after them.
+
+        Raises OSError where the connection broke.
+        """
+        for event in events:
+            self._on_event(event)
+            if not self._open:
+                return
+        if self._end.ended:
+            self._on_stream_end("")
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, Arrived):
@@ -369,8 +340,8 @@ class DataConnection:
     def _note_waits(self, event: Arrived) -> None:
         waits = self._arrivals.take_waits()
         if any(waits):
-            header = event.frame.header
-            row = _WAITS.pack(header.edge, header.iteration, *waits)
+            frame = event.frame
+            row = _WAITS.pack(frame.edge, frame.iteration, *waits)
             self._server.waits.add(row)
 
     def turn_away(self, reason: str) -> None:

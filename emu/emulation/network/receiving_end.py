@@ -6,15 +6,16 @@ when, and does what the events say. Must not know: sockets, loops, other connect
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 from emu.emulation.network.authentication import Challenge, fresh_nonce
 from emu.emulation.network.inbox import BufferPool, Delivery, PooledBuffer
-from emu.emulation.wire.decoding import FrameReader
+from emu.emulation.wire.data_reader import DataReader
+from emu.emulation.wire.decoding import MessageReader
 from emu.emulation.wire.encoding import encode_message
-from emu.emulation.wire.frame_layout import DATA_KINDS, Fields, Frame, Kind, WireLimits
+from emu.emulation.wire.frame_layout import Fields, Frame, Kind, WireLimits
 from emu.errors import EmulatorError, NodeLost, NodeMisbehaved
 
 _OF_STRANGERS = WireLimits(header=0, body=0, message=4096)
@@ -63,6 +64,8 @@ class ReceivingEnd:
         Memory for payloads; the buffer of each event belongs to who takes it.
     certificate
         Fingerprint of the TLS certificate that the peer saw, if any.
+    receiver
+        Fields of the core's `Receiver`, by its edge.
     """
 
     def __init__(
@@ -71,35 +74,30 @@ class ReceivingEnd:
         taken: Container[int],
         pool: BufferPool,
         certificate: bytes = b"",
+        receiver: Callable[[int], dict[str, Any]] = lambda _: {},
     ) -> None:
         self._keys = keys
         self._taken = taken
         self._certificate = certificate
+        self._receiver = receiver
         self._challenge: Challenge | None = None
+        self._pool = pool
         self._buffer: PooledBuffer | None = None
-        self._first = self._wall = 0.0  # of this frame's payload, of all that came
         self._newest = -1
+        self._strange = MessageReader(kinds={Kind.HELLO}, limits=_OF_STRANGERS)
+        self.frames: DataReader | None = None
+        """Reader of who is no stranger."""
         self.edge: int | None = None
         """None for a stranger."""
 
-        def allocate(size: int) -> memoryview:
-            self._first = self._wall
-            self._buffer = pool.acquire(size)
-            return self._buffer.view
-
-        kinds = {Kind.HELLO}
-        self._reader = FrameReader(allocate, kinds=kinds, limits=_OF_STRANGERS)
-        self.get_buffer = self._reader.get_buffer
-
     @property
-    def in_body(self) -> bool:
-        """True where the next bytes are of a payload."""
-        return self._buffer is not None
+    def ended(self) -> bool:
+        """True where the end of the stream was received."""
+        return self.frames is not None and self.frames.ended
 
-    @property
-    def missing(self) -> int:
-        """Bytes that are still to come of a shaped payload that has begun, else 0."""
-        return self._reader.missing
+    def get_buffer(self) -> memoryview:
+        """Return the memory that the next bytes belong in."""
+        return (self.frames or self._strange).get_buffer()
 
     def feed(self, count: int, wall: float) -> Iterator[Event]:
         """Take so many bytes, the last of them at ``wall``; yield what they bring.
@@ -107,17 +105,25 @@ class ReceivingEnd:
         Raises NodeMisbehaved, WireError where the peer does what it must not, RunError
         where a payload has no room; the end is good for nothing then.
         """
-        self._wall = wall
-        self._reader.on_bytes(count)
-        while (frame := self._reader.take()) is not None:
-            if isinstance(frame, Frame):
-                yield self._take_frame(frame)
-            elif self.edge is not None:
-                raise NodeMisbehaved("a second hello on one connection")
-            elif self._challenge is None:
-                yield self._ask_for_proof(frame.fields)
+        if self.frames is not None:
+            self.frames.on_bytes(count, wall)
+        else:
+            self._strange.on_bytes(count)
+            yield from self._meet(wall)
+        yield from self.arrivals()
+
+    def arrivals(self) -> Iterator[Arrived]:
+        """Yield the frames that have come whole; raises as `feed`."""
+        reader = self.frames
+        while reader is not None and (frame := reader.take()) is not None:
+            yield self._take_frame(frame, reader.core)
+
+    def _meet(self, wall: float) -> Iterator[Event]:
+        while self.frames is None and (hello := self._strange.take()) is not None:
+            if self._challenge is None:
+                yield self._ask_for_proof(hello.fields)
             else:
-                yield from self._accept(self._challenge, frame.fields)
+                yield from self._accept(self._challenge, hello.fields, wall)
 
     def give_up(self) -> None:
         """Give back the memory of a payload that has begun."""
@@ -128,7 +134,7 @@ class ReceivingEnd:
     def end(self, cause: str) -> EmulatorError:
         """Return what it means that no more bytes come, with its cause in words."""
         try:
-            self._reader.end()
+            (self.frames or self._strange).end()
         except EmulatorError as error:
             return error
         loss = "the connection ended without a hello"
@@ -150,35 +156,47 @@ class ReceivingEnd:
         )
         return answer(nonce=nonce, proof=self._challenge.proof("server"))
 
-    def _accept(self, challenge: Challenge, fields: Fields) -> Iterator[Event]:
+    def _accept(
+        self,
+        challenge: Challenge,
+        fields: Fields,
+        wall: float,
+    ) -> Iterator[Event]:
         challenge.check(fields, "client")
         edge = cast("int", challenge.subject[0])
         if edge in self._taken:
             raise NodeMisbehaved(f"edge {edge} is connected already")
         self.edge = edge
-        self._reader.trust(kinds=DATA_KINDS, limits=WireLimits())
+        self.frames = DataReader(self._allocate, **self._receiver(edge))
+        if rest := self._strange.take_rest():  # what it says before it is accepted
+            self.frames.get_buffer()[: len(rest)] = rest
+            self.frames.on_bytes(len(rest), wall)
         yield answer(accepted=edge)
         yield Accepted(edge)
 
-    def _take_frame(self, frame: Frame) -> Arrived:
-        header = frame.header
-        if header.edge != self.edge:
+    def _allocate(self, size: int) -> memoryview:
+        self._buffer = self._pool.acquire(size)
+        return self._buffer.view
+
+    def _take_frame(self, frame: Frame, receiver: Any) -> Arrived:
+        edge = frame.edge
+        iteration = frame.iteration
+        if edge != self.edge:
             place = f"on the connection of edge {self.edge}"
-            raise NodeMisbehaved(f"a frame of edge {header.edge} {place}")
+            raise NodeMisbehaved(f"a frame of edge {edge} {place}")
         # Nothing may come twice, and the order on the wire is that of the source.
-        if header.iteration <= self._newest:
-            problem = f"sent iteration {header.iteration} after {self._newest}"
-            raise NodeMisbehaved(f"edge {header.edge} {problem}")
-        self._newest = header.iteration
+        if iteration <= self._newest:
+            problem = f"sent iteration {iteration} after {self._newest}"
+            raise NodeMisbehaved(f"edge {edge} {problem}")
+        self._newest = iteration
         buffer = self._buffer
         self._buffer = None
-        # Without a body nothing was allocated.
-        first = self._first if frame.volume else self._wall
         delivery = Delivery(
-            edge=header.edge,
-            iteration=header.iteration,
+            edge=edge,
+            iteration=iteration,
             payload=frame.arrays,
-            arrived=self._wall,
+            arrived=receiver.wall,
             buffer=buffer,
         )
-        return Arrived(frame, delivery, first)
+        # Without a body the header brings the end as well.
+        return Arrived(frame, delivery, receiver.first)

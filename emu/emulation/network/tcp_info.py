@@ -7,16 +7,12 @@ import struct
 import sys
 from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from emu.emulation.wire.frame_layout import LAST_STATE
 
 #: Bytes of struct tcp_info (include/uapi/linux/tcp.h) as of Linux 6.7; kernels before
 #: that fill less of it, and count no timeouts.
 _SIZE = 248
-#: Milliseconds since data came in order; segments that came ahead of one that was
-#: missing, since Linux 5.4.
-_DISORDER = struct.Struct("=52xI168xI")
 #: Its fields that `frame_layout.CONNECTION_ROWS` has, in that order.
 _STATE = struct.Struct("=8xI4xI48xI8xI16xI44xI16xQQQ36xI8xH2xI")
 _EDGE = struct.Struct("=II")
@@ -24,24 +20,6 @@ _ROW = struct.Struct("=IIIIIIQQQIHI")
 #: Rows kept, the newest, and how many of them go into a message.
 _MOST = 15_000
 _PIECE = 3_000
-
-
-class Disorder(NamedTuple):
-    """Segments out of order at a socket, and the last that came in order."""
-
-    ahead: int
-    """Segments that have come ahead of a missing one so far."""
-    quiet: float
-    """Seconds since a segment came in order, in whole ticks of the kernel."""
-
-
-def read_disorder(sock: socket.socket) -> Disorder | None:
-    """Return what came to a socket out of order; None where the kernel does not say."""
-    info = _read_info(sock)
-    if info is None:
-        return None
-    quiet, ahead = _DISORDER.unpack_from(info)
-    return Disorder(ahead, quiet * 1e-3)
 
 
 def _read_info(sock: socket.socket) -> bytes | None:
@@ -52,7 +30,7 @@ def _read_info(sock: socket.socket) -> bytes | None:
         info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _SIZE)
     except OSError:
         return None
-    return info.ljust(_SIZE, b"\0") if len(info) >= _DISORDER.size else None
+    return info.ljust(_SIZE, b"\0")
 
 
 class RowLog:

@@ -7,68 +7,47 @@ dead, since nothing says where the next frame would begin.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Collection
 
 import msgpack
-import numpy as np
 from isal import isal_zlib
-from numpy.typing import NDArray
 
 from emu.emulation.wire.frame_layout import (
     CHECKSUM,
-    DTYPES,
     MAGIC,
-    MESSAGE_KINDS,
     PREFIX,
     PREFIX_BYTES,
     SEAL_BYTES,
     VERSION,
-    DataHeader,
     Fields,
-    Frame,
     Kind,
     Message,
     Seal,
-    TensorSpec,
     WireLimits,
 )
 from emu.errors import FrameTooLarge, MalformedFrame, TruncatedFrame, WireError
 
-#: Bytes offered to one receive call. Of a raw socket's throughput at 16 MB on one core,
-#: 4 MB keep 0.93, 2 MB 0.84; unbounded calls held the loop for 5.7 ms (p99 of a control
-#: message beside 64 MB bursts).
-WINDOW = 1 << 22
-#: Bytes that one receive call may bring of what is not the middle of a body.
+#: Bytes that one receive call may bring of what is not the middle of a long message.
 AHEAD = 1 << 14
-MAX_TENSORS = 1024
-MAX_DIMENSIONS = 16
-MAX_INTEGER = 1 << 62
-_KEYS = {"edge", "iteration", "shaped", "tensors"}
 
 
-class FrameReader:
-    """Turns a stream of bytes into frames, receiving bodies where they shall stay.
+class MessageReader:
+    """Turns a stream of bytes into messages.
 
     Fits `asyncio.BufferedProtocol`: fill the memory of `get_buffer`, say with
-    `received` how much of it was filled, then `take` frames until there is none. What
-    is short comes in one receive call, however many frames that are; with a call for
-    each part a control message took three.
+    `on_bytes` how much of it was filled, then `take` messages until there is none. What
+    is short comes in one receive call, however many messages that are; with a call for
+    each part one took three.
 
-    ``allocate`` is called with the length of a body that passed every check, never for
-    messages or empty bodies, and returns writable memory of exactly that length; by
-    default it is new. Frames of other kinds, or beyond the limits, are refused.
+    Frames of other kinds, or beyond the limits, are refused.
     """
 
     def __init__(
         self,
-        allocate: Callable[[int], memoryview] | None = None,
         *,
         kinds: Collection[Kind],
         limits: WireLimits | None = None,
     ) -> None:
-        self._allocate = allocate or (lambda size: memoryview(bytearray(size)))
         self._kinds = frozenset(kinds)
         self._limits = limits or WireLimits()
         self._seal: Seal | None = None
@@ -80,38 +59,29 @@ class FrameReader:
 
         # The frame whose prefix was taken.
         self._kind: Kind | None = None
-        self._header_bytes = 0
-        self._length = 0  # of its body
-        self._header: DataHeader | None = None
-        self._body = memoryview(b"")
-        self._filled = 0
-        self._stated = 0  # its checksum as sent
-        self._checksum = 0  # of what has come
-        self.body_bytes = 0  # that have come, of all frames
+        self._seal_bytes = 0
+        self._length = 0  # of both
 
     def trust(
         self,
         *,
-        kinds: Collection[Kind] | None = None,
         limits: WireLimits | None = None,
         seal: Seal | None = None,
     ) -> None:
-        """Take other kinds and lengths, and only sealed messages, from now on."""
+        """Take other lengths, and only sealed messages, from now on."""
         self._seal = seal or self._seal
-        self._kinds = frozenset(kinds) if kinds is not None else self._kinds
         self._limits = limits or self._limits
 
     @property
     def inside(self) -> bool:
-        """True where a frame has begun and not ended."""
+        """True where a message has begun and not ended."""
         return self._kind is not None or self._end > self._begin
 
-    @property
-    def missing(self) -> int:
-        """Bytes that are still to come of a shaped body that has begun, else 0."""
-        if self._header is None or not self._header.shaped:
-            return 0
-        return len(self._body) - self._filled
+    def take_rest(self) -> bytes:
+        """Return what came beyond the messages that were taken."""
+        rest = bytes(self._ahead[self._begin : self._end])
+        self._begin = self._end
+        return rest
 
     def get_buffer(self) -> memoryview:
         """Return the memory that the next bytes belong in, never empty.
@@ -120,8 +90,6 @@ class FrameReader:
         """
         if self._error is not None:
             raise self._error
-        if self._header is not None:
-            return self._body[self._filled : self._filled + WINDOW]
 
         # Let what is due next fit behind what came of it.
         rest = self._ahead[self._begin : self._end]
@@ -138,19 +106,13 @@ class FrameReader:
 
     def on_bytes(self, count: int) -> None:
         """Note that so many bytes were filled in; raises ValueError beyond the room."""
-        inside = self._header is not None
         room = len(self._ahead) - self._end
-        if inside:
-            room = min(len(self._body) - self._filled, WINDOW)
         if not 0 < count <= room:
             raise ValueError(f"{count} bytes received where {room} were offered")
-        if inside:
-            self._fill(count)
-        else:
-            self._end += count
+        self._end += count
 
-    def take(self) -> Frame | Message | None:
-        """Return the next frame that has come, None when there is no whole one.
+    def take(self) -> Message | None:
+        """Return the next message that has come, None when there is no whole one.
 
         Raises FrameTooLarge when a length is beyond its limit, and nothing was
         allocated for it; MalformedFrame when the bytes are not a frame of ours, or
@@ -164,40 +126,36 @@ class FrameReader:
             self._error = error
             raise
 
-    def _take(self) -> Frame | Message | None:
+    def _take(self) -> Message | None:
         if self._kind is None:
             prefix = self._due(PREFIX_BYTES)
             if prefix is None:
                 return None
             self._take_prefix(prefix)
-        if self._kind in MESSAGE_KINDS:
-            return self._message()
+        content = self._due(self._length)
+        kind = self._kind
+        if content is None or kind is None:
+            return None
+        self._kind = None
 
-        if self._header is None:
-            header = self._due(self._header_bytes)
-            if header is None:
-                return None
-            self._take_header(header)
-        return self._frame() if self._filled == len(self._body) else None
+        seal = content[: self._seal_bytes]
+        body = content[self._seal_bytes :]
+        if self._seal is not None and not self._seal.fits(seal, body):
+            raise MalformedFrame("a message was altered, repeated or lost on its way")
+        return Message(kind, decode_fields(body))
 
     def end(self) -> None:
         """Note the end of the stream; raises TruncatedFrame if that is in a frame."""
         if self._error is not None or not self.inside:
             return
         part, length = self._part()
-        count = self._end - self._begin if self._header is None else self._filled
-        progress = f"{count} of {length} bytes of its {part}"
-        raise TruncatedFrame(f"the connection ended inside a frame: {progress}")
+        raise truncation(part, self._end - self._begin, length)
 
     def _part(self) -> tuple[str, int]:
         """Return the name of the part that is due next, and its length in bytes."""
         if self._kind is None:
             return "prefix", PREFIX_BYTES
-        if self._header is not None:
-            return "body", len(self._body)
-        if self._kind in MESSAGE_KINDS:
-            return "message", self._header_bytes + self._length
-        return "header", self._header_bytes
+        return "message", self._length
 
     def _due(self, length: int) -> memoryview | None:
         """Return the next bytes, None if there are not so many."""
@@ -208,177 +166,51 @@ class FrameReader:
         return view
 
     def _take_prefix(self, prefix: memoryview) -> None:
-        magic, version, kind, header, body = PREFIX.unpack_from(prefix)
-        if magic != MAGIC:
-            raise MalformedFrame(f"the frame starts with {magic!r}, not {MAGIC!r}")
-        if version != VERSION:
-            raise MalformedFrame(f"the frame has version {version}, ours is {VERSION}")
-        # Before any length is believed: an altered one would have us wait for ever.
-        (checksum,) = CHECKSUM.unpack_from(prefix, PREFIX.size)
-        if checksum != isal_zlib.crc32(prefix[: PREFIX.size]):
-            raise MalformedFrame("the lengths of a frame were altered on their way")
-
-        if kind not in self._kinds:
-            raise MalformedFrame(f"a frame of kind {kind} has no place here")
-        if kind in MESSAGE_KINDS:
-            seal_bytes = SEAL_BYTES if self._seal is not None else 0
-            if header != seal_bytes:
-                raise MalformedFrame(
-                    f"a seal of {header} bytes where {seal_bytes} are due"
-                )
-            _within(body, self._limits.message, "message")
-        else:
-            _within(header, self._limits.header, "header")
-            _within(body, self._limits.body, "body")
-
-        self._kind = Kind(kind)
-        self._header_bytes = header
-        self._length = body
-        part, length = self._part()
-        if not length or (kind in MESSAGE_KINDS and not body):
-            raise MalformedFrame(f"the {part} is empty")
-
-    def _message(self) -> Message | None:
-        content = self._due(self._header_bytes + self._length)
-        kind = self._kind
-        if content is None or kind is None:
-            return None
-        self._kind = None
-
-        seal = content[: self._header_bytes]
-        body = content[self._header_bytes :]
-        if self._seal is not None and not self._seal.fits(seal, body):
-            raise MalformedFrame("a message was altered, repeated or lost on its way")
-        return Message(kind, _unpack(body))
-
-    def _take_header(self, packed: memoryview) -> None:
-        if len(packed) < CHECKSUM.size:
-            raise MalformedFrame("the header has no checksum")
-        (self._stated,) = CHECKSUM.unpack_from(packed)
-        packed = packed[CHECKSUM.size :]
-        self._checksum = isal_zlib.crc32(packed)
-
-        header = decode_header(_unpack(packed), limit=self._limits.body)
-        size = header.body_bytes
-        length = self._length
-        if size != length:
-            raise MalformedFrame(
-                f"the tensors take {size} bytes, the body has {length}"
-            )
-        body = self._allocate(length) if length else memoryview(bytearray(0))
-        # No fault of the peer's, so no WireError.
-        if body.nbytes != length or body.readonly:
-            raise ValueError(f"the allocator returned no writable {length} bytes")
-
-        self._header = header
-        self._body = body
-        self._filled = 0
-        # The beginning of the body may have come with its header.
-        count = min(length, self._end - self._begin)
-        body[:count] = self._ahead[self._begin : self._begin + count]
-        self._begin += count
-        self._fill(count)
-
-    def _fill(self, count: int) -> None:
-        part = self._body[self._filled : self._filled + count]
-        self._checksum = isal_zlib.crc32(part, self._checksum)
-        self._filled += count
-        self.body_bytes += count
-
-    def _frame(self) -> Frame:
-        header = self._header
-        body = self._body
-        if header is None:
-            raise RuntimeError("a body without its header")
-        if self._checksum != self._stated:
-            raise MalformedFrame("a frame was altered on its way")
-
-        arrays = {}
-        offset = 0
-        for spec in header.tensors:
-            array: NDArray[Any] = np.ndarray(
-                spec.shape,
-                DTYPES[spec.dtype],
-                buffer=body,
-                offset=offset,
-            )
-            arrays[spec.name] = array
-            offset += array.nbytes
-
-        self._kind = None
-        self._header = None
-        self._body = memoryview(b"")
-        return Frame(
-            header=header,
-            arrays=arrays,
-            volume=len(body),
-            overhead=PREFIX_BYTES + self._header_bytes,
-        )
+        kind, header, body = check_prefix(prefix, self._kinds)
+        seal_bytes = SEAL_BYTES if self._seal is not None else 0
+        if header != seal_bytes:
+            raise MalformedFrame(f"a seal of {header} bytes where {seal_bytes} are due")
+        check_length(body, self._limits.message, "message")
+        if not body:
+            raise MalformedFrame("the message is empty")
+        self._kind = kind
+        self._seal_bytes = header
+        self._length = header + body
 
 
-def decode_header(fields: Fields, *, limit: int) -> DataHeader:
-    """Return the data header that a peer's map describes; no tensor is over the limit.
+def check_prefix(prefix: memoryview, kinds: Collection[Kind]) -> tuple[Kind, int, int]:
+    """Return kind of a frame, one of some, and lengths of its header and body.
 
-    Raises MalformedFrame if a key is missing, unknown or has an impossible value.
+    Raises MalformedFrame when it is none of ours.
     """
-    if set(fields) != _KEYS:
-        raise MalformedFrame(f"the header has the keys {sorted(fields)}")
-    is_shaped = fields["shaped"]
-    tensors = fields["tensors"]
-    if not isinstance(is_shaped, bool):
-        raise MalformedFrame(f"shaped is {is_shaped!r}")
-
-    if not isinstance(tensors, list) or len(tensors) > MAX_TENSORS:
-        raise MalformedFrame(f"tensors is no list of at most {MAX_TENSORS}")
-    specs = tuple(_decode_spec(description, limit) for description in tensors)
-    if len({spec.name for spec in specs}) != len(specs):
-        raise MalformedFrame("two tensors have one name")
-    sizes = [DTYPES[spec.dtype].itemsize for spec in specs]
-    if sizes != sorted(sizes, reverse=True):
-        raise MalformedFrame("the tensors are not in the order of falling item size")
-
-    return DataHeader(
-        edge=_integer(fields, "edge"),
-        iteration=_integer(fields, "iteration"),
-        shaped=is_shaped,
-        tensors=specs,
-    )
+    magic, version, kind, header, body = PREFIX.unpack_from(prefix)
+    if magic != MAGIC:
+        raise MalformedFrame(f"the frame starts with {magic!r}, not {MAGIC!r}")
+    if version != VERSION:
+        raise MalformedFrame(f"the frame has version {version}, ours is {VERSION}")
+    # Before any length is believed: an altered one would have us wait for ever.
+    (checksum,) = CHECKSUM.unpack_from(prefix, PREFIX.size)
+    if checksum != isal_zlib.crc32(prefix[: PREFIX.size]):
+        raise MalformedFrame("the lengths of a frame were altered on their way")
+    if kind not in kinds:
+        raise MalformedFrame(f"a frame of kind {kind} has no place here")
+    return Kind(kind), header, body
 
 
-def _decode_spec(described: Any, limit: int) -> TensorSpec:
-    if not isinstance(described, list) or len(described) != 3:
-        raise MalformedFrame(f"a tensor is described by {described!r}"[:200])
-    name, dtype, shape = described
-    if not isinstance(name, str) or not isinstance(dtype, str) or dtype not in DTYPES:
-        raise MalformedFrame(f"tensor {name!r} of dtype {dtype!r}"[:200])
-    if (
-        not isinstance(shape, list)
-        or len(shape) > MAX_DIMENSIONS
-        or not all(type(extent) is int and extent >= 0 for extent in shape)
-    ):
-        raise MalformedFrame(f"tensor {name!r} has shape {shape!r}"[:200])
-
-    # Zeros count as ones: numpy refuses (0, 2**62) although it holds nothing.
-    most_items = math.prod(max(extent, 1) for extent in shape)
-    largest = most_items * DTYPES[dtype].itemsize
-    if largest > limit:
-        raise FrameTooLarge(f"tensor {name!r}: {largest} bytes, at most {limit}"[:200])
-    return TensorSpec(name, dtype, tuple(shape))
+def truncation(part: str, count: int, length: int) -> TruncatedFrame:
+    """Return what it means that a stream ended within a part of a frame."""
+    progress = f"{count} of {length} bytes of its {part}"
+    return TruncatedFrame(f"the connection ended inside a frame: {progress}")
 
 
-def _integer(fields: Fields, key: str) -> int:
-    value = fields[key]
-    if type(value) is not int or not 0 <= value <= MAX_INTEGER:
-        raise MalformedFrame(f"{key} is {value!r}"[:200])
-    return value
-
-
-def _within(length: int, limit: int, part: str) -> None:
+def check_length(length: int, limit: int, part: str) -> None:
+    """Raise FrameTooLarge where a part of a frame is beyond its limit, bytes."""
     if length > limit:
         raise FrameTooLarge(f"a {part} of {length} bytes, at most {limit} are taken")
 
 
-def _unpack(view: memoryview) -> Fields:
+def decode_fields(view: memoryview) -> Fields:
+    """Return the map that some bytes are; raises MalformedFrame if they are none."""
     try:
         fields = msgpack.unpackb(view)
     except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:

@@ -160,11 +160,13 @@ class DataHeader(NamedTuple):
 class Frame(NamedTuple):
     """A complete data frame; ``arrays`` view the memory the allocator handed out.
 
-    ``volume`` counts the bytes of its tensors, ``overhead`` those of prefix and header,
-    which no flow volume contains.
+    The first three are as in `DataHeader`. ``volume`` counts the bytes of its tensors,
+    ``overhead`` those of prefix and header, which no flow volume contains.
     """
 
-    header: DataHeader
+    edge: int
+    iteration: int
+    shaped: bool
     arrays: dict[str, NDArray[Any]]
     volume: int
     overhead: int

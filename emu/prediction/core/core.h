@@ -853,6 +853,97 @@ int64_t gather(const Sender *s, int64_t bytes, Buffer *views);
 void on_sent(Sender *s, int64_t bytes);
 int32_t send_bytes(Sender *s, int64_t bytes);
 
+/* Receivers of frames: frames.c, receiving.c. Real bytes, wall seconds of this host. A frame
+ * is laid out as emu/emulation/wire/frame_layout.py says. */
+/* Bytes that one call may bring of what is not the middle of a body, and of that: at 16 MB
+ * 4 MB keep 0.93 of a raw socket's throughput, 2 MB 0.84; without a bound the loop was held
+ * for 5.7 ms. */
+enum { HEADS = 1 << 14, WINDOW = 1 << 22 };
+/* Tensors of a plain header, at most, their dimensions and the bytes of their names. */
+enum { TENSORS = 8, DIMENSIONS = 4, NAME = 31 };
+/* What came of the bytes so far: more are to come; the same, and their owner is to look at
+ * another connection; a header that needs memory for its body, plain or for the owner to
+ * judge; a prefix that the owner is to refuse; a whole frame; the end of the stream; an
+ * error (`Receiver.error`). */
+enum { WAITS, HEADED, ODD_HEADER, ODD_PREFIX, ARRIVED, ENDED, FAILED };
+/* The part of a frame that is due: its body has no memory yet, or it has. */
+enum { AT_PREFIX, AT_HEADER, AT_BODY, IN_BODY };
+
+typedef struct {
+    char name[NAME];
+    char type[2]; /* its dtype */
+    int32_t size; /* of its name, */
+    int32_t dimensions;
+    int64_t shape[DIMENSIONS];
+} Tensor;
+
+typedef struct { /* when bytes of a connection came: emu/emulation/network/rx_timestamps.py */
+    bool stamped; /* the kernel takes notes */
+    double last;  /* of the newest byte */
+    double hole;  /* seconds for which bytes of this frame waited for a lost segment, */
+    double unread; /* and to be read */
+    double delay;  /* from arrival to reading, of the newest call */
+    int64_t ahead; /* segments that had come out of order when the kernel was asked */
+} Arrivals;
+
+typedef struct { /* what the kernel says of segments out of order: TCP_INFO */
+    int64_t ahead; /* that have come ahead of a missing one so far */
+    double quiet;  /* seconds since one came in order, in whole ticks */
+    double clock;  /* that advances once per tick, and a tick's seconds */
+    double tick;
+} Disorder;
+
+typedef struct {
+    uint8_t *start;
+    int64_t size;
+} Span;
+
+typedef struct { /* one connection whose edge is known */
+    int32_t fd;    /* -1 where its owner receives */
+    int32_t error; /* errno */
+    int32_t least; /* bytes for which the kernel wakes the owner */
+    Arrivals *arrivals;
+    bool drained;  /* the newest call brought less than it might */
+    int64_t turn;  /* bytes of this turn of the loop */
+    uint8_t *heads; /* `room` bytes, filled from `begin` to `end` by what was not taken yet */
+    int64_t room;
+    int64_t begin;
+    int64_t end;
+    int64_t header_limit;
+    int64_t body_limit;
+    int32_t part;
+    int64_t header; /* bytes of this frame's header and body */
+    int64_t length;
+    uint8_t *body;
+    int64_t filled;
+    uint32_t stated;   /* its checksum as sent, */
+    uint32_t checksum; /* and of its header */
+    int64_t edge;
+    int64_t iteration;
+    bool shaped;
+    int32_t tensors;
+    Tensor tensor[TENSORS];
+    double wall;  /* of the newest byte, */
+    double first; /* and by when the header had come */
+    /* A leaky bucket: what came in any interval, less what its rate carries. */
+    double rate;  /* the most that the edge may have; infinite: bursts are not watched */
+    double level;
+    double noted; /* NaN: never */
+    double burst; /* the most; -1: none */
+} Receiver;
+
+uint32_t checksum(const uint8_t *bytes, int64_t size);
+bool read_header(Receiver *r, const uint8_t *packed, int64_t size);
+int32_t take_frame(Receiver *r);
+bool give_body(Receiver *r, uint8_t *body, int64_t size);
+Span next_room(Receiver *r);
+bool on_bytes(Receiver *r, int64_t count, double wall);
+int64_t missing(const Receiver *r);
+double note_arrival(Arrivals *a, double now, double age, const Disorder *d);
+bool ask_for_stamps(int32_t fd);
+int64_t receive_bytes(int32_t fd, uint8_t *start, int64_t size, Arrivals *a);
+int32_t receive(Receiver *r);
+
 /* Payloads of timed tasks: payloads.c. */
 int64_t count_equal(const uint8_t *bytes, int64_t size, int64_t block,
                     const uint8_t *ring, int64_t period, int64_t start);

@@ -3,25 +3,15 @@
 #include <errno.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <time.h>
 #ifdef __linux__
 #include <sys/timerfd.h>
 #endif
+#include "clock.h"
 #include "inline.h"
 
 #ifndef MSG_NOSIGNAL
 #define MSG_NOSIGNAL 0 /* Python ignores the signal */
 #endif
-static double monotonic(void)
-{
-    struct timespec t;
-#ifdef __APPLE__ /* what Python's time.monotonic reads there */
-    clock_gettime(CLOCK_UPTIME_RAW, &t);
-#else
-    clock_gettime(CLOCK_MONOTONIC, &t);
-#endif
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Fill in views of the next `bytes` at most; return how many, of BUFFERS. */
 int64_t gather(const Sender *s, int64_t bytes, Buffer *views)

@@ -14,9 +14,9 @@ from emu.emulation.network.control import ControlConnection
 from emu.emulation.network.out_edge import OutEdge
 from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.send_log import FrameLog
-from emu.emulation.wire.decoding import FrameReader
+from emu.emulation.wire.decoding import MessageReader
 from emu.emulation.wire.encoding import encode_message
-from emu.emulation.wire.frame_layout import PREFIX, PREFIX_BYTES, Kind, Message
+from emu.emulation.wire.frame_layout import PREFIX, PREFIX_BYTES, Kind
 from emu.errors import NodeLost
 
 NONCE = bytes(32)
@@ -52,11 +52,11 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes:
 async def read_message(reader: asyncio.StreamReader) -> dict[str, Any]:
     """Return the next message that is not sealed."""
     frame = await read_frame(reader)
-    decoder = FrameReader(lambda _: memoryview(b""), kinds=set(Kind))
+    decoder = MessageReader(kinds=set(Kind))
     decoder.get_buffer()[: len(frame)] = frame
     decoder.on_bytes(len(frame))
     message = decoder.take()
-    assert isinstance(message, Message)
+    assert message is not None
     return message.fields
 
 

@@ -29,6 +29,7 @@ from emu.errors import (
     RunError,
     TruncatedFrame,
 )
+from emu.prediction.core import lib
 from tests.emulation.network.strangers import NONCE, open_unpaced, read_message, until
 from tests.emulation.wire.prefix import prefix_of
 
@@ -144,7 +145,9 @@ async def test_a_frame_is_noted_from_its_first_byte_to_its_last() -> None:
         _, writer = await introduced(receiver.address, 1)
         writer.write(bytes(head))
         (connection,) = receiver.server.connections
-        await until(lambda: connection._end.in_body)
+        frames = connection._end.frames
+        assert frames is not None
+        await until(lambda: frames.core.part == lib.IN_BODY)
         writer.write(bytes(body))
         delivery = await receiver.server.inbox.get(1, 0, within=10)
         delivery.release()

@@ -19,10 +19,11 @@ from emu.emulation.network.receiving_end import (
     Event,
     ReceivingEnd,
 )
-from emu.emulation.wire.decoding import FrameReader
+from emu.emulation.wire.decoding import MessageReader
 from emu.emulation.wire.encoding import encode_data, encode_message
-from emu.emulation.wire.frame_layout import Kind, Message
+from emu.emulation.wire.frame_layout import Kind
 from emu.errors import NodeLost, NodeMisbehaved, TruncatedFrame
+from emu.prediction.core import lib
 from tests.emulation.network.strangers import NONCE
 
 EDGE, KEYS = 2, edge_keys("secret", range(4))
@@ -54,11 +55,11 @@ def introduced(
     hello = encode_message(Kind.HELLO, {"edge": EDGE, "nonce": NONCE})
     (asked,) = fed(end, hello, cuts, 0.0)
     assert isinstance(asked, Answer)
-    reader = FrameReader(kinds={Kind.HELLO})
+    reader = MessageReader(kinds={Kind.HELLO})
     reader.get_buffer()[: len(asked.data)] = asked.data
     reader.on_bytes(len(asked.data))
     message = reader.take()
-    assert isinstance(message, Message)
+    assert message is not None
     challenge = Challenge(KEYS[EDGE], (EDGE,), NONCE, message.fields["nonce"])
     assert message.fields["proof"] == challenge.proof("server")
     proof = encode_message(Kind.HELLO, {"proof": challenge.proof("client")})
@@ -101,16 +102,18 @@ def test_any_pieces_of_a_conversation(cuts: list[int], sizes: list[int]) -> None
         assert delivery.arrived == 100.0 + np.searchsorted(bounds, last)
         assert event.first == 100.0 + np.searchsorted(bounds, first if size else last)
         delivery.release()
-    assert (end.in_body, end.missing) == (False, 0)
+    assert end.frames is not None
+    assert not end.frames.inside
     assert pool.statistics.in_use == 0
 
 
 def test_the_rest_of_a_paced_payload_is_known() -> None:
     pool = BufferPool()
     end, data = introduced(pool), frame(0, 1000)
+    assert end.frames is not None
     for first, last, left in ((0, -400, 400), (-400, -300, 300)):
         assert fed(end, data[first:last], (), 0.0) == []
-        assert (end.in_body, end.missing) == (True, left)
+        assert lib.missing(end.frames.core) == left
 
     end.give_up()
     error = end.end("")

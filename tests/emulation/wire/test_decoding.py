@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import struct
 import zlib
 from typing import Any
@@ -14,17 +15,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from emu.emulation.wire.decoding import AHEAD, FrameReader
+from emu.emulation.wire.data_reader import DataReader, decode_header
+from emu.emulation.wire.decoding import AHEAD, MessageReader
 from emu.emulation.wire.encoding import encode_data, encode_message
 from emu.emulation.wire.frame_layout import (
-    DATA_KINDS,
     PREFIX_BYTES,
     Frame,
     Kind,
-    Message,
     WireLimits,
 )
-from emu.errors import FrameTooLarge, MalformedFrame, TruncatedFrame, WireError
+from emu.errors import (
+    FrameTooLarge,
+    MalformedFrame,
+    NodeMisbehaved,
+    TruncatedFrame,
+    WireError,
+)
+from emu.prediction.core import ffi, lib
 from tests.emulation.wire.prefix import prefix_of
 
 LIMITS = WireLimits(header=4096, body=1 << 16, message=4096)
@@ -48,13 +55,17 @@ class Recorder:
         return memoryview(bytearray(size))
 
 
-def reader_of(allocate: Recorder) -> FrameReader:
-    return FrameReader(allocate, kinds=DATA_KINDS, limits=LIMITS)
+def reader_of(allocate: Recorder) -> DataReader:
+    return DataReader(allocate, limits=LIMITS)
+
+
+def message_reader(kind: Kind = Kind.HELLO) -> MessageReader:
+    return MessageReader(kinds={kind}, limits=LIMITS)
 
 
 def feed(
-    reader: FrameReader, data: bytes, pieces: list[int] | None = None
-) -> list[Frame | Message]:
+    reader: DataReader | MessageReader, data: bytes, pieces: list[int] | None = None
+) -> list[Any]:
     """Hand over the bytes in pieces of the given sizes, then as large as it goes."""
     found, sizes = [], iter(pieces or [])
     while data:
@@ -101,7 +112,7 @@ def test_frames_survive_any_chunking(
     assert len(frames) == len(sent)
     for n, (frame, payload) in enumerate(zip(frames, sent, strict=True)):
         assert isinstance(frame, Frame)
-        assert (frame.header.edge, frame.header.iteration) == (3, n)
+        assert (frame.edge, frame.iteration) == (3, n)
         assert frame.arrays.keys() == payload.keys()
         for name, array in payload.items():
             assert frame.arrays[name].shape == array.shape
@@ -119,8 +130,9 @@ def test_an_altered_prefix_is_refused_before_what_follows_it(
     """With an altered length the reader would wait for bytes that are never sent."""
     sent = bytearray(prefix_of(kind=kind, header=9, body=9))
     sent[at] ^= 1 << bit
+    reader = reader_of(Recorder()) if kind == Kind.DATA else message_reader(kind)
     with pytest.raises(MalformedFrame):
-        feed(reader_of(Recorder()), bytes(sent))
+        feed(reader, bytes(sent))
 
 
 @given(payloads, st.data(), pieces)
@@ -195,8 +207,8 @@ def test_any_value_under_any_key_raises_wire_errors_only(value: Any, key: str) -
         (prefix_of(kind=3), "kind 3 has no place"),
         (prefix_of(kind=77), "kind 77 has no place"),
         (prefix_of(header=0), "the header is empty"),
-        (prefix_of(kind=1, header=1), "a seal of 1 bytes where 0"),
-        (prefix_of(kind=1, header=0, body=0), "the message is empty"),
+        (prefix_of(header=3), "the header has no checksum"),
+        (frame_of(b""), "not a msgpack map"),
         (frame_of(b"\xc1"), "not a msgpack map"),
         (frame_of(b"\x91\x01"), "not a msgpack map with text keys"),
         (frame_of({1: 2}), "not a msgpack map"),
@@ -242,17 +254,34 @@ def test_malformed(data: bytes, message: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (prefix_of(kind=2), "kind 2 has no place"),
+        (prefix_of(kind=1, header=1), "a seal of 1 bytes where 0"),
+        (prefix_of(kind=1, header=0, body=0), "the message is empty"),
+    ],
+)
+def test_malformed_messages(data: bytes, message: str) -> None:
+    with pytest.raises(MalformedFrame, match=message):
+        feed(message_reader(), data)
+
+
+def test_a_hello_is_no_data() -> None:
+    with pytest.raises(NodeMisbehaved, match="a second hello"):
+        feed(reader_of(Recorder()), encode_message(Kind.HELLO, {"edge": 1}))
+
+
+@pytest.mark.parametrize(
     "data",
     [
         prefix_of(header=4097),
         prefix_of(body=(1 << 16) + 1),
         prefix_of(body=2**32 - 1),
-        prefix_of(kind=1, header=0, body=4097),
         frame_of({**GOOD, "tensors": [["x", "f8", [1 << 31, 1 << 31]]]}),
         frame_of({**GOOD, "tensors": [["x", "f8", [0, 2**62]]]}),
         frame_of({**GOOD, "tensors": [["x", "f8", [2**64 - 1] * 16]]}),
     ],
-    ids=["header", "body", "u64", "message", "product", "zero", "overflow"],
+    ids=["header", "body", "u64", "product", "zero", "overflow"],
 )
 def test_too_large(data: bytes) -> None:
     allocate = Recorder()
@@ -261,6 +290,11 @@ def test_too_large(data: bytes) -> None:
         feed(reader_of(allocate), data)
 
     assert allocate.sizes == []
+
+
+def test_too_large_a_message() -> None:
+    with pytest.raises(FrameTooLarge):
+        feed(message_reader(), prefix_of(kind=1, header=0, body=4097))
 
 
 @pytest.mark.parametrize(
@@ -282,10 +316,13 @@ def test_truncated(cut: int, said: str) -> None:
         reader.end()
 
 
-def test_the_end_between_frames_is_clean() -> None:
-    reader = reader_of(Recorder())
+@pytest.mark.parametrize("reader", [reader_of(Recorder()), message_reader()])
+def test_the_end_between_frames_is_clean(reader: DataReader | MessageReader) -> None:
     reader.end()
-    feed(reader, encode_message(Kind.HELLO, {"edge": 1}))
+    is_data = isinstance(reader, DataReader)
+    feed(
+        reader, frame_of(GOOD, bytes(24)) if is_data else encode_message(Kind.HELLO, {})
+    )
 
     reader.end()
 
@@ -293,18 +330,17 @@ def test_the_end_between_frames_is_clean() -> None:
 
 
 def test_what_comes_together_is_taken_one_by_one() -> None:
-    """Messages and data in one receive call, the last frame not whole."""
+    """Frames in one receive call, the last one not whole."""
     reader = reader_of(Recorder())
-    messages = [encode_message(Kind.HELLO, {"edge": n}) for n in range(3)]
     data = b"".join(encode_data(1, 2, {"x": np.arange(4)}))
-    together = b"".join([*messages, data, data[:-1]])
+    together = b"".join([data, data, data[:-1]])
 
     room = reader.get_buffer()
     room[: len(together)] = together
     reader.on_bytes(len(together))
-    taken = [reader.take() for _ in range(5)]
+    taken = [reader.take() for _ in range(3)]
 
-    assert [type(one) for one in taken] == [Message] * 3 + [Frame, type(None)]
+    assert [type(frame) for frame in taken] == [Frame, Frame, type(None)]
     assert reader.inside
     reader.get_buffer()[:1] = data[-1:]
     reader.on_bytes(1)
@@ -313,18 +349,78 @@ def test_what_comes_together_is_taken_one_by_one() -> None:
     np.testing.assert_array_equal(last.arrays["x"], np.arange(4))
 
 
-def test_trust_counts_from_the_next_frame_on() -> None:
-    reader = FrameReader(Recorder(), kinds={Kind.HELLO})
-    frames = encode_message(Kind.HELLO, {}) + encode_message(Kind.CONTROL, {})
-    reader.get_buffer()[: len(frames)] = frames
-    reader.on_bytes(len(frames))
+def test_what_came_beyond_a_message_is_kept_for_another_reader() -> None:
+    reader = message_reader()
+    data = encode_message(Kind.HELLO, {}) + b"more"
+    reader.get_buffer()[: len(data)] = data
+    reader.on_bytes(len(data))
 
     reader.take()
-    reader.trust(kinds={Kind.CONTROL})
 
-    taken = reader.take()
-    assert isinstance(taken, Message)
-    assert taken.kind == Kind.CONTROL
+    assert reader.take_rest() == b"more"
+    assert not reader.inside
+
+
+headers = st.fixed_dictionaries(
+    {
+        "edge": st.integers(0, 2**64 - 1),
+        "iteration": st.integers(-1, 2**20),
+        "shaped": st.booleans() | st.integers(0, 1),
+        "tensors": st.lists(
+            st.tuples(
+                st.sampled_from(["a", "bytes", "é", "n" * 31, "n" * 32]),
+                st.sampled_from(["u1", "f4", "i8", "b1", "b2", "f1"]),
+                st.lists(st.integers(0, 300), max_size=6),
+            ),
+            max_size=10,
+        ),
+    }
+)
+
+
+@given(headers, st.data())
+def test_a_plain_header_says_what_the_judge_of_others_reads(
+    header: dict[str, Any], data: st.DataObject
+) -> None:
+    """Whatever the core takes by itself, as it stands or altered, is as decoded."""
+    packed = bytearray(msgpack.packb(header))
+    if data.draw(st.booleans()):
+        packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(
+            st.integers(0, 255)
+        )
+    core = ffi.new("Receiver *", {"body_limit": LIMITS.body})
+    judged = None
+    with contextlib.suppress(ValueError, WireError, TypeError):
+        fields = msgpack.unpackb(bytes(packed))
+        judged = decode_header(fields, limit=LIMITS.body)
+        core.length = judged.body_bytes
+
+    is_plain = lib.read_header(core, ffi.from_buffer("uint8_t[]", packed), len(packed))
+
+    if is_plain:
+        assert judged is not None
+        assert (core.edge, core.iteration) == (judged.edge, judged.iteration)
+        assert core.shaped == judged.shaped
+        for tensor, spec in zip(
+            core.tensor[0 : core.tensors], judged.tensors, strict=True
+        ):
+            assert ffi.unpack(tensor.name, tensor.size).decode() == spec.name
+            assert ffi.unpack(tensor.type, 2).decode() == spec.dtype
+            shape = ffi.unpack(tensor.shape, tensor.dimensions)
+            assert tuple(shape) == spec.shape
+    elif judged is not None and bytes(packed) == msgpack.packb(header):
+        names = [spec.name for spec in judged.tensors]
+        ranks = [len(spec.shape) for spec in judged.tensors]
+        assert len(names) > 8 or max(ranks) > 4 or not all(map(is_short, names))
+
+
+def is_short(name: str) -> bool:
+    return name.isascii() and len(name) <= 31
+
+
+@given(st.binary(max_size=300))
+def test_sums_are_those_of_zlib(data: bytes) -> None:
+    assert lib.checksum(data, len(data)) == zlib.crc32(data)
 
 
 def test_an_error_stays() -> None:
@@ -337,10 +433,43 @@ def test_an_error_stays() -> None:
 
 
 def test_misuse_is_not_the_peers_fault() -> None:
-    reader = reader_of(Recorder())
-    with pytest.raises(ValueError, match=f"{AHEAD + 1} bytes received where"):
-        reader.on_bytes(AHEAD + 1)
+    for reader in (reader_of(Recorder()), message_reader()):
+        with pytest.raises(ValueError, match=f"{AHEAD + 1} bytes received where"):
+            reader.on_bytes(AHEAD + 1)
 
-    short = FrameReader(lambda _: memoryview(b""), kinds=DATA_KINDS)
+    short = DataReader(lambda _: memoryview(b""))
     with pytest.raises(ValueError, match="the allocator"):
         feed(short, frame_of(GOOD, bytes(24)))
+
+
+def test_bursts_are_what_a_rate_does_not_carry() -> None:
+    """A leaky bucket of payload alone, from the time of one call to that of another."""
+    head, body = encode_data(1, 2, {"x": np.zeros(1000, np.uint8)})
+    reader = DataReader(Recorder(), rate=100.0)
+
+    for wall, size in (
+        (0.0, len(head)),
+        (1.0, 300),
+        (2.0, 150),
+        (3.0, 300),
+        (9.0, 250),
+    ):
+        reader.get_buffer()[:size] = bytes(head if wall == 0.0 else body[:size])
+        reader.on_bytes(size, wall)
+        reader.take()
+
+    assert not reader.inside
+    assert reader.core.burst == 50.0 + 200.0
+
+
+def test_of_a_watched_body_no_more_is_taken_at_once_than_has_a_time() -> None:
+    head, _ = encode_data(1, 2, {"x": np.zeros(1 << 20, np.uint8)})
+    rooms = {}
+    for rate in (1e9, math.inf):
+        reader = DataReader(Recorder(), rate=rate)
+        reader.get_buffer()[: len(head)] = head
+        reader.on_bytes(len(head))
+        reader.take()
+        rooms[rate] = len(reader.get_buffer())
+
+    assert rooms == {1e9: 1 << 16, math.inf: 1 << 20}
