@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeAlias
+
+import msgpack
 
 from emu.errors import EmulatorError
 from emu.virtual import gloo_operations as gloo
 from emu.virtual.gloo_operations import Script
+from emu.virtual.gloo_transport import Steps, write_steps
 
 #: What a call says of itself; see `Call`.
 Figures: TypeAlias = Mapping[str, Any]
 #: Calls of two ranks, which gloo begins in the thread of the caller.
 MESSAGES = {"send", "recv", "recv_anysource"}
 _SUMS = {"allreduce", "reduce", "reduce_scatter", "reduce_scatter_list"}
+
+
+#: Calls that are kept written out.
+_MOST_STEPS = 1 << 11
+_steps: dict[Any, Steps] = {}
 
 
 class Mismatch(EmulatorError):
@@ -47,6 +56,20 @@ class Call:
         if "root" in self.figures:
             words.append(f"with root {self.figures['root']}")
         return f"{' '.join(words)} at {self.where}"
+
+
+def steps_of(call: Call, member: int, ranks: int) -> Steps:
+    """Return what a member of a group does in a call, written out; see `script_of`."""
+    # Those of iterations are written out once.
+    figures = msgpack.packb(call.figures)
+    key = (call.kind, figures, member, ranks)
+    if key not in _steps:
+        script = script_of(call, member, ranks)
+        _steps[key] = write_steps(script)
+        if len(_steps) > _MOST_STEPS:
+            oldest = next(iter(_steps))
+            del _steps[oldest]
+    return _steps[key]
 
 
 def script_of(call: Call, member: int, ranks: int) -> Script:
@@ -137,7 +160,10 @@ def check_alike(call: Call, member: int, others: Mapping[int, Call]) -> None:
 
     Raises Mismatch where they do not go together; says which members, and where.
     """
-    for other, made in others.items():
+    # What is like one of those that are alike is like all; an exchange is of pairs.
+    count = len(others) if call.kind == "alltoall" else 1
+    compared = islice(others.items(), count)
+    for other, made in compared:
         if made.kind != call.kind:
             problem = "different calls"
         elif (key := _unlike(call.figures, made.figures)) is not None:

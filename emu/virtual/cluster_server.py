@@ -8,19 +8,18 @@ import selectors
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from emu.errors import EmulatorError, RunError
 from emu.problem import Cluster, Links
-from emu.virtual.calls import MESSAGES, Call, Mismatch, check_alike, script_of
+from emu.virtual.call_group import CallGroup, Deposit
+from emu.virtual.calls import MESSAGES, Call, steps_of
 from emu.virtual.control import Connection, RankLost
-from emu.virtual.gloo_group import GlooGroup, Operation
-from emu.virtual.gloo_transport import GlooTransport, Transfer
+from emu.virtual.gloo_transport import MessageNetwork, Operation
 from emu.virtual.key_store import WAITS, KeyStore
-from emu.virtual.streams import Streams
 from emu.virtual.virtual_time import Deadlock, State, VirtualTime
 
 #: Tags of messages are apart from numbers of collectives.
@@ -46,22 +45,6 @@ class RankRecord:
     """Figures that it gave of itself at its end."""
 
 
-@dataclass
-class _Group:
-    """Ranks that were made a process group."""
-
-    ranks: Sequence[int]
-    operations: GlooGroup
-    streams: Mapping[tuple[int, int], int]
-    """Number of the stream from each member to each other one."""
-    calls: defaultdict[int, dict[int, Call]] = field(
-        default_factory=lambda: defaultdict(dict)
-    )
-    """Slot -> member -> the call that it made there."""
-    told: defaultdict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
-    """Slot -> members that know that their call is over."""
-
-
 class ClusterServer:
     """Serves the ranks of one program.
 
@@ -73,8 +56,6 @@ class ClusterServer:
         Machine of every rank.
     cores
         Ranks that run at once.
-    folder
-        Where ranks leave the values that others take.
     watch
         Gets the rank, the time and the text of every line that is printed.
     """
@@ -84,30 +65,33 @@ class ClusterServer:
         cluster: Cluster,
         machine_of: Sequence[int],
         cores: int,
-        folder: Path,
         watch: Callable[[int, float, str], None],
     ) -> None:
         self._links = cluster.links
         self._speeds = [cluster.machines[number].speed for number in machine_of]
         self._machine_of = machine_of
-        self._folder = folder
         self._watch = watch
-        self._streams = Streams(self._links.capacities)
-        self._time = VirtualTime(self._streams, len(machine_of), cores)
+        self._network = MessageNetwork(self._links.capacities, len(machine_of))
+        self._time = VirtualTime(self._network, len(machine_of), cores)
         self._store = KeyStore()
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, CallGroup] = {}
         self._connections: dict[int, Connection] = {}
         self._pids: dict[int, int] = {}
         self._stopped = [0.0] * len(machine_of)
         """When every rank last said something."""
         self._pending: list[dict[str, Call]] = [{} for _ in machine_of]
         """Calls of every rank that are not over."""
-        self._unread: list[list[tuple[str, int]]] = [[] for _ in machine_of]
-        """Group and slot of what each rank was told to be over, and may be reading."""
-        self._ended: dict[str, tuple[str, int]] = {}
-        """The same of calls that are over, and whose ranks have not been told."""
+        self._unread: list[list[str]] = [[] for _ in machine_of]
+        """Names of what each rank was told to be over, and may be reading."""
+        self._readers: dict[str, Callable[[], list[Deposit]]] = {}
+        """Name of a call that is over -> counts its rank as a reader, and gives the
+        values that all have read."""
+        self._free: list[list[int]] = [[] for _ in machine_of]
+        """Places of what each rank left and all have read, of which it is not told."""
         self.records = [RankRecord() for _ in machine_of]
         self.stalls = 0
+        self.cpu = 0.0
+        """CPU seconds that serving took."""
         self._schedule_changes(cluster)
 
     def _schedule_changes(self, cluster: Cluster) -> None:
@@ -119,7 +103,7 @@ class ClusterServer:
                 -1,
                 change.time,
                 lambda port=port, capacity=capacity: (  # type: ignore[misc]
-                    self._streams.set_capacity(port, capacity)
+                    self._network.set_capacity(port, capacity)
                 ),
             )
 
@@ -131,7 +115,9 @@ class ClusterServer:
         """
         try:
             self._admit(listener)
+            began = time.process_time()
             self._serve_all()
+            self.cpu = time.process_time() - began
         finally:
             for connection in self._connections.values():
                 connection.close()
@@ -140,7 +126,7 @@ class ClusterServer:
         selector = selectors.DefaultSelector()
         for rank, connection in self._connections.items():
             selector.register(connection, selectors.EVENT_READ, rank)
-            connection.send("go", time=0.0, speed=self._speeds[rank], news={})
+            connection.send("go", time=0.0, speed=self._speeds[rank])
 
         stalls = StallWatch(self._pids)
         with selector:
@@ -151,9 +137,9 @@ class ClusterServer:
                     if self.records[rank].end is not None:
                         selector.unregister(key.fileobj)
                         continue
-                    self._take_in(rank, self._receive(rank))
-                running = [rank.number for rank in self._time.running()]
-                stalled = stalls.look(running) if not ready else set()
+                    for message in self._receive(rank):
+                        self._take_in(rank, message)
+                stalled = stalls.look(self._time.running) if not ready else set()
                 self.stalls += len(stalled)
                 self._go_on(stalled)
 
@@ -166,9 +152,10 @@ class ClusterServer:
         """Return the bytes that were sent, headers included, by sender and receiver."""
         sizes: defaultdict[tuple[int, int], float] = defaultdict(float)
         for group in self._groups.values():
-            for (sender, receiver), number in group.streams.items():
-                ranks = group.ranks[sender], group.ranks[receiver]
-                sizes[ranks] += self._streams.count_written(number)
+            written = self._network.count_written(group.number)
+            for sender, row in zip(group.ranks, written.tolist(), strict=True):
+                for receiver, size in zip(group.ranks, row, strict=True):
+                    sizes[sender, receiver] += size
         return sizes
 
     def _admit(self, listener: socket.socket) -> None:
@@ -182,9 +169,9 @@ class ClusterServer:
             self._connections[greeting["rank"]] = connection
             self._pids[greeting["rank"]] = greeting["pid"]
 
-    def _receive(self, rank: int) -> dict[str, Any]:
+    def _receive(self, rank: int) -> list[dict[str, Any]]:
         try:
-            return self._connections[rank].receive()
+            return self._connections[rank].receive_all()
         except RankLost as error:
             clock = self._time.ranks[rank].clock
             problem = f"rank {rank} died, {clock:.6g} s after the start by its clock"
@@ -194,7 +181,7 @@ class ClusterServer:
         clock: float = message["time"]
         self._time.note_clock(rank, clock)
         self._stopped[rank] = clock
-        self._remove_what_was_read(rank)
+        self._note_that_it_has_read(rank)
         match message["kind"]:
             case "join":
                 self._join(message["group"], message["ranks"])
@@ -219,6 +206,15 @@ class ClusterServer:
             case kind:
                 raise RankLost(f"rank {rank} says {kind!r}, which means nothing")
 
+    def _note_that_it_has_read(self, rank: int) -> None:
+        """Note that a rank has read what it was told of: it says more by now."""
+        for name in self._unread[rank]:
+            count_reader = self._readers.pop(name)
+            for deposit in count_reader():
+                free = self._free[deposit.rank]
+                free.append(deposit.place)
+        self._unread[rank] = []
+
     def _note(self, rank: int, kind: str, clock: float, **fields: Any) -> None:
         event = {"kind": kind, "time": clock, **fields}
         self.records[rank].events.append(event)
@@ -236,21 +232,22 @@ class ClusterServer:
         if name in self._groups:
             return
         machines = [self._machine_of[rank] for rank in ranks]
-        numbers = open_streams(self._streams, self._links, machines)
-        transport = GlooTransport(self._streams, numbers)
-        operations = GlooGroup(self._streams, transport, len(ranks))
-        self._groups[name] = _Group(ranks, operations, numbers)
+        routes = routes_between(self._links, machines)
+        number = self._network.open_group(ranks, routes)
+        self._groups[name] = CallGroup(ranks, number)
 
     def _post(self, rank: int, clock: float, message: dict[str, Any]) -> None:
         """Have an operation begin when the network has come to its time."""
         group = self._groups[message["group"]]
-        member = group.ranks.index(rank)
+        member = group.member_of[rank]
         call = Call(message["call"], message["figures"], message["where"])
         name: str = message["name"]
         slot: int = message["slot"]
         is_message = call.kind in MESSAGES
         if not is_message:
-            self._check(group, slot, member, call)
+            group.check(slot, member, call)
+        if message["place"] is not None:
+            group.note_deposit(slot, member, call, message["place"])
         self._pending[rank][name] = call
         self._note(
             rank,
@@ -263,53 +260,45 @@ class ClusterServer:
             slot=slot,
         )
 
-        def end(moment: float, transfer: Transfer | None) -> None:
+        def end(moment: float, peer: int) -> None:
             del self._pending[rank][name]
-            result = None
-            if transfer is not None:
-                result = {"peer": transfer.peer, "number": transfer.number}
-            elif not is_message:
-                self._ended[name] = (message["group"], slot)
-            self._note(rank, "end", moment, name=name, result=result)
+            if is_message:
+                result = self._end_message(group, member, name, call, peer)
+                self._note(rank, "end", moment, name=name, result=result)
+            else:
+                result = {"places": group.find_places(slot)}
+                self._readers[name] = lambda: group.count_reader(slot)
+                self._note(rank, "end", moment, name=name, result=None)
             self._time.end(rank, name, moment, result)
 
         operation = Operation(
-            rank=member,
+            member=member,
             slot=_TAGS + slot if is_message else slot,
-            script=script_of(call, member, len(group.ranks)),
+            steps=steps_of(call, member, len(group.ranks)),
             done=end,
             is_barrier=call.kind == "barrier",
+            uses_worker=not is_message,
         )
-        begin = group.operations.post if is_message else group.operations.submit
-        self._time.schedule(rank, clock, lambda: begin(operation))
+        number = group.number
+        self._time.schedule(
+            rank, clock, lambda: self._network.submit(number, operation)
+        )
 
-    def _check(self, group: _Group, slot: int, member: int, call: Call) -> None:
-        """Check a call against those of the other members.
-
-        Raises Mismatch; says which ranks the members are.
-        """
-        made = group.calls[slot]
-        try:
-            check_alike(call, member, made)
-        except Mismatch as error:
-            ranks = ", ".join(map(str, group.ranks))
-            raise Mismatch(f"{error}; members 0 to n are ranks {ranks}") from None
-        made[member] = call
-        if len(made) == len(group.ranks):
-            del group.calls[slot]
-
-    def _remove_what_was_read(self, rank: int) -> None:
-        """Remove values that every member has read: this rank says more by now."""
-        for name, slot in self._unread[rank]:
-            group = self._groups[name]
-            told = group.told[slot]
-            told.add(rank)
-            if len(told) == len(group.ranks):
-                del group.told[slot]
-                for part in ("sum", *range(len(group.ranks))):
-                    path = self._folder / f"{name}.{slot}.{part}"
-                    path.unlink(missing_ok=True)
-        self._unread[rank] = []
+    def _end_message(
+        self, group: CallGroup, member: int, name: str, call: Call, peer: int
+    ) -> dict[str, Any]:
+        """Return whose message it was; of a receive also where its bytes are."""
+        if call.kind == "send":
+            return {"peer": call.figures["peer"], "number": 0}
+        tag = call.figures["tag"]
+        deposit, number = group.take_message(peer, member, tag)
+        self._readers[name] = lambda: [deposit]
+        return {
+            "peer": peer,
+            "number": number,
+            "place": deposit.place,
+            "size": deposit.size,
+        }
 
     def _ask_store(self, rank: int, clock: float, message: dict[str, Any]) -> None:
         """Have a request carried out when all earlier ones have been."""
@@ -319,7 +308,7 @@ class ClusterServer:
 
         def answer() -> None:
             result = self._store.carry_out(request, keys, message["values"])
-            moment = max(self._streams.now, clock)
+            moment = max(self._network.now, clock)
             if self._time.ranks[rank].state is State.WAITS:
                 self._time.end(rank, name, moment, {"answer": result})
 
@@ -336,12 +325,13 @@ class ClusterServer:
                 record = self.records[turn.rank]
                 self._note(turn.rank, "go", turn.time)
                 record.waited += turn.time - self._stopped[turn.rank]
-                ended = [
-                    self._ended.pop(name) for name in turn.news if name in self._ended
+                self._unread[turn.rank] = [
+                    name for name in turn.news if name in self._readers
                 ]
-                self._unread[turn.rank] = ended
+                free = self._free[turn.rank]
                 connection = self._connections[turn.rank]
-                connection.send("go", time=turn.time, news=turn.news)
+                connection.send("go", time=turn.time, news=turn.news, free=free)
+                free.clear()
         except Deadlock as error:
             raise Deadlock(f"{error}: {self._describe_waits()}") from None
 
@@ -358,22 +348,19 @@ class ClusterServer:
         return "; ".join(waits)
 
 
-def open_streams(
-    streams: Streams, links: Links, machines: Sequence[int]
-) -> dict[tuple[int, int], int]:
-    """Open a stream from each member of a group to each other one.
+def routes_between(
+    links: Links, machines: Sequence[int]
+) -> Callable[[int, int], tuple[Sequence[int], float]]:
+    """Return what gives links and latency from a member of a group to another.
 
-    Returns the streams' numbers by sender and receiver. ``machines``: machine of every
-    member.
+    ``machines``: machine of every member.
     """
-    numbers = {}
-    for sender, source in enumerate(machines):
-        for receiver, destination in enumerate(machines):
-            if sender != receiver:
-                route = links.route(source, destination)
-                latency = sum(links[port].latency for port in route)
-                numbers[sender, receiver] = streams.open(route, latency)
-    return numbers
+
+    def route(sender: int, receiver: int) -> tuple[Sequence[int], float]:
+        ports = links.route(machines[sender], machines[receiver])
+        return ports, sum(links[port].latency for port in ports)
+
+    return route
 
 
 class StallWatch:
@@ -387,7 +374,7 @@ class StallWatch:
         self._seen: dict[int, tuple[str, ...]] = {}
         self._all_since = 0.0
 
-    def look(self, running: Sequence[int]) -> set[int]:
+    def look(self, running: Collection[int]) -> set[int]:
         """Return those of the ranks that run which used no core since the last look.
 
         Raises RunError when none of them did for long.

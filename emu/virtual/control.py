@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import socket
-import struct
 from typing import Any
 
 import msgpack
 
 from emu.errors import EmulatorError
 
-_LENGTH = struct.Struct("<I")
 #: Bytes that a message may have: names of operations and sizes, no tensors.
 _MOST = 1 << 26
 
@@ -24,19 +22,32 @@ class Connection:
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
+        self._unsent: list[bytes] = []
+        self._pack = msgpack.Packer().pack
+        self._unpacker = msgpack.Unpacker(max_buffer_size=_MOST)
 
     def fileno(self) -> int:
         """Return the descriptor, for a selector."""
         return self._socket.fileno()
 
+    def keep(self, kind: str, **fields: Any) -> None:
+        """Keep a message, to be sent with the next one."""
+        self._unsent.append(self._pack({"kind": kind, **fields}))
+
     def send(self, kind: str, **fields: Any) -> None:
-        """Send a message.
+        """Send a message, behind those that were kept.
 
         Raises RankLost when the other side has gone.
         """
-        content: bytes = msgpack.packb({"kind": kind, **fields})
+        self.keep(kind, **fields)
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what was kept; raises RankLost when the other side has gone."""
+        content = b"".join(self._unsent)
+        self._unsent.clear()
         try:
-            self._socket.sendall(_LENGTH.pack(len(content)) + content)
+            self._socket.sendall(content)
         except OSError as error:
             raise RankLost("the other side has gone") from error
 
@@ -45,24 +56,36 @@ class Connection:
 
         Raises RankLost when the other side has gone, or sent what is no message.
         """
-        (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
-        if length > _MOST:
-            raise RankLost(f"a message of {length} bytes came, {_MOST} may")
-        message: dict[str, Any] = msgpack.unpackb(self._read(length))
-        return message
+        while True:
+            for message in self._unpacker:
+                return self._checked(message)
+            self._read()
+
+    def receive_all(self) -> list[dict[str, Any]]:
+        """Return the messages that are there, one at least; raises as `receive`."""
+        messages: list[dict[str, Any]] = []
+        while not messages:
+            self._read()
+            messages += map(self._checked, self._unpacker)
+        return messages
 
     def close(self) -> None:
         """Close the socket."""
         self._socket.close()
 
-    def _read(self, count: int) -> bytes:
-        content = b""
-        while len(content) < count:
-            try:
-                part = self._socket.recv(count - len(content))
-            except OSError as error:
-                raise RankLost("the other side has gone") from error
-            if not part:
-                raise RankLost("the other side has gone")
-            content += part
-        return content
+    def _read(self) -> None:
+        try:
+            part = self._socket.recv(1 << 16)
+        except OSError as error:
+            raise RankLost("the other side has gone") from error
+        if not part:
+            raise RankLost("the other side has gone")
+        try:
+            self._unpacker.feed(part)
+        except ValueError as error:
+            raise RankLost(f"a message of more than {_MOST} bytes came") from error
+
+    def _checked(self, message: Any) -> dict[str, Any]:
+        if not isinstance(message, dict):
+            raise RankLost(f"{message!r} came, which is no message")
+        return message

@@ -1,9 +1,10 @@
 """Collectives as gloo runs them: what a rank posts, in which order, and waits for.
 
 A script is what one rank does in one operation: it yields posts and waits, and gets the
-transfer that it posted. Scripts follow gloo's sources (allreduce.cc, broadcast.cc,
-reduce.cc, allgather.cc, gather.cc, scatter.cc, alltoall.cc, barrier.cc of 2026) and
-torch 2.13, which always asks for the ring in an allreduce. Sizes are bytes.
+transfer that it posted; what it yields depends on nothing that happens. Scripts follow
+gloo's sources (allreduce.cc, broadcast.cc, reduce.cc, allgather.cc, gather.cc,
+scatter.cc, alltoall.cc, barrier.cc of 2026) and torch 2.13, which always asks for the
+ring in an allreduce. Sizes are bytes.
 """
 
 from __future__ import annotations
@@ -14,10 +15,16 @@ from functools import cached_property
 from math import ceil
 from typing import Any, TypeAlias
 
-from emu.virtual.gloo_transport import Transfer
-
 #: Bytes above which a ring cuts a tensor into more segments.
 _SEGMENT = 1 << 20
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """A posted send or receive."""
+
+    number: int
+    """Posts of its operation before it."""
 
 
 @dataclass(frozen=True)

@@ -5,184 +5,293 @@ frames of 48 bytes and its data. Who posts a receive writes "I am ready" into it
 to the sender; a sender writes its data when that has come, at once where it has come
 already. A stream has one order and no priorities, so a notice waits behind payload:
 where both ranks of a pair have something to send and one comes late, they send one
-after the other.
+after the other. The compiled core carries it (messages.c); arrays are made here.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import TypeAlias
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from emu.virtual.streams import Streams
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.prediction.core import ffi, lib
+from emu.virtual.gloo_operations import Script, Send, Transfer, Wait
 
 #: Bytes of a frame's header: six words of eight bytes.
 HEADER = 48.0
 #: Bytes that the kernel takes of a connection before it has sent them; Linux lets its
 #: send buffer grow up to 4 MB (tcp_wmem), of which half are data.
 SEND_BUFFER = 2.5e6
-
-
-class Opcode(Enum):
-    """Kind of a frame."""
-
-    PAYLOAD = 1
-    SEND_READY = 2
-    RECEIVE_READY = 3
-
-
-@dataclass(eq=False)
-class Transfer:
-    """One side of a message: a posted send or receive."""
-
-    rank: int
-    peer: int
-    slot: int
-    size: float
-    number: int = 0
-    """Receives before this one from this peer, with this slot."""
-    is_over: bool = False
-    ended: float = 0.0
-    """Seconds, once it is over."""
-    waiters: list[Callable[[], None]] = field(default_factory=list)
-    """Called once, when it is over."""
-
-
-#: Sender, receiver and slot.
-Way: TypeAlias = tuple[int, int, int]
+#: Operations of a rank that a group carries out at once: two threads per device.
+WORKERS = 2
+#: Entries of every pool at first.
+_ROOM = 1 << 10
+#: A queue without entries.
+_EMPTY = {"first": lib.NONE, "last": lib.NONE}
+#: Pools of the core: what their entries are.
+_POOLS = {"frames": "Frame", "posts": "Post", "ways": "Way", "operations": "Operation"}
 
 
 @dataclass(frozen=True)
-class _Notice:
-    """Content of a frame."""
+class Steps:
+    """A script, written out."""
 
-    opcode: Opcode
-    sender: int
-    receiver: int
+    rows: NDArray[np.int64]
+    """A kind, a peer or post, and bytes each; see messages.h."""
+    posts: int
+    """Sends and receives among them."""
+
+
+def write_steps(script: Script) -> Steps:
+    """Return what a script does, which depends on nothing that happens."""
+    rows: list[tuple[int, int, int]] = []
+    posts = 0
+    posted: Transfer | None = None
+    while True:
+        try:
+            # A generator's first step takes nothing.
+            step = script.send(posted)  # type: ignore[arg-type]
+        except StopIteration:
+            return Steps(np.array(rows, np.int64).reshape(-1, lib.STEP_FIELDS), posts)
+        if isinstance(step, Wait):
+            rows += [(lib.AWAIT, post.number, 0) for post in step.transfers]
+            posted = None
+            continue
+        peer = lib.NONE if step.peer is None else step.peer
+        kind = lib.POST_SEND if isinstance(step, Send) else lib.POST_RECEIVE
+        rows.append((kind, peer, int(step.size)))
+        posted = Transfer(posts)
+        posts += 1
+
+
+@dataclass(eq=False)
+class Operation:
+    """The part of one member of a group in one call."""
+
+    member: int
     slot: int
+    """Number of the call in its group: messages of others have other ones."""
+    steps: Steps
+    done: Callable[[float, int], None]
+    """Called with the time at which it is over, and who sent its last message."""
+    is_barrier: bool = False
+    """True of what begins when all before it have ended."""
+    uses_worker: bool = True
+    """False of a send or receive: it begins in the thread of its caller."""
 
 
-class GlooTransport:
-    """Connections between the ranks of one context.
+class MessageNetwork:
+    """Groups of ranks, and all that is on its way between them, at one instant.
 
     Parameters
     ----------
-    streams
-        Streams of the cluster.
-    numbers
-        Number of the stream from each rank to each other one.
+    capacities
+        Bytes per second of every link, float64.
+    ranks
+        Number of ranks.
     """
 
-    def __init__(self, streams: Streams, numbers: dict[tuple[int, int], int]) -> None:
-        self._streams = streams
-        self._numbers = numbers
-        self._ready: defaultdict[Way, int] = defaultdict(int)
-        """By (sender, receiver, slot): notices of the receiver that the sender has."""
-        self._sends: defaultdict[Way, deque[Transfer]] = defaultdict(deque)
-        """By the same: sends whose receiver is not known to be ready."""
-        self._receives: defaultdict[Way, deque[Transfer]] = defaultdict(deque)
-        """By the same: receives whose data are not there."""
-        self._received: defaultdict[Way, int] = defaultdict(int)
-        """By the same: receives so far."""
-        self._announced: defaultdict[Way, int] = defaultdict(int)
-        """By the same: sends that the receiver knows of, less its receives."""
-        self._open: defaultdict[tuple[int, int], deque[Transfer]] = defaultdict(deque)
-        """By (receiver, slot): receives from whoever sends first."""
+    def __init__(self, capacities: NDArray[np.float64], ranks: int) -> None:
+        self._core = ffi.new("Network *")
+        self._arrays: dict[str, Any] = {}
+        self._room = 0
+        self._under_way: dict[int, tuple[Operation, Any]] = {}
+        """By number: operations, and what the core reads and writes of each."""
+        self._count = 0
+        self._core.header = HEADER
+        self._core.buffer = SEND_BUFFER
+        self._core.workers = WORKERS
+        self._extend("moved", "double", ranks)
+        self._extend("moved_frames", "int64_t", ranks)
+        self._extend("link", "Link", capacities.size)
+        self._extend("dirty", "int64_t", capacities.size)
+        for link, capacity in enumerate(capacities.tolist()):
+            self._core.link[link].first_hop = lib.NONE
+            self._core.link[link].capacity = capacity
+        self._extend_pools(_ROOM)
 
-    def post_receive(self, rank: int, peer: int, slot: int, size: float) -> Transfer:
-        """Post a receive of a rank; its notice goes to the peer."""
-        receive = Transfer(rank, peer, slot, size)
-        self._expect(receive)
-        return receive
+    def _extend(self, field: str, kind: str, count: int) -> int:
+        """Make an array of the core longer by so many zeros; return how long it was."""
+        former = self._arrays.get(field, b"")
+        size = ffi.sizeof(kind)
+        memory = bytearray(former)
+        memory.extend(bytes(count * size))
+        # cffi keeps nothing alive by a pointer in a field.
+        self._arrays[field] = memory
 
-    def post_receive_of_any(self, rank: int, slot: int, size: float) -> Transfer:
-        """Post a receive from whoever sends first: its notice waits for a send's."""
-        receive = Transfer(rank, -1, slot, size)
-        self._open[rank, slot].append(receive)
-        for sender, receiver, announced in sorted(self._announced):
-            if (receiver, announced) == (rank, slot):
-                self._match(sender, rank, slot)
-        return receive
+        record = self._core
+        pool, _, name = field.rpartition(".")
+        if pool:
+            record = getattr(record, pool)
+        pointer = ffi.from_buffer(f"{kind}[]", memory)
+        setattr(record, name, pointer)
+        former_count: int = len(former) // size
+        return former_count
 
-    def _expect(self, receive: Transfer) -> None:
-        way = receive.peer, receive.rank, receive.slot
-        receive.number = self._received[way]
-        self._received[way] += 1
-        self._announced[way] -= 1
-        self._receives[way].append(receive)
-        self._write(Opcode.RECEIVE_READY, receive)
+    def _extend_pools(self, count: int) -> None:
+        for pool, kind in _POOLS.items():
+            self._extend(pool.removesuffix("s"), kind, count)
+            start = self._extend(f"{pool}.entry", "int64_t", count)
+            self._extend(f"{pool}.next", "int64_t", count)
+            entries = np.frombuffer(self._arrays[f"{pool}.entry"], np.int64)
+            entries[start:] = np.arange(start, start + count)
+        self._extend("done", "Done", count)
+        # Frames, and sends that the kernel has whole.
+        self._extend("coming", "Coming", 2 * count)
+        self._room += count
 
-    def _match(self, sender: int, receiver: int, slot: int) -> None:
-        """Have a receive from anyone be from a sender that nobody expects."""
-        waiting = self._open[receiver, slot]
-        if waiting and self._announced[sender, receiver, slot] > 0:
-            receive = waiting.popleft()
-            receive.peer = sender
-            self._expect(receive)
+    @property
+    def now(self) -> float:
+        """Seconds."""
+        return float(self._core.now)
 
-    def post_send(self, rank: int, peer: int, slot: int, size: float) -> Transfer:
-        """Post a send of a rank; data go at once where the peer is ready."""
-        send = Transfer(rank, peer, slot, size)
-        self._write(Opcode.SEND_READY, send)
+    def open_group(
+        self, ranks: Sequence[int], routes: Callable[[int, int], tuple[Any, float]]
+    ) -> int:
+        """Return the number of a new group.
 
-        way = rank, peer, slot
-        if self._ready[way] > 0:
-            self._ready[way] -= 1
-            self._write_payload(send)
-        else:
-            self._sends[way].append(send)
-        return send
+        Parameters
+        ----------
+        ranks
+            Those of its members.
+        routes
+            Gives, of two members, the links that messages of the first to the second
+            cross, by number, and their seconds of latency.
+        """
+        size = len(ranks)
+        pairs = [*itertools.product(range(size), repeat=2)]
+        ways = [routes(*pair) for pair in pairs]
+        hops = sum(len(links) for links, _ in ways)
+        first_hop = self._extend_hops(hops)
+        first_stream = self._extend("stream", "Stream", size * size)
+        first_member = self._extend("member", "Member", size)
+        self._extend("busy", "int64_t", size * size)
+        self._extend("shared", "int64_t", size * size)
+        number = self._extend("context", "Context", 1)
+        self._core.context[number] = {
+            "first_stream": first_stream,
+            "first_member": first_member,
+            "members": size,
+        }
+        for member in range(first_member, first_member + size):
+            self._core.member[member] = {"queued": _EMPTY, "open": _EMPTY}
 
-    def take_in(self, content: _Notice | Transfer) -> None:
-        """Take in a frame that is there, or a send that the kernel has whole."""
-        if isinstance(content, Transfer):
-            self._end(content)
-            return
+        for stream, ((sender, receiver), (links, latency)) in enumerate(
+            zip(pairs, ways, strict=True), first_stream
+        ):
+            self._core.stream[stream] = {
+                "first_hop": first_hop,
+                "hops": len(links),
+                "context": number,
+                "sender": sender,
+                "receiver": receiver,
+                "sending_rank": ranks[sender],
+                "receiving_rank": ranks[receiver],
+                "place": lib.NONE,
+                "first_way": lib.NONE,
+                "frames": _EMPTY,
+                "marks": _EMPTY,
+                "latency": latency,
+            }
+            for hop, link in enumerate(links, first_hop):
+                self._core.hop_link[hop] = link
+                self._core.hop_stream[hop] = stream
+            first_hop += len(links)
+        return number
 
-        sender = content.sender
-        receiver = content.receiver
-        slot = content.slot
-        way = sender, receiver, slot
-        way_back = receiver, sender, slot
-        match content.opcode:
-            case Opcode.PAYLOAD:
-                receive = self._receives[way].popleft()
-                self._end(receive)
-            case Opcode.RECEIVE_READY:
-                self._take_in_readiness(way_back)
-            case Opcode.SEND_READY:
-                self._announced[way] += 1
-                self._match(sender, receiver, slot)
+    def _extend_hops(self, count: int) -> int:
+        first = 0
+        for field in ("hop_link", "hop_stream", "hop_next", "hop_before"):
+            first = self._extend(field, "int64_t", count)
+        return first
 
-    def _take_in_readiness(self, way: Way) -> None:
-        """Have the first send of a way go, or the next one that is posted."""
-        sends = self._sends[way]
-        if sends:
-            self._write_payload(sends.popleft())
-        else:
-            self._ready[way] += 1
+    def set_capacity(self, link: int, capacity: float) -> None:
+        """Give a link another capacity from now on, bytes per second; 0 cuts it."""
+        lib.set_link(self._core, link, capacity)
 
-    def _write_payload(self, send: Transfer) -> None:
-        end = self._write(Opcode.PAYLOAD, send, send.size)
-        number = self._numbers[send.rank, send.peer]
-        self._streams.mark(number, end - SEND_BUFFER, (self, send))
-
-    def _write(self, opcode: Opcode, transfer: Transfer, size: float = 0.0) -> float:
-        """Write a frame of a transfer to its peer; return where the frame ends."""
-        notice = _Notice(
-            opcode=opcode,
-            sender=transfer.rank,
-            receiver=transfer.peer,
-            slot=transfer.slot,
+    def submit(self, group: int, operation: Operation) -> None:
+        """Begin an operation of a group, or queue it until a worker is free."""
+        steps = operation.steps
+        self._make_room(steps.posts)
+        number = self._count
+        self._count += 1
+        rows = ffi.from_buffer("int64_t[]", steps.rows)
+        over = ffi.new("uint8_t[]", steps.posts)
+        core = ffi.new(
+            "Operation *",
+            {
+                "number": number,
+                "context": group,
+                "member": operation.member,
+                "slot": operation.slot,
+                "step": rows,
+                "steps": len(steps.rows),
+                "awaited": lib.NONE,
+                "peer": lib.NONE,
+                "over": over,
+                "uses_worker": operation.uses_worker,
+                "is_barrier": operation.is_barrier,
+            },
         )
-        number = self._numbers[transfer.rank, transfer.peer]
-        return self._streams.write(number, HEADER + size, (self, notice))
+        self._under_way[number] = (operation, (rows, over))
+        lib.submit(self._core, core)
+        self._tell_ends()
 
-    def _end(self, transfer: Transfer) -> None:
-        transfer.is_over = True
-        transfer.ended = self._streams.now
-        for tell in transfer.waiters:
-            tell()
-        transfer.waiters.clear()
+    def _make_room(self, posts: int) -> None:
+        """Have pools take what a new operation writes: a post is up to two frames."""
+        core = self._core
+        core.unposted += posts
+        pools = [getattr(core, pool) for pool in _POOLS]
+        used = max(pool.used for pool in pools)
+        # A receive from anyone looks at a way of each member, one after the other.
+        needed = used + 2 * core.unposted + 2
+        if needed > self._room:
+            self._extend_pools(max(self._room, needed))
+
+    def next_time(self) -> float:
+        """Return when something next leaves or is there, infinity if nothing will."""
+        return float(lib.next_event(self._core))
+
+    def go_to(self, time: float) -> None:
+        """Go on to a time, not beyond `next_time`."""
+        lib.go_to_time(self._core, time)
+        self._tell_ends()
+
+    def go_on(self, until: float) -> bool:
+        """Go on to a time, or the first before it at which an operation is over.
+
+        Returns True where one was. The time of the network is that of the last event.
+        """
+        lib.go_on_until(self._core, until)
+        return self._tell_ends()
+
+    def _tell_ends(self) -> bool:
+        """Tell what is over; return True where something was."""
+        core = self._core
+        ends = ffi.unpack(core.done, core.done_count)
+        ended = [(end.number, end.peer) for end in ends]
+        core.done_count = 0
+        for number, peer in ended:
+            operation, _ = self._under_way.pop(number)
+            operation.done(core.now, peer)
+        return bool(ended)
+
+    def count_written(self, group: int) -> NDArray[np.float64]:
+        """Return the bytes that were written, by sender and receiver of a group."""
+        context = self._core.context[group]
+        size = context.members
+        first = context.first_stream
+        streams = self._core.stream[first : first + size * size]
+        written = [stream.written for stream in streams]
+        return np.array(written).reshape(size, size)
+
+    def rates(self) -> dict[int, float]:
+        """Return the rates of the streams that carry something, by number."""
+        self.next_time()
+        core = self._core
+        busy = ffi.unpack(core.busy, core.busy_count)
+        return {number: core.stream[number].rate for number in busy}

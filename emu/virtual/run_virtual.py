@@ -104,7 +104,7 @@ def run_virtual(
     cluster = cluster_of(file, machine_of)
     cpu = psutil.cpu_times()
     with scratch_folder("virtual") as folder:
-        server = ClusterServer(cluster, machine_of, settings.at_once, folder, watch)
+        server = ClusterServer(cluster, machine_of, settings.at_once, watch)
         with _listen(folder) as listener, _ranks(plans, folder, directory, settings):
             server.serve(listener)
     if not server.groups:
@@ -201,6 +201,7 @@ def _describe(
         crossed[source][names[plans[receiver].machine]] += size
     return {
         "makespan": makespan,
+        "keeper_cpu": server.cpu,
         "steps": describe_steps(server.records[0].marks),
         "ranks": [
             {

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any
 
 from emu.errors import EmulatorError
-from emu.virtual.streams import Streams
+from emu.virtual.gloo_transport import MessageNetwork
 
 
 class Deadlock(EmulatorError):
@@ -30,10 +30,6 @@ class State(Enum):
     """It could go on, and has no core."""
     WAITS = "waits"
     OVER = "is over"
-
-
-#: Of ranks that may post.
-_ABLE = (State.RUNS, State.READY)
 
 
 @dataclass
@@ -71,7 +67,7 @@ class VirtualTime:
 
     Parameters
     ----------
-    streams
+    network
         Of the cluster.
     ranks
         Number of ranks; all run at first.
@@ -79,10 +75,16 @@ class VirtualTime:
         Number of ranks that may run at once.
     """
 
-    def __init__(self, streams: Streams, ranks: int, cores: int) -> None:
+    def __init__(self, network: MessageNetwork, ranks: int, cores: int) -> None:
         self.ranks = [Rank(number) for number in range(ranks)]
         self.cores = cores
-        self._streams = streams
+        self.running = set(range(ranks))
+        """Ranks that have a core."""
+        self._ready: list[tuple[float, int]] = []
+        """Heap of ranks that could go on: clock, rank."""
+        self._left = ranks
+        """Ranks that have not ended."""
+        self._network = network
         self._due: list[tuple[float, int, int, Callable[[], None]]] = []
         """Heap of what is to happen: time, rank, order, action. Ties go by rank, so
         that the order in which messages came decides nothing."""
@@ -110,13 +112,13 @@ class VirtualTime:
         # Ends of which it was not told are in its past: the network never overtakes it.
         missing = set(names) - waiter.news.keys()
         has_one = len(missing) < len(names)
+        self.stop(rank, "")
         if not missing or (has_one and not needs_all):
-            waiter.state = State.READY
+            self._wake_when_due(rank, waiter.clock)
             return
 
         waiter.missing = missing
         waiter.needs_all = needs_all
-        self.stop(rank, "")
         for name in missing:
             self._waiting[name] = waiter
         if timeout < math.inf:
@@ -127,6 +129,7 @@ class VirtualTime:
         waiter = self.ranks[rank]
         waiter.state = State.WAITS
         waiter.reason = reason
+        self.running.discard(rank)
         waiter.wait_number += 1
 
     def wake_at(self, rank: int, time: float) -> None:
@@ -149,6 +152,7 @@ class VirtualTime:
         sleeper.missing = set()
         sleeper.clock = max(sleeper.clock, time)
         sleeper.state = State.READY
+        heapq.heappush(self._ready, (sleeper.clock, rank))
 
     def end(self, rank: int, name: str, time: float, result: Any) -> None:
         """Take in that an operation of a rank is over."""
@@ -158,11 +162,28 @@ class VirtualTime:
             return
         waiter.missing.discard(name)
         if not waiter.missing or not waiter.needs_all:
-            self.wake(waiter.number, time)
+            self._wake_when_due(waiter.number, time)
+
+    def _wake_when_due(self, rank: int, time: float) -> None:
+        """Have a rank go on that waits no more, by its clock or later.
+
+        The network comes to its clock before: that a message of the rank came early or
+        late then decides nothing of what it is told.
+        """
+        waiter = self.ranks[rank]
+        for name in waiter.missing:
+            del self._waiting[name]
+        waiter.missing = set()
+        if self._network.now < waiter.clock:
+            self.wake_at(rank, waiter.clock)
+        else:
+            self.wake(rank, time)
 
     def leave(self, rank: int) -> None:
         """Take in that a rank has ended."""
         self.ranks[rank].state = State.OVER
+        self.running.discard(rank)
+        self._left -= 1
 
     def go_on(self, stalled: Collection[int] = ()) -> Iterator[Turn]:
         """Let the network go on as far as is certain; yield the ranks that may run.
@@ -171,47 +192,42 @@ class VirtualTime:
 
         Raises Deadlock where every rank waits and nothing is under way.
         """
-        time = self._next_time()
-        while time <= self._horizon() and time < math.inf:
-            self._happen(time)
-            time = self._next_time()
-
+        self._let_happen()
         yield from self._give_turns(stalled)
-        states = {rank.state for rank in self.ranks}
-        if State.WAITS in states and states.isdisjoint(_ABLE):
+        if self._left and not self.running and not self._ready:
             raise Deadlock("nothing would ever go on")
 
-    def running(self) -> list[Rank]:
-        """Return the ranks that have a core."""
-        return [rank for rank in self.ranks if rank.state is State.RUNS]
+    def _let_happen(self) -> None:
+        """Let happen what is certain: arrivals, then what ranks did at that time."""
+        while True:
+            due = self._due[0][0] if self._due else math.inf
+            horizon = self._horizon()
+            if self._network.go_on(min(due, horizon)):
+                continue  # ranks may have been woken, and post
+            if due > horizon or due == math.inf:
+                return
+            self._network.go_to(due)
+            while self._due and self._due[0][0] <= due:
+                _, _, _, action = heapq.heappop(self._due)
+                action()
 
     def _horizon(self) -> float:
         """Return the time before which no rank can post anything any more."""
-        clocks = [rank.clock for rank in self.ranks if rank.state in _ABLE]
+        clocks = [self.ranks[number].clock for number in self.running]
+        if self._ready:
+            least, _ = self._ready[0]
+            clocks.append(least)
         return min(clocks, default=math.inf)
-
-    def _next_time(self) -> float:
-        planned = self._due[0][0] if self._due else math.inf
-        return min(planned, self._streams.next_time())
-
-    def _happen(self, time: float) -> None:
-        """Let happen what is due at a time: arrivals, then what ranks did."""
-        for arrival in self._streams.go_to(time):
-            transport, content = arrival.content
-            transport.take_in(content)
-        while self._due and self._due[0][0] <= time:
-            _, _, _, action = heapq.heappop(self._due)
-            action()
 
     def _give_turns(self, stalled: Collection[int]) -> Iterator[Turn]:
         """Yield the ranks that get a core, the least clock first."""
-        busy = [rank for rank in self.running() if rank.number not in stalled]
-        free_cores = max(0, self.cores - len(busy))
-        ready = [rank for rank in self.ranks if rank.state is State.READY]
-        ready.sort(key=lambda rank: (rank.clock, rank.number))
-
-        for rank in ready[:free_cores]:
+        free_cores = self.cores - len(self.running.difference(stalled))
+        while self._ready and free_cores > 0:
+            _, number = heapq.heappop(self._ready)
+            free_cores -= 1
+            rank = self.ranks[number]
             rank.state = State.RUNS
+            self.running.add(number)
             news = rank.news
             rank.news = {}
-            yield Turn(rank=rank.number, time=rank.clock, news=news)
+            yield Turn(rank=number, time=rank.clock, news=news)

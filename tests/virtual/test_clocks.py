@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from emu.virtual.calls import Call, Mismatch, check_alike
+from emu.virtual.gloo_transport import MessageNetwork
 from emu.virtual.key_store import KeyStore
-from emu.virtual.streams import Streams
 from emu.virtual.virtual_time import Deadlock, VirtualTime
 
 
 def clocks(ranks: int, cores: int = 8) -> VirtualTime:
-    return VirtualTime(Streams(np.array([1.0])), ranks, cores)
+    return VirtualTime(MessageNetwork(np.array([1.0]), ranks), ranks, cores)
 
 
 def turns(time: VirtualTime) -> list[tuple[int, float]]:

@@ -6,6 +6,7 @@ Messages of 2 MB at 125 MB/s take 16 ms; headers of 48 bytes are less than 1e-4 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,10 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.virtual import gloo_operations as gloo
-from emu.virtual.gloo_group import GlooGroup, Operation
-from emu.virtual.gloo_operations import Ring, Script
-from emu.virtual.gloo_transport import GlooTransport, Transfer
-from emu.virtual.streams import Streams, max_min
+from emu.virtual.gloo_operations import Ring, Script, Transfer
+from emu.virtual.gloo_transport import MessageNetwork, Operation, write_steps
 
 NIC = 125e6
 SIZE = 2_000_000
@@ -28,38 +27,33 @@ class Network:
 
     def __init__(self, rates: Sequence[float], latency: float = 0.0) -> None:
         ranks = len(rates)
-        self.streams = Streams(np.array([*rates, *rates]))
-        numbers = {
-            (sender, receiver): self.streams.open((sender, ranks + receiver), latency)
-            for sender in range(ranks)
-            for receiver in range(ranks)
-            if sender != receiver
-        }
-        transport = GlooTransport(self.streams, numbers)
-        self.group = GlooGroup(self.streams, transport, ranks)
-        self.ends = [0.0] * ranks
-        self.results: list[Transfer | None] = [None] * ranks
+        self.messages = MessageNetwork(np.array([*rates, *rates]), ranks)
 
-    def begin(
-        self, rank: int, script: Script, slot: int = 0, *, beside: bool = False
-    ) -> None:
+        def route(sender: int, receiver: int) -> tuple[tuple[int, ...], float]:
+            links = (sender, ranks + receiver) if sender != receiver else ()
+            return links, latency
+
+        self.group = self.messages.open_group(range(ranks), route)
+        self.ends = [0.0] * ranks
+        self.peers = [-1] * ranks
+
+    def begin(self, rank: int, script: Script, slot: int = 0, **options: bool) -> None:
         """Begin an operation of a rank."""
 
-        def done(moment: float, result: Transfer | None) -> None:
+        def done(moment: float, peer: int) -> None:
             self.ends[rank] = moment
-            self.results[rank] = result
+            self.peers[rank] = peer
 
-        operation = Operation(rank=rank, slot=slot, script=script, done=done)
-        (self.group.post if beside else self.group.submit)(operation)
+        steps = write_steps(script)
+        operation = Operation(rank, slot, steps, done, **options)
+        self.messages.submit(self.group, operation)
 
     def go_on(self, until: float = np.inf) -> None:
         """Let what is under way go on until a time, or its end."""
-        while (time := self.streams.next_time()) <= until and time < np.inf:
-            for arrival in self.streams.go_to(time):
-                receiver, content = arrival.content
-                receiver.take_in(content)
+        while self.messages.go_on(until):
+            pass
         if until < np.inf:
-            self.streams.go_to(until)
+            self.messages.go_to(until)
 
 
 def seconds_of(
@@ -166,16 +160,14 @@ def test_a_receive_of_any_takes_the_first_to_send() -> None:
     def send() -> Script:
         yield gloo.Wait(((yield gloo.Send(0, 1000)),))
 
-    network.begin(0, receive(), beside=True)
+    network.begin(0, receive(), uses_worker=False)
     network.go_on(0.5)
-    network.begin(2, send(), beside=True)
+    network.begin(2, send(), uses_worker=False)
     network.go_on(0.6)
-    network.begin(1, send(), beside=True)
+    network.begin(1, send(), uses_worker=False)
     network.go_on()
 
-    result = network.results[0]
-    assert result is not None
-    assert result.peer == 2
+    assert network.peers[0] == 2
     # Send-ready there, receive-ready back, then the data.
     assert network.ends[0] == pytest.approx(0.503, abs=1e-4)
 
@@ -184,9 +176,7 @@ def test_a_barrier_begins_when_its_rank_has_nothing_under_way() -> None:
     network = Network([NIC] * 2)
     for rank in range(2):
         network.begin(rank, gloo.all_gather(rank, 2, SIZE), slot=0)
-        barrier = gloo.barrier(rank, 2)
-        operation = Operation(rank, 1, barrier, lambda *_: None, is_barrier=True)
-        network.group.submit(operation)
+        network.begin(rank, gloo.barrier(rank, 2), slot=1, is_barrier=True)
         network.begin(rank, gloo.barrier(rank, 2), slot=2)
     network.go_on(ALONE / 4)
 
@@ -220,25 +210,44 @@ def test_segments_of_a_ring_are_the_tensor(
 def test_rates_are_max_min_fair(
     routes: list[list[int]], capacities: list[float]
 ) -> None:
-    """Every stream crosses a full link on which none is faster (the certificate)."""
-    ways = [tuple(route) for route in routes]
-    rates = max_min(ways, np.array(capacities))
+    """Every stream crosses a full link on which none is faster (the certificate).
 
-    loads = [
-        sum(rate for rate, way in zip(rates, ways, strict=True) if link in way)
-        for link in range(5)
-    ]
-    assert all(
-        load <= most * (1 + 1e-9) for load, most in zip(loads, capacities, strict=True)
-    )
-    for rate, way in zip(rates, ways, strict=True):
+    As many groups of two send at once as there are routes.
+    """
+    network = MessageNetwork(np.array(capacities), 2)
+    for route in routes:
+        group = network.open_group(
+            range(2), partial(lambda links, *_: (links, 0.0), route)
+        )
+        steps: list[gloo.Send | gloo.Receive] = [
+            gloo.Send(1, 1e9),
+            gloo.Receive(0, 1e9),
+        ]
+        for rank, step in enumerate(steps):
+            operation = Operation(rank, 0, write_steps(post(step)), lambda *_: None)
+            network.submit(group, operation)
+    network.go_to(1e-3)
+    rates = network.rates()
+
+    loads = [0.0] * 5
+    for number, rate in rates.items():
+        for link in routes[number // 4]:
+            loads[link] += rate
+    for load, most in zip(loads, capacities, strict=True):
+        assert load <= most * (1 + 1e-9)
+    for number, rate in rates.items():
         assert any(
             loads[link] >= capacities[link] * (1 - 1e-9)
             and rate
-            >= max(r for r, w in zip(rates, ways, strict=True) if link in w)
-            * (1 - 1e-9)
-            for link in way
+            >= (1 - 1e-9)
+            * max(other for peer, other in rates.items() if link in routes[peer // 4])
+            for link in routes[number // 4]
         )
+
+
+def post(step: gloo.Send | gloo.Receive) -> Script:
+    transfer = yield step
+    yield gloo.Wait((transfer,))
 
 
 def test_a_link_that_changes_carries_at_its_new_rate() -> None:
@@ -246,7 +255,7 @@ def test_a_link_that_changes_carries_at_its_new_rate() -> None:
     for rank in range(2):
         network.begin(rank, gloo.broadcast(rank, 2, 0, SIZE))
     network.go_on(ALONE / 2)
-    network.streams.set_capacity(0, NIC / 2)
+    network.messages.set_capacity(0, NIC / 2)
     network.go_on()
 
     assert max(network.ends) == pytest.approx(1.5 * ALONE, rel=1e-3)

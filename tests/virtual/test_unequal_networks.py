@@ -13,12 +13,10 @@ import pytest
 
 from emu.scenario.scenario_file import load_lab
 from emu.virtual import gloo_operations as gloo
-from emu.virtual.cluster_server import open_streams
-from emu.virtual.gloo_group import GlooGroup, Operation
+from emu.virtual.cluster_server import routes_between
 from emu.virtual.gloo_operations import Ring, Script
-from emu.virtual.gloo_transport import GlooTransport
+from emu.virtual.gloo_transport import MessageNetwork, Operation, write_steps
 from emu.virtual.run_virtual import cluster_of
-from emu.virtual.streams import Streams
 
 #: Bytes of a message.
 SIZE = 2_000_000
@@ -32,22 +30,20 @@ def seconds_of(
     """Return when each rank ends its script, which all begin at once."""
     file = folder / "cluster.yaml"
     file.write_text(f"cluster:\n{section}")
-    links = cluster_of(load_lab(file), machines).links
-    streams = Streams(links.capacities)
-    numbers = open_streams(streams, links, machines)
-    transport = GlooTransport(streams, numbers)
-    group = GlooGroup(streams, transport, len(machines))
+    cluster = cluster_of(load_lab(file), machines)
+    network = MessageNetwork(cluster.links.capacities, len(machines))
+    route = routes_between(cluster.links, machines)
+    group = network.open_group(range(len(machines)), route)
     ends = [0.0] * len(machines)
     for rank, script in enumerate(scripts):
 
-        def done(moment: float, _: object, rank: int = rank) -> None:
+        def done(moment: float, _: int, rank: int = rank) -> None:
             ends[rank] = moment
 
-        group.submit(Operation(rank=rank, slot=0, script=script, done=done))
-    while (time := streams.next_time()) < float("inf"):
-        for arrival in streams.go_to(time):
-            receiver, content = arrival.content
-            receiver.take_in(content)
+        operation = Operation(rank, 0, write_steps(script), done)
+        network.submit(group, operation)
+    while network.go_on(float("inf")):
+        pass
     return ends
 
 

@@ -1,3 +1,4 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "core.h"
+#include "messages.h"

@@ -1,27 +1,45 @@
-"""Values of calls, as files in memory that the ranks of a run share.
+"""Values of calls, in memory that the ranks of a run share.
 
-A deposit is what one member brings to one call, in parts: one for each member that
-takes another piece, or one for all.
+A deposit is what one rank brings to one call. Each rank has a file in memory of its
+own, which the others map when they first read of it; a place is a byte in it.
 """
 
 from __future__ import annotations
 
-import fcntl
+import ctypes
+import mmap
 import os
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any, TypeAlias
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
+
+Bytes: TypeAlias = NDArray[np.uint8]
+#: Bytes of addresses for the deposits of a rank; memory is taken as it is used.
+_ADDRESSES = 1 << 38
+#: Bytes of the smallest deposit: a line of the caches.
+_LEAST = 64
+_PAGE = 4096
+#: Bytes from which on a deposit that all have read has no memory.
+_LARGE = 1 << 26
 
 
 def flat(tensor: Tensor) -> Tensor:
-    """Return a tensor's values as they lie in memory, not copied, shape (elements,).
+    """Return a tensor whose values lie in memory without gaps, not copied.
 
-    gloo takes them so, too: of a transposed matrix by its columns.
+    gloo takes them as they lie, too: of a transposed matrix by its columns.
 
     Raises ValueError where other values lie between them.
     """
+    # Each of torch's operations would take longer than a small call should.
+    if tensor.is_contiguous():
+        return tensor
     values = tensor.detach()
     steps = zip(tensor.shape, tensor.stride(), strict=True)
     extent = 1 + sum((size - 1) * stride for size, stride in steps)
@@ -30,70 +48,94 @@ def flat(tensor: Tensor) -> Tensor:
     return values.as_strided((tensor.numel(),), (1,))
 
 
-def bytes_of(tensor: Tensor) -> Tensor:
-    """Return the bytes of a tensor as they lie in memory, uint8, shape (bytes,)."""
-    return flat(tensor).view(torch.uint8)
+def fill(outputs: Sequence[Tensor], content: Bytes) -> None:
+    """Copy bytes into tensors, one after the other."""
+    place = content.ctypes.data
+    for output in outputs:
+        ctypes.memmove(flat(output).data_ptr(), place, output.nbytes)
+        place += output.nbytes
+
+
+@dataclass(frozen=True)
+class _Memory:
+    """The file of a rank."""
+
+    descriptor: int
+    mapping: Any
+    content: Bytes
+    address: int
 
 
 class Deposits:
-    """Files of one rank and those it reads of others.
+    """Deposits of this rank, and those it reads of others.
 
     Parameters
     ----------
     folder
-        Where they lie.
+        Where the files lie.
+    rank
+        This rank.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, rank: int) -> None:
         self._folder = folder
+        self._rank = rank
+        self._memory_of = cache(self._map)
+        self._free: defaultdict[int, list[int]] = defaultdict(list)
+        """Size -> places that a deposit of it may have."""
+        self._sizes: dict[int, int] = {}
+        """By place."""
+        self._end = 0
+        """Bytes so far."""
 
-    def leave(self, name: str, content: Tensor) -> None:
-        """Leave the bytes of a tensor under a name."""
-        path = self._folder / name
-        with path.open("wb", buffering=0) as file:
-            # A file in memory takes all that there is room for, in one go.
-            values = bytes_of(content).numpy()
-            written = file.write(values.data)
-        if written != content.nbytes:
-            raise OSError(f"no room for {content.numel()} values in {self._folder}")
+    def leave(self, content: Tensor, zeros: int = 0, room: int = 0) -> int:
+        """Leave the bytes of a tensor; return its place.
 
-    def read(self, name: str, start: int = 0, count: int = -1) -> Tensor:
-        """Return ``count`` bytes of a deposit from a place on, or the rest."""
-        path = self._folder / name
-        if count < 0:
-            count = path.stat().st_size - start
-        content = torch.empty(count, dtype=torch.uint8)
-        if count:
-            with path.open("rb", buffering=0) as file:
-                file.seek(start)
-                file.readinto(content.numpy().data)
-        return content
+        Behind them are so many zeros, and room for so many bytes.
 
-    def take(self, name: str) -> Tensor:
-        """Return the bytes of a deposit that is for this rank alone, and remove it."""
-        content = self.read(name)
-        (self._folder / name).unlink()
-        return content
+        Raises OSError where the computer has no memory for them.
+        """
+        size = max(_LEAST, content.nbytes + zeros + room)
+        rounded = 1 << (size - 1).bit_length()
+        place = self._find_place(rounded)
+        memory = self._memory_of(self._rank)
+        if place not in self._sizes or rounded > _PAGE:
+            # A page that cannot be had would end this process later, without a word.
+            os.posix_fallocate(memory.descriptor, place, size)
+        self._sizes[place] = rounded
 
-    def read_or_make(self, name: str, make: Callable[[], Tensor]) -> Tensor:
-        """Return a value that the first who asks makes for all."""
-        path = self._folder / name
-        lock = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if path.exists():
-                return self.read(name)
-            content = make()
-            self.leave(name, content)
-            return bytes_of(content)
-        finally:
-            os.close(lock)
+        address = memory.address + place
+        ctypes.memmove(address, flat(content).data_ptr(), content.nbytes)
+        self.view(self._rank, place + content.nbytes, zeros)[:] = 0
+        return place
 
+    def _find_place(self, size: int) -> int:
+        """Return a place for a deposit of so many bytes, a power of 2."""
+        places = self._free[size]
+        if places:
+            return places.pop()
+        start = self._end
+        if size > _PAGE:
+            start = -(-start // _PAGE) * _PAGE
+        self._end = start + size
+        return start
 
-def fill(outputs: Sequence[Tensor], content: Tensor) -> None:
-    """Copy bytes into tensors, one after the other."""
-    start = 0
-    for output in outputs:
-        end = start + output.nbytes
-        bytes_of(output).copy_(content[start:end])
-        start = end
+    def free(self, place: int) -> None:
+        """Take in that all have read a deposit of this rank."""
+        size = self._sizes[place]
+        self._free[size].append(place)
+        if size >= _LARGE:
+            mapping = self._memory_of(self._rank).mapping
+            mapping.madvise(mmap.MADV_REMOVE, place, size)
+
+    def view(self, rank: int, place: int, count: int) -> Bytes:
+        """Return bytes of a rank's deposits, not copied, shape (count,)."""
+        return self._memory_of(rank).content[place : place + count]
+
+    def _map(self, rank: int) -> _Memory:
+        path = self._folder / f"values{rank}"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        os.ftruncate(descriptor, _ADDRESSES)
+        mapping: Any = mmap.mmap(descriptor, _ADDRESSES)
+        content = np.frombuffer(mapping, np.uint8)
+        return _Memory(descriptor, mapping, content, content.ctypes.data)

@@ -7,24 +7,40 @@ it takes theirs. A call that is not modelled raises.
 from __future__ import annotations
 
 import itertools
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from emu.errors import EmulatorError
-from emu.virtual.rank.deposits import Deposits, fill, flat
-from emu.virtual.rank.rank_end import RankEnd, VirtualWork
-from emu.virtual.rank.sums import REDUCTIONS, reduce_by_ring
+from emu.virtual.rank.deposits import Bytes, Deposits, fill, flat
+from emu.virtual.rank.rank_end import RankEnd, Result, VirtualWork
+from emu.virtual.rank.sums import (
+    REDUCTIONS,
+    is_small,
+    reduce_at_once,
+    reduce_by_ring,
+    reduce_piece,
+    spans_of,
+)
 
+#: Marks of the pieces of a sum, behind the first member's deposit.
+_BEGUN = 1
+_MADE = 2
 #: Timeout of a group that states none, by which no virtual wait ends.
 _DEFAULT = timedelta(minutes=30)
-#: Numbers of receives, so that each has a name.
-_RECEIVES = itertools.count()
+#: Numbers of sends and receives, so that each has a name.
+_MESSAGES = itertools.count()
+#: Takes what members brought to a call: gives the bytes of a member's deposit from a
+#: place on.
+_Take: TypeAlias = Callable[["_Brought"], None]
 
 
 class NotModelled(EmulatorError):
@@ -32,12 +48,12 @@ class NotModelled(EmulatorError):
 
 
 def join(tensors: Sequence[Tensor]) -> Tensor:
-    """Return the elements of tensors of one type one after the other.
+    """Return the elements of tensors of one type without gaps, not copied if of one.
 
     Raises NotModelled when one is sparse or not on the CPU.
     """
     for tensor in tensors:
-        if tensor.device.type != "cpu":
+        if not tensor.is_cpu:
             problem = (
                 f"a tensor is on {tensor.device}: a virtual cluster has CPUs alone"
             )
@@ -45,7 +61,7 @@ def join(tensors: Sequence[Tensor]) -> Tensor:
         if tensor.layout is not torch.strided:
             raise NotModelled("sums of sparse tensors are not modelled")
     rows = [flat(tensor) for tensor in tensors]
-    return rows[0] if len(rows) == 1 else torch.cat(rows)
+    return rows[0] if len(rows) == 1 else torch.cat([row.view(-1) for row in rows])
 
 
 def _operation(options: Any) -> str:
@@ -73,6 +89,69 @@ def _sized(content: Tensor) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class _Brought:
+    """Values that the members of a group brought to a call."""
+
+    deposits: Deposits
+    ranks: Sequence[int]
+    places: Sequence[int]
+    """Of the members' deposits."""
+
+    def view(self, member: int, count: int, start: int = 0) -> Bytes:
+        """Return bytes of a member's deposit, not copied, shape (count,)."""
+        place = self.places[member] + start
+        return self.deposits.view(self.ranks[member], place, count)
+
+    def views(self, count: int, start: int = 0) -> list[Bytes]:
+        """Return the same bytes of every member's deposit."""
+        members = range(len(self.ranks))
+        return [self.view(member, count, start) for member in members]
+
+    def sum(self, content: Tensor, operation: str) -> Bytes:
+        """Return what all members brought, reduced, as bytes.
+
+        Who finds a piece that nobody has begun makes it, for all.
+
+        Parameters
+        ----------
+        content
+            What this member brought.
+        operation
+            Of `REDUCTIONS`.
+        """
+        size = content.nbytes
+        if not size:
+            return np.empty(0, np.uint8)
+        ranks = len(self.ranks)
+        marks = self.view(0, ranks, size)
+        total = self.view(0, size, size + _room_of_marks(ranks))
+        if marks.min() == _MADE:
+            return total
+
+        parts = self.views(size)
+        if is_small(content):
+            total[:] = reduce_at_once(parts, content, operation)
+            marks[:] = _MADE
+            return total
+
+        for owner, span in enumerate(spans_of(content, ranks)):
+            # Two that begin a piece at once write the same bytes.
+            if marks[owner] == 0:
+                marks[owner] = _BEGUN
+                pieces = [part[span] for part in parts]
+                total[span] = reduce_piece(pieces, owner, content, operation)
+                marks[owner] = _MADE
+        while marks.min() < _MADE:
+            os.sched_yield()
+        return total
+
+
+def _room_of_marks(ranks: int) -> int:
+    """Return the bytes between a deposit and the sum of all, which is aligned."""
+    return -(-ranks // 64) * 64
+
+
 #: Its declared types have overloads that the methods of C++ have not.
 _ProcessGroup: Any = dist.ProcessGroup
 
@@ -84,7 +163,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
     """Groups by name so far: a name comes back when all groups were destroyed."""
     _device_types: ClassVar[list[torch.device]] = [torch.device("cpu")]
 
-    def __init__(self, options: Any, end: RankEnd, deposits: Deposits) -> None:
+    def __init__(self, options: Any, end: RankEnd) -> None:
         member: int = options.group_rank
         size: int = options.group_size
         super().__init__(member, size)
@@ -96,14 +175,13 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         self._member = member
         self._members = size
         self._end = end
-        self._deposits = deposits
+        self._deposits = end.deposits
         self._timeout: timedelta | None = None
         if options.timeout != _DEFAULT:
             self._timeout = options.timeout
         self._group_name = ""
         self._slot = 0
-        self._messages: Counter[tuple[int, int]] = Counter()
-        """Sends by peer and tag."""
+        self._ranks = ranks
         end.say("join", group=self._name, ranks=ranks)
 
     def getBackendName(self) -> str:  # noqa: N802 - torch's name
@@ -135,54 +213,53 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         call: str,
         figures: dict[str, Any],
         outputs: Sequence[Tensor],
-        take: Callable[[int], None],
+        take: _Take,
         gives: Tensor | None = None,
     ) -> VirtualWork:
         """Begin a collective: leave what this member gives, and say so.
 
-        ``take`` fills the outputs at its end, by the number of the call.
+        ``take`` fills the outputs at its end, by what the members brought.
         """
-        with self._end.clock.stopped():
+        with self._end.clock:
             slot = self._slot
             self._slot += 1
+            place = None
             if gives is not None:
-                self._deposits.leave(self._part(slot, self._member), gives)
+                # The first member's deposit has room for the sum of all, and marks.
+                is_first = "operation" in figures and self._member == 0
+                marks = _room_of_marks(self._members) if is_first else 0
+                place = self._deposits.leave(gives, marks, gives.nbytes * is_first)
+
+            def take_all(result: Result) -> None:
+                take(_Brought(self._deposits, self._ranks, result["places"]))
+
             work = VirtualWork(
                 end=self._end,
                 name=f"{self._name}.{slot}/{self._member}",
                 outputs=outputs,
-                take=lambda _: take(slot),
+                take=take_all,
             )
-            self._begin(work, call, slot, figures)
+            self._begin(work, call, slot, figures, place)
         return work
 
     def _begin(
-        self, work: VirtualWork, call: str, slot: int, figures: dict[str, Any]
+        self,
+        work: VirtualWork,
+        call: str,
+        slot: int,
+        figures: dict[str, Any],
+        place: int | None,
     ) -> None:
         if self._timeout is not None:
             work.timeout = self._timeout.total_seconds()
-        self._end.post(work, group=self._name, call=call, slot=slot, figures=figures)
-
-    def _part(self, slot: int, member: int | str) -> str:
-        """Return the name of what a member gives to a call."""
-        return f"{self._name}.{slot}.{member}"
-
-    def _read(self, slot: int, member: int) -> Tensor:
-        """Return all bytes that a member gave to a call."""
-        name = self._part(slot, member)
-        return self._deposits.read(name)
-
-    def _sum(self, slot: int, content: Tensor, operation: str) -> Tensor:
-        """Return what all members gave, reduced: the first to ask makes it."""
-
-        def make() -> Tensor:
-            parts = [
-                self._read(slot, member).view(content.dtype)
-                for member in range(self._members)
-            ]
-            return reduce_by_ring(parts, operation)
-
-        return self._deposits.read_or_make(self._part(slot, "sum"), make)
+        self._end.post(
+            work,
+            group=self._name,
+            call=call,
+            slot=slot,
+            figures=figures,
+            place=place,
+        )
 
     def allreduce(self, tensors: Any, opts: Any = None, *_: Any) -> VirtualWork:
         """Reduce tensors over all members, in place."""
@@ -193,7 +270,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
             "allreduce",
             {**_sized(content), "operation": operation},
             outputs,
-            lambda slot: fill(outputs, self._sum(slot, content, operation)),
+            lambda brought: fill(outputs, brought.sum(content, operation)),
             gives=content,
         )
 
@@ -204,9 +281,9 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         content = join(tensors)
         operation = _operation(opts)
 
-        def take(slot: int) -> None:
+        def take(brought: _Brought) -> None:
             if self._member == opts.rootRank:
-                fill(tensors, self._sum(slot, content, operation))
+                fill(tensors, brought.sum(content, operation))
 
         figures = {**_sized(content), "operation": operation, "root": opts.rootRank}
         return self._post("reduce", figures, tensors, take, gives=content)
@@ -218,9 +295,9 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         content = join(outputs)
         is_root = self._member == root
 
-        def take(slot: int) -> None:
+        def take(brought: _Brought) -> None:
             if not is_root:
-                fill(outputs, self._read(slot, root))
+                fill(outputs, brought.view(root, content.nbytes))
 
         figures = {**_sized(content), "root": root}
         gives = content if is_root else None
@@ -242,9 +319,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
             )
             raise ValueError(problem + f"{given.numel()} come")
 
-        def take(slot: int) -> None:
-            parts = [self._read(slot, member) for member in range(self._members)]
-            fill([output], torch.cat(parts))
+        def take(brought: _Brought) -> None:
+            fill([output], np.concatenate(brought.views(content.nbytes)))
 
         content = join([given])
         return self._post("allgather", _sized(content), [output], take, gives=content)
@@ -273,9 +349,9 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
                     f"{content.numel()} elements, got {found})"
                 )
 
-        def take(slot: int) -> None:
+        def take(brought: _Brought) -> None:
             for member, row in enumerate(outputs):
-                fill(row, self._read(slot, member))
+                fill(row, brought.view(member, content.nbytes))
 
         tensors = [output for row in outputs for output in row]
         return self._post("allgather", _sized(content), tensors, take, gives=content)
@@ -285,9 +361,9 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         content = join(inputs)
         row = outputs[0] if outputs else []
 
-        def take(slot: int) -> None:
+        def take(brought: _Brought) -> None:
             for member, output in enumerate(row):
-                fill([output], self._read(slot, member))
+                fill([output], brought.view(member, content.nbytes))
 
         figures = {**_sized(content), "root": opts.rootRank}
         return self._post("gather", figures, row, take, gives=content)
@@ -297,10 +373,9 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         figures = {**_sized(join(outputs)), "root": opts.rootRank}
         gives = join(inputs[0]) if inputs else None
 
-        def take(slot: int) -> None:
-            start = self._member * figures["size"]
-            part = self._part(slot, opts.rootRank)
-            fill(outputs, self._deposits.read(part, start, figures["size"]))
+        def take(brought: _Brought) -> None:
+            size = figures["size"]
+            fill(outputs, brought.view(opts.rootRank, size, self._member * size))
 
         return self._post("scatter", figures, outputs, take, gives=gives)
 
@@ -316,10 +391,10 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
             )
             raise ValueError(problem + f"{output.numel()} are to come out")
 
-        def take(slot: int) -> None:
+        def take(brought: _Brought) -> None:
             count = output.nbytes
             start = self._member * count
-            whole = self._sum(slot, content, operation)
+            whole = brought.sum(content, operation)
             fill([output], whole[start : start + count])
 
         figures = {**_sized(content), "operation": operation}
@@ -344,16 +419,11 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         content = join(inputs[0])
         operation = _operation(opts)
 
-        def take(slot: int) -> None:
+        def take(brought: _Brought) -> None:
             # Each member's tensor goes round a ring of its own.
             count = outputs[0].nbytes
-            start = self._member * count
-            names = [self._part(slot, member) for member in range(self._members)]
-            parts = [
-                self._deposits.read(name, start, count).view(content.dtype)
-                for name in names
-            ]
-            fill(outputs, reduce_by_ring(parts, operation).view(torch.uint8))
+            parts = brought.views(count, self._member * count)
+            fill(outputs, reduce_by_ring(parts, outputs[0], operation))
 
         figures = {**_sized(content), "operation": operation}
         return self._post("reduce_scatter_list", figures, outputs, take, gives=content)
@@ -404,17 +474,14 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         head_size = (self._members + 1) * 8
         starts = torch.tensor([0, *gives]).cumsum(0) + head_size
         head = starts.view(torch.uint8)
-        body = content.contiguous().view(torch.uint8)
+        body = content.detach().view(-1).view(torch.uint8)
 
-        def take(slot: int) -> None:
+        def take(brought: _Brought) -> None:
             parts = []
             for member, count in enumerate(takes):
-                name = self._part(slot, member)
-                begin = self._deposits.read(name, self._member * 8, 8)
-                place = int(begin.view(torch.int64))
-                part = self._deposits.read(name, place, count)
-                parts.append(part)
-            fill(outputs, torch.cat(parts))
+                (start,) = brought.view(member, 8, self._member * 8).view(np.int64)
+                parts.append(brought.view(member, count, int(start)))
+            fill(outputs, np.concatenate(parts))
 
         figures = {
             "given": gives,
@@ -438,16 +505,13 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
     def send(self, tensors: Any, receiver: int, tag: int = 0) -> VirtualWork:
         """Send a tensor to a member."""
-        key = receiver, tag
-        with self._end.clock.stopped():
-            number = self._messages[key]
-            self._messages[key] += 1
+        with self._end.clock:
             content = join(tensors)
-            name = self._message(self._member, receiver, tag, number)
-            self._deposits.leave(name, content)
+            place = self._deposits.leave(content)
+            name = f"{self._name}.{self._member}.send{next(_MESSAGES)}"
             work = VirtualWork(self._end, name, tensors, lambda _: None)
             figures = {**_sized(content), "peer": receiver, "tag": tag}
-            self._begin(work, "send", tag, figures)
+            self._begin(work, "send", tag, figures, place)
         return work
 
     def recv(self, tensors: Any, sender: int, tag: int = 0) -> VirtualWork:
@@ -461,29 +525,25 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
     def _receive(
         self, call: str, tensors: Sequence[Tensor], source: int | None, tag: int
     ) -> VirtualWork:
-        def take(result: dict[str, Any] | None) -> None:
-            assert result is not None  # noqa: S101 - of messages the end says whose
+        def take(result: Result) -> None:
             sender = result["peer"]
-            name = self._message(sender, self._member, tag, result["number"])
-            content = self._deposits.take(name)
-            found = sum(tensor.nbytes for tensor in tensors)
-            if content.numel() != found:
+            size = result["size"]
+            expected = sum(tensor.nbytes for tensor in tensors)
+            if size != expected:
                 raise RuntimeError(
-                    f"member {sender} sent {content.numel()} bytes with tag {tag}, "
-                    f"{found} were expected"
+                    f"member {sender} sent {size} bytes with tag {tag}, {expected} "
+                    "were expected"
                 )
-            fill(tensors, content)
+            rank = self._ranks[sender]
+            fill(tensors, self._deposits.view(rank, result["place"], size))
 
-        with self._end.clock.stopped():
+        with self._end.clock:
             content = join(tensors)
-            name = f"{self._name}.{self._member}.receive{next(_RECEIVES)}"
+            name = f"{self._name}.{self._member}.receive{next(_MESSAGES)}"
             work = VirtualWork(self._end, name, tensors, take)
             figures = {**_sized(content), "peer": source, "tag": tag}
-            self._begin(work, call, tag, figures)
+            self._begin(work, call, tag, figures, None)
         return work
-
-    def _message(self, sender: int, receiver: int, tag: int, number: int) -> str:
-        return f"{self._name}.{sender}-{receiver}.{tag}.{number}"
 
     def shutdown(self) -> None:
         """End the group: nothing of it is left to close."""

@@ -7,9 +7,8 @@ clock.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 #: Seconds that ``time.time`` shows at virtual time 0.
 EPOCH = 1.7e9
@@ -32,13 +31,15 @@ class RankClock:
         self._charge = charge
         self._shown = 0.0
         self._since = time.process_time()
-        self._is_stopped = False
+        self._depth = 0
+        """Blocks under way for which it is stopped."""
+        self._began = 0.0
         self.own_cpu = 0.0
         """CPU seconds of emu itself, which the clock does not show."""
 
     def now(self) -> float:
         """Return the virtual time, seconds."""
-        if self._is_stopped or self._charge is not None:
+        if self._depth or self._charge is not None:
             return self._shown
         return self._shown + (time.process_time() - self._since) / self._speed
 
@@ -46,23 +47,22 @@ class RankClock:
         """Show a later time."""
         self._shown = max(self._shown, moment)
 
-    @contextmanager
-    def stopped(self) -> Iterator[float]:
+    def __enter__(self) -> Self:
         """Stop for the time of a block, which costs the program nothing."""
-        if self._is_stopped:
-            yield self._shown
-            return
-
-        charge = 0.0 if self._charge is None else self._charge
-        self._shown = self.now() + charge
+        self._depth += 1
+        if self._depth > 1:
+            return self
         began = time.process_time()
-        self._is_stopped = True
-        try:
-            yield self._shown
-        finally:
-            self._is_stopped = False
+        self._shown += self._charge or (began - self._since) / self._speed
+        self._began = began
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Go on after a block."""
+        self._depth -= 1
+        if self._depth == 0:
             self._since = time.process_time()
-            self.own_cpu += self._since - began
+            self.own_cpu += self._since - self._began
 
     def take_over(self, sleep: Callable[[float], None]) -> Callable[[], None]:
         """Have module ``time`` show it; return what undoes that."""

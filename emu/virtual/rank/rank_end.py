@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -16,8 +16,15 @@ from torch import Tensor
 from typing_extensions import override
 
 from emu.virtual.control import Connection
+from emu.virtual.rank.deposits import Deposits
 from emu.virtual.rank.rank_clock import RankClock
 
+#: What is said of the end of a call.
+Result: TypeAlias = Mapping[str, Any]
+#: Seconds for which what needs no answer is kept, to be sent with more.
+_KEPT = 5e-4
+#: What somebody waits for.
+_URGENT = {"leave", "line"}
 #: Folders whose code makes calls for the program.
 _BETWEEN = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 
@@ -42,7 +49,7 @@ class VirtualWork(dist.Work):
         end: RankEnd,
         name: str,
         outputs: Sequence[Tensor],
-        take: Callable[[dict[str, Any] | None], None],
+        take: Callable[[Result], None],
     ) -> None:
         super().__init__()
         self.name = name
@@ -55,11 +62,10 @@ class VirtualWork(dist.Work):
         self._source = -1
         self._future: torch.futures.Future[list[Tensor]] | None = None
 
-    def fill_outputs(self, result: dict[str, Any] | None) -> None:
+    def fill_outputs(self, result: Result) -> None:
         """Take in that it is over: outputs have their values from now on."""
         self._take(result)
-        if result is not None:
-            self._source = result["peer"]
+        self._source = result.get("peer", -1)
         self.is_over = True
 
     def complete_future(self) -> None:
@@ -129,11 +135,16 @@ class VirtualWork(dist.Work):
 
 
 class RankEnd:
-    """The connection of this rank, and its calls under way."""
+    """The connection of this rank, its deposits, and its calls under way."""
 
-    def __init__(self, connection: Connection, clock: RankClock) -> None:
+    def __init__(
+        self, connection: Connection, clock: RankClock, deposits: Deposits
+    ) -> None:
         self.clock = clock
+        self.deposits = deposits
         self._connection = connection
+        self._sent = 0.0
+        """When something was sent last."""
         self._works: dict[str, VirtualWork] = {}
         """Calls that are not known to be over."""
         self._passes: set[int] = set()
@@ -143,8 +154,12 @@ class RankEnd:
 
     def say(self, kind: str, **fields: Any) -> None:
         """Say something that needs no answer."""
-        with self.clock.stopped() as now:
-            self._connection.send(kind, time=now, **fields)
+        with self.clock as clock:
+            now = clock.now()
+            self._connection.keep(kind, time=now, **fields)
+            if now - self._sent > _KEPT or kind in _URGENT:
+                self._connection.flush()
+                self._sent = now
 
     def post(self, work: VirtualWork, **fields: Any) -> None:
         """Say that a call was made."""
@@ -200,10 +215,13 @@ class RankEnd:
 
     def _yield_turn(self, kind: str, **fields: Any) -> dict[str, Any]:
         """Say something, and let others run until there is an answer."""
-        with self.clock.stopped() as now:
-            self._connection.send(kind, time=now, **fields)
+        with self.clock as clock:
+            self._connection.send(kind, time=clock.now(), **fields)
             answer = self._connection.receive()
-            self.clock.go_to(answer["time"])
+            clock.go_to(answer["time"])
+            self._sent = answer["time"]
+            for place in answer["free"]:
+                self.deposits.free(place)
             news: dict[str, Any] = answer["news"]
             over = [self._works.pop(name) for name in news if name in self._works]
             # All before anything is said again: values are removed then.
@@ -250,4 +268,5 @@ def find_caller() -> str:
     frame = sys._getframe(1)  # noqa: SLF001 - traceback takes 100 times as long
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_BETWEEN):
         frame = frame.f_back
-    return f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
+    file = frame.f_code.co_filename.rpartition(os.sep)[2]
+    return f"{file}:{frame.f_lineno}"

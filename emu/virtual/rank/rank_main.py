@@ -79,9 +79,10 @@ class RankProcess:
 
         connection = self._connect()
         clock = RankClock(connection.receive()["speed"], self._plan["charge"])
-        end = RankEnd(connection, clock)
-        with clock.stopped():
-            install(end, Deposits(Path(self._plan["folder"])))
+        deposits = Deposits(Path(self._plan["folder"]), self._number)
+        end = RankEnd(connection, clock, deposits)
+        with clock:
+            install(end)
             if not self._plan["mark"]:
                 mark_steps(end)
             give_back: Callable[[], None] = lambda: None  # noqa: E731

@@ -13,7 +13,6 @@ import torch.distributed as dist
 from torch.distributed import distributed_c10d
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from emu.virtual.rank.deposits import Deposits
 from emu.virtual.rank.process_group import NotModelled, VirtualProcessGroup
 from emu.virtual.rank.rank_end import RankEnd
 from emu.virtual.rank.virtual_store import VirtualStore
@@ -34,9 +33,9 @@ _CALLS = (
 )  # fmt: skip
 
 
-def install(end: RankEnd, deposits: Deposits) -> None:
+def install(end: RankEnd) -> None:
     """Have this process meet the virtual cluster wherever it would meet gloo."""
-    _take_over_groups(end, deposits)
+    _take_over_groups(end)
     _take_over_stores(end)
     _take_over_waits(end)
     _refuse_rpc()
@@ -55,13 +54,13 @@ def mark_steps(end: RankEnd) -> None:
     register_optimizer_step_post_hook(tell)
 
 
-def _take_over_groups(end: RankEnd, deposits: Deposits) -> None:
+def _take_over_groups(end: RankEnd) -> None:
     for name in _CALLS:
         if name not in vars(VirtualProcessGroup):
             setattr(VirtualProcessGroup, name, _refused(name))
 
     def create(options: Any, _: Any = None) -> VirtualProcessGroup:
-        return VirtualProcessGroup(options, end, deposits)
+        return VirtualProcessGroup(options, end)
 
     # Names of backends are made into attributes: any that torch has not.
     dist.Backend.register_backend("emu", create, extended_api=True, devices=["cpu"])
