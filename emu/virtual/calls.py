@@ -65,7 +65,8 @@ def steps_of(call: Call, member: int, ranks: int) -> Steps:
     key = (call.kind, figures, member, ranks)
     if key not in _steps:
         script = script_of(call, member, ranks)
-        _steps[key] = write_steps(script)
+        steps = write_steps(script)
+        _steps[key] = steps
         if len(_steps) > _MOST_STEPS:
             oldest = next(iter(_steps))
             del _steps[oldest]

@@ -56,7 +56,8 @@ def write_steps(script: Script) -> Steps:
             # A generator's first step takes nothing.
             step = script.send(posted)  # type: ignore[arg-type]
         except StopIteration:
-            return Steps(np.array(rows, np.int64).reshape(-1, lib.STEP_FIELDS), posts)
+            table = np.array(rows, np.int64)
+            return Steps(table.reshape(-1, lib.STEP_FIELDS), posts)
         if isinstance(step, Wait):
             rows += [(lib.AWAIT, post.number, 0) for post in step.transfers]
             posted = None

@@ -118,6 +118,19 @@ def test_two_runs_with_a_charge_have_the_same_bits(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_program_of_every_call_takes_the_same_time_again(tmp_path: Path) -> None:
+    """All clocks and waits: what a rank is told at its turns depends on no message."""
+    program = PROGRAMS / "every_call.py"
+    results = [run(tmp_path, program)[0]["ranks"] for _ in range(2)]
+
+    first, second = (
+        [(row["end"], row["waited"], row["calls"]) for row in rows] for rows in results
+    )
+    assert first == second
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_the_recorded_job_takes_as_long_simulated(tmp_path: Path) -> None:
     """And at other NICs as long as the program itself there."""
