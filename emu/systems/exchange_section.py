@@ -11,7 +11,8 @@ import numpy as np
 from pydantic import Field
 from typing_extensions import override
 
-from emu.graph_data import WholeGraph, open_parts
+from emu.graph_data import WholeGraph
+from emu.graph_data.dependencies import open_dependencies
 from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.section import Section
@@ -209,20 +210,21 @@ class ExchangeSection(WholeGraphSection):
     def realize(
         self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
     ) -> Realization:
-        dataset, graph = open_parts(job.settings)
+        dataset, graphs = open_dependencies(job.settings)
         parameters = count_parameters(job.settings, dataset)
         itemsize = number_bytes(job.settings)
         widths = self.widths(dataset)
         exchanges = self.exchanges()
 
         volumes = np.zeros((len(job.edges), job.iterations))
-        for row, edge in zip(volumes, self._edges(graph.parts), strict=True):
+        named_edges = self._edges(graphs[0].parts)
+        for row, edge in zip(volumes, named_edges, strict=True):
             if edge.carries == "parameters":
                 row[:] = part_elements(parameters, edge.place) * itemsize
             elif edge.carries:
                 number, *_ = edge.place
                 exchange = exchanges[number]
-                count = self._count_shared(graph, edge)
+                count = self._count_shared(graphs, edge)
                 width = widths[exchange.layer - 1]
                 size = exchange.message_bytes(count, width, itemsize)
                 if carries_numbers(exchange, exchanges):
@@ -232,10 +234,11 @@ class ExchangeSection(WholeGraphSection):
         times = self.rate_tasks(job, context, volumes)
         return Realization(times=times, volumes=volumes / context.byte_scale)
 
-    def _count_shared(self, graph: WholeGraph, edge: NamedEdge) -> int:
+    def _count_shared(self, graphs: Sequence[WholeGraph], edge: NamedEdge) -> int:
         """Return how many rows the two parts of an edge share."""
         number, sender, receiver = edge.place
         exchange = self.exchanges()[number]
+        graph = graphs[exchange.layer - 1]
         if exchange.whole:
             return max(len(graph.part(rank).local) for rank in range(graph.parts))
         if exchange.content == ROWS:
@@ -259,16 +262,16 @@ class ExchangeSection(WholeGraphSection):
         To add a number, to quantise it and to read it again is work as of an edge.
         """
         itemsize = number_bytes(job.settings)
-        dataset, graph = open_parts(job.settings)
+        dataset, graphs = open_dependencies(job.settings)
         widths = self.widths(dataset)
         exchanges = self.exchanges()
-        edges = [*self._edges(graph.parts)]
+        edges = self._edges(job.settings["parts"])
         for edge, named in zip(job.edges, edges, strict=True):
             if named.carries not in (ROWS, GRADIENTS):
                 continue
             number, *_ = named.place
             exchange = exchanges[number]
-            shared = self._count_shared(graph, named)
+            shared = self._count_shared(graphs, named)
             numbers = exchange.count_rows(shared) * widths[exchange.layer - 1]
             is_quantised = exchange.bits is not None
             is_added = exchange.content == GRADIENTS
@@ -280,7 +283,7 @@ class ExchangeSection(WholeGraphSection):
             operations.add(edge.destination, {"aggregate": taken_in})
 
     def _count_layers(self, job: Job, operations: Operations) -> None:
-        dataset, graph = open_parts(job.settings)
+        dataset, graphs = open_dependencies(job.settings)
         widths = self.widths(dataset)
         parameters = count_parameters(job.settings, dataset)
         first_kind, _ = self._passes[0]
@@ -294,6 +297,7 @@ class ExchangeSection(WholeGraphSection):
                 continue
 
             number = task.settings["layer"]
+            graph = graphs[number - 1]
             part = graph.part(task.settings["rank"])
             local = len(part.local)
             is_across = part.forward.columns >= local
@@ -301,11 +305,13 @@ class ExchangeSection(WholeGraphSection):
             share = shares.get(number, 1.0)
             edges = len(is_across) - (1 - share) * int(is_across.sum())
             inputs, outputs = widths[number - 1 : number + 1]
+            read = share * len(part.remote)
+            inputs_read = local + len(part.held) + read
             layer = count_layer(
                 job.settings["model"]["kind"],
                 (inputs, outputs),
                 edges,
-                local + share * len(part.remote),
+                inputs_read,
                 local,
                 shortens=inputs > outputs,
             )
@@ -325,7 +331,7 @@ class ExchangeSection(WholeGraphSection):
         sent; of rows that are read later, or in a mean, a copy besides.
         """
         settings = job.settings
-        dataset, graph = open_parts(settings)
+        dataset, graphs = open_dependencies(settings)
         length, *widths = self.widths(dataset)
         itemsize = number_bytes(settings)
         weights = weight_bytes(
@@ -333,11 +339,17 @@ class ExchangeSection(WholeGraphSection):
         )
         first_kind, _ = self._passes[0]
         memory: dict[str, Parts] = {}
-        for rank in range(graph.parts):
-            part = graph.part(rank)
-            features = len(part.vertices) * length
-            numbers = 2 * len(part.local) * sum(widths)
+        machines = self.ranks(context.machines)
+        for rank, _ in enumerate(machines):
+            parts = [graph.part(rank) for graph in graphs]
+            first, *_ = parts
+            features = len(first.vertices) * length
+            numbers = 0
+            for part, width in zip(parts, widths, strict=True):
+                numbers += 2 * len(part.local) * width
+
             for exchange in self.exchanges():
+                part = parts[exchange.layer - 1]
                 rows = exchange.count_rows(len(part.remote))
                 copies = 1 + exchange.remembers
                 numbers += copies * rows * self.widths(dataset)[exchange.layer - 1]

@@ -73,11 +73,11 @@ def _trained(job: Job, results: Results) -> Array:
 
 def _list_setup(job: Job) -> Iterator[Transfer]:
     """Yield weights, and features that others own unless epochs exchange them."""
-    from emu.graph_data import open_parts  # noqa: PLC0415 - numpy
+    from emu.graph_data.dependencies import open_dependencies  # noqa: PLC0415 - numpy
 
     exchanged_layers = {exchange.layer for exchange in read_exchanges(job.settings)}
     if 1 not in exchanged_layers:
-        dataset, graph = open_parts(job.settings)
+        dataset, (graph, *_) = open_dependencies(job.settings)
         reads = [graph.part(rank).vertices for rank in range(graph.parts)]
         precision = np.dtype(job.settings["precision"])
         row_bytes = precision.itemsize * dataset.feature_length
@@ -87,7 +87,10 @@ def _list_setup(job: Job) -> Iterator[Transfer]:
 
 
 def exchange_system(
-    name: str, section: str, variants: Mapping[str, Variant] | None = None
+    name: str,
+    section: str,
+    variants: Mapping[str, Variant] | None = None,
+    knobs: Mapping[str, tuple[object, ...]] | None = None,
 ) -> System:
     """Return the record of a system, whose ``section`` is an `ExchangeSection`.
 
@@ -102,7 +105,7 @@ def exchange_system(
         translation=on_demand(f"{module}:TRANSLATION"),
         trainer=calling("emu.training.exchanged:train_exchanged"),
         needs_torch=True,
-        open_data=calling("emu.graph_data:open_parts"),
+        open_data=calling("emu.graph_data.dependencies:open_dependencies"),
         trained=_trained,
         # With one layer there is no `gradient1`: layer 1 ends the step itself.
         step_kinds=("gradient1", "layer1"),
@@ -110,6 +113,6 @@ def exchange_system(
         vectors=_vectors,
         setup=_list_setup,
         carries=CARRIES,
-        knobs={"partitioner": ("metis", "hash")},
+        knobs={"partitioner": ("metis", "hash"), **(knobs or {})},
         variants=variants or {},
     )

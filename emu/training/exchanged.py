@@ -13,7 +13,8 @@ from itertools import permutations
 
 import numpy as np
 
-from emu.graph_data import WholeGraph, open_for, open_parts
+from emu.graph_data import WholeGraph, open_for
+from emu.graph_data.dependencies import open_dependencies
 from emu.problem.workloads import shard_bounds
 from emu.problem.workloads.exchange import (
     GRADIENTS,
@@ -55,22 +56,41 @@ class _Neighbour:
     """The same rows, by position among the local ones of the other part."""
     lent: Positions
     """Rows that the other part reads, by position among the local ones of this part."""
+    borrowed_vertices: Positions
+    lent_vertices: Positions
+    """Vertices of the borrowed rows, and of those that are lent."""
+
+    def vertices(self, content: str, *, sent: bool) -> Array:
+        """Return the numbers beside rows, or gradients, that the part sends or gets."""
+        is_forward = content == ROWS
+        is_lent = sent == is_forward
+        vertices = self.lent_vertices if is_lent else self.borrowed_vertices
+        return np.asarray(vertices).astype(np.int32)
 
 
-def _find_neighbours(graph: WholeGraph, rank: int) -> dict[int, _Neighbour]:
-    """Return what a part shares with every other one, by the rank of that."""
+def _find_neighbours(
+    graph: WholeGraph, owned: WholeGraph, rank: int
+) -> dict[int, _Neighbour]:
+    """Return what a part shares with every other one, by the rank of that.
+
+    ``owned``: the parts of the last layer, which compute their own vertices alone;
+    these begin the rows of every layer.
+    """
     part = graph.part(rank)
+    local = owned.part(rank).local
     neighbours: dict[int, _Neighbour] = {}
     for peer in range(graph.parts):
         if peer == rank:
             continue
-        other = graph.part(peer)
+        other_local = owned.part(peer).local
         borrowed = graph.ghosts_of(peer, rank)
         lent = graph.ghosts_of(rank, peer)
         neighbours[peer] = _Neighbour(
             borrowed=np.flatnonzero(part.owners == peer),
-            places=np.searchsorted(other.local, borrowed),
-            lent=np.searchsorted(part.local, lent),
+            places=np.searchsorted(other_local, borrowed),
+            lent=np.searchsorted(local, lent),
+            borrowed_vertices=borrowed,
+            lent_vertices=lent,
         )
     return neighbours
 
@@ -82,27 +102,34 @@ class ExchangedPart:
     """
 
     def __init__(self, settings: JobSettings, rank: int) -> None:
-        dataset, graph = open_parts(settings)
+        dataset, graphs = open_dependencies(settings)
         self._seed: int = settings["seed"]
         self._rank = rank
         self._dtype = np.dtype(settings["precision"])
         self._exchanges = read_exchanges(settings)
-        self.part = graph.part(rank)
-        self.ranks = graph.parts
-        parts = [graph.part(number) for number in range(graph.parts)]
-        self._largest = max(len(part.local) for part in parts)
-        self._neighbours = _find_neighbours(graph, rank)
+        self._parts = [graph.part(rank) for graph in graphs]
+        owned = graphs[-1]
+        self.ranks = owned.parts
+        owners = [owned.part(number) for number in range(owned.parts)]
+        self._largest = max(len(part.local) for part in owners)
+
+        # Where nothing is cached all layers share one graph.
+        distinct_graphs = dict.fromkeys(graphs)
+        by_graph = {
+            graph: _find_neighbours(graph, owned, rank) for graph in distinct_graphs
+        }
+        self._neighbours = [by_graph[graph] for graph in graphs]
 
         model = settings["model"]
         self.layers: int = model["layers"]
         hidden = [model["hidden"]] * (self.layers - 1)
         self._widths = [dataset.feature_length, *hidden, dataset.classes]
 
-        features = dataset.gather(self.part.vertices)
+        features = dataset.gather(self._parts[0].vertices)
         features = features.astype(self._dtype)
         self._features = features
         # By layer, from 1: its inputs, of local vertices, and gradients of remote ones.
-        local = len(self.part.local)
+        local = len(self._parts[-1].local)
         self._inputs: dict[int, Array] = {1: features[:local]}
         self._shares: dict[int, Array] = {}
         self._local_gradient = features[:0]
@@ -112,7 +139,8 @@ class ExchangedPart:
 
         self._model: PartModel | None = None
         if settings.get("compute") != "timed":
-            self._model = PartModel(settings, dataset, self.part)
+            parts = [graph.part(rank) for graph in distinct_graphs]
+            self._model = PartModel(settings, dataset, *parts)
             parameters = initial_parameters(settings, dataset)
             self._rehearse(parameters)
 
@@ -154,11 +182,19 @@ class ExchangedPart:
         message = encode(exchange, rows, passage)
         if carries_numbers(exchange, self._exchanges):
             message["ids"] = drawn
+        if exchange.numbered:
+            neighbour = self._find(exchange, peer)
+            message["numbers"] = neighbour.vertices(exchange.content, sent=True)
         return message
+
+    def _find(self, exchange: Exchange, peer: int) -> _Neighbour:
+        """Return what this part shares with another one before a layer."""
+        neighbours = self._neighbours[exchange.layer - 1]
+        return neighbours[peer]
 
     def _rows_for(self, exchange: Exchange, peer: int) -> Array:
         """Return the rows of which an epoch draws those that it sends to a peer."""
-        neighbour = self._neighbours[peer]
+        neighbour = self._find(exchange, peer)
         if exchange.content == ROWS:
             rows = self._inputs[exchange.layer]
             if not exchange.whole:
@@ -197,6 +233,11 @@ class ExchangedPart:
         stated = message.get("ids", drawn)
         if not np.array_equal(stated, drawn):
             raise ValueError("rows that were not drawn")
+        if exchange.numbered:
+            neighbour = self._find(exchange, peer)
+            vertices = neighbour.vertices(exchange.content, sent=False)
+            if not np.array_equal(message["numbers"], vertices):
+                raise ValueError("rows of vertices that it was not asked for")
         shape = (len(drawn), width)
         rows = decode(exchange, message, shape, self._dtype)
         reader.take(drawn, rows)
@@ -214,7 +255,7 @@ class ExchangedPart:
         """Return how many rows a peer's message has if all are drawn."""
         if exchange.whole:
             return self._largest
-        neighbour = self._neighbours[peer]
+        neighbour = self._find(exchange, peer)
         if exchange.content == GRADIENTS:
             return len(neighbour.lent)
         return len(neighbour.borrowed)
@@ -224,7 +265,7 @@ class ExchangedPart:
         rows = self._reader(exchange, peer).rows
         if not exchange.whole:
             return rows
-        neighbour = self._neighbours[peer]
+        neighbour = self._find(exchange, peer)
         if exchange.content == GRADIENTS:
             return rows[neighbour.lent]
         return rows[neighbour.places]
@@ -233,7 +274,8 @@ class ExchangedPart:
         """Compute the vectors of the local vertices after a layer."""
         rows = self._rows_before(layer)
         if self._model is None:
-            vectors = self._zeros(len(self.part.local), layer)
+            part = self._parts[layer - 1]
+            vectors = self._zeros(len(part.local), layer)
         else:
             vectors = self._model.forward(layer - 1, rows)
         self._inputs[layer + 1] = vectors
@@ -243,17 +285,20 @@ class ExchangedPart:
         exchange = self.exchange(ROWS, layer)
         if layer == 1 and exchange is None:
             return self._features  # of others as well, fetched before training
+        part = self._parts[layer - 1]
         local = self._inputs[layer]
-        remote = self._zeros(len(self.part.remote), layer - 1)
+        remote = self._zeros(len(part.remote), layer - 1)
         if exchange is not None:
-            for peer, neighbour in self._neighbours.items():
+            neighbours = self._neighbours[layer - 1]
+            for peer, neighbour in neighbours.items():
                 remote[neighbour.borrowed] = self._read(exchange, peer)
         return np.concatenate([local, remote])
 
     def backward(self, layer: int) -> None:
         """Go back through a layer; after the last one begin with its loss."""
+        part = self._parts[layer - 1]
         if self._model is None:
-            remote = len(self.part.remote)
+            remote = len(part.remote)
             self._shares[layer] = self._zeros(remote, layer - 1)
             return
 
@@ -264,7 +309,7 @@ class ExchangedPart:
             gradient = self._gradient_after(layer)
         shares = self._model.backward(layer - 1, gradient)
         if shares is not None:
-            count = len(self.part.local)
+            count = len(part.local) + len(part.held)
             self._local_gradient = shares[:count].copy()
             self._shares[layer] = shares[count:]
 
@@ -274,7 +319,8 @@ class ExchangedPart:
         exchange = self.exchange(GRADIENTS, layer + 1)
         if exchange is not None:
             # In the order of ranks: sums of floats depend on it.
-            for peer, neighbour in self._neighbours.items():
+            neighbours = self._neighbours[layer]
+            for peer, neighbour in neighbours.items():
                 gradient[neighbour.lent] += self._read(exchange, peer)
         return gradient
 

@@ -23,6 +23,8 @@ ONCE = 1 << 30
 BITS = (2, 4, 8)
 #: Bytes of a drawn row's number.
 ID_BYTES = 8
+#: Bytes of the number that stands beside a row.
+NUMBER_BYTES = 4
 #: Bytes of a row's scale and minimum, two numbers of bfloat16.
 SCALE_BYTES = 4
 #: Bytes that say that nothing is sent.
@@ -53,6 +55,8 @@ class Exchange:
     whole: bool = False
     """True where parts send each other all rows of the owner, needed or not, as many as
     the largest part has: a broadcast of its block."""
+    numbered: bool = False
+    """True where the number of its vertex stands beside every row."""
     smoothing: float = 0.0
     """Weight of what was read before in the mean that is read; 0: no mean."""
 
@@ -70,6 +74,10 @@ class Exchange:
             )
         if self.whole and self.share < 1:
             raise ValueError("found a share of whole parts, write one of the two")
+        if self.numbered and (self.whole or self.share < 1 or self.bits is not None):
+            raise ValueError(
+                "found numbers beside rows that are not all sent as they are"
+            )
         if self.bits is not None and self.bits not in BITS:
             words = ", ".join(map(str, BITS))
             raise ValueError(f"found {self.bits} bits, write {words} or none")
@@ -103,7 +111,7 @@ class Exchange:
         """
         rows = self.count_rows(shared)
         if self.bits is None:
-            return rows * width * itemsize
+            return rows * (width * itemsize + NUMBER_BYTES * self.numbered)
         # Rows share a byte column by column; a byte more is always sent (AdaQP).
         packed = -(-rows * self.bits // 8) * width + 1
         return packed + SCALE_BYTES * rows
