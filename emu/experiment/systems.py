@@ -183,8 +183,8 @@ def as_variant(
     """
     variant = variant_named(name)
     before, after = _split(scenario, variant.system, overrides or {})
-    plain = as_system(scenario, variant.system, before)
-    edit = {**after, **variant.edit}
+    plain = as_system(scenario, variant.system, before, after)
+    edit = dict(variant.edit)
     if not edit:
         return plain
     if "job.epoch" in edit and getattr(plain.job, "epochs", None):
@@ -212,7 +212,11 @@ def _split(
     after = {}
     for key, value in overrides.items():
         section, *parts = key.split(".")
-        if section != "job" or _knows(scenario.job, parts) or parts[0] not in fields:
+        is_of_file = _knows(scenario.job, parts)
+        if parts == ["epochs"] and "iterations" not in fields:
+            # Passes over a whole graph are its steps: those of mini-batches are others.
+            is_of_file = False
+        if section != "job" or is_of_file or parts[0] not in fields:
             before[key] = value
         else:
             after[key] = value
@@ -336,12 +340,16 @@ def check_rows(scenario: Scenario) -> None:
 
 
 def as_system(
-    scenario: Scenario, system: str, overrides: Mapping[str, object] | None = None
+    scenario: Scenario,
+    system: str,
+    overrides: Mapping[str, object] | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> Scenario:
     """Return a scenario as another system, with as many seeds per iteration.
 
     A system that trains on the whole graph has as many passes over it. ``overrides``
-    are keys before it is translated, as for `load`. Raises ScenarioError when either
+    are keys before it is translated, as for `load`, ``settings`` those of the system
+    that it becomes. Raises ScenarioError when either
     cannot be translated, times are those of a profile, or the changed scenario is
     wrong; DataError when the data set is needed (for epochs, or the phases of P3) and
     is missing, or the profile is, or is of another job.
@@ -354,7 +362,7 @@ def as_system(
     if system not in list_translatable():
         variant_named(system)  # its error
     if scenario.job.system == system:
-        return scenario
+        return load(scenario, settings) if settings else scenario
 
     if problem := _problem_of_source(scenario.job.system):
         raise origin.error(("job", "system"), problem)
@@ -368,7 +376,7 @@ def as_system(
     edit: Edit = {"job": {"system": system, **job}}
     if scenario.placement.tasks:  # by names that the other system's tasks do not have
         edit["placement"] = None
-    return load(scenario, edit)
+    return load(scenario, {**edit, **(settings or {})})
 
 
 def _problem_of_source(source: str) -> str:

@@ -231,6 +231,20 @@ class _NoArrays:
     map_unchecked = array
 
 
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Neighbours of some members of a part."""
+
+    members: Ints
+    """All vertices of the part."""
+    stride: int
+    """Members per one whose neighbours were drawn."""
+    rows: Ids
+    """Whose neighbour each is: the number of that member among those drawn."""
+    owners: Ints
+    """Part that owns each neighbour."""
+
+
 class DrawnGraph(Dataset):
     """A data set of which sizes alone are known."""
 
@@ -298,29 +312,45 @@ class DrawnGraph(Dataset):
         return np.sort(chosen)
 
     @cached_property
+    def _samples(self) -> list[_Sample]:
+        """Neighbours of one in so many members of every part."""
+        mean_draws = self._drawn.draws_of(self.train).mean()
+        all_draws = self.vertices * mean_draws
+        stride = int(max(1, all_draws // _READER_DRAWS))
+        samples = []
+        for part in range(self.parts):
+            members = np.flatnonzero(self.owner == part)
+            indptr, targets = self._drawn.neighbours(members[::stride])
+            rows, _ = _number_draws(np.diff(indptr))
+            owners = self.owner[targets].astype(np.int64)
+            samples.append(_Sample(members, stride, rows, owners))
+        return samples
+
+    @cached_property
     def readers(self) -> Ints:
         """Parts that read each vertex but its owner, as bits: of one in so many drawn.
 
         Others of its part have those of the vertex before them that was drawn.
         """
-        owner = self.owner
-        mean_draws = self._drawn.draws_of(self.train).mean()
-        all_draws = self.vertices * mean_draws
-        stride = int(max(1, all_draws // _READER_DRAWS))
         readers = np.zeros(self.vertices, np.int64)
         bit = np.int64(1)
-        for part in range(self.parts):
-            members = np.flatnonzero(owner == part)
-            sample = members[::stride]
-            indptr, targets = self._drawn.neighbours(sample)
-            target_parts = owner[targets].astype(np.int64)
-            rows, _ = _number_draws(np.diff(indptr))
-            sets = np.zeros(len(sample), np.int64)
-            np.bitwise_or.at(sets, rows, bit << target_parts)
+        for part, sample in enumerate(self._samples):
+            members = sample.members
+            sets = np.zeros(len(members[:: sample.stride]), np.int64)
+            np.bitwise_or.at(sets, sample.rows, bit << sample.owners)
             sets &= ~(bit << np.int64(part))
-            sets_of_members = np.repeat(sets, stride)
+            sets_of_members = np.repeat(sets, sample.stride)
             readers[members] = sets_of_members[: len(members)]
         return readers
+
+    @cached_property
+    def crossing_shares(self) -> list[float]:
+        """Share of every part's edges whose other end another part owns, estimated."""
+        shares = []
+        for part, sample in enumerate(self._samples):
+            crosses = sample.owners != part
+            shares.append(float(crosses.mean()) if crosses.size else 0.0)
+        return shares
 
 
 @lru_cache(maxsize=2)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from emu.errors import DataError
 from emu.graph_data.array_types import Array, Floats, Ints, SmallInts
@@ -115,6 +116,11 @@ class Part:
         """Local vertices, then those it holds besides, then remote ones."""
         return np.concatenate([self.local, self.held, self.remote])
 
+    def count_crossing_edges(self) -> int:
+        """Return the entries of `forward` whose source is a vertex of another part."""
+        is_remote = self.forward.columns >= len(self.local) + len(self.held)
+        return int(is_remote.sum())
+
     def positions(self, vertices: Ints) -> Ints:
         """Return the rows of vertices among `vertices`, of a part without replicas.
 
@@ -132,6 +138,18 @@ class Part:
         if not (is_inside.all() and (self.vertices[rows] == vertices).all()):
             raise ValueError("a vertex is neither local nor remote here")
         return rows
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnPart(Part):
+    """A part of a drawn graph: its adjacency has a size, and no entries."""
+
+    crossing_edges: int = field(kw_only=True)
+    """Edges from vertices of other parts, estimated."""
+
+    @override
+    def count_crossing_edges(self) -> int:
+        return self.crossing_edges
 
 
 class WholeGraph:
@@ -315,13 +333,14 @@ def open_parts(settings: Mapping[str, Any]) -> tuple[Dataset, WholeGraph]:
 
 
 def _drawn_parts(dataset: DrawnGraph, aggregation: Aggregation) -> WholeGraph:
-    """Return the parts of a drawn graph: their adjacency has a size, no entries."""
+    """Return the parts of a drawn graph."""
 
     @functools.lru_cache(maxsize=dataset.parts)
     def read(number: int) -> Part:
         local = np.flatnonzero(dataset.owner == number)
         remote = np.flatnonzero(dataset.readers >> number & 1)
         edges = int(dataset.structure.degrees[local].sum())
+        crossing_edges = round(edges * dataset.crossing_shares[number])
         edges += aggregation.loops * len(local)
         nothing = np.empty(0)
         adjacency = Adjacency(
@@ -329,7 +348,14 @@ def _drawn_parts(dataset: DrawnGraph, aggregation: Aggregation) -> WholeGraph:
             columns=nothing.astype(np.int32),
             weights=nothing,
         )
-        return Part(local, remote, dataset.owner[remote], adjacency, adjacency)
+        return DrawnPart(
+            local=local,
+            remote=remote,
+            owners=dataset.owner[remote],
+            forward=adjacency,
+            backward=adjacency,
+            crossing_edges=crossing_edges,
+        )
 
     return WholeGraph(dataset.vertices, dataset.parts, read)
 

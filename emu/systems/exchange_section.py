@@ -300,10 +300,10 @@ class ExchangeSection(WholeGraphSection):
             graph = graphs[number - 1]
             part = graph.part(task.settings["rank"])
             local = len(part.local)
-            is_across = part.forward.columns >= local
             # Rows that are not drawn have neither edges nor products.
             share = shares.get(number, 1.0)
-            edges = len(is_across) - (1 - share) * int(is_across.sum())
+            edges = int(part.forward.indptr[-1])
+            edges -= (1 - share) * part.count_crossing_edges()
             inputs, outputs = widths[number - 1 : number + 1]
             read = share * len(part.remote)
             inputs_read = local + len(part.held) + read
