@@ -326,8 +326,8 @@ def confirm_row(row: Answer, name: str) -> Answer:
     Raises as `emu.run`; ScenarioError where its steps are recorded.
     """
     scenario = row.scenario
-    if row.question.curve_file:
-        raise ScenarioError("its steps are recorded, so that no run has them all")
+    if row.question.has_steps:
+        raise ScenarioError("its steps are found elsewhere: no run has them all")
     # What the file states holds; else trials find what this host can keep to.
     if "time_scale" not in scenario.emulation.model_fields_set:
         emulation = scenario.emulation.model_copy(update={"time_scale": AUTO})

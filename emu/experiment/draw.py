@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from emu.experiment.look_seconds import delay_looks, look_seconds
 from emu.experiment.recorded_steps import time_steps
+from emu.experiment.scaled_steps import FoundSteps, Trend
 from emu.experiment.systems import Target
 from emu.prediction.analysis.throughput import Speed, speed_of
 from emu.problem import Schedule
@@ -29,6 +30,8 @@ class Draw:
     """Look at which the target was reached."""
     curve: Curve
     """Accuracy over time until then."""
+    trend: Trend | None = None
+    """Steps of smaller graphs, from which those to the target follow."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +50,12 @@ def time_draw(
     ready: Experiment,
     schedule: Schedule,
     target: Target | None,
-    recorded: list[Look] | None = None,
+    found: FoundSteps | None = None,
 ) -> Draw:
     """Return the figures of a schedule, with its looks at the training.
 
-    ``recorded``: looks to the target by a curve; the schedule has some of its steps
-    then, and all are taken to be as long as these.
+    ``found``: looks to the target that its job did not train; the schedule has some of
+    its steps then, and all are taken to be as long as these.
     """
     job = schedule.problem.job
     # By the length without deaths: what they add is no speed of the job.
@@ -60,9 +63,9 @@ def time_draw(
     seconds = schedule.makespan
     reached = ready.reached
     curve: Curve = ()
-    if recorded:
-        reached = recorded[-1]
-        curve = time_steps(recorded, speed.iteration_seconds)
+    if found:
+        reached = found.looks[-1]
+        curve = time_steps(found.looks, speed.iteration_seconds)
         seconds = reached.step * speed.iteration_seconds
     elif ready.looks:
         curve = time_looks(ready.looks, ready.scenario, schedule)
@@ -74,4 +77,11 @@ def time_draw(
     scenario = ready.stated or ready.scenario
     # What the file expects is not of a row, which may be written as a file of its own.
     scenario = scenario.model_copy(update={"expect": ExpectSection()})
-    return Draw(scenario, seconds, speed, reached, curve)
+    return Draw(
+        scenario=scenario,
+        makespan=seconds,
+        speed=speed,
+        reached=reached,
+        curve=curve,
+        trend=found.trend if found else None,
+    )

@@ -22,10 +22,10 @@ from emu.experiment.machine_memory import (
     memory_by_machine,
 )
 from emu.experiment.premises import Premises, grid_words
-from emu.experiment.recorded_steps import recorded_looks
 from emu.experiment.row_figures import busy_of, limits_of, weights_of
 from emu.experiment.row_machines import Machines, Row
 from emu.experiment.row_work import Work, list_work
+from emu.experiment.scaled_steps import Trend, find_steps
 from emu.experiment.systems import Target, edits
 from emu.graph_data import open_for
 from emu.names import printable
@@ -91,6 +91,17 @@ class Question:
         if self.target is None:
             return None
         return self.scenario.curve_files.get(self.system)
+
+    @property
+    def trains_smaller(self) -> bool:
+        """True where its steps to the target are followed from smaller graphs."""
+        has_scales = bool(self.scenario.training_scales)
+        return self.target is not None and has_scales and self.curve_file is None
+
+    @property
+    def has_steps(self) -> bool:
+        """True where steps to the target are found without a training of the job."""
+        return self.trains_smaller or self.curve_file is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,6 +288,11 @@ class Answer:
         """By seed, when the target was reached."""
         looks = {seed: draw.reached for seed, draw in self.draws.items()}
         return {seed: look for seed, look in looks.items() if look}
+
+    @property
+    def trend(self) -> Trend | None:
+        """Trend of steps on smaller graphs, of the first seed; None where it trains."""
+        return next((draw.trend for draw in self.draws.values()), None)
 
     @property
     def steps(self) -> float:
@@ -543,13 +559,11 @@ def _prepare(question: Question, plain: Scenario) -> Experiment:
     """Return the experiment of a question, prepared as long as it is to be simulated.
 
     With a target it trains first: the accuracy decides how long the job is. Where its
-    steps are recorded, as many as the file states show how long one takes.
+    steps are found elsewhere, as many as the file states show how long one takes.
     """
-    if question.target is None:
-        return prepare(plain)
-    if question.curve_file is None:
-        return prepare(question.target.end(plain))
-    return prepare(plain.model_copy(update={"until": None}))
+    if question.has_steps:
+        return prepare(plain.model_copy(update={"until": None}))
+    return prepare(question.target.end(plain) if question.target else plain)
 
 
 def _answer_seed(question: Question, seed: int) -> Answer:
@@ -567,15 +581,14 @@ def _answer_seed(question: Question, seed: int) -> Answer:
     if question.row:
         check_memory(ready, schedule)
 
-    looks = None
-    if question.target and question.curve_file:
-        looks = recorded_looks(
-            question.scenario,
-            question.system,
-            question.target.accuracy,
-            schedule.problem.job.settings,
-        )
-    draw = time_draw(ready, schedule, question.target, looks)
+    found = find_steps(
+        question.scenario,
+        question.system,
+        question.target,
+        plain,
+        schedule.problem.job.settings,
+    )
+    draw = time_draw(ready, schedule, question.target, found)
     return Answer(
         question,
         draws={seed: draw},

@@ -31,10 +31,7 @@ def recorded_looks(
     """
     file = scenario.curve_files[row]
     trail = scenario.trail_of_curve(row)
-    for key in ("events", "failures"):
-        if getattr(scenario, key):
-            problem = "steps that are recorded take equal times: remove this, or"
-            raise scenario.origin.error((key,), f"{problem} accuracy")
+    refuse_unequal_steps(scenario, "accuracy")
     try:
         curve = read_curve(Path(file))
     except DataError as error:
@@ -55,6 +52,14 @@ def recorded_looks(
         )
         raise scenario.origin.error(trail, problem)
     return _looks_until(curve, place, settings)
+
+
+def refuse_unequal_steps(scenario: Scenario, source: str) -> None:
+    """Raise ScenarioError where events make steps differ; ``source``: key of them."""
+    for key in ("events", "failures"):
+        if getattr(scenario, key):
+            problem = f"steps of {source} take equal times: remove this, or {source}"
+            raise scenario.origin.error((key,), problem)
 
 
 def _looks_until(curve: AccuracyCurve, last: int, settings: JobSettings) -> list[Look]:

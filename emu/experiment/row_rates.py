@@ -80,8 +80,8 @@ def _at_rate(question: Question, rate: float | None, grid: Sequence[float]) -> Q
 
 def _open_scenario(question: Planned) -> Scenario | None:
     """Return the scenario of a row that trains at a rate of the search's choice."""
-    if isinstance(question, EmulatorError) or question.curve_file:
-        return None  # a curve is recorded at the rate of the file
+    if isinstance(question, EmulatorError) or question.has_steps:
+        return None  # steps are found at the rate of the file
     if _states_rate(question.settings):
         return None
     with suppress(EmulatorError):

@@ -7,7 +7,7 @@ by then. Trainings are kept by content: a comparison that was cut off goes on wi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
@@ -17,6 +17,7 @@ from emu.experiment.question import Answer, Question, answer, row_of, scenario_o
 from emu.experiment.row_figures import weights_of
 from emu.experiment.row_machines import Machines, Trial
 from emu.experiment.row_rates import Planned, choose_rates
+from emu.experiment.scaled_steps import list_smaller
 from emu.experiment.spread import spread
 from emu.experiment.systems import (
     Target,
@@ -131,7 +132,7 @@ def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Pla
     for question, row in zip(questions, rows, strict=True):
         number = len(plans)
         try:
-            if question.target is not None and question.curve_file is None:
+            if question.target is not None and not question.has_steps:
                 refuse_drawn(question.scenario)
             if question.machines is None:
                 # A piece per set, so that cores share a slow row
@@ -362,15 +363,25 @@ def _list_trainings(
     for question in planned:
         if isinstance(question, EmulatorError) or question.curve_file:
             continue
-        first = question.scenario.seed
-        for seed in range(first, first + question.seeds):
-            with suppress(EmulatorError):  # its row says so
-                scenario = target.end(scenario_of(question, seed))
+        with suppress(EmulatorError):  # its row says so
+            for scenario in _trainings_of(question, target):
                 # Rows of equal weights may be of other
                 # lengths, and are kept apart then.
                 key = (weights_of(scenario), scenario.job.length)
                 classes.setdefault(key, scenario)
     return [(scenario,) for scenario in classes.values()]
+
+
+def _trainings_of(question: Question, target: Target) -> Iterator[Scenario]:
+    """Yield what a row trains: with every seed, or smaller graphs in its place."""
+    first = question.scenario.seed
+    if question.trains_smaller:
+        plain = scenario_of(question, first)
+        for _, scenario in list_smaller(question.scenario, plain, target):
+            yield scenario
+        return
+    for seed in range(first, first + question.seeds):
+        yield target.end(scenario_of(question, seed))
 
 
 def _train(scenario: Scenario) -> None:

@@ -36,7 +36,12 @@ from emu.units import DURATION, RATIO
 Settings: TypeAlias = Mapping[str, Any]
 
 #: What is of a file as it stands: its figures, keys of its rows, and curves of these.
-_OF_FILE: Edit = {"expect": None, "systems": None, "accuracy": None}
+_OF_FILE: Edit = {
+    "expect": None,
+    "systems": None,
+    "accuracy": None,
+    "training_scales": None,
+}
 #: Passes over the training set in which a target has to be reached.
 WITHIN = 100
 
@@ -104,7 +109,7 @@ def refuse_drawn(scenario: Scenario) -> None:
     if getattr(dataset, "drawn", False):
         problem = (
             "nothing trains on a drawn graph: state a recorded curve, accuracy: {ROW: "
-            "FILE}, or write false, and a scale"
+            "FILE}, or training_scales: [0.005, 0.01, 0.02], or write false and a scale"
         )
         raise scenario.origin.error(("job", "dataset", "drawn"), problem)
 
@@ -210,16 +215,19 @@ def _split(
     fields = systems()[system].section().model_fields
     before = {}
     after = {}
+
     for key, value in overrides.items():
         section, *parts = key.split(".")
         is_of_file = _knows(scenario.job, parts)
         if parts == ["epochs"] and "iterations" not in fields:
             # Passes over a whole graph are its steps: those of mini-batches are others.
             is_of_file = False
+
         if section != "job" or is_of_file or parts[0] not in fields:
             before[key] = value
         else:
             after[key] = value
+
     return before, after
 
 
@@ -349,10 +357,10 @@ def as_system(
 
     A system that trains on the whole graph has as many passes over it. ``overrides``
     are keys before it is translated, as for `load`, ``settings`` those of the system
-    that it becomes. Raises ScenarioError when either
-    cannot be translated, times are those of a profile, or the changed scenario is
-    wrong; DataError when the data set is needed (for epochs, or the phases of P3) and
-    is missing, or the profile is, or is of another job.
+    that it becomes. Raises ScenarioError when either cannot be translated, times are
+    those of a profile, or the changed scenario is wrong; DataError when the data set is
+    needed (for epochs, or the phases of P3) and is missing, or the profile is, or is of
+    another job.
     """
     origin = scenario.origin  # with the lines of the file, which changes lose
     scenario = load(scenario, {**(overrides or {}), **_OF_FILE})

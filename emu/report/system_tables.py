@@ -20,6 +20,7 @@ from emu.report.comparison import COLUMNS, write_makespans
 from emu.report.explanation_tables import placing_line, setup_row
 from emu.report.html import markup as html
 from emu.report.many_runs import compare, flat, write_pair
+from emu.report.step_sources import describe_steps
 from emu.report.terminal import plain_table
 from emu.runs.intervals import pair
 from emu.runs.result import Result
@@ -27,7 +28,6 @@ from emu.scenario.machine_choice import machines_words
 from emu.scenario.virtual_training import NotReached
 from emu.systems.job_section import JobSection
 from emu.systems.training_section import TrainingSection
-from emu.training.looks import HELD
 from emu.units import (
     format_duration,
     format_money,
@@ -74,15 +74,21 @@ def answer_json(row: Answer, first: Answer) -> Result:
     if row.run:
         content["run"] = asdict(row.run)
     if row.looks:
-        content |= {
-            "reached": {seed: look._asdict() for seed, look in row.looks.items()},
-            "epochs": row.epochs,
-            "epoch_seconds": row.epoch_seconds,
-            "all_machines": row.everywhere,
-            "curves": {seed: [*curve] for seed, curve in row.curves.items()},
-            "recorded": row.question.curve_file,
-        }
+        content |= _reached_json(row)
     return content
+
+
+def _reached_json(row: Answer) -> Result:
+    """Return what a row with a target has besides."""
+    return {
+        "reached": {seed: look._asdict() for seed, look in row.looks.items()},
+        "epochs": row.epochs,
+        "epoch_seconds": row.epoch_seconds,
+        "all_machines": row.everywhere,
+        "curves": {seed: [*curve] for seed, curve in row.curves.items()},
+        "recorded": row.question.curve_file,
+        "trend": asdict(row.trend) if row.trend else None,
+    }
 
 
 def answers_json(results: Sequence[Answer]) -> list[Result]:
@@ -154,6 +160,7 @@ def target_table(results: Sequence[Answer], target: str) -> Table:
     columns.append(">per epoch")
     if any(row.cost for row in rows):
         columns.append(">cost")
+
     table = plain_table(f"Simulated, to {target}", "system", *columns)
     for row in rows:
         cells = _cells_of(row, rows[0])
@@ -168,18 +175,7 @@ def target_table(results: Sequence[Answer], target: str) -> Table:
             nearest = f"{row.refused.nearest:.1%} at best"
             table.add_row(row.system, "", seconds, nearest)
 
-    rows_of_file = defaultdict[str, list[str]](list)
-    for row in rows:
-        if row.question.curve_file:
-            rows_of_file[row.question.curve_file].append(row.system)
-    if rows_of_file:
-        files = [
-            f"{', '.join(names)} by {file}" for file, names in rows_of_file.items()
-        ]
-        table.caption = (
-            f"steps recorded, not trained: {'; '.join(files)}; up to the first of "
-            f"{HELD} looks in a row that hold it; time = steps x simulated step"
-        )
+    table.caption = describe_steps(rows)
     return table
 
 

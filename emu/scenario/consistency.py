@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _OF_LABS = "is for `emu lab`: a scenario runs its job; remove it"
 _A_LAB = "this file describes a lab, which `emu lab` runs"
 _MACHINE_KEYS = [*cluster_section.MachineSection.model_fields]
+#: Scales of a trend: with two, nothing would tell how sure it is.
+_LEAST_SCALES = 3
 #: What each check reads, and the check, in the order in which they are made.
 _CHECKS: list[tuple[set[str], Check]] = []
 
@@ -185,6 +187,27 @@ def _until(scenario: Scenario) -> Problems:
     elif scenario.until.seeds and scenario.until.every:
         problem = "space the same looks by seeds and by steps: remove one of them"
         yield ("until",), f"found seeds and every, which {problem}"
+
+
+@_reads("job", "training_scales")
+def _training_scales(scenario: Scenario) -> Problems:
+    """Yield scales at which nothing can be trained, or of which there is no trend."""
+    scales = scenario.training_scales
+    if not scales:
+        return
+
+    key = ("training_scales",)
+    dataset = getattr(scenario.job, "dataset", None)
+    if dataset is None or not dataset.drawn:
+        problem = "the job trains on its own graph: remove this, or draw that "
+        yield key, f"{problem}(job.dataset.drawn: true)"
+        return
+
+    if len(set(scales)) < len(scales) or len(scales) < _LEAST_SCALES:
+        yield key, f"found {list(scales)}, write {_LEAST_SCALES} different ones or more"
+    if max(scales) >= dataset.scale:
+        problem = f"found {max(scales):g}, write less than the scale of the file"
+        yield key, f"{problem}, {dataset.scale:g}"
 
 
 @_reads(

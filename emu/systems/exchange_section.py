@@ -302,8 +302,8 @@ class ExchangeSection(WholeGraphSection):
             local = len(part.local)
             # Rows that are not drawn have neither edges nor products.
             share = shares.get(number, 1.0)
-            edges = int(part.forward.indptr[-1])
-            edges -= (1 - share) * part.count_crossing_edges()
+            edges_in_all = int(part.forward.indptr[-1])
+            edges = edges_in_all - (1 - share) * part.count_crossing_edges()
             inputs, outputs = widths[number - 1 : number + 1]
             read = share * len(part.remote)
             inputs_read = local + len(part.held) + read

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -50,13 +50,13 @@ def scenario_of(*, drawn: bool) -> Scenario:
     return loads(json.dumps(document))
 
 
-def counts_of(system: str, *, drawn: bool) -> Counter[str]:
+def counts_of(system: str, *, drawn: bool) -> dict[str, float]:
     """Return the counts of a row by operation, its bytes among them."""
     keys: dict[str, Any] = {}
     if system not in {"dgtp", "distdgl", "one_machine"}:
         keys["job.machines"] = [*"abcd"]
     answer = measure(scenario_of(drawn=drawn), system, keys)
-    counts: Counter[str] = Counter()
+    counts = defaultdict[str, float](float)
     for row in answer.work:
         for term in row.terms:
             counts[term.operation] += term.count

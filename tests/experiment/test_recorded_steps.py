@@ -150,7 +150,7 @@ def test_the_command_names_the_key(tmp_path: Path) -> None:
     systems = {"dgtp": {"batch_size": [16, 32]}}
     assert "these train in several ways" in said("steps.csv", *to, systems=systems)
     events = [{"at": "1 ms", "machine": "b", "nic": "2 Gbit/s"}]
-    assert "recorded take equal times" in said("steps.csv", *to, events=events)
+    assert "steps of accuracy take equal times" in said("steps.csv", *to, events=events)
 
 
 def test_advice_refuses_a_curve_that_it_does_not_read(tmp_path: Path) -> None:

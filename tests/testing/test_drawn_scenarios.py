@@ -30,6 +30,7 @@ _LEFT_OUT = {
     # Terms of exchanges, drawn in tests of their own, and what sockets cannot run.
     "age", "bits", "gradients", "kept_gradients", "rows", "smooth_features",
     "smooth_gradients", "smoothing", "whole", "partition", "drawn",
+    "training_scales",  # of drawn graphs
 }  # fmt: skip
 
 

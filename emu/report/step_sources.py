@@ -1,0 +1,45 @@
+"""Where a table's steps to an accuracy come from, in words."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from emu.experiment.question import Answer
+from emu.experiment.scaled_steps import Trend
+from emu.training.looks import HELD
+
+
+def describe_steps(rows: Sequence[Answer]) -> str | None:
+    """Return what says which rows take steps from elsewhere; None where none does."""
+    notes = [*_list_recorded(rows), *_list_trends(rows)]
+    if not notes:
+        return None
+    notes.append("time = steps x simulated step")
+    return "; ".join(notes)
+
+
+def _list_recorded(rows: Sequence[Answer]) -> Iterator[str]:
+    """Yield what says of which rows the steps are recorded, and by which file."""
+    rows_of_file = defaultdict[str, list[str]](list)
+    for row in rows:
+        if row.question.curve_file:
+            rows_of_file[row.question.curve_file].append(row.system)
+    if rows_of_file:
+        files = [
+            f"{', '.join(names)} by {file}" for file, names in rows_of_file.items()
+        ]
+        yield f"steps recorded, not trained: {'; '.join(files)}"
+        yield f"up to the first of {HELD} looks in a row that hold it"
+
+
+def _list_trends(rows: Sequence[Answer]) -> Iterator[str]:
+    """Yield what says which rows take steps from smaller graphs, and how surely."""
+    rows_of_trend = defaultdict[Trend, list[str]](list)
+    for row in rows:
+        if row.trend:
+            rows_of_trend[row.trend].append(row.system)
+    for trend, names in rows_of_trend.items():
+        scales = ", ".join(f"{scale:g}" for scale in dict.fromkeys(trend.scales))
+        steps = f"{trend.low:,.0f} to {trend.high:,.0f} steps (95 %)"
+        yield f"{', '.join(names)}: {steps} by trainings at {scales} of the graph"
