@@ -217,9 +217,9 @@ FAULTS: dict[str, RunFault] = {
         scenario="training",
     ),
     "senders count half of what they send": RunFault(
-        "emu/emulation/network/out_edge.py",
-        "counts.payload_bytes += volume",
-        "counts.payload_bytes += volume // 2",
+        "emu/prediction/core/pacing.c",
+        "s->payload_bytes += s->volume;",
+        "s->payload_bytes += s->volume / 2;",
     ),
     "first bytes stamped 50 ms early": RunFault(
         "emu/prediction/core/sending.c",

@@ -186,7 +186,10 @@ class DataServer:
 
     def statistics(self) -> DataServerStatistics:
         """Return the counts of what arrived so far."""
-        payloads = [PayloadCount(*key, count) for key, count in self.payloads.items()]
+        kinds = Counter[tuple[int, str]]()
+        for (edge, tensor), count in self.payloads.items():
+            kinds[edge, payload_kind(tensor)] += count
+        payloads = [PayloadCount(*key, count) for key, count in kinds.items()]
         bursts = []
         for edge, connection in self.connected.items():
             burst = connection.largest_burst
@@ -213,7 +216,7 @@ class DataServer:
         self.header_bytes += frame.overhead
         self.log.note(edge, iteration, event.first, delivery.arrived, volume)
         for name, array in frame.arrays.items():
-            self.payloads[edge, payload_kind(name)] += array.nbytes
+            self.payloads[edge, name] += array.nbytes
         self.inbox.deliver(delivery)
         self.on_arrival(edge, iteration, delivery.arrived, volume, frame.shaped)
 

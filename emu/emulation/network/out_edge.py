@@ -29,11 +29,9 @@ from emu.prediction.core import ffi, lib
 #: Bytes that an unshaped frame sends per turn of the loop while other edges of the
 #: process are being paced; else it is BURST of the core, which says what that costs.
 BURST_BESIDE_PACING = 1 << 20
-#: A send that ends this much (wall seconds) after its fluid counts as late.
-LATE = 0.001
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class OutEdgeStatistics:
     """Amounts and delays of what one edge has sent so far (real bytes, wall seconds).
 
@@ -43,16 +41,16 @@ class OutEdgeStatistics:
     """
 
     edge: int
-    frames: int = 0
-    payload_bytes: int = 0
-    header_bytes: int = 0
-    late_sends: int = 0
-    max_behind: float = 0.0
-    max_lead_bytes: float = 0.0
-    max_stale: float = 0.0
-    blocked: int = 0
-    lost_bytes: float = 0.0
-    missed: int = 0
+    frames: int
+    payload_bytes: int
+    header_bytes: int
+    late_sends: int
+    max_behind: float
+    max_lead_bytes: float
+    max_stale: float
+    blocked: int
+    lost_bytes: float
+    missed: int
 
 
 class _Frame:
@@ -107,7 +105,6 @@ class OutEdge:
         self._queue: deque[_Frame] = deque()
         self._writing = False  # add_writer is armed: the kernel's buffer was full
         self._error: EmulatorError | None = None
-        self._counts = OutEdgeStatistics(edge)
         self._loop.add_reader(sock.fileno(), self._peer_spoke)
 
     def send(
@@ -164,12 +161,22 @@ class OutEdge:
     @property
     def statistics(self) -> OutEdgeStatistics:
         """Counts so far."""
-        counts = self._counts
         sender = self.sender
-        counts.max_stale = sender.max_stale
-        counts.max_lead_bytes = sender.max_lead
-        counts.blocked = sender.blocked
-        return counts
+        missed = self._pacer.board.count_missed(self.edge)
+
+        return OutEdgeStatistics(
+            edge=self.edge,
+            frames=sender.frames,
+            payload_bytes=sender.payload_bytes,
+            header_bytes=sender.header_bytes,
+            late_sends=sender.late_sends,
+            max_behind=sender.max_behind,
+            max_lead_bytes=sender.max_lead,
+            max_stale=sender.max_stale,
+            blocked=sender.blocked,
+            lost_bytes=sender.lost_bytes,
+            missed=missed,
+        )
 
     def attend(self, outcome: int) -> None:
         """Do what a look at the sender came to (called by the pacer)."""
@@ -205,6 +212,7 @@ class OutEdge:
             frame.queued,
             frame.notified,
         )
+
         # What is paced goes by its rates; all else as fast as the socket takes it.
         if frame.shaped:
             self.note_connection(frame.iteration)
@@ -263,33 +271,9 @@ class OutEdge:
         return int(lib.PACED if sender.left else lib.SENT)
 
     def _finish(self, frame: _Frame) -> None:
-        sender = self.sender
-        counts = self._counts
         pacer = self._pacer
-        iteration = frame.iteration
-        end = sender.end
-        volume = sender.volume
-        # Frames without rates have no fluid that they could be late for.
-        fluid_end = sender.fluid_end
-        lateness = end - fluid_end if math.isfinite(fluid_end) else 0.0
-
-        counts.frames += 1
-        counts.payload_bytes += volume
-        counts.header_bytes += sender.overhead
-        pacer.departures.note(self.edge, iteration, sender.first, sender.last, volume)
-        if frame.shaped:
-            counts.late_sends += lateness > LATE
-            counts.lost_bytes += sender.bucket.lost
-            counts.missed = pacer.board.count_missed(self.edge)
-            counts.max_behind = max(counts.max_behind, lateness)
-            pacer.log.note(
-                self.edge,
-                iteration,
-                end,
-                frame.queued,
-                sender.informed,
-                pacer.lag,
-            )
+        pacer.departures.make_room()
+        lateness = lib.finish(pacer.core, self.sender, frame.shaped)
 
         self._stop_writing()
         self._queue.popleft()

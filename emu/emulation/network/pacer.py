@@ -75,7 +75,9 @@ class Pacer:
         self.core.alarm = self._alarm.fd
         self.core.due = math.inf
         self.log = SendLog()
+        self.core.sent = self.log.core
         self.departures = FrameLog()
+        self.core.departures = self.departures.core
         self.connections = ConnectionLog()
 
     def start(self, clock: RunClock) -> None:
@@ -95,11 +97,6 @@ class Pacer:
     def busy(self) -> bool:
         """True where a shaped frame is waiting or on its way."""
         return bool(self._edges)
-
-    @property
-    def lag(self) -> float:
-        """Wall seconds by which the present ring of the alarm is late, else 0."""
-        return float(self.core.lag)
 
     def to_wall(self, time: float) -> float:
         """Return the wall time of a run time, -infinity before the run begins."""

@@ -15,7 +15,13 @@ from emu.emulation.network.inbox import BufferPool, Delivery, PooledBuffer
 from emu.emulation.wire.data_reader import DataReader
 from emu.emulation.wire.decoding import MessageReader
 from emu.emulation.wire.encoding import encode_message
-from emu.emulation.wire.frame_layout import Fields, Frame, Kind, WireLimits
+from emu.emulation.wire.frame_layout import (
+    LAST_STATE,
+    Fields,
+    Frame,
+    Kind,
+    WireLimits,
+)
 from emu.errors import EmulatorError, NodeLost, NodeMisbehaved
 
 _OF_STRANGERS = WireLimits(header=0, body=0, message=4096)
@@ -185,7 +191,7 @@ class ReceivingEnd:
             place = f"on the connection of edge {self.edge}"
             raise NodeMisbehaved(f"a frame of edge {edge} {place}")
         # Nothing may come twice, and the order on the wire is that of the source.
-        if iteration <= self._newest:
+        if not self._newest < iteration < LAST_STATE:
             problem = f"sent iteration {iteration} after {self._newest}"
             raise NodeMisbehaved(f"edge {edge} {problem}")
         self._newest = iteration

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import struct
-from collections import deque
 from collections.abc import Iterator
 
 import numpy as np
 
 from emu.emulation.network.clock import RunClock
 from emu.emulation.wire.frame_layout import FRAME_ROWS
+from emu.prediction.core import ffi, lib
 
-#: A row of `emu.emulation.wire.frame_layout`. Packed, 100,000 frames take 3 MB; as
-#: tuples 20.
-_ROW = struct.Struct("<IIddQ")
+#: Rows that there is room for at first; more doubles it.
+_FIRST = 64
 #: Rows of one piece, so that two pieces fit into one control message.
 _PIECE = 12_000
 #: Frames kept, the newest: what one control message may carry.
@@ -24,7 +22,20 @@ class FrameLog:
     """Collects rows of `emu.emulation.wire.frame_layout` while a run goes on."""
 
     def __init__(self) -> None:
-        self._rows = bytearray()
+        self._rows = np.empty(_FIRST, FRAME_ROWS)
+        self.core = ffi.new("FrameRows *")
+        """Its `FrameRows` of the core."""
+        self._lend()
+
+    def _lend(self) -> None:
+        self.core.row = ffi.from_buffer("FrameRow[]", self._rows)
+        self.core.room = len(self._rows)
+
+    def make_room(self) -> None:
+        """Have room for another row."""
+        if self.core.count == self.core.room:
+            self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
+            self._lend()
 
     def note(
         self,
@@ -35,12 +46,12 @@ class FrameLog:
         nbytes: int,
     ) -> None:
         """Add a frame: wall seconds of its first and last byte, payload bytes."""
-        self._rows += _ROW.pack(edge, iteration, first, last, nbytes)
+        self.make_room()
+        lib.add_frame(self.core, edge, iteration, first, last, nbytes)
 
     def pieces(self, clock: RunClock) -> Iterator[bytes]:
         """Yield the rows so far, in run seconds; at least one piece, maybe empty."""
-        data = bytes(self._rows)
-        rows = np.frombuffer(data, FRAME_ROWS).copy()
+        rows = self._rows[: self.core.count].copy()
         for name in ("first", "last"):
             rows[name] = clock.run_times(rows[name])
         count = max(len(rows), 1)
@@ -50,24 +61,21 @@ class FrameLog:
 
 
 class SendLog:
-    """Rows of shaped frames: edge, iteration, and four columns of wall seconds.
-
-    When the last byte was in the kernel; when the payload was there to send; when the
-    frame's newest segment was first seen; how late the alarm rang that sent the last
-    byte.
-    """
+    """Rows of shaped frames, the newest: `SentRow` of the core."""
 
     def __init__(self) -> None:
-        self._rows: deque[tuple[float, ...]] = deque(maxlen=_MOST)
-
-    def note(self, *row: float) -> None:
-        """Add a frame."""
-        self._rows.append(row)
+        # Pages that no row comes to take no memory.
+        self._rows = np.empty((_MOST, 6))
+        self.core = ffi.new("SentRows *", {"room": _MOST})
+        """Its `SentRows` of the core."""
+        self.core.row = ffi.from_buffer("SentRow[]", self._rows)
 
     def pack(self, clock: RunClock) -> bytes:
         """Return the rows in emulated seconds, as little-endian float64."""
-        rows = np.array(self._rows, dtype="<f8")
-        rows = rows.reshape(-1, 6)  # also where there is none
+        count = self.core.count
+        rows = self._rows[:count].astype("<f8")
+        if count > _MOST:
+            rows = np.roll(rows, -(count % _MOST), axis=0)  # the oldest first
         walls = rows[:, 2:5]
         rows[:, 2:5] = clock.run_times(walls)
         lateness = rows[:, 5]

@@ -760,6 +760,35 @@ enum { RISE = 2 };
  * has gone (`Sender.error`). */
 enum { PACED, OFFERS, SENT, BLOCKED, BROKEN };
 
+typedef struct { /* which frame crossed when: FRAME_ROWS of emu/emulation/wire/frame_layout.py */
+    uint32_t edge;
+    uint32_t iteration;
+    double first;
+    double last;
+    uint64_t bytes;
+} FrameRow;
+
+typedef struct {
+    FrameRow *row;
+    int64_t room; /* rows */
+    int64_t count;
+} FrameRows;
+
+typedef struct { /* a paced frame; the last four are wall seconds */
+    double edge;
+    double iteration;
+    double end;      /* when its last byte was in the kernel, */
+    double queued;   /* its payload was there to send, */
+    double informed; /* and its newest segment was first seen */
+    double lag;      /* by which the alarm rang late that sent the last byte */
+} SentRow;
+
+typedef struct { /* the newest: `count` of them came, each at its number modulo `room` */
+    SentRow *row;
+    int64_t room;
+    int64_t count;
+} SentRows;
+
 typedef struct { /* of one edge: the frame in front, and what was counted of all */
     int64_t edge;
     double capacity; /* of the narrowest link on the way, emulated bytes per second */
@@ -795,6 +824,12 @@ typedef struct { /* of one edge: the frame in front, and what was counted of all
     double max_stale; /* the longest that a segment had held before it was seen */
     double max_lead;  /* bytes ahead of the fluid */
     int64_t blocked;
+    int64_t frames;   /* that have left, with bytes of their bodies and of the rest */
+    int64_t payload_bytes;
+    int64_t header_bytes;
+    int64_t late_sends; /* of paced ones, that ended after their fluid, at most by */
+    double max_behind;
+    double lost_bytes;  /* that a sender which stood still could not catch up */
 } Sender;
 
 typedef struct { /* all senders of a process */
@@ -815,6 +850,8 @@ typedef struct { /* all senders of a process */
     double lag;         /* by which the present ring is late, 0 between two */
     double lag_sum, max_lag; /* of all */
     int64_t rings;
+    FrameRows *departures;
+    SentRows *sent;
 } Pacing;
 
 double fluid_end(const Segment *s, double volume);
@@ -827,6 +864,9 @@ Segment without_loss(Bucket *bucket, const Segment *seen, double now, int64_t se
 bool segment_of(const Pacing *p, int64_t edge, int64_t iteration, Segment *s);
 void load_frame(Sender *s, int64_t iteration, const Buffer *buffers, int64_t count,
                 double queued, double notified);
+bool add_frame(FrameRows *rows, int64_t edge, int64_t iteration, double first, double last,
+               int64_t bytes);
+double finish(Pacing *p, Sender *s, bool shaped);
 void plan_look(const Pacing *p, Sender *s, double now);
 int32_t look(const Pacing *p, Sender *s, double now);
 int64_t ring(Pacing *p, double now);
@@ -940,6 +980,10 @@ Span next_room(Receiver *r);
 bool on_bytes(Receiver *r, int64_t count, double wall);
 int64_t missing(const Receiver *r);
 double note_arrival(Arrivals *a, double now, double age, const Disorder *d);
+/* Bytes of a row of CONNECTION_ROWS (emu/emulation/wire/frame_layout.py): tcp_info.c. */
+enum { STATE_BYTES = 66 };
+bool read_state(int32_t fd, uint32_t edge, uint32_t iteration, uint8_t *row);
+bool read_disorder(int32_t fd, Disorder *d);
 bool ask_for_stamps(int32_t fd);
 int64_t receive_bytes(int32_t fd, uint8_t *start, int64_t size, Arrivals *a);
 int32_t receive(Receiver *r);

@@ -11,6 +11,8 @@
 /* A writer holds an entry for some microseconds; a reader that meets a writer stopped in the
  * middle gives up and looks again at its next look. */
 enum { ATTEMPTS = 1000 };
+/* A frame that ends so many seconds after its fluid counts as late. */
+#define LATE 1e-3
 /* A sender holds back what is less than this part of its lead: crumbs cost a wake at both
  * ends, and a quarter never starves. */
 #define CRUMB 4
@@ -149,6 +151,37 @@ void load_frame(Sender *s, int64_t iteration, const Buffer *buffers, int64_t cou
     s->fluid = s->late = 0.0;
     s->fluid_end = s->due = s->next = INFINITY;
     s->bucket = (Bucket){0.0, 0.0, 0.0};
+}
+
+/* Add a row, or return false: there is no room. */
+bool add_frame(FrameRows *rows, int64_t edge, int64_t iteration, double first, double last,
+               int64_t bytes)
+{
+    if (rows->count >= rows->room)
+        return false;
+    FrameRow row = {(uint32_t)edge, (uint32_t)iteration, first, last, (uint64_t)bytes};
+    rows->row[rows->count++] = row;
+    return true;
+}
+
+/* Count and note the frame in front, which has left; return the seconds from the end of its
+ * fluid until then. A frame without rates has no fluid that it could be late for. */
+double finish(Pacing *p, Sender *s, bool shaped)
+{
+    double lateness = isfinite(s->fluid_end) ? s->end - s->fluid_end : 0.0;
+    s->frames++;
+    s->payload_bytes += s->volume;
+    s->header_bytes += s->overhead;
+    add_frame(p->departures, s->edge, s->iteration, s->first, s->last, s->volume);
+    if (!shaped)
+        return lateness;
+    s->late_sends += lateness > LATE;
+    s->max_behind = larger(s->max_behind, lateness);
+    s->lost_bytes += s->bucket.lost;
+    double edge = (double)s->edge, iteration = (double)s->iteration;
+    SentRow row = {edge, iteration, s->end, s->queued, s->informed, p->lag};
+    p->sent->row[p->sent->count++ % p->sent->room] = row;
+    return lateness;
 }
 
 static int64_t body_sent(const Sender *s) { return at_least(0, s->sent - s->overhead); }

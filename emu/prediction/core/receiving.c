@@ -1,8 +1,6 @@
 /* Bytes of connections from the kernel, and when they came. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -19,9 +17,6 @@ enum { TRIES = 5 };
  * `testbed_products` at time scale 3 took 3.7 CPU seconds per GB and not 5.0; and bytes for
  * which that is not worth two calls. */
 enum { AT_ONCE = 1 << 18, FEW = 1 << 16 };
-/* Of struct tcp_info, which libraries know less of than kernels do: its bytes as of Linux
- * 6.7; milliseconds since data came in order; segments that came ahead, since 5.4. */
-enum { INFO_BYTES = 248, QUIET = 52, OUT_OF_ORDER = 224 };
 
 /* Return when the newest byte could be read in order, by its note and by TCP_INFO.
  *
@@ -59,31 +54,6 @@ double note_arrival(Arrivals *a, double now, double age, const Disorder *d)
 }
 
 #if defined(__linux__) && defined(SO_TIMESTAMPNS)
-static double seconds_of(clockid_t clock)
-{
-    struct timespec t;
-    clock_gettime(clock, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static bool read_disorder(int fd, Disorder *d)
-{
-    uint8_t info[INFO_BYTES] = {0};
-    socklen_t size = sizeof info;
-    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, info, &size) < 0)
-        return false;
-    uint32_t quiet, ahead;
-    memcpy(&quiet, info + QUIET, sizeof quiet);
-    memcpy(&ahead, info + OUT_OF_ORDER, sizeof ahead);
-    struct timespec tick;
-    clock_getres(CLOCK_MONOTONIC_COARSE, &tick);
-    d->ahead = ahead;
-    d->quiet = 1e-3 * quiet;
-    d->tick = (double)tick.tv_sec + 1e-9 * (double)tick.tv_nsec;
-    d->clock = seconds_of(CLOCK_MONOTONIC_COARSE);
-    return true;
-}
-
 /* Return the age of a note at `now`, which is read beside the note's clock: a process that
  * loses its core between the two would count what came as older, or younger, by as long (on
  * two cores with 12 ready processes by over 1 ms for 12 of some 120 frames). So they are

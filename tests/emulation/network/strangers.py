@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 from emu.emulation.network.authentication import Challenge, Identity
@@ -18,6 +19,7 @@ from emu.emulation.wire.decoding import MessageReader
 from emu.emulation.wire.encoding import encode_message
 from emu.emulation.wire.frame_layout import PREFIX, PREFIX_BYTES, Kind
 from emu.errors import NodeLost
+from emu.prediction.core import ffi
 
 NONCE = bytes(32)
 
@@ -29,6 +31,8 @@ class Unpaced:
 
     def __init__(self) -> None:
         self.departures = FrameLog()
+        self.core = ffi.new("Pacing *", {"departures": self.departures.core})
+        self.board = SimpleNamespace(count_missed=lambda _: 0)
 
     def deactivate(self, edge: OutEdge) -> None:
         """Do nothing."""

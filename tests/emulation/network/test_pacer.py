@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from emu.emulation.network.authentication import edge_keys
 from emu.emulation.network.clock import RunClock
@@ -23,7 +24,7 @@ from emu.emulation.network.inbox import BufferPool, Inbox
 from emu.emulation.network.out_edge import OutEdge
 from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.rate_board import RateBoard
-from emu.emulation.network.send_log import SendLog
+from emu.emulation.network.send_log import FrameLog, SendLog
 from emu.emulation.shaping import EmulationSettings, FlowEnds
 from emu.emulation.wire.frame_layout import FRAME_ROWS
 from emu.errors import NodeLost
@@ -230,7 +231,7 @@ async def test_a_stopped_flow_sends_no_more_than_its_lead() -> None:
 
         assert run.edge.statistics.max_lead_bytes <= 16384
         assert run.arrivals == []
-        assert run.pacer.lag == 0.0  # between rings nothing is late by one
+        assert run.pacer.core.lag == 0.0  # between rings nothing is late by one
         run.publish([1], [0], [2e6], [0.0], run.clock.now())
         await arrived(run, 0, 1_000_000)
         (piece,) = run.pacer.departures.pieces(run.clock)
@@ -430,10 +431,51 @@ async def test_lines_and_looks_follow_both_scales(seed: int) -> None:
     board.close()
 
 
+def finished(log: SendLog, iterations: int) -> NDArray[np.float64]:
+    """Return the rows of frames of edge 3, the lag of each its number."""
+    frames = FrameLog()
+    pacing = ffi.new("Pacing *", {"departures": frames.core, "sent": log.core})
+    times = {"end": 110.0, "queued": 104.0, "informed": 106.0, "fluid_end": math.inf}
+    sender = ffi.new("Sender *", {"edge": 3, "volume": 8, "overhead": 5, **times})
+    for iteration in range(iterations):
+        sender.iteration = iteration
+        pacing.lag = 0.5 * iteration
+        frames.make_room()
+        assert lib.finish(pacing, sender, True) == 0.0
+    assert (sender.frames, sender.payload_bytes) == (iterations, 8 * iterations)
+    assert sender.header_bytes == 5 * iterations
+    (*pieces,) = frames.pieces(RunClock(100.0, 2.0))
+    noted = np.concatenate([np.frombuffer(piece, FRAME_ROWS) for piece in pieces])
+    assert noted["iteration"].tolist() == [*range(iterations)]
+    return np.frombuffer(log.pack(RunClock(100.0, 2.0))).reshape(-1, 6)
+
+
 def test_the_send_log_speaks_emulated_seconds() -> None:
+    rows = finished(SendLog(), 2)
+
+    assert rows.tolist() == [
+        [3.0, 0.0, 5.0, 2.0, 3.0, 0.0],
+        [3.0, 1.0, 5.0, 2.0, 3.0, 0.25],
+    ]
+
+
+def test_the_send_log_keeps_the_newest_in_their_order() -> None:
+    rows = finished(SendLog(), 20_000)
+
+    assert rows[:, 1].tolist() == [*range(5_000, 20_000)]
+
+
+def test_how_late_a_frame_left_counts_from_the_end_of_its_fluid() -> None:
     log = SendLog()
-    log.note(3, 7, 110.0, 104.0, 106.0, 0.5)
+    frames = FrameLog()
+    pacing = ffi.new("Pacing *", {"departures": frames.core, "sent": log.core})
+    sender = ffi.new("Sender *", {"end": 10.0, "bucket": {"lost": 7.0}})
+    for fluid_end, lateness in ((9.5, 0.5), (10.25, -0.25), (9.9995, 0.0005)):
+        sender.fluid_end = fluid_end
 
-    rows = np.frombuffer(log.pack(RunClock(100.0, 2.0))).reshape(-1, 6)
+        assert lib.finish(pacing, sender, True) == pytest.approx(lateness)
+    sender.fluid_end = 0.0
+    lib.finish(pacing, sender, False)
 
-    assert rows.tolist() == [[3.0, 7.0, 5.0, 2.0, 3.0, 0.25]]
+    assert (sender.late_sends, sender.max_behind, sender.lost_bytes) == (1, 0.5, 21.0)
+    assert log.core.count == 3

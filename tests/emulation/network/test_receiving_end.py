@@ -127,6 +127,7 @@ def test_the_rest_of_a_paced_payload_is_known() -> None:
     [
         ([frame(0, 1, edge=1)], "a frame of edge 1 on the connection of edge 2"),
         ([frame(3, 1), frame(3, 1)], "sent iteration 3 after 3"),
+        ([frame(2**32 - 1, 1)], "sent iteration 4294967295 after -1"),
     ],
 )
 def test_what_a_peer_must_not_send(said: list[bytes], match: str) -> None:

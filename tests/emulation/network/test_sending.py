@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import sys
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.emulation.network.tcp_info import ConnectionLog
+from emu.emulation.wire.frame_layout import CONNECTION_ROWS
 from emu.prediction.core import ffi, lib
 
 
@@ -94,3 +97,30 @@ def test_a_receiver_that_has_gone_is_an_error_with_its_number() -> None:
 
         assert lib.send_bytes(sender, 10) == lib.BROKEN
         assert sender.error == errno.EPIPE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="TCP_INFO is of Linux")
+def test_the_state_of_a_connection_is_that_of_the_kernel() -> None:
+    """Fields of struct tcp_info (include/uapi/linux/tcp.h), read by another layout."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        sender = socket.create_connection(server.getsockname())
+        receiver, _ = server.accept()
+    with sender, receiver:
+        sender.sendall(bytes(100_000))
+        receiver.recv(100_000, socket.MSG_WAITALL)
+        log = ConnectionLog()
+        log.note(sender, 7, 3)
+        info = sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 248)
+    info = info.ljust(248, b"\0")
+
+    (piece,) = log.pieces()
+    (row,) = np.frombuffer(piece, CONNECTION_ROWS)
+    words = np.frombuffer(info, "<u4")
+    assert (row["edge"], row["iteration"]) == (7, 3)
+    assert row["segment"] == words[4] > 0
+    assert row["segments_allowed"] == words[20] > 0
+    assert row["retransmitted"] == words[25]
+    assert row["least_round_trip"] == words[37] > 0
+    assert row["busy"] <= np.frombuffer(info[168:176], "<u8")[0]
+    assert row["window"] == words[57]
+    assert row["timeouts"] == np.frombuffer(info[240:242], "<u2")[0]
