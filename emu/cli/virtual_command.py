@@ -41,6 +41,9 @@ def virtual(
     at_once: int = option(
         "N", "Ranks that compute at once; 0: one per core.", 0, min=0
     ),
+    free_messages: bool = option(
+        "--free-messages", "Leave the CPU that messages take out of the clock."
+    ),
     real_clock: bool = option("--real-clock", "Show programs this computer's time."),
     runs: Path = option("DIR", "Where the run directory goes.", Path("runs")),
     json_target: JsonTarget = None,
@@ -62,6 +65,7 @@ def virtual(
         at_once=at_once or default_at_once(),
         charge=seconds(charge, "--charge") if charge else None,
         mark=mark or (prediction.mark if prediction and prediction.mark else ""),
+        free_messages=free_messages,
         real_clock=real_clock,
     )
 

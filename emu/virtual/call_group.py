@@ -40,7 +40,7 @@ class _Way:
     """Messages of one member to another with one tag."""
 
     deposits: deque[Deposit] = field(default_factory=deque)
-    """Of those that were not taken."""
+    """Values of those that were not taken."""
     taken: int = 0
 
 
@@ -51,13 +51,12 @@ class CallGroup:
     ----------
     ranks
         In the order of members.
-    number
-        That of the group in the network.
     """
 
-    def __init__(self, ranks: Sequence[int], number: int) -> None:
+    def __init__(self, ranks: Sequence[int]) -> None:
         self.ranks = ranks
-        self.number = number
+        self.number: int | None = None
+        """Its number in the network, once it is open there."""
         self.member_of = {rank: member for member, rank in enumerate(ranks)}
         self._collectives = defaultdict[int, _Collective](_Collective)
         """By slot."""

@@ -63,7 +63,8 @@ def steps_of(call: Call, member: int, ranks: int) -> Steps:
     # Those of iterations are written out once.
     figures = msgpack.packb(call.figures)
     key = (call.kind, figures, member, ranks)
-    if key not in _steps:
+    is_new = key not in _steps
+    if is_new:
         script = script_of(call, member, ranks)
         steps = write_steps(script)
         _steps[key] = steps

@@ -10,8 +10,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from emu.errors import EmulatorError, RunError
 from emu.problem import Cluster, Links
@@ -20,8 +21,13 @@ from emu.virtual.calls import MESSAGES, Call, steps_of
 from emu.virtual.control import Connection, RankLost
 from emu.virtual.gloo_transport import MessageNetwork, Operation
 from emu.virtual.key_store import WAITS, KeyStore
+from emu.virtual.message_costs import MessageCosts
 from emu.virtual.virtual_time import Deadlock, State, VirtualTime
 
+#: What a rank says.
+Message: TypeAlias = Mapping[str, Any]
+#: What it says and then waits for an answer, or ends.
+_ENDS_OF_TURNS = {"wait", "sleep", "store", "leave"}
 #: Tags of messages are apart from numbers of collectives.
 _TAGS = 1 << 40
 #: Seconds that a rank with a core may use none of it, before others have it.
@@ -39,10 +45,16 @@ class RankRecord:
     marks: list[float] = field(default_factory=list)
     """When its steps began, or ended: seconds."""
     end: float | None = None
+    delayed: float = 0.0
+    """Seconds by which messages delayed what it computed."""
     waited: float = 0.0
     """Seconds in which it waited for calls."""
     figures: dict[str, Any] = field(default_factory=dict)
     """Figures that it gave of itself at its end."""
+
+
+def _call_of(message: Message) -> Call:
+    return Call(message["call"], message["figures"], message["where"])
 
 
 class ClusterServer:
@@ -56,6 +68,8 @@ class ClusterServer:
         Machine of every rank.
     cores
         Ranks that run at once.
+    costs
+        CPU of messages that the machines' cores spend; None: they are free.
     watch
         Gets the rank, the time and the text of every line that is printed.
     """
@@ -65,6 +79,7 @@ class ClusterServer:
         cluster: Cluster,
         machine_of: Sequence[int],
         cores: int,
+        costs: MessageCosts | None,
         watch: Callable[[int, float, str], None],
     ) -> None:
         self._links = cluster.links
@@ -72,7 +87,10 @@ class ClusterServer:
         self._machine_of = machine_of
         self._watch = watch
         self._network = MessageNetwork(self._links.capacities, len(machine_of))
-        self._time = VirtualTime(self._network, len(machine_of), cores)
+        self._costs = costs
+        self._time = VirtualTime(
+            self._network, len(machine_of), cores, self._message_cpu
+        )
         self._store = KeyStore()
         self._groups: dict[str, CallGroup] = {}
         self._connections: dict[int, Connection] = {}
@@ -89,10 +107,32 @@ class ClusterServer:
         self._free: list[list[int]] = [[] for _ in machine_of]
         """Places of what each rank left and all have read, of which it is not told."""
         self.records = [RankRecord() for _ in machine_of]
+        self._actions = {
+            "join": self._join,
+            "post": self._post,
+            "wait": self._wait,
+            "sleep": self._sleep,
+            "store": self._ask_store,
+            "line": self._take_line,
+            "mark": self._mark_step,
+            "leave": self._leave,
+        }
+        """What a rank says -> what it does when the network comes to its clock."""
+        self._left: set[int] = set()
+        """Ranks that say no more."""
         self.stalls = 0
         self.cpu = 0.0
         """CPU seconds that serving took."""
         self._schedule_changes(cluster)
+
+    def _message_cpu(self, rank: int) -> float:
+        """Return the CPU seconds that messages took so far of a rank with one core."""
+        if self._costs is None:
+            return 0.0
+        data = self._network.count_moved(rank)
+        frames = self._network.count_frames(rank)
+        seconds = data * self._costs.per_byte + frames * self._costs.per_frame
+        return seconds / self._speeds[rank]
 
     def _schedule_changes(self, cluster: Cluster) -> None:
         ports = {link.name: port for port, link in enumerate(self._links)}
@@ -134,7 +174,7 @@ class ClusterServer:
                 ready = selector.select(_STALL)
                 for key, _ in ready:
                     rank = int(key.data)
-                    if self.records[rank].end is not None:
+                    if rank in self._left:
                         selector.unregister(key.fileobj)
                         continue
                     for message in self._receive(rank):
@@ -152,10 +192,14 @@ class ClusterServer:
         """Return the bytes that were sent, headers included, by sender and receiver."""
         sizes: defaultdict[tuple[int, int], float] = defaultdict(float)
         for group in self._groups.values():
+            if group.number is None:
+                continue
             written = self._network.count_written(group.number)
-            for sender, row in zip(group.ranks, written.tolist(), strict=True):
-                for receiver, size in zip(group.ranks, row, strict=True):
-                    sizes[sender, receiver] += size
+            for sender, row in enumerate(written.tolist()):
+                source = group.ranks[sender]
+                for receiver, size in enumerate(row):
+                    destination = group.ranks[receiver]
+                    sizes[source, destination] += size
         return sizes
 
     def _admit(self, listener: socket.socket) -> None:
@@ -178,33 +222,48 @@ class ClusterServer:
             raise RankLost(problem) from error
 
     def _take_in(self, rank: int, message: dict[str, Any]) -> None:
-        clock: float = message["time"]
-        self._time.note_clock(rank, clock)
-        self._stopped[rank] = clock
+        """Take in what a rank says: it does that when the network comes to its clock.
+
+        Raises Mismatch, and RankLost where it failed, at once: others may wait for it
+        outside of any call.
+        """
         self._note_that_it_has_read(rank)
-        match message["kind"]:
-            case "join":
-                self._join(message["group"], message["ranks"])
-            case "post":
-                self._post(rank, clock, message)
-            case "wait":
-                names = message["names"]
-                self._note(rank, "wait", clock, names=names)
-                timeout = message["timeout"] or math.inf
-                self._time.wait(rank, names, timeout, needs_all=message["all"])
-            case "sleep":
-                self._time.stop(rank, "sleeps")
-                self._time.wake_at(rank, clock + message["seconds"])
-            case "store":
-                self._ask_store(rank, clock, message)
-            case "line":
-                self._watch(rank, clock, message["text"])
-            case "mark":
-                self.records[rank].marks.append(clock)
-            case "leave":
-                self._leave(rank, clock, message)
-            case kind:
-                raise RankLost(f"rank {rank} says {kind!r}, which means nothing")
+        kind = message["kind"]
+        if kind not in self._actions:
+            raise RankLost(f"rank {rank} says {kind!r}, which means nothing")
+        if kind == "join" and message["group"] not in self._groups:
+            self._groups[message["group"]] = CallGroup(message["ranks"])
+        elif kind == "post":
+            self._check(rank, message)
+        elif kind == "leave":
+            self._check_end(rank, message)
+
+        if kind in _ENDS_OF_TURNS:
+            self._time.stop(rank)
+        action = partial(self._actions[kind], rank, message)
+        self._time.say(rank, message["time"], action)
+
+    def _wait(self, rank: int, message: Message) -> None:
+        names = message["names"]
+        self._begin_pause(rank)
+        self._note(rank, "wait", names=names)
+        timeout = message["timeout"] or math.inf
+        self._time.wait(rank, names, timeout, needs_all=message["all"])
+
+    def _sleep(self, rank: int, message: Message) -> None:
+        self._begin_pause(rank)
+        self._time.begin_wait(rank, "sleeps")
+        self._time.wake_after(rank, message["seconds"])
+
+    def _begin_pause(self, rank: int) -> None:
+        self._stopped[rank] = self._network.now
+        self.records[rank].delayed += self._time.delay(rank)
+
+    def _take_line(self, rank: int, message: Message) -> None:
+        self._watch(rank, self._network.now, message["text"])
+
+    def _mark_step(self, rank: int, _: Message) -> None:
+        self.records[rank].marks.append(self._network.now)
 
     def _note_that_it_has_read(self, rank: int) -> None:
         """Note that a rank has read what it was told of: it says more by now."""
@@ -215,74 +274,87 @@ class ClusterServer:
                 free.append(deposit.place)
         self._unread[rank] = []
 
-    def _note(self, rank: int, kind: str, clock: float, **fields: Any) -> None:
-        event = {"kind": kind, "time": clock, **fields}
+    def _note(self, rank: int, kind: str, **fields: Any) -> None:
+        event = {"kind": kind, "time": self._network.now, **fields}
         self.records[rank].events.append(event)
 
-    def _leave(self, rank: int, clock: float, message: Mapping[str, Any]) -> None:
-        if message["problem"]:
-            raise RankLost(
-                f"rank {rank} failed after {clock:.6g} s: {message['problem']}"
-            )
+    def _check_end(self, rank: int, message: Message) -> None:
+        problem = message["problem"]
+        if problem:
+            clock = message["time"]
+            raise RankLost(f"rank {rank} failed after {clock:.6g} s: {problem}")
+        self._left.add(rank)
+
+    def _leave(self, rank: int, message: Message) -> None:
+        self._begin_pause(rank)
         self._time.leave(rank)
-        self.records[rank].end = clock
+        self.records[rank].end = self._network.now
         self.records[rank].figures = message["figures"]
 
-    def _join(self, name: str, ranks: list[int]) -> None:
-        if name in self._groups:
+    def _join(self, _: int, message: Message) -> None:
+        """Open a group in the network, when its first member has joined it."""
+        group = self._groups[message["group"]]
+        if group.number is not None:
             return
-        machines = [self._machine_of[rank] for rank in ranks]
-        routes = routes_between(self._links, machines)
-        number = self._network.open_group(ranks, routes)
-        self._groups[name] = CallGroup(ranks, number)
+        machines = [self._machine_of[rank] for rank in group.ranks]
+        per_frame = self._costs.per_frame if self._costs else 0.0
+        pauses = [per_frame / self._speeds[rank] for rank in group.ranks]
+        routes = routes_between(self._links, machines, pauses)
+        group.number = self._network.open_group(group.ranks, routes)
 
-    def _post(self, rank: int, clock: float, message: dict[str, Any]) -> None:
-        """Have an operation begin when the network has come to its time."""
+    def _check(self, rank: int, message: Message) -> None:
+        """Check a collective against those of the other members."""
+        group = self._groups[message["group"]]
+        call = _call_of(message)
+        if call.kind not in MESSAGES:
+            member = group.member_of[rank]
+            group.check(message["slot"], member, call)
+
+    def _post(self, rank: int, message: Message) -> None:
+        """Begin an operation."""
         group = self._groups[message["group"]]
         member = group.member_of[rank]
-        call = Call(message["call"], message["figures"], message["where"])
+        call = _call_of(message)
         name: str = message["name"]
         slot: int = message["slot"]
         is_message = call.kind in MESSAGES
-        if not is_message:
-            group.check(slot, member, call)
         if message["place"] is not None:
             group.note_deposit(slot, member, call, message["place"])
         self._pending[rank][name] = call
         self._note(
             rank,
             "post",
-            clock,
             name=name,
             call=call.kind,
             figures=call.figures,
             group=message["group"],
             slot=slot,
         )
-
-        def end(moment: float, peer: int) -> None:
-            del self._pending[rank][name]
-            if is_message:
-                result = self._end_message(group, member, name, call, peer)
-                self._note(rank, "end", moment, name=name, result=result)
-            else:
-                result = {"places": group.find_places(slot)}
-                self._readers[name] = lambda: group.count_reader(slot)
-                self._note(rank, "end", moment, name=name, result=None)
-            self._time.end(rank, name, moment, result)
-
         operation = Operation(
             member=member,
             slot=_TAGS + slot if is_message else slot,
             steps=steps_of(call, member, len(group.ranks)),
-            done=end,
+            done=partial(self._end, rank, name, slot, group),
             is_barrier=call.kind == "barrier",
             uses_worker=not is_message,
         )
-        number = group.number
-        self._time.schedule(
-            rank, clock, lambda: self._network.submit(number, operation)
-        )
+        assert group.number is not None  # noqa: S101 - its members have joined it
+        self._network.submit(group.number, operation)
+
+    def _end(
+        self, rank: int, name: str, slot: int, group: CallGroup, _: float, peer: int
+    ) -> None:
+        """Take in that an operation is over; ``peer`` sent its last message."""
+        call = self._pending[rank].pop(name)
+        if call.kind in MESSAGES:
+            member = group.member_of[rank]
+            result = self._end_message(group, member, name, call, peer)
+            self._note(rank, "end", name=name, result=result)
+        else:
+            result = {"places": group.find_places(slot)}
+            self._readers[name] = lambda: group.count_reader(slot)
+            self._note(rank, "end", name=name, result=None)
+        self._time.end(rank, name, result)
 
     def _end_message(
         self, group: CallGroup, member: int, name: str, call: Call, peer: int
@@ -300,38 +372,38 @@ class ClusterServer:
             "size": deposit.size,
         }
 
-    def _ask_store(self, rank: int, clock: float, message: dict[str, Any]) -> None:
-        """Have a request carried out when all earlier ones have been."""
+    def _ask_store(self, rank: int, message: Message) -> None:
+        """Carry a request out, as soon as its keys are there."""
         request = message["request"]
         keys = message["keys"]
         name = message["name"]
 
         def answer() -> None:
             result = self._store.carry_out(request, keys, message["values"])
-            moment = max(self._network.now, clock)
             if self._time.ranks[rank].state is State.WAITS:
-                self._time.end(rank, name, moment, {"answer": result})
+                self._time.end(rank, name, {"answer": result})
 
-        def begin() -> None:
-            self._store.call_when_there(keys if request in WAITS else (), answer)
-
-        self._time.wait(rank, [name], message["timeout"] or math.inf, needs_all=True)
-        self._time.ranks[rank].reason = f"key {' and '.join(keys)} of the store"
-        self._time.schedule(rank, clock, begin)
+        self._begin_pause(rank)
+        timeout = message["timeout"] or math.inf
+        self._time.wait(rank, [name], timeout, needs_all=True)
+        names = " and ".join(keys)
+        self._time.ranks[rank].reason = f"key {names} of the store"
+        awaited = keys if request in WAITS else ()
+        self._store.call_when_there(awaited, answer)
 
     def _go_on(self, stalled: set[int]) -> None:
         try:
             for turn in self._time.go_on(stalled):
                 record = self.records[turn.rank]
-                self._note(turn.rank, "go", turn.time)
+                self._note(turn.rank, "go")
                 record.waited += turn.time - self._stopped[turn.rank]
                 self._unread[turn.rank] = [
                     name for name in turn.news if name in self._readers
                 ]
                 free = self._free[turn.rank]
+                self._free[turn.rank] = []
                 connection = self._connections[turn.rank]
                 connection.send("go", time=turn.time, news=turn.news, free=free)
-                free.clear()
         except Deadlock as error:
             raise Deadlock(f"{error}: {self._describe_waits()}") from None
 
@@ -349,16 +421,22 @@ class ClusterServer:
 
 
 def routes_between(
-    links: Links, machines: Sequence[int]
+    links: Links, machines: Sequence[int], pauses: Sequence[float]
 ) -> Callable[[int, int], tuple[Sequence[int], float]]:
     """Return what gives links and latency from a member of a group to another.
 
-    ``machines``: machine of every member.
+    Parameters
+    ----------
+    machines
+        Machine of every member.
+    pauses
+        Seconds that each needs to take in a frame, which count as latency.
     """
 
     def route(sender: int, receiver: int) -> tuple[Sequence[int], float]:
         ports = links.route(machines[sender], machines[receiver])
-        return ports, sum(links[port].latency for port in ports)
+        latency = sum(links[port].latency for port in ports)
+        return ports, latency + pauses[receiver]
 
     return route
 

@@ -103,6 +103,7 @@ class MessageNetwork:
         self._under_way: dict[int, tuple[Operation, Any]] = {}
         """By number: operations, and what the core reads and writes of each."""
         self._count = 0
+        # Units: seconds and bytes.
         self._core.header = HEADER
         self._core.buffer = SEND_BUFFER
         self._core.workers = WORKERS
@@ -222,23 +223,22 @@ class MessageNetwork:
         self._count += 1
         rows = ffi.from_buffer("int64_t[]", steps.rows)
         over = ffi.new("uint8_t[]", steps.posts)
-        core = ffi.new(
-            "Operation *",
-            {
-                "number": number,
-                "context": group,
-                "member": operation.member,
-                "slot": operation.slot,
-                "step": rows,
-                "steps": len(steps.rows),
-                "awaited": lib.NONE,
-                "peer": lib.NONE,
-                "over": over,
-                "uses_worker": operation.uses_worker,
-                "is_barrier": operation.is_barrier,
-            },
-        )
-        self._under_way[number] = (operation, (rows, over))
+        fields = {
+            "number": number,
+            "context": group,
+            "member": operation.member,
+            "slot": operation.slot,
+            "step": rows,
+            "steps": len(steps.rows),
+            "awaited": lib.NONE,
+            "peer": lib.NONE,
+            "over": over,
+            "uses_worker": operation.uses_worker,
+            "is_barrier": operation.is_barrier,
+        }
+        core = ffi.new("Operation *", fields)
+        memory = (rows, over)
+        self._under_way[number] = (operation, memory)
         lib.submit(self._core, core)
         self._tell_ends()
 
@@ -280,6 +280,15 @@ class MessageNetwork:
             operation, _ = self._under_way.pop(number)
             operation.done(core.now, peer)
         return bool(ended)
+
+    def count_moved(self, rank: int) -> float:
+        """Return the bytes that a rank sent and took so far, but within its machine."""
+        return float(self._core.moved[rank])
+
+    def count_frames(self, rank: int) -> int:
+        """Return the frames that came to a rank so far, or from it to others."""
+        count: int = self._core.moved_frames[rank]
+        return count
 
     def count_written(self, group: int) -> NDArray[np.float64]:
         """Return the bytes that were written, by sender and receiver of a group."""

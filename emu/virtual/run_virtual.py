@@ -10,7 +10,7 @@ import socket
 import subprocess
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -29,6 +29,7 @@ from emu.scenario.scenario_file import RECORDED_JOB
 from emu.virtual.calls import MESSAGES
 from emu.virtual.cluster_server import ClusterServer, RankRecord
 from emu.virtual.launch import RankPlan
+from emu.virtual.message_costs import costs_of_host
 from emu.virtual.recorded_job import describe_job
 from emu.virtual.verdict import SMALL, Evidence, judge
 
@@ -48,6 +49,8 @@ class Settings:
     """Seconds of every computation, in place of its CPU time."""
     mark: str = ""
     """Text in lines with which a step begins; by default optimizers tell them."""
+    free_messages: bool = False
+    """True where messages take no CPU."""
     real_clock: bool = False
     """True where programs see the time of this computer."""
 
@@ -102,9 +105,12 @@ def run_virtual(
         raise RunError(f"ranks need torch, which is not installed: {INSTALL_TORCH}")
     machine_of = [plan.machine for plan in plans]
     cluster = cluster_of(file, machine_of)
+    # What a charge states has no CPU of this host in it.
+    is_free = settings.free_messages or settings.charge is not None
+    costs = None if is_free else costs_of_host()
     cpu = psutil.cpu_times()
     with scratch_folder("virtual") as folder:
-        server = ClusterServer(cluster, machine_of, settings.at_once, watch)
+        server = ClusterServer(cluster, machine_of, settings.at_once, costs, watch)
         with _listen(folder) as listener, _ranks(plans, folder, directory, settings):
             server.serve(listener)
     if not server.groups:
@@ -114,7 +120,9 @@ def run_virtual(
         )
 
     result = _describe(server, cluster, plans)
-    reasons = judge(_evidence(server, result, _share_of_others(cpu, server.records)))
+    result["message_costs"] = asdict(costs) if costs else None
+    others = _share_of_others(cpu, server.records)
+    reasons = judge(_evidence(server, result, others))
     result["trust"] = "degraded" if reasons else "trusted"
     result["reasons"] = reasons
     job = _job_of(file, directory.path.name, server, machine_of)
@@ -210,6 +218,7 @@ def _describe(
                 "end": record.end,
                 "computed": (record.end or 0.0) - record.waited,
                 "waited": record.waited,
+                "delayed": record.delayed,
                 "calls": sum(event["kind"] == "post" for event in record.events),
                 **record.figures,
             }
@@ -249,7 +258,8 @@ def _evidence(server: ClusterServer, result: dict[str, Any], others: float) -> E
     return Evidence(
         makespan=result["makespan"],
         steps=result["steps"].get("seconds", [])[1:],
-        busiest=int(max(sums)),
+        # In the clock where it was measured.
+        busiest=0 if result["message_costs"] else int(max(sums)),
         computed=max(row["computed"] for row in result["ranks"]),
         small_calls=max(map(_count_small_calls, server.records)),
         children_cpu=sum(row["children_cpu"] for row in result["ranks"]),

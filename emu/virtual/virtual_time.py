@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
@@ -20,6 +21,13 @@ from emu.virtual.gloo_transport import MessageNetwork
 
 class Deadlock(EmulatorError):
     """Ranks wait for each other, and nothing that is under way would end it."""
+
+
+#: Share of a core that messages have at most beside a computation: gloo's worker and
+#: the thread for its sockets, of three that the kernel serves alike.
+_MOST_OF_CORE = 2 / 3
+#: Seconds by which something may happen early: delays are followed no further.
+_SHORTEST = 1e-6
 
 
 class State(Enum):
@@ -38,6 +46,11 @@ class Rank:
 
     number: int
     clock: float = 0.0
+    """By its last word, without delays since its turn; while it waits, of no use."""
+    began: float = 0.0
+    """When its turn began."""
+    message_cpu: float = 0.0
+    """CPU seconds that messages had taken of it by then."""
     state: State = State.RUNS
     missing: set[str] = field(default_factory=set)
     """Names of the operations that it waits for."""
@@ -73,9 +86,18 @@ class VirtualTime:
         Number of ranks; all run at first.
     cores
         Number of ranks that may run at once.
+    message_cpu
+        Gives the CPU seconds that messages took of a rank so far: what they take while
+        it computes delays what it does.
     """
 
-    def __init__(self, network: MessageNetwork, ranks: int, cores: int) -> None:
+    def __init__(
+        self,
+        network: MessageNetwork,
+        ranks: int,
+        cores: int,
+        message_cpu: Callable[[int], float] = lambda _: 0.0,
+    ) -> None:
         self.ranks = [Rank(number) for number in range(ranks)]
         self.cores = cores
         self.running = set(range(ranks))
@@ -91,15 +113,55 @@ class VirtualTime:
         self._waiting: dict[str, Rank] = {}
         """Operation -> the rank that waits for it."""
         self._order = 0
+        self._message_cpu = message_cpu
+        self._said: list[deque[tuple[float, Callable[[], None]]]]
+        self._said = [deque() for _ in range(ranks)]
+        """By rank: what its clock showed, and what it did then, in order."""
+
+    def say(self, rank: int, time: float, action: Callable[[], None]) -> None:
+        """Have a rank do something at a time that its clock shows, no less than before.
+
+        It does so when the network has come to that: whether its message came early or
+        late decides nothing. Messages that take its core meanwhile delay it.
+        """
+        self.ranks[rank].clock = max(self.ranks[rank].clock, time)
+        said = self._said[rank]
+        said.append((time, action))
+        if len(said) == 1:
+            self._plan_next(rank)
+
+    def _plan_next(self, rank: int) -> None:
+        """Plan the next thing that a rank has said to do."""
+        time, _ = self._said[rank][0]
+        moment = time + self.delay(rank)
+        self.schedule(rank, max(moment, self._network.now), lambda: self._do_next(rank))
+
+    def _do_next(self, rank: int) -> None:
+        said = self._said[rank]
+        time, action = said[0]
+        is_due = time + self.delay(rank) <= self._network.now + _SHORTEST
+        if is_due:
+            said.popleft()
+            action()
+        if said:
+            self._plan_next(rank)
+
+    def delay(self, rank: int) -> float:
+        """Return the seconds by which messages have delayed a rank since its turn."""
+        turn = self.ranks[rank]
+        used = self._message_cpu(rank) - turn.message_cpu
+        passed = self._network.now - turn.began
+        return min(used, _MOST_OF_CORE * passed)
 
     def schedule(self, rank: int, time: float, action: Callable[[], None]) -> None:
         """Have something happen at a time, for a rank whose clock shows no more."""
         self._order += 1
         heapq.heappush(self._due, (time, rank, self._order, action))
 
-    def note_clock(self, rank: int, time: float) -> None:
-        """Take in what the clock of a rank shows."""
-        self.ranks[rank].clock = max(self.ranks[rank].clock, time)
+    def stop(self, rank: int) -> None:
+        """Take in that a rank has said something and waits for an answer."""
+        self.ranks[rank].state = State.WAITS
+        self.running.discard(rank)
 
     def wait(
         self, rank: int, names: Collection[str], timeout: float, *, needs_all: bool
@@ -109,12 +171,11 @@ class VirtualTime:
         ``names``: of this rank's operations of which it has not been told the end.
         """
         waiter = self.ranks[rank]
-        # Ends of which it was not told are in its past: the network never overtakes it.
         missing = set(names) - waiter.news.keys()
         has_one = len(missing) < len(names)
-        self.stop(rank, "")
+        self.begin_wait(rank, "")
         if not missing or (has_one and not needs_all):
-            self._wake_when_due(rank, waiter.clock)
+            self.wake(rank)
             return
 
         waiter.missing = missing
@@ -122,39 +183,37 @@ class VirtualTime:
         for name in missing:
             self._waiting[name] = waiter
         if timeout < math.inf:
-            self.wake_at(rank, waiter.clock + timeout)
+            self.wake_after(rank, timeout)
 
-    def stop(self, rank: int, reason: str) -> None:
+    def begin_wait(self, rank: int, reason: str) -> None:
         """Have a rank wait until it is woken, for a reason."""
         waiter = self.ranks[rank]
-        waiter.state = State.WAITS
         waiter.reason = reason
-        self.running.discard(rank)
         waiter.wait_number += 1
 
-    def wake_at(self, rank: int, time: float) -> None:
-        """Have a rank that waits go on at a time, if nothing wakes it before."""
+    def wake_after(self, rank: int, seconds: float) -> None:
+        """Have a rank that waits go on after a time, if nothing wakes it before."""
         sleeper = self.ranks[rank]
         number = sleeper.wait_number
 
         def wake() -> None:
             waits_still = sleeper.state is State.WAITS
             if waits_still and sleeper.wait_number == number:
-                self.wake(rank, time)
+                self.wake(rank)
 
-        self.schedule(rank, time, wake)
+        self.schedule(rank, self._network.now + seconds, wake)
 
-    def wake(self, rank: int, time: float) -> None:
+    def wake(self, rank: int) -> None:
         """Have a rank that waits go on now."""
         sleeper = self.ranks[rank]
         for name in sleeper.missing:
-            del self._waiting[name]
+            self._waiting.pop(name, None)
         sleeper.missing = set()
-        sleeper.clock = max(sleeper.clock, time)
+        sleeper.clock = self._network.now
         sleeper.state = State.READY
         heapq.heappush(self._ready, (sleeper.clock, rank))
 
-    def end(self, rank: int, name: str, time: float, result: Any) -> None:
+    def end(self, rank: int, name: str, result: Any) -> None:
         """Take in that an operation of a rank is over."""
         self.ranks[rank].news[name] = result
         waiter = self._waiting.pop(name, None)
@@ -162,22 +221,7 @@ class VirtualTime:
             return
         waiter.missing.discard(name)
         if not waiter.missing or not waiter.needs_all:
-            self._wake_when_due(waiter.number, time)
-
-    def _wake_when_due(self, rank: int, time: float) -> None:
-        """Have a rank go on that waits no more, by its clock or later.
-
-        The network comes to its clock before: that a message of the rank came early or
-        late then decides nothing of what it is told.
-        """
-        waiter = self.ranks[rank]
-        for name in waiter.missing:
-            del self._waiting[name]
-        waiter.missing = set()
-        if self._network.now < waiter.clock:
-            self.wake_at(rank, waiter.clock)
-        else:
-            self.wake(rank, time)
+            self.wake(waiter.number)
 
     def leave(self, rank: int) -> None:
         """Take in that a rank has ended."""
@@ -213,7 +257,9 @@ class VirtualTime:
 
     def _horizon(self) -> float:
         """Return the time before which no rank can post anything any more."""
-        clocks = [self.ranks[number].clock for number in self.running]
+        clocks = [
+            self.ranks[number].clock + self.delay(number) for number in self.running
+        ]
         if self._ready:
             least, _ = self._ready[0]
             clocks.append(least)
@@ -227,6 +273,8 @@ class VirtualTime:
             free_cores -= 1
             rank = self.ranks[number]
             rank.state = State.RUNS
+            rank.began = rank.clock
+            rank.message_cpu = self._message_cpu(number)
             self.running.add(number)
             news = rank.news
             rank.news = {}

@@ -7,8 +7,9 @@ from functools import partial
 import numpy as np
 import pytest
 
+from emu.virtual import gloo_operations as gloo
 from emu.virtual.calls import Call, Mismatch, check_alike
-from emu.virtual.gloo_transport import MessageNetwork
+from emu.virtual.gloo_transport import MessageNetwork, Operation, write_steps
 from emu.virtual.key_store import KeyStore
 from emu.virtual.virtual_time import Deadlock, VirtualTime
 
@@ -21,17 +22,25 @@ def turns(time: VirtualTime) -> list[tuple[int, float]]:
     return [(turn.rank, turn.time) for turn in time.go_on()]
 
 
+def say_wait(
+    time: VirtualTime, rank: int, clock: float, names: list[str], *, needs_all: bool
+) -> None:
+    """Have a rank wait from a time on for operations, with a timeout of 5 s."""
+    time.stop(rank)
+    wait = partial(time.wait, rank, names, 5.0, needs_all=needs_all)
+    time.say(rank, clock, wait)
+
+
 def test_nothing_happens_before_the_least_clock() -> None:
-    """Rank 1 acts at 2 s, and waits for rank 0, whose clock is at 1 s."""
+    """Rank 1 acts at 2 s; rank 0 shows 1 s, then 2.5 s."""
     time = clocks(2)
     happened: list[float] = []
-    time.note_clock(0, 1.0)
-    time.note_clock(1, 2.0)
-    time.schedule(1, 2.0, lambda: happened.append(2.0))
+    time.say(0, 1.0, lambda: None)
+    time.say(1, 2.0, lambda: happened.append(2.0))
 
     assert turns(time) == []
     assert happened == []
-    time.note_clock(0, 2.5)
+    time.say(0, 2.5, lambda: None)
     turns(time)
     assert happened == [2.0]
 
@@ -40,8 +49,7 @@ def test_ties_go_by_rank_and_not_by_who_spoke_first() -> None:
     time = clocks(3)
     order: list[int] = []
     for rank in (2, 0, 1):
-        time.note_clock(rank, 1.0)
-        time.schedule(rank, 1.0, partial(order.append, rank))
+        time.say(rank, 1.0, partial(order.append, rank))
     turns(time)
 
     assert order == [0, 1, 2]
@@ -50,24 +58,47 @@ def test_ties_go_by_rank_and_not_by_who_spoke_first() -> None:
 def test_a_wait_ends_with_the_last_of_its_calls_or_the_first() -> None:
     time = clocks(2)
     for rank, needs_all in enumerate((True, False)):
-        time.note_clock(rank, 1.0)
         names = [f"a{rank}", f"b{rank}"]
-        time.wait(rank, names, np.inf, needs_all=needs_all)
-        time.schedule(rank, 2.0, partial(time.end, rank, f"a{rank}", 2.0, None))
-        time.schedule(rank, 3.0, partial(time.end, rank, f"b{rank}", 3.0, None))
+        time.schedule(rank, 2.0, partial(time.end, rank, f"a{rank}", None))
+        time.schedule(rank, 3.0, partial(time.end, rank, f"b{rank}", None))
+        say_wait(time, rank, 1.0, names, needs_all=needs_all)
 
     assert turns(time) == [(1, 2.0)]
     time.leave(1)
     assert turns(time) == [(0, 3.0)]
 
 
+@pytest.mark.parametrize("is_early", [True, False])
+def test_what_a_rank_is_told_depends_on_no_message_s_coming_early(
+    *, is_early: bool
+) -> None:
+    """It waits from 2 s on for a call that ended at 1 s; another ends at 1.5 s.
+
+    Its word comes before the network has gone on, or after.
+    """
+    time = clocks(2)
+    time.schedule(0, 1.0, partial(time.end, 0, "a", None))
+    time.schedule(0, 1.5, partial(time.end, 0, "b", None))
+    if is_early:
+        say_wait(time, 0, 2.0, ["a"], needs_all=True)
+    time.say(1, 1.2, lambda: None)
+    assert turns(time) == []
+    if not is_early:
+        say_wait(time, 0, 2.0, ["a"], needs_all=True)
+    time.say(1, 7.0, lambda: None)
+
+    (turn,) = time.go_on()
+    assert turn.time == 2.0
+    assert turn.news.keys() == {"a", "b"}
+
+
 def test_a_deadline_ends_a_wait_once() -> None:
     time = clocks(1)
-    time.wait(0, ["never"], 5.0, needs_all=True)
+    say_wait(time, 0, 0.0, ["never"], needs_all=True)
     assert turns(time) == [(0, 5.0)]
 
-    time.note_clock(0, 6.0)
-    time.wait(0, ["again"], np.inf, needs_all=True)
+    time.stop(0)
+    time.say(0, 6.0, partial(time.wait, 0, ["again"], np.inf, needs_all=True))
     with pytest.raises(Deadlock):
         turns(time)
 
@@ -75,14 +106,47 @@ def test_a_deadline_ends_a_wait_once() -> None:
 def test_as_many_run_as_there_are_cores() -> None:
     time = clocks(3, cores=1)
     for rank in (2, 1, 0):
-        time.note_clock(rank, 1.0)
-        time.stop(rank, "sleeps")
-        time.wake_at(rank, 1.0)
+        time.stop(rank)
+        time.say(rank, 1.0, partial(time.wake, rank))
 
     assert turns(time) == [(0, 1.0)]
     assert turns(time) == []
     # One that uses no core lends it.
     assert [turn.rank for turn in time.go_on(stalled={0})] == [1]
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.25, 4.0), (0.9, 9.0)])
+def test_messages_delay_what_computes(share: float, expected: float) -> None:
+    """Three seconds of computing beside messages that want a share of the one core.
+
+    Of a quarter three quarters are left: 4 s. Messages have two thirds at most: 9 s.
+    Rank 1 waits all the time, and is delayed by nothing.
+    """
+    network = MessageNetwork(np.array([1000.0, 1000.0]), 2)
+    group = network.open_group([0, 1], lambda *pair: ((pair[0],), 0.0))
+
+    def message_cpu(rank: int) -> float:
+        return share * network.count_moved(rank) / 1000.0
+
+    steps: list[gloo.Send | gloo.Receive] = [gloo.Send(1, 1e6), gloo.Receive(0, 1e6)]
+    for rank, step in enumerate(steps):
+        operation = Operation(rank, 0, write_steps(post(step)), lambda *_: None)
+        network.submit(group, operation)
+    time = VirtualTime(network, 2, 2, message_cpu)
+    acted: list[float] = []
+    time.stop(0)
+    time.say(0, 3.0, lambda: acted.append(network.now))
+    time.stop(1)
+    time.say(1, 5.0, lambda: None)
+    with pytest.raises(Deadlock):
+        turns(time)
+
+    assert acted == [pytest.approx(expected, abs=0.2)]
+
+
+def post(step: gloo.Send | gloo.Receive) -> gloo.Script:
+    transfer = yield step
+    yield gloo.Wait((transfer,))
 
 
 def test_members_make_one_call() -> None:

@@ -32,7 +32,7 @@ def seconds_of(
     file.write_text(f"cluster:\n{section}")
     cluster = cluster_of(load_lab(file), machines)
     network = MessageNetwork(cluster.links.capacities, len(machines))
-    route = routes_between(cluster.links, machines)
+    route = routes_between(cluster.links, machines, [0.0] * len(machines))
     group = network.open_group(range(len(machines)), route)
     ends = [0.0] * len(machines)
     for rank, script in enumerate(scripts):

@@ -96,7 +96,7 @@ class _Brought:
     deposits: Deposits
     ranks: Sequence[int]
     places: Sequence[int]
-    """Of the members' deposits."""
+    """Places of the members' deposits, by member."""
 
     def view(self, member: int, count: int, start: int = 0) -> Bytes:
         """Return bytes of a member's deposit, not copied, shape (count,)."""

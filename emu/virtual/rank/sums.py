@@ -115,9 +115,9 @@ def reduce_at_once(parts: Sequence[Bytes], like: Tensor, operation: str) -> Byte
 
     pieces = rows.reshape(ranks * ranks, length)
     hops = pieces[_hops(ranks)]
-    value, *others = hops.reshape(ranks, -1)
-    for other in others:
-        value = join(other, value, out=other)
+    value, *joined = hops.reshape(ranks, -1)
+    for piece in joined:
+        value = join(piece, value, out=piece)
     if operation == "AVG":
         value /= ranks
     return value[:count].view(np.uint8)
