@@ -227,7 +227,7 @@ class Prospect:
         Edges of a whole graph are aggregated at once, in an eighth of the CPU.
         """
         settings = self.timed.experiment.problem.job.settings
-        edges = len(open_for(settings).structure.indices)
+        edges = open_for(settings).edges
         if self.timed.whole_graph:
             return _CPU_PER_STEP + _CPU_PER_EDGE / 8 * edges
 

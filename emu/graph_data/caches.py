@@ -23,7 +23,8 @@ from emu.graph_data.array_types import Array, Floats, Ints, Mask, SmallInts
 from emu.graph_data.batches import BatchPlan
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.drawn_batches import DrawnBatch, draw_batch
-from emu.graph_data.sampling import rows_of
+from emu.graph_data.drawn_graph import DrawnStructure
+from emu.graph_data.sampling import Structure, rows_of
 from emu.problem.workloads import SampleCounts
 from emu.problem.workloads.fetches import feature_type
 
@@ -83,7 +84,6 @@ def _chance_to_meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> Floats:
         train = train[bounds[sampler] : bounds[sampler + 1]]
 
     degrees = structure.degrees
-    destinations = rows_of(structure.indptr)
     chance = np.zeros(structure.vertices)
     # A batch that is larger than the share has all of it.
     chance[train] = min(1.0, plan.batch_size / len(train))
@@ -92,10 +92,22 @@ def _chance_to_meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> Floats:
         # Vertices without neighbours draw none: the 1 only spares a division by 0.
         drawn_share = np.minimum(1.0, fanout / np.maximum(degrees, 1))
         draws = chance * drawn_share
-        misses = 1.0 - chance
-        np.multiply.at(misses, structure.indices, 1.0 - draws[destinations])
-        chance = 1.0 - misses
+        chance = 1.0 - _chance_to_miss(structure, draws, 1.0 - chance)
     return chance
+
+
+def _chance_to_miss(structure: Structure, draws: Floats, misses: Floats) -> Floats:
+    """Return the probability that a batch has not met each vertex after a hop.
+
+    ``draws``: that a vertex draws any one of its neighbours; ``misses``: before it.
+    """
+    if isinstance(structure, DrawnStructure):
+        # Its edges are drawn themselves: a mean over them stands for their product.
+        return misses * np.exp(-structure.expect_hits(draws * structure.degrees))
+    destinations = rows_of(structure.indptr)
+    misses = misses.copy()
+    np.multiply.at(misses, structure.indices, 1.0 - draws[destinations])
+    return misses
 
 
 @lru_cache(maxsize=64)

@@ -150,6 +150,26 @@ class DrawnStructure(Structure):
             shares += np.where(is_inside, part / group_weight, 0.0)
         return shares * self.weights_of(targets)
 
+    def expect_hits(self, draws: Floats) -> Floats:
+        """Return how often each vertex is drawn, if each draws so many neighbours."""
+        near = self.preset.in_block
+        alike = self.preset.in_class
+        anywhere = (1 - near - alike) * draws.sum() / self.total
+        hits_per_weight = np.full(self.vertices, anywhere)
+        bounds_of_part = [
+            (near, self.blocks.block_bounds),
+            (alike, self.blocks.class_bounds),
+        ]
+
+        draws_before = np.concatenate([[0.0], np.cumsum(draws)])
+        for part, bounds in bounds_of_part:
+            draws_of_group = np.diff(draws_before[bounds])
+            weight_of_group = np.diff(self.prefix[bounds])
+            # A class that is rounded to no vertex has no weight.
+            density = part * draws_of_group / np.maximum(weight_of_group, 1e-300)
+            hits_per_weight += np.repeat(density, np.diff(bounds))
+        return hits_per_weight * np.diff(self.prefix)
+
     @override
     def neighbours(self, vertices: Ids) -> tuple[Ids, Ids]:
         counts = self.draws_of(vertices)

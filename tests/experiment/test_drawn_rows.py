@@ -23,7 +23,7 @@ RATES = {
 }
 #: Shares by which the counts may be apart; METIS does not find all of the planted
 #: blocks, by which a drawn graph is cut, so that more rows cross.
-APART = {"byte": 0.12}
+APART = {"byte": 0.15}
 
 
 def scenario_of(*, drawn: bool) -> Scenario:
@@ -63,7 +63,11 @@ def counts_of(system: str, *, drawn: bool) -> dict[str, float]:
     return counts
 
 
-@pytest.mark.parametrize("system", list_variants(["all"]))
+#: What counts on a drawn graph: replicas of neutron_star follow edges, and it says so.
+ROWS = [row for row in list_variants(["all"]) if row != "neutron_star"]
+
+
+@pytest.mark.parametrize("system", ROWS)
 def test_a_row_counts_as_that_of_the_generated_graph(system: str) -> None:
     counts = {drawn: counts_of(system, drawn=drawn) for drawn in (True, False)}
     assert counts[True].keys() == counts[False].keys()
