@@ -9,7 +9,7 @@ is with every neighbour, layer by layer over the whole graph.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import TypeAlias
@@ -92,10 +92,28 @@ class WholeGraphModel:
             layers[int(number)][part] = piece.view(shape)
 
         activation = getattr(torch, self._model["activation"])
+        if self._model.get("decoupled"):
+            return self._aggregate_last(layers, activation)
         # The activation stands before each layer but the first: scores are without one.
         hidden = self._layer(self._features, layers[0])
         for layer in layers[1:]:
             hidden = self._layer(activation(hidden), layer)
+        return hidden
+
+    def _aggregate_last(
+        self,
+        layers: Sequence[Mapping[str, Tensor]],
+        activation: Callable[[Tensor], Tensor],
+    ) -> Tensor:
+        """Return scores where all products come first, then a sum per layer."""
+        import torch
+
+        hidden = self._features
+        for number, layer in enumerate(layers):
+            rows = activation(hidden) if number else hidden
+            hidden = rows @ layer["weight"].T + layer["bias"]
+        for _ in layers:
+            hidden = torch.sparse.mm(self.matrix, hidden)
         return hidden
 
     def _layer(self, hidden: Tensor, parts: Mapping[str, Tensor]) -> Tensor:

@@ -19,7 +19,10 @@ pytestmark = [pytest.mark.emulation, pytest.mark.untimed]
 
 @pytest.mark.parametrize(
     ("system", "keys"),
-    [("neutron_star", {"dependencies": "cost"})],
+    [
+        ("neutron_star", {"dependencies": "cost"}),
+        ("neutron_tp", {"model": {"kind": "gcn", "hidden": 4, "layers": 2}}),
+    ],
 )
 def test_parts_weigh_and_learn_as_simulated(
     system: str, keys: dict[str, Any], tmp_path: Path

@@ -17,6 +17,7 @@ from emu.errors import NodeMisbehaved
 from emu.graph_data import open_for
 from emu.problem.workloads.exchange import GRADIENTS, ROWS, Exchange
 from emu.training import initial_parameters, make_optimizer
+from emu.training.decoupled import TensorPart
 from emu.training.exchanged import ExchangedPart
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.program import (
@@ -32,10 +33,12 @@ from emu_nodes.program import (
 class Part:
     """State that the tasks of a part share: its rows, parameters and optimizer."""
 
-    def __init__(self, brief: TaskSpec, process: Shared) -> None:
+    def __init__(
+        self, brief: TaskSpec, process: Shared, trained: ExchangedPart | TensorPart
+    ) -> None:
         settings = brief.job_settings
         self.rank: int = brief.settings["rank"]
-        self.exchanged = ExchangedPart(settings, self.rank)
+        self.trained = trained
         self.parameters = initial_parameters(settings, open_for(settings))
         self.optimizer = make_optimizer(settings, self.parameters)
         self._gradient = np.zeros_like(self.parameters)
@@ -51,14 +54,14 @@ class Part:
             if self._computes:
                 self.optimizer.step(self._gradient)
             self._steps += 1
-        self.exchanged.begin(self.parameters)
+        self.trained.begin(self.parameters)
 
     def share_gradient(self, epoch: int) -> None:
         """Let the all-reduce sum the gradient of an epoch up, in place."""
-        gradient = self.exchanged.gradient
+        gradient = self.trained.gradient
         if gradient is not None:
             self._gradient = gradient.copy()
-        if self.exchanged.ranks > 1:
+        if self.trained.ranks > 1:
             share_vector(self._process, f"w{self.rank}", self._gradient, epoch)
 
 
@@ -67,10 +70,12 @@ class _Pass(TaskProgram):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         if "part" not in process:
-            process["part"] = Part(brief, process)
+            part = ExchangedPart(brief.job_settings, brief.settings["rank"])
+            process["exchanged"] = part
+            process["part"] = Part(brief, process, part)
         super().__init__(brief, process)
         self._shared: Part = process["part"]
-        self._part = self._shared.exchanged
+        self._part: ExchangedPart = process["exchanged"]
         self._layer: int = brief.settings["layer"]
         self._is_first = self._layer == 0 or (
             self._layer == 1 and self._part.exchange(ROWS, 1) is None

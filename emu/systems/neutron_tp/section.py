@@ -1,0 +1,210 @@
+"""Section ``job`` of ``system: neutron_tp``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise, permutations
+from typing import ClassVar, Literal
+
+import numpy as np
+from typing_extensions import override
+
+from emu.graph_data import Dataset, open_for
+from emu.problem import Cluster, Job, Realization, Task
+from emu.problem.fields.cluster_section import ClusterSection
+from emu.problem.workloads.all_reduce import (
+    NamedEdge,
+    all_reduce_edge_count,
+    all_reduce_edges,
+    all_reduce_tasks,
+    build_named_job,
+    part_elements,
+)
+from emu.problem.workloads.column_slices import STAGES, Slices
+from emu.problem.workloads.operations import Operations
+from emu.systems import Floats, Problems, Times
+from emu.systems.device_memory import Parts, weight_bytes
+from emu.systems.exchange_section import NoTimesSection
+from emu.systems.job_section import BuildContext, RatesSection
+from emu.systems.training_section import count_parameters, number_bytes
+from emu.systems.translation import Translation, write_whole_graph
+from emu.systems.whole_graph_section import WholeGraphSection
+
+_FIRST, *_, _LAST = STAGES
+
+
+def _row_counts(dataset: Dataset) -> list[int]:
+    """Return the vertices that every part owns."""
+    counts: list[int] = np.bincount(dataset.owner, minlength=dataset.parts).tolist()
+    return counts
+
+
+class NeutronTpSection(WholeGraphSection):
+    """NeutronTP: products on rows, then sums on columns; all-to-all between them.
+
+    It trains another model than `gcn`: all dense layers first, then a sum per layer.
+    Every machine has the whole structure. Its chunks, which let messages overlap with
+    sums, are not modelled, nor its GAT.
+    """
+
+    system: Literal["neutron_tp"]
+    """Kind of job."""
+    partitioner: Literal["metis", "hash", "hierarchical", "imported"] = "hash"
+    """Which machine has which rows; ``hash``: as many each."""
+    rates: RatesSection
+    """Rates of operations, from which all times follow."""
+    times: NoTimesSection = NoTimesSection()
+    """None: write ``job.rates``."""
+
+    unprofiled: ClassVar[str] = "times follow from job.rates, write these instead"
+
+    @override
+    def problems(self, cluster: ClusterSection) -> Problems:
+        yield from super().problems(cluster)
+        if self.model.kind != "gcn":
+            problem = f"found {self.model.kind}, all products come before sums: gcn"
+            yield ("job", "model", "kind"), problem
+
+    @override
+    def least_edges(self, machines: Sequence[str]) -> int:
+        ranks = len(self.ranks(machines))
+        exchanges = len(STAGES) - 1
+        pairs = exchanges * ranks * (ranks - 1)
+        return max(1, pairs + all_reduce_edge_count(ranks))
+
+    @override
+    def build(self, context: BuildContext) -> Job:
+        settings = self.whole_graph_settings(context)
+        settings["model"] = {**settings["model"], "decoupled": True}
+        tasks = []
+        workers = []
+        for rank, machine in enumerate(self.ranks(context.machines)):
+            process = f"d{rank}"
+            for stage in STAGES:
+                task = Task(
+                    name=f"{process}.{stage}",
+                    kind=stage,
+                    pinned=machine,
+                    process=process,
+                    phase="training",
+                    program="emu_nodes.partition.tensor:Stage",
+                    settings={"rank": rank},
+                )
+                tasks.append(task)
+            worker = Task(f"w{rank}", "worker", pinned=machine, process=process)
+            workers.append(worker)
+        tasks += all_reduce_tasks(workers)
+        edges = self._edges(len(workers))
+        return build_named_job(tasks, edges, self.epochs, settings)
+
+    def _edges(self, ranks: int) -> Iterator[NamedEdge]:
+        for stage, following in pairwise(STAGES):
+            for rank in range(ranks):
+                yield NamedEdge(f"d{rank}.{stage}", f"d{rank}.{following}")
+            for sender, receiver in permutations(range(ranks), 2):
+                yield NamedEdge(
+                    f"d{sender}.{stage}",
+                    f"d{receiver}.{following}",
+                    carries=stage,
+                    place=(sender, receiver),
+                )
+        yield from all_reduce_edges(
+            [f"w{rank}" for rank in range(ranks)],
+            [f"d{rank}.{_LAST}" for rank in range(ranks)],
+            [f"d{rank}.{_FIRST}" for rank in range(ranks)],
+            lag=1,
+            carries="parameters",
+        )
+
+    @override
+    def realize(
+        self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
+    ) -> Realization:
+        dataset = open_for(job.settings)
+        parameters = count_parameters(job.settings, dataset)
+        rows = _row_counts(dataset)
+        slices = Slices(dataset.classes, len(rows))
+        volumes = np.zeros((len(job.edges), job.iterations))
+        edges = self._edges(len(rows))
+        for volume, edge in zip(volumes, edges, strict=True):
+            numbers = 0
+            if edge.carries == "parameters":
+                numbers = part_elements(parameters, edge.place)
+            elif edge.carries:
+                sender, receiver = edge.place
+                numbers = slices.piece(edge.carries, rows[sender], rows[receiver])
+            volume[:] = numbers * number_bytes(job.settings)
+
+        times = self.rate_tasks(job, context, volumes)
+        return Realization(times=times, volumes=volumes / context.byte_scale)
+
+    @override
+    def count_operations(
+        self, job: Job, context: BuildContext, volumes: Floats
+    ) -> Operations:
+        """Return products of a part's rows, sums of its columns, bytes of pieces."""
+        dataset = open_for(job.settings)
+        rows = _row_counts(dataset)
+        parameters = count_parameters(job.settings, dataset)
+        operations = Operations(job)
+        operations.add_bytes(job, volumes, *STAGES)
+        operations.add_gradients(job, volumes, number_bytes(job.settings))
+        for position, task in enumerate(job.tasks):
+            if task.kind == _FIRST:
+                operations.add(position, {"step": parameters})
+            if task.kind in STAGES and task.kind != "score":
+                count = rows[task.settings["rank"]]
+                work = self._count_stage(task.kind, dataset, count)
+                operations.add(position, work)
+        return operations
+
+    def _count_stage(self, stage: str, dataset: Dataset, rows: int) -> dict[str, int]:
+        """Return the operations of a stage of a part with so many rows."""
+        layers = self.model.layers
+        widths = self.widths(dataset)
+        products = [inputs * outputs for inputs, outputs in pairwise(widths)]
+        passed = sum(products)
+        if stage == "dense":
+            return {"multiply": rows * passed, "launch": layers}
+        if stage == "dense_gradient":
+            # The gradient of weights takes as much as a pass, that of features none.
+            backward = 2 * passed - products[0]
+            return {"multiply": rows * backward, "launch": layers}
+
+        # A vertex is a neighbour of its own.
+        edges = dataset.edges + dataset.vertices
+        width = Slices(dataset.classes, dataset.parts).width
+        return {"aggregate": layers * edges * width, "launch": layers}
+
+    @override
+    def collects_on_device(self, task: Task) -> bool:
+        return True  # every task is one of a GPU
+
+    @override
+    def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:
+        """Return that of every part, under the task that steps its weights."""
+        settings = job.settings
+        dataset = open_for(settings)
+        itemsize = number_bytes(settings)
+        rows = _row_counts(dataset)
+        length, *widths = self.widths(dataset)
+        weights = weight_bytes(
+            settings, count_parameters(settings, dataset), steps=True
+        )
+        columns = dataset.vertices * Slices(dataset.classes, len(rows)).width
+        memory: dict[str, Parts] = {}
+        for rank, count in enumerate(rows):
+            memory[f"d{rank}.{_FIRST}"] = {
+                "features": float(itemsize * count * length),
+                "rows of layers": float(2 * itemsize * count * sum(widths)),
+                "columns of all rows": float(2 * itemsize * columns),
+                "weights": weights,
+            }
+        return memory
+
+
+TRANSLATION = Translation(
+    None,
+    lambda common: write_whole_graph(common, "neutron_tp", "gcn"),
+    counts_epochs=True,
+)
