@@ -93,6 +93,7 @@ class NeutronTpSection(WholeGraphSection):
                 tasks.append(task)
             worker = Task(f"w{rank}", "worker", pinned=machine, process=process)
             workers.append(worker)
+
         tasks += all_reduce_tasks(workers)
         edges = self._edges(len(workers))
         return build_named_job(tasks, edges, self.epochs, settings)
@@ -108,6 +109,7 @@ class NeutronTpSection(WholeGraphSection):
                     carries=stage,
                     place=(sender, receiver),
                 )
+
         yield from all_reduce_edges(
             [f"w{rank}" for rank in range(ranks)],
             [f"d{rank}.{_LAST}" for rank in range(ranks)],
@@ -149,6 +151,7 @@ class NeutronTpSection(WholeGraphSection):
         operations = Operations(job)
         operations.add_bytes(job, volumes, *STAGES)
         operations.add_gradients(job, volumes, number_bytes(job.settings))
+
         for position, task in enumerate(job.tasks):
             if task.kind == _FIRST:
                 operations.add(position, {"step": parameters})
