@@ -193,6 +193,11 @@ class Progress(Observer):
         self.zero = math.nan
         """Run time 0 on this host's clock; NaN before."""
 
+    @property
+    @override
+    def watches(self) -> bool:
+        return bool(self._of_cuts or self._copies)
+
     @override
     def on_zero(self, start: float) -> None:
         self.zero = start

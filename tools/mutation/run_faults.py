@@ -28,6 +28,7 @@ _PACE = "emu/emulation/shaping.py"
 _PACING = "emu/prediction/core/pacing.c"
 _SERVER = "emu/emulation/network/data_server.py"
 _SHARING = "emu/prediction/core/sharing.c"
+_DESK = "emu/prediction/core/desk.c"
 _RECORDER = "emu/emulation/coordinator/outcome.py"
 _TIMED = "nodes/emu_nodes/timed.py"
 _TASK = "nodes/emu_nodes/task_runner.py"
@@ -104,9 +105,9 @@ FAULTS: dict[str, RunFault] = {
         "FlowEnded(edge, iteration, time - 0.5,",
     ),
     "arrivals do not count": RunFault(
-        "emu/emulation/coordinator/scheduler_driver.py",
-        "time=max(event.time, served)",
-        "time=served",
+        _DESK,
+        "larger(desk->arrived[edge], desk->fluid_end[edge])",
+        "desk->fluid_end[edge]",
     ),
     "inputs not held back": RunFault(
         _TASK, "if latency:", "if False:", scenario="latency"
@@ -123,14 +124,14 @@ FAULTS: dict[str, RunFault] = {
         "iteration == 1 or self.log.note(edge, iteration, event.first",
     ),
     "starts noted early": RunFault(
-        _RECORDER,
-        "self.task_start[task, iteration] = time",
-        "self.task_start[task, iteration] = time - 0.5",
+        _DESK,
+        "found->task_iteration[i]] = now;",
+        "found->task_iteration[i]] = now - 0.5;",
     ),
     "flows noted early": RunFault(
-        _RECORDER,
-        "self._activated[edge, iteration] = time",
-        "self._activated[edge, iteration] = time - 0.5",
+        _DESK,
+        "found->flow_iteration[i]] = now;",
+        "found->flow_iteration[i]] = now - 0.5;",
     ),
     "half the bytes noted": RunFault(
         _RECORDER,
@@ -139,8 +140,8 @@ FAULTS: dict[str, RunFault] = {
     ),
     "half the rates noted": RunFault(
         _RECORDER,
-        "column = np.concatenate(columns, dtype=kind)",
-        'column = np.concatenate(columns, dtype=kind) / (1 + (name == "rate"))',
+        "getattr(room, name)[:lines]",
+        'getattr(room, name)[:lines] / (1 + (name == "rate"))',
     ),
     "makespans 10 % short": RunFault(
         "emu/problem/schedule.py",

@@ -6,9 +6,11 @@ import math
 from collections.abc import Container
 from typing import TypeAlias
 
-from emu.emulation.wire.messages import FlowEnded, TaskEnded
+import numpy as np
+
+from emu.emulation.coordinator.desk import Desk
 from emu.errors import DeadlineExceeded
-from emu.prediction.scheduling import Decisions, Scheduler
+from emu.prediction.scheduling import Scheduler
 from emu.problem import Problem
 
 #: Lines of a message, and names of a list: those of a large job are hundreds.
@@ -24,7 +26,8 @@ class Deadlines:
     """Tasks and flows under way; times are run times, emulated seconds, unless said.
 
     The scheduler knows the least times of tasks (none where they take what their work
-    does), and how much of a flow has been served. Something may be overdue for
+    does), and how much of a flow has been served; the desk, what started and ended.
+    Something may be overdue for
     ``patience`` wall seconds in which this process ran. Messages call iteration 0
     ``first``.
     """
@@ -33,63 +36,45 @@ class Deadlines:
         self,
         problem: Problem,
         scheduler: Scheduler,
+        desk: Desk,
         patience: float,
         first: int = 0,
     ) -> None:
         self._problem = problem
         self._scheduler = scheduler
+        self._desk = desk
         self._patience = patience
         self._first = first
-        self._tasks: dict[Key, float] = {}  # and when they are due
-        self._unknown: set[Key] = set()  # of these: no end was reported
-        self._flows: dict[Key, float | None] = {}  # and when served
-        self._next = [0] * len(problem.job.tasks)
+        self._is_gate = np.array([task.gate for task in problem.job.tasks], np.bool_)
+        self._served: dict[Key, float] = {}  # when flows were seen to be
         #: When each wait became overdue, on the clock of `check`.
         self._overdue: dict[Wait, float] = {}
-        self._seen: dict[int, str] = {}  # by task: the last report of it
 
-    def on_decisions(self, decisions: Decisions) -> None:
-        """Note what was started."""
-        least = self._scheduler.holds
-        for key in decisions.tasks:
-            least_time = 0.0 if least is None else float(least[key])
-            self._tasks[key] = decisions.time + least_time
-            self._unknown.add(key)
-            task, iteration = key
-            self._next[task] = iteration + 1
-        for key in decisions.flows:
-            self._flows[key] = None
+    def _tasks(self) -> dict[Key, float]:
+        """Return when each task that runs is due, in the order of their starts."""
+        state = self._scheduler.state
+        desk = self._desk
+        holds = self._scheduler.holds
+        runs = (state.started > state.ended) & ~self._is_gate
 
-    def on_report(self, message: TaskEnded) -> None:
-        """Note when a task will have ended: it is not due before."""
-        key = (message.task, message.iteration)
-        if key in self._unknown:
-            self._unknown.remove(key)
-            self._tasks[key] = message.end
+        due = {}
+        for task in np.flatnonzero(runs).tolist():
+            key = (task, int(state.ended[task]))
+            if desk.known[task] == key[1]:
+                due[key] = float(desk.known_end[task])
+            else:
+                least = 0.0 if holds is None else float(holds[key])
+                due[key] = float(desk.task_start[key]) + least
+        return dict(sorted(due.items(), key=lambda item: desk.task_start[item[0]]))
 
-    @property
-    def lookahead_bound(self) -> float:
-        """Earliest run time at which a task may end of whose end nothing is known."""
-        if self._unknown and self._scheduler.holds is None:
-            return -math.inf
-        return min((self._tasks[key] for key in self._unknown), default=math.inf)
-
-    def task_ended(self, message: TaskEnded) -> None:
-        """Note that the end of a task was taken in."""
-        self._tasks.pop((message.task, message.iteration), None)
-        iteration = self._first + message.iteration
-        sighting = f"ending iteration {iteration} at {message.end:.3f} s"
-        self._seen[message.task] = sighting
-
-    def flow_ended(self, message: FlowEnded) -> None:
-        """Note that a flow arrived."""
-        self._flows.pop((message.edge, message.iteration), None)
-        job = self._problem.job
-        name = job.edge_names[message.edge]
-        receiver = job.edges[message.edge].destination
-        iteration = self._first + message.iteration
-        sighting = f"receiving {name} of iteration {iteration} at {message.time:.3f} s"
-        self._seen[receiver] = sighting
+    def _flows(self) -> list[Key]:
+        """Return the flows that have begun and not ended, in the order of that."""
+        desk = self._desk
+        newest = self._scheduler.newest_flows
+        begun = np.flatnonzero(newest >= 0)
+        is_open = np.isnan(desk.flow_end[begun, newest[begun]])
+        flows = [(edge, int(newest[edge])) for edge in begun[is_open].tolist()]
+        return sorted(flows, key=lambda flow: desk.activated[flow])
 
     def check(self, now: float, awake: float) -> None:
         """Raise when something is overdue at run time ``now``.
@@ -102,17 +87,23 @@ class Deadlines:
         nothing is under way for that long. Names who waits for whom, the iteration,
         since when, and what the other side was last seen at.
         """
-        lines = {**self._overdue_tasks(now), **self._overdue_flows(now)}
-        is_served = any(served_at is not None for served_at in self._flows.values())
-        gate_ends = self._scheduler.next_end < math.inf  # if nothing else can end
-        if not (self._tasks or gate_ends or is_served):
-            idleness = "no flow has a rate" if self._flows else "no flow is active"
-            lines[None] = f"no task runs and {idleness} at {now:.3f} s"
+        tasks = self._tasks()
+        flows = self._flows()
+        self._note_served(flows, now)
+        waits: dict[Wait, float] = {
+            ("task", *key): end for key, end in tasks.items() if now > end
+        }
+        for key, served_at in self._served.items():
+            waits["flow", *key] = served_at
 
-        self._overdue = {wait: self._overdue.get(wait, awake) for wait in lines}
+        gate_ends = self._scheduler.next_end < math.inf  # if nothing else can end
+        if not (tasks or gate_ends or self._served):
+            waits[None] = now
+
+        self._overdue = {wait: self._overdue.get(wait, awake) for wait in waits}
         too_late = [
-            line
-            for wait, line in lines.items()
+            self._line_of(wait, begin, has_flows=bool(flows))
+            for wait, begin in waits.items()
             if awake - self._overdue[wait] > self._patience
         ]
         if too_late:
@@ -121,34 +112,36 @@ class Deadlines:
                 "wall time"
             )
 
-    def _overdue_tasks(self, now: float) -> dict[Wait, str]:
-        lines: dict[Wait, str] = {}
-        for (task, iteration), end in self._tasks.items():
-            if now > end:
-                name = self._problem.job.tasks[task].name
-                lines["task", task, iteration] = (
-                    f"the coordinator waits for task {name} to end iteration "
-                    f"{self._first + iteration} since {end:.3f} s; "
-                    f"{self._last_seen(task)}"
-                )
-        return lines
-
-    def _overdue_flows(self, now: float) -> dict[Wait, str]:
-        """Return what is said of flows that were served; note which are by now."""
+    def _note_served(self, flows: list[Key], now: float) -> None:
+        """Note which flows have been served: from here on a last byte is awaited."""
         scheduler = self._scheduler
-        lines: dict[Wait, str] = {}
-        for key, served_at in self._flows.items():
-            position, iteration = key
-            if served_at is not None:
-                edge = self._problem.job.edges[position]
-                lines["flow", position, iteration] = (
-                    f"{self._flow_line(key)} since {served_at:.3f} s; "
-                    f"{self._last_seen(edge.source)}; "
-                    f"{self._last_seen(edge.destination)}"
-                )
-            elif scheduler.service_of(position, now) >= scheduler.volumes[key]:
-                self._flows[key] = now  # from here on its last byte is awaited
-        return lines
+        served = {key: self._served[key] for key in flows if key in self._served}
+        for key in flows:
+            edge, _ = key
+            if key not in served:
+                volume = scheduler.volumes[key]
+                if scheduler.service_of(edge, now) >= volume:
+                    served[key] = now
+        self._served = served
+
+    def _line_of(self, wait: Wait, begin: float, *, has_flows: bool) -> str:
+        if wait is None:
+            idleness = "no flow has a rate" if has_flows else "no flow is active"
+            return f"no task runs and {idleness} at {begin:.3f} s"
+
+        kind, position, iteration = wait
+        job = self._problem.job
+        if kind == "task":
+            return (
+                f"the coordinator waits for task {job.tasks[position].name} to end "
+                f"iteration {self._first + iteration} since {begin:.3f} s; "
+                f"{self._last_seen(position)}"
+            )
+        edge = job.edges[position]
+        return (
+            f"{self._flow_line((position, iteration))} since {begin:.3f} s; "
+            f"{self._last_seen(edge.source)}; {self._last_seen(edge.destination)}"
+        )
 
     def doing(self, process: str) -> str:
         """Return the activities of the tasks of a process, for an error message.
@@ -171,14 +164,14 @@ class Deadlines:
         """Return what tasks compute, send and receive."""
         job = self._problem.job
         activities = []
-        for task, iteration in self._tasks:
+        for task, iteration in self._tasks():
             if task in members:
                 name = job.tasks[task].name
                 waiters = self._waiters_of(task, iteration, members)
                 activities.append(
                     f"task {name} in iteration {iteration + self._first}{waiters}"
                 )
-        for position, iteration in self._flows:
+        for position, iteration in self._flows():
             edge = job.edges[position]
             flow = f"{job.edge_names[position]} of iteration {iteration + self._first}"
             if edge.source in members:
@@ -190,7 +183,7 @@ class Deadlines:
     def _idleness_of(self, task: int) -> str:
         job = self._problem.job
         name = job.tasks[task].name
-        iteration = self._next[task]
+        iteration = int(self._scheduler.state.started[task])
         if iteration == job.rounds[task]:
             return f"task {name} after its last iteration {iteration - 1 + self._first}"
         return f"task {name} before iteration {iteration + self._first}"
@@ -213,19 +206,38 @@ class Deadlines:
         """Return the running tasks and the tasks that wait for flows, by iteration."""
         has_times = self._scheduler.holds is not None
         lines = []
-        for (task, iteration), end in self._tasks.items():
+        for (task, iteration), end in self._tasks().items():
             name = self._problem.job.tasks[task].name
             due = f", due at {end:.3f} s" if has_times else ""
             lines.append(f"task {name} runs iteration {iteration + self._first}{due}")
-        lines += [self._flow_line(key) for key in self._flows]
+        lines += [self._flow_line(key) for key in self._flows()]
         return self._join_lines(lines) or "no task runs and no flow is active"
 
     def _last_seen(self, position: int) -> str:
         task = self._problem.job.tasks[position]
-        sighting = self._seen.get(position, "when the run began")
+        sighting = self._sighting_of(position)
         process = task.process_name
         place = f" in process {process}" if process != task.name else ""
         return f"{task.name}{place} was last seen {sighting}"
+
+    def _sighting_of(self, position: int) -> str:
+        """Return what a task did last, of the ends of its iterations and inputs."""
+        job = self._problem.job
+        desk = self._desk
+        last = -math.inf
+        sighting = "when the run began"
+        ends = {"ending": desk.task_end[position]}
+        for edge in job.in_edges(position):
+            ends[f"receiving {job.edge_names[edge]} of"] = desk.flow_end[edge]
+
+        for deed, times in ends.items():
+            known = np.flatnonzero(~np.isnan(times))
+            if known.size and times[known[-1]] > last:
+                iteration = int(known[-1])
+                last = float(times[iteration])
+                number = self._first + iteration
+                sighting = f"{deed} iteration {number} at {last:.3f} s"
+        return sighting
 
     def _flow_line(self, key: Key) -> str:
         job = self._problem.job

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -46,7 +45,6 @@ from emu.emulation.wire.messages import (
     Failed,
     Kill,
     Message,
-    Orders,
     Outcome,
     ProcessDied,
     ProcessHello,
@@ -54,7 +52,6 @@ from emu.emulation.wire.messages import (
     pack,
     unpack,
 )
-from emu.emulation.wire.notes import Order, pack_order
 from emu.errors import EmulatorError, NodeLost, NodeMisbehaved, RunError, WireError
 from emu.host.this_host import this_host
 from emu.names import printable
@@ -77,7 +74,6 @@ class Membership:
         self._story = deadlines.story
         self.agents: list[JoinedAgent] = []
         self.processes: dict[str, Process] = {}
-        self._orders: defaultdict[str, list[bytes]] = defaultdict(list)  # by lead
         self._mail: Mailbox[tuple[str, Message] | Report] = Mailbox()
         self._left = asyncio.Event()
         self.barrier = Barrier(self.events, settings.deadline, log)
@@ -186,17 +182,6 @@ class Membership:
         # was does not say why.
         with contextlib.suppress(NodeLost):
             self.processes[process].connection.send(pack(message))
-
-    def order(self, process: str, order: Order) -> None:
-        """Order something of a process, when `flush` is called."""
-        lead = self.processes[process].lead
-        self._orders[lead].append(pack_order(order))
-
-    def flush(self) -> None:
-        """Let orders leave, all to a process of the system in one message."""
-        for lead, notes in self._orders.items():
-            self.send(lead, Orders(b"".join(notes)))
-        self._orders.clear()
 
     def lead_of(self, process: str) -> str:
         """Return the process over whose connection one reports, and is ordered.

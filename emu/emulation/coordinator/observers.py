@@ -5,13 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partialmethod
 
+from typing_extensions import override
+
 from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
 from emu.prediction.scheduling import Decisions
 from emu.problem import Due, Schedule
 
+#: What is notified for every event.
+_FREQUENT = ("task_started", "task_ended", "flow_ended", "on_decisions")
+
 
 class Observer:
     """An observer of a run; its notifications do nothing unless overridden."""
+
+    @property
+    def watches(self) -> bool:
+        """True where it takes what happens thousands of times, as overridden."""
+        overridden = [
+            name
+            for name in _FREQUENT
+            if getattr(type(self), name) is not getattr(Observer, name)
+        ]
+        return bool(overridden)
 
     def on_prediction(self, schedule: Schedule) -> None:
         """Note what is expected, before anything starts."""
@@ -56,6 +71,11 @@ class Observers(Observer):
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
 
+    @property
+    @override
+    def watches(self) -> bool:
+        return any(observer.watches for observer in self._observers)
+
     def notify(self, name: str, *arguments: object) -> None:
         """Pass a notification on."""
         for observer in self._observers:
@@ -64,6 +84,6 @@ class Observers(Observer):
 
 
 for _name in vars(Observer):
-    if not _name.startswith("_"):
+    if not _name.startswith("_") and _name != "watches":
         _notification = partialmethod(Observers.notify, _name)
         setattr(Observers, _name, _notification)

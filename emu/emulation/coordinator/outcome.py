@@ -12,6 +12,7 @@ import numpy as np
 from isal import isal_zlib
 from numpy.typing import NDArray
 
+from emu.emulation.coordinator.desk import Desk
 from emu.emulation.wire.array_parts import ArrayParts, Arrays
 from emu.emulation.wire.frame_layout import ROWS
 from emu.emulation.wire.messages import (
@@ -23,10 +24,11 @@ from emu.emulation.wire.messages import (
     TaskEnded,
 )
 from emu.errors import NodeMisbehaved
-from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
+from emu.prediction.core import Record
+from emu.prediction.scheduling import Scheduler
 from emu.problem import Job, Problem, RateHistory, Realization, Schedule
 
-#: Columns of the rates that are recorded, by their names in `RateSegments`.
+#: Columns of the rates that are recorded, by their names in `Scheduler.room`.
 _COLUMNS = {"since": "f8", "edge": "i8", "iteration": "i8", "rate": "f8"}
 #: Run time, task name, iteration of the whole job, figures that the task reported.
 Report: TypeAlias = tuple[float, str, int, dict[str, float]]
@@ -161,85 +163,76 @@ def _blame(task: str) -> Iterator[None]:
 class Recorder:
     """Collects starts, ends and rates of a run for a Schedule and a Realization.
 
-    The scheduler itself keeps the bytes that were announced, what edges that read the
-    newest have read, and the quotas. ``first`` is the number of iterations of the whole
-    job before iteration 0.
+    The desk notes starts and ends. The scheduler itself keeps the bytes that were
+    announced, what edges that read the newest have read, and the quotas. ``first`` is
+    the number of iterations of the whole job before iteration 0.
     """
 
-    def __init__(self, problem: Problem, scheduler: Scheduler, first: int = 0) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        scheduler: Scheduler,
+        desk: Desk,
+        first: int = 0,
+    ) -> None:
         self._problem = problem
         self._scheduler = scheduler
         self._first = first
         self._volumes = scheduler.volumes
         self._log = scheduler.log
         self.reports: list[Report] = []
+        self._untaken: dict[tuple[int, int], TaskEnded] = {}
 
-        # Not zeros: their memory would only be taken as the run goes on.
-        job = problem.job
-        of_tasks = (len(job.tasks), job.iterations)
-        of_edges = (len(job.edges), job.iterations)
-        self.task_start = np.full(of_tasks, np.nan)
-        self.task_end = np.full(of_tasks, np.nan)
-        self.began = np.full(of_tasks, np.nan)
-        self.late = np.full(of_tasks, 0.0)
-        self.cpu = np.full(of_tasks, 0.0)
-        self._activated = np.full(of_edges, np.nan)
-        self.arrivals = np.full(of_edges, np.nan)
-        self._ended = np.full(of_edges, np.nan)
+        self.task_start = desk.task_start
+        self.task_end = desk.task_end
+        self.began = desk.began
+        self.late = desk.late
+        self.cpu = desk.cpu
+        self._activated = desk.activated
+        self.arrivals = desk.arrivals
+        self._ended = desk.flow_end
 
-        # The arrays of each instant are 1 kB per event: they wait until there are many.
-        self._lines: list[RateSegments] = []
+        # The rates of each instant are 1 kB as arrays: they wait until there are many.
+        room = _TOGETHER + len(scheduler.room.edge)
+        self._lines = {name: np.zeros(room, kind) for name, kind in _COLUMNS.items()}
         self._line_count = 0
         self._packed: dict[str, list[bytes]] = {name: [] for name in _COLUMNS}
 
-    def on_decisions(self, decisions: Decisions) -> None:
-        """Note what the scheduler decided."""
-        time = decisions.time
-        for task, iteration in decisions.tasks:
-            self.task_start[task, iteration] = time
-        for gate, iteration, start in decisions.gates:
-            self.task_start[gate, iteration] = start
-            self.began[gate, iteration] = start
-            self.task_end[gate, iteration] = time
-        for edge, iteration in decisions.flows:
-            self._activated[edge, iteration] = time
-
-        lines = decisions.lines
-        if len(lines):
-            self._lines.append(lines)
-            self._line_count += len(lines)
+    def note_rates(self, room: Record, count: int) -> None:
+        """Note the rates of so many instants, which the scheduler has found."""
+        begin = self._line_count
+        lines = int(room.lines[count])
+        for name, column in self._lines.items():
+            column[begin : begin + lines] = getattr(room, name)[:lines]
+        self._line_count += lines
         if self._line_count >= _TOGETHER:
             self._pack()
 
     def _pack(self) -> None:
-        for name, kind in _COLUMNS.items():
-            columns = [getattr(lines, name) for lines in self._lines]
-            column = np.concatenate(columns, dtype=kind)
-            chunk = isal_zlib.compress(column.tobytes(), 1)
+        for name, column in self._lines.items():
+            chunk = isal_zlib.compress(column[: self._line_count].tobytes(), 1)
             self._packed[name].append(chunk)
-        self._lines.clear()
         self._line_count = 0
 
-    def task_ended(self, message: TaskEnded) -> None:
-        """Note the end of a task, and what it says of the iteration."""
-        place = (message.task, message.iteration)
-        self.task_end[place] = message.end
-        self.began[place] = message.began
-        self.late[place] = message.late
-        self.cpu[place] = message.cpu
-        if message.report:
-            name = self._problem.job.tasks[message.task].name
-            iteration = message.iteration + self._first
-            report = (message.end, name, iteration, message.report)
-            self.reports.append(report)
+    @property
+    def has_reports(self) -> bool:
+        """True where a task has reported figures with an end that is yet to settle."""
+        return bool(self._untaken)
 
-    def flow_arrived(self, message: FlowEnded) -> None:
-        """Note when a flow's last byte arrived."""
-        self.arrivals[message.edge, message.iteration] = message.time
+    def take_report(self, end: TaskEnded) -> None:
+        """Take what a task says of an iteration, to be filed when it is settled."""
+        self._untaken[end.task, end.iteration] = end
 
-    def flow_ended(self, message: FlowEnded) -> None:
-        """Note when a flow ended."""
-        self._ended[message.edge, message.iteration] = message.time
+    def file_report(self, end: TaskEnded | FlowEnded) -> None:
+        """File what a task has said, if anything, of an iteration that has ended."""
+        if not isinstance(end, TaskEnded):
+            return
+        told = self._untaken.pop((end.task, end.iteration), None)
+        if told is not None:
+            end.report = told.report
+            name = self._problem.job.tasks[end.task].name
+            iteration = end.iteration + self._first
+            self.reports.append((end.end, name, iteration, end.report))
 
     def realization(self) -> Realization:
         """Return the measured times and volumes, to replay in a simulation."""
@@ -291,8 +284,7 @@ class Recorder:
 
     def rates(self) -> RateHistory:
         """Return every rate that was assigned, in the order of time."""
-        if self._lines:
-            self._pack()
+        self._pack()
         columns = {}
         for name, kind in _COLUMNS.items():
             chunks = map(isal_zlib.decompress, self._packed[name])

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gc
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from emu.emulation.coordinator.cuts import CutKeeper
 from emu.emulation.coordinator.deadlines import Deadlines
+from emu.emulation.coordinator.desk import Desk
 from emu.emulation.coordinator.membership import Membership
 from emu.emulation.coordinator.next_kills import NextKills
 from emu.emulation.coordinator.observers import Observer
@@ -32,7 +33,6 @@ from emu.emulation.coordinator.process_specs import (
     process_specs,
 )
 from emu.emulation.coordinator.scheduler_driver import SchedulerDriver
-from emu.emulation.coordinator.sender_wakeups import SenderWakeups
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.coordinator.turns import TurnLog
 from emu.emulation.launch.signals import run_until_signalled
@@ -49,6 +49,7 @@ from emu.emulation.wire.messages import (
     Launch,
     Listening,
     Message,
+    Orders,
     Peers,
     RateUpdate,
     Ready,
@@ -56,7 +57,7 @@ from emu.emulation.wire.messages import (
     StatePart,
     TaskEnded,
 )
-from emu.emulation.wire.notes import Ended, unpack_ends
+from emu.emulation.wire.notes import unpack_ends
 from emu.errors import DeadlineExceeded, NodeMisbehaved, RunError
 from emu.graph_data.copied_graphs import list_graphs
 from emu.host.this_host import this_host, version_of_emu
@@ -107,18 +108,22 @@ class Coordinator:
         self._settings = settings
         self._expected = expected
         self._observer = observer or Observer()
+        self.watches = self._observer.watches or bool(settings.kills)
         times = expected.times
+        profile = Profile(times, expected.volumes)
         scheduler = Scheduler(
             problem,
             policy,
-            profile=Profile(times, expected.volumes),
+            profile,
             holds=None if settings.compute == "real" else times,
             times=times,
         )
-        self._recorder = Recorder(problem, scheduler, settings.first)
+        desk = self._desk = Desk(problem, scheduler)
+        self._recorder = Recorder(problem, scheduler, desk, settings.first)
         self._deadlines = Deadlines(
             problem,
             scheduler,
+            desk,
             patience=settings.deadline,
             first=settings.first,
         )
@@ -132,15 +137,11 @@ class Coordinator:
         )
 
         job = problem.job
-        self._driver = SchedulerDriver(scheduler, self._recorder, self._deadlines, self)
-        self._sender_wakeups = SenderWakeups(problem)
-        machine_of = problem.machine_of_task
-        senders = [machine_of[job.tasks[edge.source].name] for edge in job.edges]
-        self._sender_machine = np.array(senders, dtype=np.str_)
+        self._driver = SchedulerDriver(scheduler, desk, self._recorder, self)
+        self._sender_machine = _machines_of_senders(problem)
         self._cuts = CutKeeper(job, settings.cuts)
         self._kills = NextKills(problem, settings)
         self._owner = processes_by_task(job)
-        self._leads: dict[int, str] = {}  # who speaks for a task's process
         self._tuning: dict[str, Any] = {}
         self._turns = TurnLog()
         self.phase = "starting processes, before iteration 0"
@@ -301,8 +302,6 @@ class Coordinator:
         ready, *_ = await asyncio.gather(*waits)
         first_ready = next(iter(ready.values()))
         self._tuning = dict(first_ready.tuning)
-        for task, process in self._owner.items():
-            self._leads[task] = membership.lead_of(process)
 
     def _compare_versions(self) -> None:
         """Refuse hosts that have another version, or warn of them."""
@@ -380,17 +379,15 @@ class Coordinator:
         kills = self._kills
         last_look = this_host.monotonic()
         awake = PauseAwareClock(2 * _LOOK, last_look)
-        driver.begin()
+        speaker_of = self._membership.lead_of
+        driver.begin({task: speaker_of(name) for task, name in self._owner.items()})
         turns.start()
         while not driver.finished:
             mail = await self._membership.events(self._patience(clock))
             now = this_host.monotonic()
             turns.begin(now)
-            ends = [end for name, message in mail for end in self._ends(name, message)]
-            driver.report(ends, clock.to_emulated(now))
-            for end in ends:
-                if isinstance(end, TaskEnded):
-                    kills.note(end)
+            for name, message in mail:
+                self._take_ends(name, message, clock.to_emulated(now))
             if now >= clock.to_wall(kills.due.time):
                 await self._kill(clock, awake)
 
@@ -439,8 +436,8 @@ class Coordinator:
 
     def _missing_rates(self) -> NDArray[np.int64]:
         """Return per edge how many segments never came to the boards of this host."""
-        published_counts = self._driver.published
-        missing = np.zeros_like(published_counts)
+        published_counts = self._desk.published
+        missing: NDArray[np.int64] = np.zeros_like(published_counts)
         if self._settings.kernel_nics is not None:  # each gets those of its machine
             return missing
         for agent in self._membership.agents:
@@ -455,29 +452,23 @@ class Coordinator:
             if isinstance(message, StatePart):
                 self._cuts.add(name, message)
 
-    def _ends(self, lead: str, message: Message) -> Iterator[Ended]:
-        """Yield the ends that processes report; raises NodeMisbehaved if they may not.
-
-        ``lead``: the process that speaks for them.
-        """
+    def _take_ends(self, speaker: str, message: Message, now: float) -> None:
+        """Take the ends that a process reports; raises NodeMisbehaved if it may not."""
         if isinstance(message, StatePart):
             return
         if not isinstance(message, Ends):
             kind = type(message).__name__
-            raise NodeMisbehaved(f"{lead} sent {kind} during the run")
+            raise NodeMisbehaved(f"{speaker} sent {kind} during the run")
+        self._driver.report(speaker, message.notes, now)
+        if self._settings.kills:
+            for end in unpack_ends(message.notes):
+                if isinstance(end, TaskEnded):
+                    self._kills.note(end)
 
-        edges = self._problem.job.edges
-        for end in unpack_ends(message.notes):
-            if isinstance(end, TaskEnded):
-                subject = "task"
-                task = end.task
-            else:
-                subject = "flow"
-                is_edge = 0 <= end.edge < len(edges)
-                task = edges[end.edge].destination if is_edge else -1
-            if self._leads.get(task) != lead:
-                raise NodeMisbehaved(f"{lead} ended a {subject} that is not its own")
-            yield end
+    @property
+    def limits(self) -> bool:
+        """True where kernel's NICs keep to the rates."""
+        return self._settings.kernel_nics is not None
 
     def task_ended(self, message: TaskEnded) -> None:
         """Notify the observer."""
@@ -485,16 +476,13 @@ class Coordinator:
 
     def flow_ended(self, message: FlowEnded) -> None:
         """Note it for the kills to come, and notify the observer."""
-        self._kills.note(message)
+        if self._settings.kills:
+            self._kills.note(message)
         self._observer.flow_ended(message)
 
-    def run_task(self, message: RunTask) -> None:
-        """Order the process of a task to start it."""
-        self._membership.order(self._owner[message.task], message)
-
-    def flush(self) -> None:
-        """Let what was said to processes leave now, not with the end of a turn."""
-        self._membership.flush()
+    def order(self, speaker: str, notes: bytes) -> None:
+        """Send orders to a process, and to those that it speaks for."""
+        self._membership.send(speaker, Orders(notes))
 
     def task_started(self, message: RunTask) -> None:
         """Notify the observer."""
@@ -509,9 +497,17 @@ class Coordinator:
         if self._settings.kernel_nics is not None:
             self._settings.kernel_nics.on_decisions(segments)
 
-    def publish(self, segments: RateSegments) -> None:
+    def publish(self, desk: Desk) -> None:
         """Put changed segments on the boards of all hosts."""
+        agents = self._membership.agents
         nics = self._settings.kernel_nics
+        boards = [agent.board for agent in agents if agent.board is not None]
+        if nics is None and len(boards) == len(agents):
+            for board in boards:
+                desk.publish(board)
+            return
+
+        segments = desk.rates
         if nics is not None:
             segments = nics.for_senders(segments)
         # In the order of the parameters of `RateBoard.publish` and `RateUpdate`.
@@ -521,11 +517,10 @@ class Coordinator:
             segments.served,
             segments.rate,
             segments.since,
-            self._driver.published[segments.edge],
+            desk.published[segments.edge],
         ]
-
         message: RateUpdate | None = None
-        for agent in self._membership.agents:
+        for agent in agents:
             if agent.board is None:
                 if message is None:
                     message = RateUpdate(*(column.tobytes() for column in columns))
@@ -535,10 +530,6 @@ class Coordinator:
             else:  # of each machine's own senders alone: all boards are near
                 is_local = self._sender_machine[segments.edge] == agent.host_name
                 agent.board.publish(*(column[is_local] for column in columns))
-        edges = self._problem.job.edges
-        for wakeup in self._sender_wakeups.due(segments):
-            sender = edges[wakeup.edge].source
-            self._membership.order(self._owner[sender], wakeup)
 
     async def _collect(self, start: float) -> Answers:
         """Ask every process for its results, statistics and frames."""
@@ -565,6 +556,14 @@ class Coordinator:
             for row in figures["sent"]:
                 row["missed"] = max(row["missed"], int(missing[row["edge"]]))
         return answers
+
+
+def _machines_of_senders(problem: Problem) -> NDArray[np.str_]:
+    """Return the name of the machine from which each edge leaves."""
+    machine_of = problem.machine_of_task
+    job = problem.job
+    names = [machine_of[job.tasks[edge.source].name] for edge in job.edges]
+    return np.array(names, dtype=np.str_)
 
 
 def emulate(

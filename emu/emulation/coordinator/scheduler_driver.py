@@ -11,36 +11,38 @@ last bytes until then, or lead the fluid a little (`emu.emulation.shaping.FlowEn
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-import numpy as np
-
-from emu.emulation.coordinator.deadlines import Deadlines
+from emu.emulation.coordinator.desk import Desk
 from emu.emulation.coordinator.outcome import Recorder
 from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
-from emu.emulation.wire.notes import Ended
 from emu.errors import NodeMisbehaved, SchedulingError
-from emu.prediction.scheduling import Decisions, End, RateSegments, Scheduler, newest
+from emu.prediction.core import lib
+from emu.prediction.scheduling import NO_ENDS, Decisions, RateSegments, Scheduler
 
 
 class Outlet(Protocol):
     """Receiver of decisions, and of ends that were settled."""
 
-    def run_task(self, message: RunTask) -> None:
-        """Order the process of the task to start it."""
+    @property
+    def watches(self) -> bool:
+        """True where it wants to be notified of every event."""
+
+    @property
+    def limits(self) -> bool:
+        """True where kernel's NICs keep to the rates."""
 
     def limit(self, segments: RateSegments, /) -> None:
-        """Have the kernel's NICs, if any, keep to the segments of one instant."""
+        """Have them keep to the segments of one instant."""
 
-    def publish(self, segments: RateSegments, /) -> None:
+    def publish(self, desk: Desk, /) -> None:
         """Put changed segments on every rate board."""
 
-    def flush(self) -> None:
-        """Let orders leave at once, all to a process together."""
+    def order(self, speaker: str, notes: bytes, /) -> None:
+        """Send orders to a process, and to those that it speaks for."""
 
     def task_started(self, message: RunTask) -> None:
         """Take the order to start a task, which was sent."""
@@ -55,37 +57,26 @@ class Outlet(Protocol):
         """Take the end of a flow."""
 
 
-def event_time(event: Ended) -> float:
-    """Return the run time at which a task ended, or will, or a flow arrived."""
-    return event.end if isinstance(event, TaskEnded) else event.time
-
-
 class SchedulerDriver:
     """Drives the scheduler with the ends that processes report.
 
     A task that holds its time reports its end as soon as its work is done, ahead of
-    it. Such ends wait here, the only list of them, until their time has come, or until
-    nothing unknown can come before them.
+    it. Such ends wait on the desk until their time has come, or until nothing unknown
+    can come before them.
     """
 
     def __init__(
         self,
         scheduler: Scheduler,
+        desk: Desk,
         recorder: Recorder,
-        deadlines: Deadlines,
         outlet: Outlet,
     ) -> None:
         self._scheduler = scheduler
+        self._desk = desk
         self._recorder = recorder
-        self._deadlines = deadlines
         self._outlet = outlet
-        self._last_past_end = -math.inf  # of those that had passed when reported
-        self._reported: list[Ended] = []  # and not taken in yet
-        # By edge, what waits for the other of the two.
-        self._arrived: dict[int, FlowEnded] = {}
-        self._fluid_ends: dict[int, float] = {}
-        self.published = np.zeros(len(scheduler.volumes), np.int64)
-        """Rate segments of each edge so far, which number them on the boards."""
+        self._moments: list[Decisions] = []  # of this settling, where somebody watches
 
     @property
     def finished(self) -> bool:
@@ -95,34 +86,24 @@ class SchedulerDriver:
     @property
     def next_end(self) -> float:
         """Next end of a fluid or gate, or one that was reported; infinite for never."""
+        desk = self._desk
         next_end = self._scheduler.next_end
-        if not self._reported:
-            return next_end
-        return min(next_end, event_time(self._reported[0]))
+        return min(next_end, desk.time[0]) if desk.core.waiting else next_end
 
-    def begin(self) -> None:
-        """Start at run time 0."""
-        moments = [self._scheduler.begin()]
-        orders = self._send(moments)
-        self._note_decisions(moments, orders)
+    def begin(self, speakers: Mapping[int, str]) -> None:
+        """Start at run time 0; ``speakers``: who speaks for each task's process."""
+        self._desk.begin(speakers)
+        self._pass_instants(NO_ENDS, taken=-1)
+        self._notify()
 
-    def report(self, events: Sequence[Ended], now: float) -> None:
-        """Take ends that processes have reported by ``now``, run time, in any order.
+    def report(self, speaker: str, notes: bytes, now: float) -> None:
+        """Take ends that a process has reported by ``now``, run time, in any order.
 
-        Raises NodeMisbehaved when one does not fit the job.
+        Raises NodeMisbehaved when one does not fit the job, MalformedFrame when the
+        notes are none.
         """
-        for event in events:
-            time = event_time(event)
-            if not math.isfinite(time):
-                raise NodeMisbehaved(f"a process reported the impossible: {event}")
-            if time <= now:
-                self._last_past_end = max(self._last_past_end, time)
-            if isinstance(event, TaskEnded):
-                with _misbehaviour():
-                    volumes = dict(zip(event.edges, event.volumes, strict=True))
-                    self._scheduler.announce(event.task, event.iteration, volumes)
-                self._deadlines.on_report(event)
-            bisect.insort(self._reported, event, key=event_time)
+        for end in self._desk.take(speaker, notes, now):
+            self._recorder.take_report(end)
 
     def settle(self, until: float, ahead: float = -math.inf) -> None:
         """Advance the schedule by the ends that are due.
@@ -150,125 +131,92 @@ class SchedulerDriver:
         # before it: to wait would only add to its lateness. Beyond that, `ahead`, an
         # event may be taken before its time only while no process could still report an
         # earlier one: a decision that was published cannot be taken back.
-        until = max(until, self._last_past_end)
-        ahead = min(ahead, self._deadlines.lookahead_bound)
-        latest = max(until, ahead)
-        count = bisect.bisect_right(self._reported, latest, key=event_time)
-        due = self._reported[:count]
-        ends = [_end_of(event) for event in due]
+        desk = self._desk
+        until = max(until, desk.core.last_past)
+        ahead = lib.find_due(desk.core, self._scheduler.state.c, until, ahead)
         with _misbehaviour():
-            moments, taken_count = self._scheduler.settle(ends, until, ahead)
-        # Processes wait for it; what is to be noted takes as long again.
-        orders = self._send(moments)
-        with _misbehaviour():
-            del self._reported[:taken_count]
-            for event in due[:taken_count]:
-                self._note(event)
-            for decisions in moments:  # flows that were served end if they have arrived
-                edges = decisions.lines.edge[: decisions.served]
-                for edge in edges.tolist():
-                    if edge in self._arrived:
-                        self._end_flow(self._arrived.pop(edge), decisions.time)
-                    else:
-                        self._fluid_ends[edge] = decisions.time
-        self._note_decisions(moments, orders)
+            self._pass_instants(desk.due_ends, until, ahead)
+        lib.drop_ends(desk.core, self._scheduler.passage.taken)
+        self._notify()
 
-    def _note(self, event: Ended) -> None:
-        """Note what the scheduler has taken in; what is late counts from now."""
-        if isinstance(event, TaskEnded):
-            self._recorder.task_ended(event)
-            self._deadlines.task_ended(event)
-            self._outlet.task_ended(event)
-            return
+    def _pass_instants(
+        self,
+        ends: object,
+        deadline: float = -math.inf,
+        horizon: float = -math.inf,
+        *,
+        taken: int = 0,
+    ) -> None:
+        """Pass the instants that are due; send what follows, and have it noted."""
+        scheduler = self._scheduler
+        for count in scheduler.pass_instants(ends, deadline, horizon, taken=taken):
+            self._desk.note(scheduler)
+            decided: list[Decisions] = []
+            if self._outlet.watches or self._outlet.limits:
+                decided = scheduler.decisions(count)
+                self._moments += decided
+            self._send(decided, count)
+            self._recorder.note_rates(scheduler.room, count)
 
-        volume = float(self._scheduler.volumes[event.edge, event.iteration])
-        if not math.isclose(event.volume, volume, rel_tol=1e-9):
-            raise SchedulingError(
-                f"{event.volume:g} of {volume:g} bytes of edge {event.edge}, "
-                f"iteration {event.iteration} arrived"
-            )
-        self._recorder.flow_arrived(event)
-        # A flow has ended when both its fluid and its last byte have: which of the two
-        # is noted first depends on the host, so each waits for the other.
-        if event.edge in self._fluid_ends:
-            self._end_flow(event, self._fluid_ends.pop(event.edge))
+    def _send(self, decided: Sequence[Decisions], count: int) -> None:
+        """Send what follows from instants to processes, which wait for it."""
+        desk = self._desk
+        if self._outlet.limits:
+            for decisions in decided:
+                if len(decisions.news):
+                    self._outlet.limit(decisions.news)
+        has_news = desk.core.news.count > 0
+        if has_news:
+            self._outlet.publish(desk)
+        if has_news or self._scheduler.room.tasks[count]:
+            for speaker, notes in desk.orders_after(self._scheduler, count):
+                self._outlet.order(speaker, notes)
+
+    def _notify(self) -> None:
+        """File reports that have settled; notify who watches of all that has."""
+        watches = self._outlet.watches
+        if watches or self._recorder.has_reports:
+            for end in self._desk.ends():
+                self._recorder.file_report(end)
+                if watches:
+                    self._notify_of_end(end)
+        moments = self._moments
+        self._moments = []
+        if watches:
+            self._notify_of_decisions(moments)
+
+    def _notify_of_end(self, end: TaskEnded | FlowEnded) -> None:
+        if isinstance(end, TaskEnded):
+            self._outlet.task_ended(end)
         else:
-            self._arrived[event.edge] = event
+            self._outlet.flow_ended(end)
 
-    def _end_flow(self, event: FlowEnded, served: float) -> None:
-        end = FlowEnded(
-            edge=event.edge,
-            iteration=event.iteration,
-            time=max(event.time, served),
-            volume=event.volume,
-        )
-        self._recorder.flow_ended(end)
-        self._deadlines.flow_ended(end)
-        self._outlet.flow_ended(end)
-
-    def _send(self, moments: Sequence[Decisions]) -> list[RunTask]:
-        """Send what follows from decisions to processes; return the orders."""
-        news = [decisions.news for decisions in moments if len(decisions.news)]
-        for segments in news:
-            self._outlet.limit(segments)
-        if news:
-            segments = newest(news)
-            self.published[segments.edge] += 1
-            self._outlet.publish(segments)
-
-        orders = []
+    def _notify_of_decisions(self, moments: Sequence[Decisions]) -> None:
+        outlet = self._outlet
+        for decisions in moments:
+            if len(decisions.lines):
+                outlet.on_decisions(decisions)
+            for gate in decisions.gates:
+                outlet.task_ended(_end_of_gate(*gate, decisions.time))
         for decisions in moments:
             for task, iteration in decisions.tasks:
-                order = RunTask(
-                    task=task,
-                    iteration=iteration,
-                    start=decisions.time,
-                    reads=self._scheduler.reads_of(task, iteration),
-                )
-                orders.append(order)
-                self._outlet.run_task(order)
-        self._outlet.flush()
-        return orders
-
-    def _note_decisions(
-        self,
-        moments: Sequence[Decisions],
-        orders: Sequence[RunTask],
-    ) -> None:
-        """Have all decisions noted, and the orders that were sent."""
-        for decisions in moments:
-            self._recorder.on_decisions(decisions)
-            self._deadlines.on_decisions(decisions)
-            if len(decisions.lines):
-                self._outlet.on_decisions(decisions)
-            for gate, iteration, start in decisions.gates:
-                self._end_gate(gate, iteration, start, decisions.time)
-        for order in orders:
-            self._outlet.task_started(order)
-
-    def _end_gate(self, gate: int, iteration: int, start: float, end: float) -> None:
-        """Note the end of a gate, which no process reports."""
-        event = TaskEnded(
-            task=gate,
-            iteration=iteration,
-            start=start,
-            end=end,
-            edges=[],
-            volumes=[],
-            began=start,
-            cpu=0.0,
-            late=0.0,
-            report={},
-        )
-        self._deadlines.task_ended(event)
-        self._outlet.task_ended(event)
+                outlet.task_started(RunTask(task, iteration, decisions.time))
 
 
-def _end_of(event: Ended) -> End:
-    """Return an end as the scheduler takes it: of a task, or of an edge, else -1."""
-    if isinstance(event, TaskEnded):
-        return End(event.end, event.task, -1, event.iteration)
-    return End(event.time, -1, event.edge, event.iteration)
+def _end_of_gate(gate: int, iteration: int, start: float, end: float) -> TaskEnded:
+    """Return the end of a gate, which no process reports."""
+    return TaskEnded(
+        task=gate,
+        iteration=iteration,
+        start=start,
+        end=end,
+        edges=[],
+        volumes=[],
+        began=start,
+        cpu=0.0,
+        late=0.0,
+        report={},
+    )
 
 
 @contextlib.contextmanager

@@ -102,12 +102,23 @@ class RateBoard:
         The parameters are those of `CoreSegments`. Raises IndexError when an edge is
         not on the board, and ValueError when it was opened to read.
         """
+        segments = CoreSegments(edges, iterations, served, rates, since, numbers)
+        self.write(segments.core[0], np.empty_like(segments.edge))
+
+    def write(self, segments: Any, order: NDArray[np.int64]) -> None:
+        """Replace segments as the core has them; ``order`` is room for as many.
+
+        Raises as `publish`.
+        """
         if not self._writable:
             raise ValueError("this board is read-only")
-        segments = CoreSegments(edges, iterations, served, rates, since, numbers)
-        order = np.empty_like(segments.edge)
-        entries = self.edges + 1
-        if not lib.publish(self.address, entries, segments.core, pointer(order)):
+        is_written = lib.publish(
+            self.address,
+            self.edges + 1,
+            ffi.addressof(segments),
+            pointer(order),
+        )
+        if not is_written:
             raise IndexError(f"a segment of an edge beyond the {self.edges} of a board")
 
     def read(self, edge: int) -> RateSegment | None:

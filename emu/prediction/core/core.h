@@ -885,6 +885,58 @@ typedef struct {
 void order_of_publication(const BoardEntry *board, const Segments *s, int64_t *order);
 bool publish(BoardEntry *board, int64_t entries, const Segments *s, int64_t *order);
 int64_t find_rises(const Segments *s, int64_t *iteration, double *known, int64_t *rises);
+
+/* Ends that processes have reported, and what follows from them: desk.c. What is indexed by
+ * (task or edge, iteration) or by edge stands until the end of the run. Owner: Python. */
+typedef struct {
+    int64_t tasks, edges, iterations;
+    int64_t leads;             /* processes that speak for others, and for themselves */
+    const int64_t *source, *destination; /* per edge */
+    const int64_t *lead;       /* per task: who speaks for its process, -1 for a gate */
+    const int64_t *read_start, *read_edge; /* per task: edges of which it reads the newest */
+    const double *holds;       /* as for `pass_instants` */
+    double *volumes;           /* (edges, iterations): announced bytes */
+    int64_t *known;            /* per task: newest iteration whose end was reported, or -1, */
+    double *known_end;         /*  and that end, seconds */
+    double last_past;          /* newest end that had passed when it was reported */
+    /* Ends that were not taken in, in the order of their times: room for `room`. */
+    int64_t room, waiting;
+    double *time, *volume;     /* seconds; bytes that arrived */
+    int64_t *task, *edge, *iteration;
+    Ends due;                  /* the first of them, in the same arrays */
+    int64_t noted;             /* of these */
+    int64_t place;             /* of what is wrong: byte of a message, or of `due` */
+    int64_t reports, *report_place; /* (tasks): notes of the last message with a report */
+    double *task_start, *task_end, *began, *late, *cpu; /* (tasks, iterations), seconds */
+    double *activated, *arrivals, *flow_end; /* (edges, iterations), seconds */
+    double *arrived, *fluid_end; /* per edge, seconds: NaN where nothing waits for the other */
+    /* Ends that the last settling took in: room for all that waited, and every edge. */
+    int64_t ended, *ended_task, *ended_edge, *ended_iteration;
+    double *ended_time, *ended_volume;
+    Segments news;             /* newest rate of every edge that got one, in */
+    int64_t *row;              /*  these columns; per edge its row, -1 for none */
+    int64_t *news_edge, *news_iteration, *news_number;
+    double *news_served, *news_rate, *news_since;
+    int64_t *published;        /* per edge: rates so far */
+    int64_t *told, *rises;     /* as in `find_rises`, per edge */
+    double *told_rate;
+    int64_t order_room, *order_start; /* bytes; (leads + 2) */
+    int64_t addressees, *addressed; /* leads that get orders: (leads) */
+    uint8_t *orders;
+} Desk;
+
+/* Why an end that was reported is none. */
+enum {
+    TAKEN, CUT_SHORT, NO_END, FOREIGN, TIMELESS, UNKNOWN_ITERATION, TOO_MANY, FOREIGN_EDGE,
+    NO_VOLUME
+};
+
+int64_t take_ends(Desk *desk, int64_t lead, const char *notes, int64_t size, double now);
+double find_due(Desk *desk, const State *state, double until, double ahead);
+bool note_instants(Desk *desk, const Instants *found, const Gates *gates,
+                   const Passage *passage);
+void drop_ends(Desk *desk, int64_t taken);
+bool write_orders(Desk *desk, const State *state, const Instants *found, int64_t count);
 /* Beyond so many buffers a scatter-gather call gains nothing. Bytes of one call: of a raw
  * socket's throughput at 16 MB, 4 MB keep 0.96, 1 MB 0.92, 256 KB 0.82; but 4 MB hold the
  * loop for 0.8 ms, without a bound it was 5.7. */

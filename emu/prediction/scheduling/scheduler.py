@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -61,22 +60,6 @@ class RateSegments:
         )
 
 
-def newest(lines: Sequence[RateSegments]) -> RateSegments:
-    """Return the last line of every edge, of lines in the order of their time."""
-    if len(lines) == 1:
-        return lines[0]
-    history = RateSegments(
-        edge=np.concatenate([segments.edge for segments in lines]),
-        iteration=np.concatenate([segments.iteration for segments in lines]),
-        served=np.concatenate([segments.served for segments in lines]),
-        rate=np.concatenate([segments.rate for segments in lines]),
-        since=np.concatenate([segments.since for segments in lines]),
-    )
-    # A line holds all that was served before it: of an edge the last one is enough.
-    last_of_edge = {edge: place for place, edge in enumerate(history.edge.tolist())}
-    return history[[*last_of_edge.values()]]
-
-
 @dataclass(slots=True)
 class Decisions:
     """Decisions that follow from the events of one instant."""
@@ -113,7 +96,8 @@ class End(NamedTuple):
     """Iteration of it."""
 
 
-_NO_ENDS = ffi.new("Ends *")
+#: Ends as the core takes them, none.
+NO_ENDS = ffi.new("Ends *")
 
 
 class Settled(NamedTuple):
@@ -167,38 +151,34 @@ class Scheduler:
         self._job = job
         self._layout = placed_layout(problem, rule)
         after = expectation(self._layout, plain(profile.times), plain(profile.volumes))
-        self._state = State(self._layout, after, logged=True)
+        self.state = State(self._layout, after, logged=True)
         #: When it took everything in, seconds; for reading.
-        self.log = self._state.log
-        self._read: defaultdict[int, list[int]] = defaultdict(list)
-        for position, edge in enumerate(job.edges):
-            if edge.latest and not job.control[position]:
-                self._read[edge.destination].append(position)
-
+        self.log = self.state.log
         #: Bytes that were announced, shape (edges, iterations); for reading.
         self.volumes = np.full(shape, 0.0)  # its memory is taken now, not as it goes
         #: The least times that were given.
-        self.holds = holds
-        least = np.empty((0, 0)) if holds is None else plain(holds)
-        # The arrays are handed over to the core once for all calls.
-        self._gates = gates_of(job, times)
+        self.holds = None if holds is None else plain(holds)
+        # The arrays are handed over to the core once for all calls. What a call of
+        # `pass_instants` finds is in ``room``, ``gates`` and ``passage``.
+        self.gates = gates_of(job, times)
         self._board = new_rate_changes(shape[0])
-        self._room = room_for(len(job.tasks), len(job.edges))
-        self._passage = structure("Passage", next=math.inf)
+        self.room = room_for(len(job.tasks), len(job.edges))
+        self.passage = structure("Passage", next=math.inf)
+        self._rounds = np.array(job.rounds)
         self._volumes = pointer(self.volumes)
-        self._least = pointer(least)
+        self._least = ffi.NULL if self.holds is None else pointer(self.holds)
 
     def begin(self) -> Decisions:
         """Return the decisions at time 0.
 
         Raises SchedulingError when the schedule has begun already.
         """
-        if self._state.started.any():
+        if self.state.started.any():
             raise SchedulingError("the schedule has begun already")
         # By -1 the core knows that the schedule begins: nothing has ended, tasks may
         # start.
-        settlement = self._settle_ends((), taken=-1, until=-math.inf, ahead=-math.inf)
-        return settlement.decisions[0]
+        first, *_ = self._settle(NO_ENDS, -math.inf, taken=-1).decisions
+        return first
 
     def announce(self, task: int, iteration: int, volumes: Mapping[int, float]) -> None:
         """Note what an iteration of a task sends when it ends.
@@ -226,7 +206,7 @@ class Scheduler:
     @property
     def next_end(self) -> float:
         """When a flow is served or lands, a gate ends or a capacity changes."""
-        return float(self._passage.next)
+        return float(self.passage.next)
 
     def settle(
         self,
@@ -258,7 +238,20 @@ class Scheduler:
             self._check_end(end)
         if until is None:
             until = ends[-1].time if ends else -math.inf
-        return self._settle_ends(ends, taken=0, until=until, ahead=ahead)
+        return self._settle(_ends_of(ends), until, ahead)
+
+    def _settle(
+        self,
+        ends: Any,
+        deadline: float,
+        horizon: float = -math.inf,
+        *,
+        taken: int = 0,
+    ) -> Settled:
+        decisions: list[Decisions] = []
+        for count in self.pass_instants(ends, deadline, horizon, taken=taken):
+            decisions += self.decisions(count)
+        return Settled(decisions, self.passage.taken)
 
     def _check_end(self, end: End) -> None:
         # NaN is neither before nor behind any instant: the core would never take it in.
@@ -272,51 +265,58 @@ class Scheduler:
         if end.task >= 0:
             self._task_name(end.task)
 
-    def _settle_ends(
+    def pass_instants(
         self,
-        ends: Sequence[End],
+        ends: Any,
+        deadline: float = -math.inf,
+        horizon: float = -math.inf,
         *,
-        taken: int,
-        until: float,
-        ahead: float,
-    ) -> Settled:
-        passage = self._passage
-        passage.taken = taken
-        passage.ahead = ahead
-        end_columns = _ends_of(ends)
+        taken: int = 0,
+    ) -> Iterator[int]:
+        """Take ends in as `settle`; yield how many instants ``room`` has then.
 
-        decisions: list[Decisions] = []
+        ``ends``: the structure of the core, checked; ``deadline`` and ``horizon``: its
+        ``until`` and ``ahead``; ``taken``: -1 to begin. Raises SchedulingError when an
+        end was not under way.
+        """
+        passage = self.passage
+        passage.taken = taken
+        passage.ahead = horizon
         outcome = lib.FULL
+
         # A call returns where its room for instants is used up; the next one goes on.
         while outcome == lib.FULL:
-            self._state.keep_room(ROOM)
+            self.state.keep_room(ROOM)
             outcome = lib.pass_instants(
                 self._layout.c,
-                self._state.c,
+                self.state.c,
                 self._volumes,
                 self._least,
-                self._gates.core,
+                self.gates.core,
                 self._board.core,
-                end_columns,
-                until,
-                self._room.core,
+                ends,
+                deadline,
+                self.room.core,
                 passage,
             )
             # A rule of one's own may have failed within: before its decisions count, it
             # is said.
             self._layout.job.check()
-            decisions += self._decisions(passage.count)
-        if outcome == lib.IMPOSSIBLE:
-            # All ends before it are taken in: the first that is not is the one that
-            # cannot be.
-            end = ends[passage.taken]
-            raise SchedulingError(self._why_not(end.task, end.edge, end.iteration))
-        return Settled(decisions, passage.taken)
 
-    def _decisions(self, count: int) -> list[Decisions]:
-        """Return the decisions in the room, each with its part of the lists."""
-        room = self._room
-        gates = self._gates
+            if outcome == lib.IMPOSSIBLE:
+                # All ends before it are taken in: the first that is not is the one that
+                # cannot be.
+                place = passage.taken
+                why_not = self._why_not(
+                    ends.task[place], ends.edge[place], ends.iteration[place]
+                )
+                raise SchedulingError(why_not)
+            yield passage.count
+
+    def decisions(self, count: int) -> list[Decisions]:
+        """Return those of so many instants in ``room``, each with its part of it."""
+        room = self.room
+        gates = self.gates
         # The lists of all instants stand one behind the other, each from where the one
         # before it ends. Converting whole columns at once is what makes this cheap.
         task_starts = room.tasks[: count + 1].tolist()
@@ -357,13 +357,11 @@ class Scheduler:
             )
         ]
 
-    def reads_of(self, task: int, iteration: int) -> list[list[int]]:
-        """Return [edge, iteration of its source] of all that (task, iteration) reads.
-
-        The iteration is -1 where none has arrived.
-        """
-        edges = self._read.get(task, ())
-        return [[edge, int(self.log.reads[edge, iteration])] for edge in edges]
+    @property
+    def newest_flows(self) -> Ints:
+        """Iteration of the newest flow of every edge that has begun, -1 for none."""
+        newest: Ints = self._board.iteration
+        return newest
 
     def service_of(self, edge: int, time: float) -> float:
         """Return the bytes that the fluid of the active flow of ``edge`` has served.
@@ -372,7 +370,7 @@ class Scheduler:
 
         Raises SchedulingError when no flow of ``edge`` is active.
         """
-        state = self._state
+        state = self.state
         iteration = int(state.delivered[edge])
         if self._board.iteration[edge] != iteration:
             raise SchedulingError(f"{self._flow_name(edge, iteration)} is not active")
@@ -390,12 +388,12 @@ class Scheduler:
     @property
     def quotas(self) -> Ints | None:
         """The quotas that tuners have set, see `emu.problem.Schedule`."""
-        return self._state.quotas
+        return self.state.quotas
 
     @property
     def finished(self) -> bool:
         """True where every iteration of every task ended."""
-        return bool((self._state.ended == self._job.rounds).all())
+        return bool((self.state.ended == self._rounds).all())
 
     @property
     def broken(self) -> str:
@@ -405,13 +403,13 @@ class Scheduler:
         """
         item = ffi.new("int64_t *")
         sentence = lib.broken_invariant(
-            self._layout.c, self._state.c, self._passage.now, True, item
+            self._layout.c, self.state.c, self.passage.now, True, item
         )
         return f"{ffi.string(sentence).decode()}: {item[0]}" if sentence else ""
 
     def _why_not(self, task: int, edge: int, iteration: int) -> str:
         """Return why this cannot have ended."""
-        state = self._state
+        state = self.state
         if task >= 0:
             return (
                 f"{self._task_name(task)} ended iteration {iteration}, but it has "
@@ -435,7 +433,7 @@ class Scheduler:
 def _ends_of(ends: Sequence[End]) -> Any:
     """Return ends as the core takes them."""
     if not ends:
-        return _NO_ENDS
+        return NO_ENDS
     time, task, edge, iteration = zip(*ends, strict=True)
     return structure(
         "Ends",

@@ -12,7 +12,12 @@ from emu.emulation.coordinator.deadlines import Deadlines
 from emu.errors import DeadlineExceeded
 from emu.problem import Realization
 from emu.testing import two_machine_example
-from tests.emulation.coordinator.virtual import PerfectProcesses, driver_of, take_in
+from tests.emulation.coordinator.virtual import (
+    PerfectProcesses,
+    begin,
+    driver_of,
+    take_in,
+)
 
 PATIENCE = 2.0
 
@@ -38,7 +43,7 @@ class Halfway:
 
     def until(self, instants: int) -> Deadlines:
         """Run through so many instants and return what watches."""
-        self.run.begin()
+        begin(self.run, self.problem)
         for _ in range(instants):
             take_in(self.run, *self.outlet.next_events())
         return self.deadlines
@@ -133,7 +138,7 @@ def test_process_is_told_by_task_and_iteration() -> None:
 
 def test_who_waits_for_a_later_iteration_is_named_with_that_one() -> None:
     half = Halfway()
-    half.run.begin()
+    begin(half.run, half.problem)
     while "p0 in iteration 0" not in half.deadlines.doing("p0"):
         take_in(half.run, *half.outlet.next_events())
 
@@ -159,7 +164,7 @@ def test_of_a_process_with_many_tasks_some_are_named(count: int, named: str) -> 
     )
 
     assert deadlines.doing("server0").startswith(f"tasks {named}: task g0 before")
-    run.begin()
+    begin(run, problem)
     checked(deadlines, 1.1)
     with pytest.raises(DeadlineExceeded, match="g0 in process server0 was last seen"):
         checked(deadlines, 1.2 + PATIENCE)
@@ -167,7 +172,7 @@ def test_of_a_process_with_many_tasks_some_are_named(count: int, named: str) -> 
 
 def test_process_that_has_done_all_is_told_so() -> None:
     half = Halfway()
-    half.run.begin()
+    begin(half.run, half.problem)
     while not half.run.finished:
         take_in(half.run, *half.outlet.next_events())
 

@@ -4,41 +4,47 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
+from emu.emulation.coordinator.desk import Desk
 from emu.emulation.coordinator.outcome import Answers, Recorder
 from emu.emulation.wire.frame_layout import FRAME_ROWS
 from emu.emulation.wire.messages import Frames, TaskEnded
-from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
+from emu.prediction.scheduling import Scheduler
 from emu.testing import two_machine_example
 
 FLOWS = 2
 
 
-def instant(n: int) -> Decisions:
+def instant(n: int) -> Any:
     """Return what one instant decides: two flows get other rates."""
     edges, iterations = np.arange(FLOWS), np.full(FLOWS, n % 3)
     rates, since = np.full(FLOWS, float(n)), np.full(FLOWS, n / 10)
-    lines = RateSegments(edges, iterations, rates * since, rates, since)
-    return Decisions(n / 10, [], [], lines)
+    return SimpleNamespace(
+        lines=[0, FLOWS], edge=edges, iteration=iterations, rate=rates, since=since
+    )
 
 
 def recorder(first: int = 0) -> Recorder:
     problem, _ = two_machine_example(3)
-    return Recorder(problem, Scheduler(problem, "oes"), first)
+    scheduler = Scheduler(problem, "oes")
+    return Recorder(problem, scheduler, Desk(problem, scheduler), first)
 
 
 def test_an_event_costs_what_its_rates_take() -> None:
     """Kept as the arrays of each instant they were 1 kB an event; 32 bytes unpacked."""
     run, events = recorder(), 20_480
     for n in range(1000):
-        run.on_decisions(instant(n))
+        run.note_rates(instant(n), 1)
     gc.collect()
     tracemalloc.start()
     begun = tracemalloc.get_traced_memory()[0]
     for n in range(events):
-        run.on_decisions(instant(n))
+        run.note_rates(instant(n), 1)
     gc.collect()
     grown = (tracemalloc.get_traced_memory()[0] - begun) / events
     tracemalloc.stop()
@@ -49,27 +55,31 @@ def test_an_event_costs_what_its_rates_take() -> None:
 
 def test_rates_are_kept_in_their_order() -> None:
     run = recorder()
-    decided = [instant(n) for n in range(1300)]  # packed twice, and a rest
-    for decisions in decided:
-        run.on_decisions(decisions)
+    found = [instant(n) for n in range(1300)]  # packed twice, and a rest
+    for room in found:
+        run.note_rates(room, 1)
     rates = run.rates()
 
     assert len(rates.time) == 1300 * FLOWS
     for name, of in (("time", "since"), ("rate", "rate"), ("edge", "edge")):
-        expected = np.concatenate([getattr(d.lines, of) for d in decided])
+        expected = np.concatenate([getattr(room, of) for room in found])
         np.testing.assert_array_equal(getattr(rates, name), expected)
     assert rates.time.dtype == rates.rate.dtype == np.float64
     assert rates.edge.dtype == rates.iteration.dtype == np.int64
 
 
 def test_reports_of_a_later_attempt_are_of_iterations_of_the_whole_job() -> None:
-    """Each figure of an end is kept as what it is."""
+    """What a task said is filed when its end settles, once."""
     run = recorder(first=5)
-    run.task_ended(TaskEnded(4, 1, 2.0, 5.0, [], [], 0.5, 0.25, 0.125, {"loss": 1.5}))
+    told = TaskEnded(4, 1, 2.0, 5.0, [], [], 0.5, 0.25, 0.125, {"loss": 1.5})
+    run.take_report(told)
+    assert run.reports == []
+    for _ in range(2):
+        run.file_report(replace(told, report={}))
 
     task = two_machine_example(3)[0].job.tasks[4].name
     assert run.reports == [(5.0, task, 6, {"loss": 1.5})]
-    assert (run.began[4, 1], run.cpu[4, 1], run.late[4, 1]) == (0.5, 0.25, 0.125)
+    assert not run.has_reports
 
 
 def test_frames_are_told_apart_by_who_notes_them() -> None:

@@ -6,45 +6,50 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.emulation.coordinator.sender_wakeups import SenderWakeups
+from emu.emulation.network.rate_board import CoreSegments
 from emu.emulation.shaping import Pace
-from emu.emulation.wire.messages import WakeSender
-from emu.prediction.scheduling import RateSegments
-from emu.testing import two_machine_example
+from emu.prediction.core import lib, pointer
 from tests.emulation.shaping.core_rules import fluid_end, next_look
 from tests.emulation.shaping.fluids import Piece, lines_of, pieces_strategy, true_end
 
-PROBLEM, _ = two_machine_example(3)
-EDGE = 0
 
+class Awakening:
+    """Follows what the sender of one edge knows of its rates."""
 
-def line(iteration: int, rate: float, since: float) -> RateSegments:
-    """Return one new line of `EDGE`."""
-    return RateSegments(*(np.array([x]) for x in (EDGE, iteration, 0.0, rate, since)))
+    def __init__(self) -> None:
+        self._told = np.full(1, -1)
+        self._rate = np.zeros(1)
+
+    def due(self, iteration: int, rate: float, since: float) -> bool:
+        """Return whether it is told of a new line."""
+        segments = CoreSegments(0, iteration, 0.0, rate, since)
+        rises = np.zeros(1, np.int64)
+        told, known = pointer(self._told), pointer(self._rate)
+        return bool(lib.find_rises(segments.core, told, known, pointer(rises)))
 
 
 def test_who_gets_a_rate_is_told_once() -> None:
-    awakening = SenderWakeups(PROBLEM)
+    awakening = Awakening()
 
-    assert awakening.due(line(0, 0.0, 3.0)) == []
-    assert awakening.due(line(0, 5.0, 4.0)) == [WakeSender(EDGE, 4.0)]
-    assert awakening.due(line(0, 7.0, 5.0)) == []
-    assert awakening.due(line(1, 7.0, 6.0)) == [WakeSender(EDGE, 6.0)]
+    assert not awakening.due(0, 0.0, 3.0)
+    assert awakening.due(0, 5.0, 4.0)
+    assert not awakening.due(0, 7.0, 5.0)
+    assert awakening.due(1, 7.0, 6.0)
 
 
 def test_who_was_stopped_is_told_when_it_goes_on() -> None:
-    awakening = SenderWakeups(PROBLEM)
+    awakening = Awakening()
 
-    assert awakening.due(line(0, 5.0, 3.0)) == [WakeSender(EDGE, 3.0)]
-    assert awakening.due(line(0, 0.0, 4.0)) == []
-    assert awakening.due(line(0, 5.0, 5.0)) == [WakeSender(EDGE, 5.0)]
+    assert awakening.due(0, 5.0, 3.0)
+    assert not awakening.due(0, 0.0, 4.0)
+    assert awakening.due(0, 5.0, 5.0)
 
 
 def test_a_rate_counts_against_the_lowest_that_may_have_been_seen() -> None:
-    awakening = SenderWakeups(PROBLEM)
+    awakening = Awakening()
     rates = [8.0, 4.0, 6.0, 7.9, 8.0, 15.0]
 
-    told = [bool(awakening.due(line(0, rate, n))) for n, rate in enumerate(rates)]
+    told = [awakening.due(0, rate, n) for n, rate in enumerate(rates)]
 
     assert told == [True, False, False, False, True, False]
 
@@ -57,8 +62,8 @@ NO_LEAD = Pace(lead_time=0.0)
 def test_who_is_told_of_what_rises_ends_late_by_a_shortest_look_at_most(
     *, pieces: list[Piece], volume: int, sending: bool
 ) -> None:
-    awakening, lines = SenderWakeups(PROBLEM), [x for _, x in lines_of(pieces)]
-    tells = [bool(awakening.due(line(0, x.rate, x.since))) for x in lines]
+    awakening, lines = Awakening(), [x for _, x in lines_of(pieces)]
+    tells = [awakening.due(0, x.rate, x.since) for x in lines]
     told = [x.since for x, tell in zip(lines, tells, strict=True) if tell]
     now, looked = lines[0].since, 0
     while fluid_end(seen := [x for x in lines if x.since <= now][-1], volume) > now:

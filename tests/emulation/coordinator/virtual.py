@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import math
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.random import Generator
@@ -12,15 +13,22 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.emulation.coordinator.deadlines import Deadlines
+from emu.emulation.coordinator.desk import Desk
 from emu.emulation.coordinator.outcome import Recorder
 from emu.emulation.coordinator.scheduler_driver import Outlet, SchedulerDriver
 from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
+from emu.emulation.wire.notes import pack_end, unpack_orders
 from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
 from emu.problem import Problem, Profile, Realization
+
+SPEAKER = "all"
 
 
 class PerfectProcesses:
     """An outlet whose tasks take what they should and whose flows are fluid."""
+
+    watches = True
+    limits = False
 
     def __init__(self, problem: Problem, realization: Realization) -> None:
         self._problem, self._realization = problem, realization
@@ -34,8 +42,12 @@ class PerfectProcesses:
         end = message.start + self._realization.times[message.task, message.iteration]
         heapq.heappush(self._tasks, (end, message.task, message.iteration))
 
-    def flush(self) -> None:
-        """Do without: nothing waits."""
+    def order(self, speaker: str, notes: bytes) -> None:
+        """Carry orders out."""
+        assert speaker == SPEAKER
+        for order in unpack_orders(notes):
+            if isinstance(order, RunTask):
+                self.run_task(order)
 
     def limit(self, lines: RateSegments) -> None:
         """Do without: there are no NICs."""
@@ -47,8 +59,12 @@ class PerfectProcesses:
         """Note it; what is to be done is told."""
         self.heard.append(decisions)
 
-    def publish(self, lines: RateSegments) -> None:
+    def publish(self, desk: Desk) -> None:
         """Foresee the ends of the flows whose lines have changed."""
+        self.foresee(desk.rates)
+
+    def foresee(self, lines: RateSegments) -> None:
+        """Foresee the ends of flows by their lines."""
         columns = (lines.edge, lines.iteration, lines.served, lines.rate, lines.since)
         for edge, n, served, rate, since in zip(*columns, strict=True):
             left = self._realization.volumes[edge, n] - served
@@ -130,8 +146,8 @@ class LateProcesses(PerfectProcesses):
         super().run_task(dataclasses.replace(message, start=message.start + later))
 
     @override
-    def publish(self, lines: RateSegments) -> None:
-        super().publish(lines)
+    def foresee(self, lines: RateSegments) -> None:
+        super().foresee(lines)
         for edge in lines.edge.tolist():
             end, n = self._flows.pop(edge)
             if (
@@ -179,7 +195,7 @@ def drive(
     wakes = wakes or any(task.gate for task in problem.job.tasks)
     outlet = processes or PerfectProcesses(problem, realization)
     online, recorder, deadlines = driver_of(problem, realization, policy, outlet)
-    online.begin()
+    begin(online, problem)
     while not online.finished:
         served = online.next_end
         if outlet.idle if not wakes else served < outlet.next_time():
@@ -204,18 +220,29 @@ def driver_of(
     profile = Profile(realization.times, realization.volumes)
     least = realization.times if timed else None
     scheduler = Scheduler(problem, policy, profile, least, realization.times)
-    recorder = Recorder(problem, scheduler)
-    deadlines = Deadlines(problem, scheduler, patience)
-    return (
-        SchedulerDriver(scheduler, recorder, deadlines, outlet),
-        recorder,
-        deadlines,
-    )
+    desk = Desk(problem, scheduler)
+    recorder = Recorder(problem, scheduler, desk)
+    deadlines = Deadlines(problem, scheduler, desk, patience)
+    driver = SchedulerDriver(scheduler, desk, recorder, outlet)
+    return driver, recorder, deadlines
+
+
+def begin(online: SchedulerDriver, problem: Problem) -> None:
+    """Begin a run in which one process speaks for all."""
+    tasks = enumerate(problem.job.tasks)
+    online.begin({position: SPEAKER for position, task in tasks if not task.gate})
+
+
+def report(
+    online: SchedulerDriver, events: Iterable[TaskEnded | FlowEnded], now: float
+) -> None:
+    """Report ends in a message of that process."""
+    online.report(SPEAKER, b"".join(map(pack_end, events)), now)
 
 
 def take_in(online: SchedulerDriver, *events: TaskEnded | FlowEnded) -> None:
     """Report ends that have passed, and settle until the last of them."""
-    online.report(events, math.inf)
+    report(online, events, math.inf)
     online.settle(-math.inf)
 
 
@@ -242,8 +269,8 @@ class PromptProcesses(PerfectProcesses):
         self._told.append((told, event))
 
     @override
-    def publish(self, lines: RateSegments) -> None:
-        super().publish(lines)
+    def foresee(self, lines: RateSegments) -> None:
+        super().foresee(lines)
         for edge in lines.edge.tolist():
             end, n = self._flows.pop(edge)
             arrived = self._under_way.get((edge, n), math.inf)
@@ -278,13 +305,13 @@ def drive_ahead(
 ) -> Recorder:
     """Run to the end, as the coordinator does that hears of everything at once."""
     online, recorder, _ = driver_of(problem, realization, policy, processes)
-    online.begin()
+    begin(online, problem)
     while not online.finished:
         due = online.next_end
         soon = due - ahead / 2
         wake = soon if soon > processes.now else max(due, processes.now)
         now = processes.now = min(wake, processes.next_time())
         assert now < math.inf
-        online.report(processes.messages(), now)
+        report(online, processes.messages(), now)
         online.settle(now, now + ahead)
     return recorder

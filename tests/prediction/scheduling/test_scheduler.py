@@ -14,9 +14,7 @@ from emu.errors import SchedulingError
 from emu.prediction.scheduling import (
     RATE_POLICIES,
     Decisions,
-    RateSegments,
     Scheduler,
-    newest,
     policy_named,
 )
 from emu.prediction.simulation import simulate
@@ -368,29 +366,6 @@ def test_every_policy_says_what_it_is() -> None:
         assert policy.name == name
         assert 10 < len(policy.summary) < 80
         assert policy.source
-
-
-def test_the_newest_line_of_every_edge_is_kept_whole() -> None:
-    def lines(*rows: tuple[int, int, float, float, float]) -> RateSegments:
-        return RateSegments(*(np.array(column) for column in zip(*rows, strict=True)))
-
-    merged = newest(
-        [
-            lines((3, 0, 0.0, 5.0, 1.0), (1, 0, 0.0, 6.0, 1.0)),
-            lines((3, 0, 5.0, 2.0, 2.0)),
-            lines((2, 4, 0.0, 1.0, 3.0), (1, 1, 0.0, 9.0, 3.0)),
-        ]
-    )
-
-    rows = zip(
-        merged.edge, merged.iteration, merged.served, merged.rate, merged.since,
-        strict=True,
-    )  # fmt: skip
-    assert sorted(rows) == [
-        (1, 1, 0.0, 9.0, 3.0),
-        (2, 4, 0.0, 1.0, 3.0),
-        (3, 0, 5.0, 2.0, 2.0),
-    ]
 
 
 def test_four_rules_promise_theorem_1() -> None:
