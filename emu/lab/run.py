@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError, RunError
+from emu.lab.machines.call_notes import CallNotes
 from emu.lab.machines.counters import PortOwners
 from emu.lab.machines.lab import Lab, LabMachine
 from emu.lab.machines.nic import leaf_of, leaves_among
@@ -31,7 +32,7 @@ from emu.lab.output_lines import OutputLines, marks_of
 from emu.lab.prediction import forecast, judge_lab, predict_lab, unknown
 from emu.lab.setup import COMMAND, cores_here, open_lab, programs_of
 from emu.prediction.analysis import traffic as analysis
-from emu.prediction.analysis.traffic import CONNECTION, OWNER, Traffic
+from emu.prediction.analysis.traffic import CALL, CONNECTION, OWNER, WAIT, Traffic
 from emu.problem import Schedule
 from emu.runs.array_files import SAMPLED, SAMPLES, write_lines, write_traffic
 from emu.runs.lab_file import log_name, running_lab
@@ -120,6 +121,8 @@ class Samples:
         self.owners = self._ports.found
         """Machines, ports, and the names of their programs."""
         self._began = self._taken = time.monotonic()
+        self.began = time.clock_gettime(time.CLOCK_REALTIME)
+        """Seconds since 1970 at which they began, as packets are stamped."""
         self._rows: dict[str, list[Any]] = {key: [] for key in SAMPLED}
         self.take()
 
@@ -186,7 +189,14 @@ class LabPrograms:
         self._watch = watch
         self.samples = Samples(lab)
         self._output = OutputLines(lambda: self.samples.seconds)
-        self._ssh = SshServer(lab)
+        self._calls = CallNotes() if file.lab.calls else None
+        preload = {} if self._calls is None else self._calls.environment
+        self._ssh = SshServer(lab, preload)
+        self._settings = {
+            TIME_SCALE: f"{lab.time_scale:g}",
+            "PATH": self._ssh.path,
+            **preload,
+        }
         self.runs: dict[int, ProgramRun] = {}
         self.changes: list[tuple[float, LabMachine]] = []
         self._events: list[tuple[float, LabMachine]] = []
@@ -215,7 +225,6 @@ class LabPrograms:
                 f"for them would look like computing; {MORE_CORES}"
             )
 
-        settings = {TIME_SCALE: f"{self._lab.time_scale:g}", "PATH": self._ssh.path}
         arguments = [COMMAND, *command] if command else []
         for start in due:
             log = self._folder / log_name(start.program, start.machine)
@@ -224,7 +233,7 @@ class LabPrograms:
                 program = self._lab.start(
                     start.machine,
                     [*start.command, *arguments],
-                    environment={**os.environ, **settings, **start.environment},
+                    environment={**os.environ, **self._settings, **start.environment},
                     output=output,
                 )
             finally:
@@ -240,14 +249,23 @@ class LabPrograms:
         return self.samples.close()
 
     def traffic(self, packets: NDArray[np.void]) -> Traffic:
-        """Return the captured packets, with names as numbers."""
+        """Return the captured packets and the noted calls, with names as numbers."""
         machines = self._lab.machines
-        owners = sorted(self.samples.owners)
         names = tuple(machine.name for machine in machines)
-        programs = tuple(sorted({program for _, _, program in owners}))
+        calls, callers = self._read_calls()
+        owners = set(self.samples.owners)
+        # A connection that was closed between two samples is known by its calls.
+        ends = calls[calls["kind"] != WAIT][["machine", "port", "program"]]
+        for machine, port, program in np.unique(ends).tolist():
+            owners.add((names[machine], port, callers[program]))
+
+        programs = tuple(sorted({program for _, _, program in owners} | {*callers}))
+        numbers = np.array([programs.index(caller) for caller in callers], np.uint16)
+        if len(calls):
+            calls["program"] = numbers[calls["program"]]
         rows = [
             (names.index(machine), port, programs.index(program))
-            for machine, port, program in owners
+            for machine, port, program in sorted(owners)
         ]
 
         nics_out = [machine.nic_out for machine in machines]
@@ -258,7 +276,19 @@ class LabPrograms:
             nics=np.array([nics_out, nics_in]),
             programs=programs,
             owners=np.array(rows, OWNER),
+            calls=calls,
         )
+
+    def _read_calls(self) -> tuple[NDArray[np.void], list[str]]:
+        """Return the calls of the programs, and the names that these have there."""
+        if self._calls is None:
+            return np.empty(0, CALL), []
+        calls, callers = self._calls.read(self.samples.began)
+        for name in ("begin", "end"):
+            calls[name] /= self._lab.time_scale
+        if problem := self._calls.problem({run.program for run in self.runs.values()}):
+            self._watch(problem)
+        return calls, callers
 
     def describe(self, seconds: float) -> dict[str, Any]:
         """Return what lab.json says of the machines, and of so many seconds."""
@@ -469,7 +499,11 @@ def run_lab(
             # Before anything is closed, which takes its own time.
             seconds = running.samples.seconds
             samples = running.close()
-            packets = None if capture is None else capture.close(lab.time_scale)
+            packets = (
+                None
+                if capture is None
+                else capture.close(running.samples.began, lab.time_scale)
+            )
         # While the machines are there: the kernel's counters go with them.
         counts = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
 

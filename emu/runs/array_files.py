@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from emu.emulation.wire.frame_layout import ROWS
 from emu.errors import DataError
 from emu.host.input_file import array_names, one_error, read_arrays
-from emu.prediction.analysis.traffic import OWNER, PACKET, Traffic, messages
+from emu.prediction.analysis.traffic import CALL, OWNER, PACKET, Traffic, messages
 from emu.problem import Job, Problem, RateHistory, Realization
 from emu.runs.problem_json import MOST
 from emu.runs.run_directory import RunDirectory
@@ -189,6 +189,7 @@ def write_traffic(run: Path, traffic: Traffic) -> None:
         nics=traffic.nics,
         programs=np.array(traffic.programs, dtype=np.str_),
         owners=traffic.owners,
+        calls=traffic.calls,
     )
 
 
@@ -253,13 +254,19 @@ def read_traffic(run: Path) -> Traffic:
         raise DataError(f"has no {FILE}: the lab ran with capture: false", path=run)
 
     with one_error(path):
-        arrays = read_arrays(path, _TRAFFIC, inflation=1)
+        # A lab of an earlier emu noted no calls.
+        names = [*_TRAFFIC]
+        if "calls" in array_names(path):
+            names.append("calls")
+        arrays = read_arrays(path, names, inflation=1)
+        calls = arrays.get("calls", np.empty(0, CALL))
         traffic = Traffic(
             packets=arrays["packets"].astype(PACKET),
             machines=tuple(map(str, arrays["machines"].tolist())),
             nics=arrays["nics"].astype(np.float64),
             programs=tuple(map(str, arrays["programs"].tolist())),
             owners=arrays["owners"].astype(OWNER),
+            calls=calls.astype(CALL),
         )
         _check(traffic)
     return traffic
@@ -278,18 +285,25 @@ def _check(traffic: Traffic) -> None:
     has_rate = (nics > 0) & (nics < MOST)
     if not has_rate.all():
         raise ValueError("a NIC has no rate")
-    if packets.ndim != 1 or owners.ndim != 1:
+    calls = traffic.calls
+    if {packets.ndim, owners.ndim, calls.ndim} != {1}:
         raise ValueError("its packets are no rows")
-    times = packets["time"]
-    has_time = (times >= 0) & (times < MOST)
-    if not has_time.all():
-        raise ValueError("a packet has no time")
-    for numbers in (packets["source"], packets["destination"], owners["machine"]):
-        if (numbers >= machines).any():
+    for rows, name in ((packets, "time"), (calls, "begin"), (calls, "end")):
+        has_time = (rows[name] >= 0) & (rows[name] < MOST)
+        if not has_time.all():
+            raise ValueError("a packet or a call has no time")
+    for rows, name in (
+        (packets, "source"),
+        (packets, "destination"),
+        (owners, "machine"),
+        (calls, "machine"),
+        (calls, "peer"),
+    ):
+        if (rows[name] >= machines).any():
             raise ValueError(f"it names a machine beyond the {machines} that it lists")
-    programs = owners["program"]
-    if (programs >= len(traffic.programs)).any():
-        raise ValueError("it names a program that it does not list")
+    for rows in (owners, calls):
+        if (rows["program"] >= len(traffic.programs)).any():
+            raise ValueError("it names a program that it does not list")
 
 
 def write_weights(run: Path, parts: Mapping[str, Array]) -> None:

@@ -478,6 +478,9 @@ class LabSection(Section):
     """Expected verdicts."""
     capture: bool = True
     """True where all packets' headers are noted, for traffic.npz and what crossed."""
+    calls: bool = True
+    """True where socket calls of programs are noted as well, by a library that is
+    preloaded into them: a fit knows then who waited for whom."""
 
 
 class FileSection(Section):

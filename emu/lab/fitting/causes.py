@@ -8,7 +8,7 @@ for that request alone. Gaps behind the last cause are the processes' own time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
@@ -48,6 +48,16 @@ Causes: TypeAlias = tuple[tuple[Cause, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
+class Own:
+    """Computing of a thread before it is ready to receive what a step waits for."""
+
+    cause: Cause
+    """The step before it in the thread."""
+    seconds: Row
+    """By iteration, behind that."""
+
+
+@dataclass(frozen=True, eq=False)
 class FittedSteps(Measured):
     """Steps of every iteration with their causes, and the gaps behind them."""
 
@@ -56,6 +66,8 @@ class FittedSteps(Measured):
     """Per step."""
     held: tuple[float, ...]
     """Bytes of a step that the kernel holds when its sender goes on; 0 if all."""
+    computing: dict[int, Own] = field(default_factory=dict)
+    """By step, where its thread computed before it was ready."""
 
     def part(self, first: int, last: int) -> FittedSteps:
         """Return the iterations from ``first`` until before ``last``."""
@@ -63,6 +75,10 @@ class FittedSteps(Measured):
         return replace(
             self,
             steps=tuple(step.part(span) for step in self.steps),
+            computing={
+                number: replace(part, seconds=part.seconds[span])
+                for number, part in self.computing.items()
+            },
             starts=self.starts[span],
             ends=self.ends[span],
             first=self.first + first,
@@ -74,11 +90,15 @@ class FittedSteps(Measured):
 
         Of a first iteration, whose causes are before the fit, since its beginning.
         """
-        times = _Times(self.steps, self.held)
+        times = Times(self.steps, self.held)
         began = float(self.starts[0])
         gaps = []
         for number, causes in enumerate(self.causes):
-            gaps.append(times.gap(number, causes, began))
+            gap = times.gap(number, causes, began)
+            part = self.computing.get(number)
+            if part is not None:
+                gap = np.minimum(gap, times.gap_behind_own(number, part))
+            gaps.append(gap)
         return np.maximum(np.array(gaps), 0.0)
 
 
@@ -153,7 +173,7 @@ def longest_run(good: NDArray[np.bool_]) -> slice:
     return slice(longest_start, longest_start + longest_length)
 
 
-class _Times:
+class Times:
     """Moments of steps by iteration."""
 
     def __init__(self, steps: Sequence[Step], held: Sequence[float] = ()) -> None:
@@ -180,12 +200,18 @@ class _Times:
         last = np.max(np.nan_to_num(times, nan=-np.inf), axis=0)
         return first - np.where(np.isinf(last), began, last)
 
+    def gap_behind_own(self, number: int, part: Own) -> Row:
+        """Return the seconds of a step behind its thread's computing, where known."""
+        ready = self.of(part.cause) + part.seconds
+        gap = self._moments[number][BEGUN] - ready
+        return np.where(np.isnan(gap), np.inf, gap)
+
     def gap_behind(self, number: int, cause: Cause) -> Row:
         """Return the seconds of a step behind one cause, in iterations that have it."""
         return self.gap(number, [cause])[cause.lag :]
 
 
-class _Order(_Times):
+class _Order(Times):
     """Order of the moments of steps: what came first, and what each waits for."""
 
     def __init__(self, steps: Sequence[Step], starts: Marks) -> None:
@@ -360,7 +386,7 @@ def _behind_senders(
     then than the kernel holds. With the beginnings as causes programs at slower NICs
     sent too early, in the way of what was still to go: +6 to +10 %.
     """
-    times = _Times(steps)
+    times = Times(steps)
     medians = [float(np.median(step.sizes)) for step in steps]
     holds = [HELD if median > HELD else 0.0 for median in medians]
     waiting: list[tuple[int, Cause]] = []
@@ -372,11 +398,11 @@ def _behind_senders(
             if np.median(times.gap_behind(number, cause)) >= TOGETHER:
                 waiting.append((number, cause))
                 began = steps[number].first[cause.lag :]
-                rest = _on_its_way(steps[k], began)
+                rest = on_its_way(steps[k], began)
                 hold = float(np.quantile(rest, ALWAYS))
                 holds[k] = max(holds[k], hold)
 
-    drain_times = _Times(steps, holds)
+    drain_times = Times(steps, holds)
     final = [[*row] for row in causes]
     drains = set()
     for number, begun in waiting:
@@ -394,7 +420,7 @@ def _behind_senders(
     return tuple(tuple(row) for row in final), final_holds
 
 
-def _on_its_way(step: Step, instants: Row) -> Row:
+def on_its_way(step: Step, instants: Row) -> Row:
     """Return the bytes of a step that had not crossed, by iteration at an instant."""
     packets = step.crossed
     counts = np.searchsorted(packets.time, instants, "right")

@@ -80,6 +80,8 @@ class Packets:
     """Packets by process: numbers of sender and receiver, times, bytes."""
 
     processes: tuple[Process, ...]
+    rows: NDArray[np.int64]
+    """Numbers among the packets of the traffic."""
     source: NDArray[np.int64]
     destination: NDArray[np.int64]
     time: NDArray[np.float64]
@@ -89,6 +91,7 @@ class Packets:
         """Return some of them."""
         return Packets(
             processes=self.processes,
+            rows=self.rows[chosen],
             source=self.source[chosen],
             destination=self.destination[chosen],
             time=self.time[chosen],
@@ -167,6 +170,7 @@ def by_process(traffic: Traffic) -> Packets:
     sources, destinations = np.split(numbers, 2)
     return Packets(
         processes=tuple(divmod(number, programs) for number in processes.tolist()),
+        rows=np.flatnonzero(is_known),
         source=sources,
         destination=destinations,
         time=rows["time"][is_known],

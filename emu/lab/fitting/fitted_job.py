@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.lab.fitting.causes import BEGUN, DRAINED, GOT, FittedSteps
+from emu.lab.fitting.causes import BEGUN, DRAINED, GOT, Cause, FittedSteps, Own
 from emu.lab.fitting.conversations import Process
 from emu.lab.fitting.iterations import FittedIterations
 from emu.lab.fitting.steps import NOTE, Row, Step
@@ -201,26 +201,48 @@ class _StepsJob(_Job):
     ) -> None:
         super().__init__(traffic, cores)
         for number, step in enumerate(found.steps):
-            self._task(self._step(step), step.source, found.gaps[number])
+            name = self._step(step)
+            gaps = found.gaps[number]
+            self._task(name, step.source, gaps)
             sizes = np.rint(step.sizes).astype(int)
             hold = round(found.held[number])
-            if hold:
+            if hold > 0:
                 held_sizes = np.minimum(sizes, hold)
-                self._arrival(step, DRAINED, sizes - held_sizes)
+                crossed_sizes = sizes - held_sizes
+                self._arrival(step, DRAINED, crossed_sizes)
                 sizes = held_sizes
             self._arrival(step, GOT, sizes)
+        for number, part in found.computing.items():
+            self._compute(found, number, part)
 
         for step, causes in zip(found.steps, found.causes, strict=True):
+            name = self._step(step)
             for cause in causes:
-                cause_step = found.steps[cause.step]
-                name = self._step(cause_step) + _MOMENTS[cause.moment]
-                self._flow(name, self._step(step), lag=cause.lag)
+                moment = self._moment(found, cause)
+                self._flow(moment, name, lag=cause.lag)
+
+    def _compute(self, found: FittedSteps, number: int, part: Own) -> None:
+        """Let a step wait for what its thread computes before it is ready."""
+        step = found.steps[number]
+        name = self._step(step)
+        task = f"{name}.own"
+        self._task(task, step.source, part.seconds)
+
+        moment = self._moment(found, part.cause)
+        self._flow(moment, task, lag=part.cause.lag)
+        self._flow(task, name)
+
+    def _moment(self, found: FittedSteps, cause: Cause) -> str:
+        """Return the name of the task that stands for a cause."""
+        step = found.steps[cause.step]
+        return self._step(step) + _MOMENTS[cause.moment]
 
     def _arrival(self, step: Step, moment: int, sizes: NDArray[np.int64]) -> None:
         """Send some bytes of a step to a task without time, which then has them."""
         name = self._step(step)
         task = name + _MOMENTS[moment]
-        self._task(task, step.destination, np.zeros(len(sizes)))
+        no_times = np.zeros(len(sizes))
+        self._task(task, step.destination, no_times)
         source = self._name(step.source)
         destination = self._name(step.destination)
         channel = f"{source}.{destination}"

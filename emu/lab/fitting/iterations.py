@@ -28,6 +28,7 @@ from emu.lab.fitting.conversations import (
 from emu.lab.fitting.periods import find_marks, usual_size
 from emu.lab.fitting.repeats import count_turns, find_chain
 from emu.lab.fitting.steps import ALL, Marks, Row, steps_between
+from emu.lab.fitting.threads import follow_threads
 from emu.prediction.analysis.traffic import Traffic
 
 #: Client, round within an iteration, server.
@@ -139,7 +140,9 @@ def fit_traffic(
             f"whole iterations: a fit needs {FEWEST}"
         )
     common = _common_clock(clocks)
-    return find_causes(steps_between(packets, traffic, common), common, skip)
+    steps = steps_between(packets, traffic, common)
+    found = find_causes(steps, common, skip)
+    return follow_threads(found, traffic) if len(traffic.calls) else found
 
 
 def _common_clock(clocks: Marks) -> Marks:

@@ -1,4 +1,4 @@
-"""What repeats in a run: a period in bytes, and how many of it make an iteration.
+"""Periods of a run: of how many bytes one is, and how many of it make an iteration.
 
 Programs that repeat send the same bytes, while their times vary. So the period is
 looked for in the bytes at which bursts begin. Several alike within an iteration, as the

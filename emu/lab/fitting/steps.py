@@ -8,13 +8,14 @@ ends a step in all: packets wait here and there, programs where they always do.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.lab.fitting.calls import Sent, find_senders
 from emu.lab.fitting.conversations import Packets, Process, Unfittable
 from emu.lab.fitting.repeats import settle
 from emu.prediction.analysis.traffic import Traffic
@@ -35,6 +36,8 @@ _SMALL = 524
 #: Packets of the slower NIC, and seconds, of silence that part two steps.
 _SILENT = 24
 _SILENCE = 0.002
+#: Seconds between two calls that part steps.
+_PAUSE = 2e-4
 #: Share of the iterations in which steps are parted at the same byte: a note of gloo's
 #: before its data was parted from it in 2 of 12, and came out +5.4 % without.
 _OFTEN = 0.1
@@ -82,12 +85,21 @@ class Step:
     """Whose iterations it is part of, `ALL` or one's."""
     first: Row
     last: Row
-    """Seconds of the first and the last packet."""
+    """Seconds at which it was called, else of the first packet, and of the last."""
     sizes: Row
     """Bytes."""
     until: Row
     """Bytes of all that crossed when it had."""
     crossed: Crossed
+    call: Row = field(default_factory=lambda: np.empty(0))
+    """Number of the call that sent its first byte; -1 where it was not noted."""
+    taken: Row = field(default_factory=lambda: np.empty(0))
+    """Seconds at which the kernel had taken its last byte, where that was noted."""
+
+    @property
+    def is_noted(self) -> bool:
+        """True where the call is known in every iteration."""
+        return len(self.call) > 0 and bool((self.call >= 0).all())
 
     def part(self, span: slice) -> Step:
         """Return the step in some of the iterations."""
@@ -107,7 +119,7 @@ class Step:
 
 
 #: Fields of a step that have a value per iteration.
-_BY_ITERATION = ("first", "last", "sizes", "until")
+_BY_ITERATION = ("first", "last", "sizes", "until", "call", "taken")
 
 
 def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step]:
@@ -119,6 +131,7 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
     """
     steps: list[Step] = []
     total = float(packets.bytes.sum())
+    senders = find_senders(traffic)
     count = len(packets.processes)
     pairs = packets.source * count + packets.destination
     for pair in np.unique(pairs).tolist():
@@ -129,13 +142,16 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
         starts = marks[clock]
         silence = _silence(source, destination, traffic)
         stream = packets.some(pairs == pair)
-        iterations = _Iterations.between(stream, starts, silence)
+        sent = senders.some(stream.rows)
+        iterations = _Iterations.between(stream, sent, starts, silence)
 
         pair_name = describe_ends([source, destination], traffic)
         try:
             bounds = _cut(iterations, pair_name, total)
         except Unfittable:
-            iterations = _Iterations.between(stream, starts, silence, settled=True)
+            iterations = _Iterations.between(
+                stream, sent, starts, silence, settled=True
+            )
             bounds = _cut(iterations, pair_name, total)
         for number, (begin, end) in enumerate(pairwise(bounds)):
             step = Step(
@@ -209,38 +225,51 @@ class _Iterations:
     joints: list[NDArray[np.int64]]
     """By iteration, bytes before the packets behind which something had ended."""
 
+    sent: Sent
+
     @classmethod
     def between(
-        cls, sent: Packets, marks: Row, silence: float, *, settled: bool = False
+        cls,
+        packets: Packets,
+        sent: Sent,
+        marks: Row,
+        silence: float,
+        *,
+        settled: bool = False,
     ) -> _Iterations:
         """Return the iterations between marks, moved to where all is quiet.
 
         Or ``settled`` at the bytes that repeat beside them.
         """
-        time = sent.time
-        total = np.cumsum(sent.bytes)
-        curve = Crossed(time, np.append(0, total))
-        # Something ended behind a silence, and behind a packet that is not full.
-        is_silent = np.diff(time) > silence
-        is_end = is_silent | _short(sent.bytes[:-1])
-        is_start = np.append(True, is_end)
+        total = np.cumsum(packets.bytes)
+        curve = Crossed(packets.time, np.append(0, total))
+        is_silent = np.diff(packets.time) > silence
+        is_start = np.append(True, _part(packets, sent, is_silent))
 
-        cuts = marks + _quiet(time, marks)
-        edges = np.searchsorted(time, cuts)
+        # A mark is of what was called before it.
+        called = np.maximum.accumulate(sent.called)
+        cuts = marks + _quiet(called, marks)
+        edges = np.searchsorted(called, cuts)
         if settled:
             silent_places = curve.before[1:-1][is_silent]
             bytes_before = settle(curve.before[edges], silent_places)
             edges = np.searchsorted(curve.before[:-1], bytes_before)
+
         joints = []
         for first, last in pairwise(edges.tolist()):
-            packets = first + np.flatnonzero(is_start[first:last])
-            joints.append(curve.before[packets] - curve.before[first])
+            starts = first + np.flatnonzero(is_start[first:last])
+            splits = first + np.flatnonzero(sent.is_split[first:last])
+            # A message may begin amid the last packet of the one before it.
+            amid = curve.before[splits] + sent.split[splits]
+            places = np.union1d(curve.before[starts], amid)
+            joints.append(places - curve.before[first])
         bytes_before = curve.before[edges]
         return cls(
             crossed=curve,
             starts=bytes_before[:-1],
             volumes=np.diff(bytes_before),
             joints=joints,
+            sent=sent,
         )
 
     def rows(self, begin: Row, end: Row) -> dict[str, Row]:
@@ -248,14 +277,40 @@ class _Iterations:
         sizes = end - begin
         until = self.starts + end
         curve = self.crossed
-        first_packet = np.searchsorted(curve.before[1:], self.starts + begin, "right")
-        last_packet = np.searchsorted(curve.before[1:], until, "left")
-        first = curve.packet(first_packet)
-        last = np.maximum(first, curve.packet(last_packet))
+        most = len(curve.time) - 1
+        first_places = np.searchsorted(curve.before[1:], self.starts + begin, "right")
+        last_places = np.searchsorted(curve.before[1:], until, "left")
+        first_places = np.minimum(first_places, most)
+        last_places = np.minimum(last_places, most)
 
+        offsets = self.starts + begin - curve.before[first_places]
+        call, first = self.sent.begun(first_places, offsets)
+        rows = {
+            "first": first,
+            "last": np.maximum(first, curve.time[last_places]),
+            "sizes": sizes,
+            "until": until,
+            "call": call,
+            "taken": self.sent.taken[last_places],
+        }
         is_sent = (self.volumes > 0) & ~np.isnan(sizes)
-        rows = {"first": first, "last": last, "sizes": sizes, "until": until}
         return {name: np.where(is_sent, row, np.nan) for name, row in rows.items()}
+
+
+def _part(
+    packets: Packets, sent: Sent, is_silent: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Return behind which packets something has ended, for all but the last.
+
+    Behind a silence, and a packet that is not full. Where calls are known, between two
+    of these alone: and where a program paused, or had sent a note.
+    """
+    is_end = is_silent | _short(packets.bytes[:-1])
+    pauses = sent.called[1:] - sent.taken[:-1]
+    is_apart = is_end | (pauses > _PAUSE) | (packets.bytes[:-1] <= NOTE)
+    is_other = sent.call[1:] != sent.next_call[:-1]
+    is_known = sent.call[1:] >= 0
+    return np.where(is_known, is_apart & is_other, is_end)
 
 
 def _cut(iterations: _Iterations, pair: str, total: float) -> list[Row]:

@@ -92,10 +92,11 @@ class Capture:
         self._thread = threading.Thread(target=self._read_all, daemon=True)
         self._thread.start()
 
-    def close(self, time_scale: float = 1.0) -> NDArray[np.void]:
+    def close(self, began: float, time_scale: float = 1.0) -> NDArray[np.void]:
         """Return the packets, rows of `emu.prediction.analysis.traffic.PACKET` by time.
 
-        Their seconds have ``time_scale`` wall seconds each.
+        Their seconds count from a time in seconds since 1970, and have ``time_scale``
+        wall seconds each.
         """
         os.write(self._end, b"1")
         self._thread.join()
@@ -106,7 +107,8 @@ class Capture:
         os.close(self._end)
         os.close(self._ended)
         rows = np.frombuffer(self._rows, PACKET)
-        rows["time"] /= time_scale
+        shift = self._began - began
+        rows["time"] = np.maximum(rows["time"] + shift, 0.0) / time_scale
         return rows[np.argsort(rows["time"], kind="stable")]
 
     def _read_all(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from signal import Signals
 from tempfile import TemporaryDirectory
@@ -45,10 +45,14 @@ sys.exit(f"ssh: {{problem}}" if problem else int(code))
 
 
 class SshServer:
-    """Starts what programs of a lab ask for by ssh, from the making to `close`."""
+    """Starts what programs of a lab ask for by ssh, from the making to `close`.
 
-    def __init__(self, lab: Lab) -> None:
+    With further ``settings`` in their environment.
+    """
+
+    def __init__(self, lab: Lab, settings: Mapping[str, str]) -> None:
         self._lab = lab
+        self._settings = settings
         self._folder = TemporaryDirectory(prefix="emu-ssh-")
         self._programs: dict[int, tuple[Program, socket.socket]] = {}
         #: By address, as hosts files have them.
@@ -92,7 +96,7 @@ class SshServer:
             program = self._lab.start(
                 name,
                 ["sh", "-c", command],
-                environment={**os.environ, **settings},
+                environment={**os.environ, **self._settings, **settings},
                 directory=Path(folder),
                 stdin=files[0],
                 output=files[1],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +31,29 @@ _DIRECTION = [
 PACKET = np.dtype([("time", "<f8"), *_DIRECTION, ("bytes", "<u4")])
 #: Owner of a TCP port of a machine: numbers of machine, port and program.
 OWNER = np.dtype([("machine", "<u2"), ("port", "<u2"), ("program", "<u2")])
+#: A socket call of a program, or a wait of one of its threads: seconds of its beginning
+#: and end, bytes, what it was (`SEND`, `RECEIVE`, `WAIT`, `PART`), numbers of machine,
+#: program, process and thread, ports, and the other machine; a wait has no ends.
+CALL = np.dtype(
+    [
+        ("begin", "<f8"),
+        ("end", "<f8"),
+        ("bytes", "<i8"),
+        ("kind", "<u2"),
+        ("machine", "<u2"),
+        ("program", "<u2"),
+        ("process", "<u4"),
+        ("thread", "<u4"),
+        ("port", "<u2"),
+        ("peer", "<u2"),
+        ("peer_port", "<u2"),
+    ]
+)
+SEND = 1
+RECEIVE = 2
+WAIT = 3
+#: A send of which the rest follows with the next one of its connection.
+PART = 4
 #: Bytes that went one way of a connection until others came back or it fell silent.
 MESSAGE = np.dtype(
     [("first", "<f8"), ("last", "<f8"), *_DIRECTION, ("bytes", "<u8")],
@@ -57,6 +80,8 @@ class Traffic:
     """Names, by number."""
     owners: NDArray[np.void]
     """Rows of `OWNER`; ports that were never seen in use are missing."""
+    calls: NDArray[np.void] = field(default_factory=lambda: np.empty(0, CALL))
+    """Rows of `CALL` by beginning; none where they were not noted."""
 
 
 def count_bytes(packets: Packets, machines: int) -> Ints:

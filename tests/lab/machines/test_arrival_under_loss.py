@@ -136,7 +136,7 @@ def test_a_flow_ends_when_the_segment_that_fills_its_hole_has_come(
                     sender.sendall(bytes(SIZE))
                     times.append(receive_flow(receiver, reader, rest))
         clocks = [time.monotonic() - time.time_ns() * 1e-9 for _ in range(20)]
-        capture.close()
+        capture.close(0.0)
 
     holes = []
     for port, times in told.items():

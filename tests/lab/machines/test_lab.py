@@ -116,7 +116,7 @@ def test_the_slower_nic_is_the_rate_of_a_plain_connection(
     with Lab(PAIR, sharing=sharing, connections=known) as lab:
         capture = lab.capture(pcap)
         size, seconds = carried(lab, 5_000_000)
-        packets, traffic = capture.close(), lab.counters.traffic()
+        packets, traffic = capture.close(0.0), lab.counters.traffic()
         (_, (_, dropped)), _ = lab.counters.queues()
 
     # A queue of its own holds the window of a connection; one queue for all overflows.

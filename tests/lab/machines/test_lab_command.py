@@ -18,6 +18,8 @@ from emu.lab.fit_run import fit_run
 from emu.lab.machines import cpu_groups
 from emu.lab.machines.cpu_groups import Hierarchy
 from emu.lab.setup import find_lab_errors, open_lab
+from emu.prediction.analysis.traffic import PART, RECEIVE, SEND
+from emu.runs.array_files import read_traffic
 from emu.scenario.scenario_file import load_lab
 
 pytestmark = [pytest.mark.netns, pytest.mark.usefixtures("_a_lab_can_be_had")]
@@ -250,3 +252,56 @@ def test_ssh_runs_a_command_on_the_machine_that_it_names(tmp_path: Path) -> None
     said = (run / "one-fast.log").read_text().splitlines()
     assert said[:3] == ["hi", "slow", "7"]
     assert said[3:] == ["ssh: 'nobody' is no machine of this lab", "1", "/", "slow"]
+
+
+#: Sends 300 kB in pieces to whoever connects, which reads them and answers.
+EXCHANGE = """
+import os, socket, time
+if os.environ['RANK'] == '0':
+    connection, _ = socket.create_server(('', 7000)).accept()
+    for _ in range(3):
+        connection.sendall(bytes(100_000))
+        connection.recv(10)
+else:
+    while True:
+        try:
+            connection = socket.create_connection(('10.77.0.1', 7000))
+            break
+        except OSError:
+            time.sleep(0.05)
+    for _ in range(3):
+        left = 100_000
+        while left:
+            left -= len(connection.recv(left))
+        time.sleep(0.05)
+        connection.sendall(b'y')
+"""
+
+
+@pytest.mark.untimed
+@pytest.mark.parametrize("noted", [True, False])
+def test_socket_calls_are_noted_with_their_bytes(tmp_path: Path, noted: bool) -> None:  # noqa: FBT001 -- of a parameter
+    program = tmp_path / "exchange.py"
+    program.write_text(EXCHANGE)
+    text = CLUSTER + f"lab: {{calls: {str(noted).lower()}}}\n"
+    code, output, runs = invoke(tmp_path, text, "--", sys.executable, str(program))
+
+    assert code == 0, output
+    traffic = read_traffic(runs)
+    calls = traffic.calls
+    for machine, sent in ((0, 300_000), (1, 3)):
+        is_send = np.isin(calls["kind"], (SEND, PART)) & (calls["machine"] == machine)
+        is_read = (calls["kind"] == RECEIVE) & (calls["machine"] == 1 - machine)
+        assert calls["bytes"][is_send].sum() == sent * noted
+        assert calls["bytes"][is_read].sum() == sent * noted
+    # Who slept for 50 ms is waited for.
+    waits = calls[(calls["machine"] == 0) & (calls["kind"] == RECEIVE)]
+    assert (waits["end"] - waits["begin"] > 0.03).sum() == 3 * noted
+
+
+@pytest.mark.untimed
+def test_programs_that_take_no_library_are_named(tmp_path: Path) -> None:
+    code, output, _ = invoke(tmp_path, CLUSTER, "--", "env", "-i", "/bin/true")
+
+    assert code == 0, output
+    assert "socket calls of command are not noted" in " ".join(output.split())

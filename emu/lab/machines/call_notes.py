@@ -1,0 +1,126 @@
+"""Notes of what a lab's programs called, made by a library that is loaded into them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emu.prediction.analysis.traffic import CALL, WAIT
+
+#: Built from ``calls.c``; there is none where glibc is not.
+LIBRARY = Path(__file__).with_name("calls.so")
+#: A note as ``calls.c`` writes it, behind a head of as many bytes.
+NOTE = np.dtype(
+    [
+        ("begin", "<u8"),
+        ("end", "<u8"),
+        ("bytes", "<i8"),
+        ("thread", "<u4"),
+        ("peer", "<u4"),
+        ("kind", "<u2"),
+        ("port", "<u2"),
+        ("peer_port", "<u2"),
+        ("host", "<u2"),
+    ]
+)
+#: Notes of a process for which its file has room.
+MOST_NOTES = 1 << 20
+#: Upper half of the addresses of the limited network; the lower one counts machines
+#: from 1 (`Lab.address`).
+_NETWORK = (10 << 8) + 77
+_PRELOAD = "LD_PRELOAD"
+
+
+class CallNotes:
+    """Notes of the calls of programs, from the making to `read`."""
+
+    def __init__(self) -> None:
+        self._folder = TemporaryDirectory(prefix="emu-calls-")
+        self._programs: list[str] = []
+        self._lost = 0
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that programs need for it; none where there is no library."""
+        if not LIBRARY.exists():
+            return {}
+        libraries = [str(LIBRARY)]
+        if preloaded := os.environ.get(_PRELOAD):
+            libraries.append(preloaded)
+        return {_PRELOAD: ":".join(libraries), "EMU_CALLS": self._folder.name}
+
+    def read(self, began: float) -> tuple[NDArray[np.void], list[str]]:
+        """Return rows of `CALL` by beginning, and the names of their programs.
+
+        Seconds count from ``began``, seconds since 1970. Calls on other connections
+        than those between machines are left out. The files are removed.
+        """
+        parts = [np.empty(0, CALL)]
+        for path in sorted(Path(self._folder.name).iterdir()):
+            process, _, program = path.name.split(".", 2)
+            rows = _convert(self._read_file(path), began)
+            if rows is None:
+                continue
+            if program not in self._programs:
+                self._programs.append(program)
+            rows["program"] = self._programs.index(program)
+            rows["process"] = int(process)
+            parts.append(rows)
+        self.close()
+
+        calls = np.concatenate(parts)
+        order = np.argsort(calls["begin"], kind="stable")
+        return calls[order], self._programs
+
+    def problem(self, programs: set[str]) -> str:
+        """Return why the notes, once read, are not of all that programs called."""
+        if not LIBRARY.exists():
+            return "socket calls are not noted: emu was built without the library"
+        if self._lost:
+            return f"{self._lost:,} socket calls found no room among the notes"
+        if silent := sorted(programs - {*self._programs}):
+            return (
+                f"socket calls of {', '.join(silent)} are not noted: it calls none, or "
+                "takes no LD_PRELOAD, as what is linked statically"
+            )
+        return ""
+
+    def _read_file(self, path: Path) -> NDArray[np.void]:
+        with path.open("rb") as file:
+            head = file.read(NOTE.itemsize)
+            count = int.from_bytes(head[:8], "little")
+            self._lost += max(0, count - MOST_NOTES)
+            notes = file.read(NOTE.itemsize * min(count, MOST_NOTES))
+        # What is cut off amid a note is none.
+        whole = len(notes) // NOTE.itemsize
+        return np.frombuffer(notes, NOTE, whole)
+
+    def close(self) -> None:
+        """Remove the files."""
+        self._folder.cleanup()
+
+
+def _convert(notes: NDArray[np.void], began: float) -> NDArray[np.void] | None:
+    """Return the rows of one process; None where it has no connection of the lab."""
+    # What was cut off amid a note has no end.
+    notes = notes[notes["end"] > 0]
+    is_near = notes["peer"] >> 16 == _NETWORK
+    if not is_near.any():
+        return None
+    notes = notes[is_near | (notes["kind"] == WAIT)]
+
+    rows = np.zeros(len(notes), CALL)
+    for name in ("bytes", "kind", "thread", "port", "peer_port"):
+        rows[name] = notes[name]
+    has_peer = notes["peer"] > 0
+    rows["peer"][has_peer] = (notes["peer"][has_peer] & 0xFFFF) - 1
+    # Who started a process may have given it the environment of another machine.
+    rows["machine"] = notes["host"][has_peer][0] - 1
+    for name in ("begin", "end"):
+        seconds = notes[name].astype(np.int64) - round(1e9 * began)
+        rows[name] = np.maximum(1e-9 * seconds, 0.0)
+    return rows
