@@ -36,6 +36,7 @@ from emu.scenario import Experiment, Scenario, build_job
 from emu.scenario.experiment import cost_of, count_failures
 from emu.scenario.realize import list_model_figures
 from emu.scenario.run_sections import EmulationSection
+from emu.scenario.scenario_file import has_recorded_job
 from emu.scenario.virtual_training import curve_until_divergence
 from emu.systems.system import figures_on, system_of
 from emu.training import evaluate, parameter_shapes, split_parts
@@ -380,6 +381,9 @@ def evaluate_run(path: Path) -> dict[str, Figures]:
 
     Raises DataError when the directory, its weights or the data set cannot be used.
     """
+    if has_recorded_job(path):
+        problem = "is of a virtual run, whose program keeps and evaluates its weights"
+        raise DataError(problem, path=path)
     manifest = path / "manifest.json"
     with one_error(manifest):  # problem.json holds no settings
         scenario = Scenario.model_validate(read_json(manifest)["scenario"])

@@ -25,6 +25,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 Floats: TypeAlias = NDArray[np.float64]
+#: Tasks of a process that have a lane each in pictures.
+_MOST_LANES = 32
 #: Program of tasks that compute nothing: they take their time and send bytes.
 TIMED = "emu_nodes.timed:Timed"
 
@@ -237,6 +239,25 @@ class Job:
         for position, task in enumerate(self.tasks):
             members.setdefault(task.process_name, []).append(position)
         return {process: tuple(tasks) for process, tasks in members.items()}
+
+    @cached_property
+    def lanes(self) -> tuple[int, ...]:
+        """Task in whose lane of a picture each one is drawn, by position.
+
+        That is the first of a process of many, and itself of any other: a rank of a
+        recorded program has tasks for each of its calls.
+        """
+        lanes = [*range(len(self.tasks))]
+        for tasks in self.units.values():
+            if len(tasks) > _MOST_LANES:
+                for task in tasks:
+                    lanes[task] = tasks[0]
+        return tuple(lanes)
+
+    def lane_name(self, task: int) -> str:
+        """Return the name of the lane in which a task is drawn."""
+        is_shared = len(self.units[self.tasks[task].process_name]) > _MOST_LANES
+        return self.tasks[task].process_name if is_shared else self.tasks[task].name
 
     @cached_property
     def pins(self) -> dict[str, str]:

@@ -94,6 +94,8 @@ def run_facts(result: Result, digits: int = 4) -> list[Fact]:
         facts += _recovery(recovery, digits)
 
     facts += _lengths(result, digits)
+    if virtual := result.get("virtual"):
+        facts += _virtual(virtual, result["job_makespan"], digits)
     if setup := result.get("setup"):
         facts.append(Fact("setup", *words.setup_row(setup)))
     facts += [Fact(*row) for row in words.pace_rows(result.get("pace", {}))]
@@ -205,6 +207,22 @@ def _lengths(result: Result, digits: int) -> Iterator[Fact]:
     if line := optimality_line(result):
         bound = format_duration(result["bound"], digits)
         yield Fact("lower bound", bound, line, "bound")
+
+
+def _virtual(figures: Result, simulated: float, digits: int) -> Iterator[Fact]:
+    """Yield what a virtual run says of itself, beside the simulation of its job."""
+    makespan = figures["makespan"]
+    error = format_ratio(simulated / makespan - 1) if makespan else "0 %"
+    note = f"by the clocks of the ranks; its job, simulated and drawn here, {error}"
+    yield Fact("virtual makespan", format_duration(makespan, digits), note)
+    steps = figures["steps"]
+    if steps["count"]:
+        note = f"median of {steps['count']} steps but the first, which took "
+        note += format_duration(steps["first"], digits)
+        yield Fact("step", format_duration(steps["median"], digits), note)
+    trust = figures["trust"]
+    yield Fact("verdict", trust, "", style=_COLOURS.get(trust, "red"))
+    yield from _name_first("reasons", figures["reasons"])
 
 
 def _recovery(recovery: Result, digits: int) -> Iterator[Fact]:

@@ -141,6 +141,8 @@ def makespans(runs: Sequence[RecordedRun]) -> dict[str, dict[str, list[float]]]:
         for run in group:
             for kind, schedule in schedules_of(run).items():
                 by_kind[kind].append(schedule.makespan)
+            if figures := run.result.get("virtual"):
+                by_kind["virtual"].append(float(figures["makespan"]))
             if "predicted_makespan" in run.result:
                 by_kind["predicted"].append(float(run.result["predicted_makespan"]))
     return by_name
@@ -205,17 +207,20 @@ def _error(found: dict[str, Interval], kind: str, recovery: float) -> float | No
 
 def runs_table(runs: Sequence[RecordedRun]) -> Table:
     """Return one row per group of `repetitions`, with 95 % intervals."""
+    rows = runs_json(runs)
+    found = {kind for row in rows for kind in row}
+    kinds = [kind for kind in ("emulated", "virtual") if kind in found]
     table = plain_table(
         "Recorded runs",
         "scenario, placement, policy",
-        *(">runs", ">emulated", ">±", ">change", ">predicted"),
-        *(">makespan error", ">replay error"),
+        *(">runs", f">{' or '.join(kinds) or 'emulated'}", ">±", ">change"),
+        *(">predicted", ">makespan error", ">replay error"),
     )
 
-    for row in runs_json(runs):
+    for row in rows:
         length = "missing"
         half = change = prediction = ""
-        if span := row.get("emulated"):
+        if span := row.get("emulated") or row.get("virtual"):
             length = format_duration(span["mean"], 5)
             half = _write_half(span["half"])
         if gap := row["change"]:

@@ -42,14 +42,14 @@ def measurement_rows(
     for run in runs:
         for kind, schedule in schedules_of(run).items():
             # A measurement holds names of links, or one series of iteration times.
-            figures = _figures_of(schedule, run.name, measurement)
+            figures = _figures_of(schedule, run, measurement)
             for name, values in measurement.values.items():
                 spread = interval(values)
                 mean = spread.mean
                 figure = figures[name]
                 row: Result = {
                     "run": run.name,
-                    "schedule": kind,
+                    "schedule": "virtual" if run.steps else kind,
                     "what": name,
                     "measured": mean,
                     "half": spread.half,
@@ -62,10 +62,16 @@ def measurement_rows(
 
 
 def _figures_of(
-    schedule: Schedule, name: str, measurement: Measurement
+    schedule: Schedule, run: RecordedRun, measurement: Measurement
 ) -> dict[str, float]:
     """Return what a schedule of a run has of what was measured."""
+    name = run.name
     if measurement.unit == "seconds":
+        if run.steps:
+            return {"iteration": float(np.mean(run.steps))}
+        if "virtual" in run.result:
+            problem = f"{name} told no steps: emu virtual --mark names their line"
+            raise DataError(problem, path=measurement.path)
         seconds = pace(schedule, None).iteration_seconds
         if seconds is None:
             problem = f"{name} has several jobs, and no iteration of all"
@@ -99,14 +105,14 @@ def _likeness_row(
 ) -> Result:
     """Return how alike the iterations are, with the outcome and its reasons."""
     measured = measurement.values["iteration"]
-    lengths = full_iterations(schedule)
+    lengths = np.array(run.steps) if run.steps else full_iterations(schedule)
     _check_unit(measurement, float(np.median(lengths)), run.name)
 
     likeness = compare_lengths(measured, lengths.tolist())
     prediction = run.result.get("prediction") or {}
     threshold = float(prediction.get("threshold", _THRESHOLD))
     drift = likeness.drift
-    iterations = schedule.problem.job.iterations
+    iterations = len(run.steps) or schedule.problem.job.iterations
     return {
         "rows": len(measured),
         "skipped": measurement.skipped,

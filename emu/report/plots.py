@@ -124,7 +124,7 @@ def _rows(problem: Problem, window: Window) -> Rows:
             continue
 
         for task, host in enumerate(problem.placement.machine_of):
-            if host == machine:
+            if host == machine and problem.job.lanes[task] == task:
                 rows["task", task] = len(rows)
         for port in links.shared if machine < 0 else links.of_machine(machine):
             if port in crossed_ports:
@@ -194,7 +194,7 @@ class _Panel:
         boxes_by_kind: dict[str, list[Floats]] = {kind: [] for kind in self.colour}
         # Arrays are as wide as the longest task; a task may have fewer iterations.
         for position, count in enumerate(job.rounds):
-            row = self.rows.get(("task", position))
+            row = self.rows.get(("task", job.lanes[position]))
             if row is not None:
                 start = self.schedule.task_start[position, :count]
                 end = self.schedule.task_end[position, :count]
@@ -243,7 +243,9 @@ class _Panel:
         for link in critical_path(self.schedule).links:
             if link.cause is Cause.GAP:
                 continue
-            subject = ("port", link.port) if link.edge >= 0 else ("task", link.task)
+            subject = ("port", link.port)
+            if link.edge < 0:
+                subject = ("task", self.schedule.problem.job.lanes[link.task])
             row = self.rows.get(subject)  # none on a machine that is not shown
             if row is not None:
                 boxes.append(_box(link.start, link.end, row, _FILLED))
@@ -270,7 +272,7 @@ class _Panel:
         last_machine = None
         for row, (subject, position) in enumerate(self.rows):
             if subject == "task":
-                names.append(problem.job.tasks[position].name)
+                names.append(problem.job.lane_name(position))
                 machine = problem.placement.machine_of[position]
             else:
                 link = problem.links[position]

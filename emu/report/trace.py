@@ -302,12 +302,13 @@ class _Group:
             iterations = np.flatnonzero(self._bars[position]).tolist()
             if not iterations:
                 continue
-            yield from _name_lane(
-                pid=self._pid(self._machine_of[position]),
-                # Thread 0 is that of counters and marks.
-                tid=position + 1,
-                name=f"{task.name} ({task.kind})",
-            )
+            if self._job.lanes[position] == position:
+                yield from _name_lane(
+                    pid=self._pid(self._machine_of[position]),
+                    # Thread 0 is that of counters and marks.
+                    tid=position + 1,
+                    name=f"{self._job.lane_name(position)} ({task.kind})",
+                )
 
             for iteration in iterations:
                 bar = self._task_bar(position, iteration)
@@ -325,7 +326,7 @@ class _Group:
     def _task_bar(self, task: int, iteration: int) -> _Slice:
         return _Slice(
             pid=self._pid(self._machine_of[task]),
-            tid=task + 1,
+            tid=self._job.lanes[task] + 1,
             start=float(self._schedule.task_start[task, iteration]),
             end=float(self._schedule.task_end[task, iteration]),
         )

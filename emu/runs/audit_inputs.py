@@ -22,11 +22,12 @@ from emu.problem import Problem, Realization, Schedule
 from emu.problem.schedule import ROUNDING
 from emu.runs.array_files import REPORTS, read_frames, read_reports
 from emu.runs.problem_json import NUMBER, PAIR, by_name, shape, shape_of
-from emu.runs.recorded_run import RecordedRun, load_run, refuse_virtual
+from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.result import read_result
 from emu.runs.retraining import training_audit
 from emu.scenario import Scenario, build_job, load, realize
 from emu.scenario.realize import model_programs
+from emu.scenario.scenario_file import has_recorded_job
 from emu.systems.cache_section import CachedSection, settle_caches
 from emu.systems.system import system_guards
 from emu.trust.audit import PUNCTUALITY, audit
@@ -135,8 +136,8 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
     # `result.json` by its own name stands for its run:
     # the files beside it are compared, too.
     directory = path if path.is_dir() else path.parent
-    if path.is_dir():
-        refuse_virtual(path)
+    if path.is_dir() and has_recorded_job(path):
+        return _virtual_to_audit(load_run(path), substitute)
     result = directory / "result.json" if path.is_dir() else path
     is_run = result.name == "result.json"
     if is_run and (directory / "problem.json").exists():
@@ -155,6 +156,26 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
         volumes=None if realization is None else realization.volumes,
         expected=realization,
         scenario=reference,
+        silent=tuple(silent),
+    )
+
+
+def _virtual_to_audit(run: RecordedRun, stated: Scenario | None) -> ToAudit:
+    """Return the schedule of a virtual run, which is the simulation of its job."""
+    realization, silent = _realize_scenario(
+        stated or run.scenario, run.best, str(run.path)
+    )
+    silent.append("the ranks' own clocks: the schedule is the simulation of job.json")
+    return ToAudit(
+        path=run.path,
+        name=run.name,
+        schedule=run.best,
+        policy=run.policy,
+        makespan=None,
+        times=None if realization is None else realization.times,
+        volumes=None if realization is None else realization.volumes,
+        expected=realization,
+        scenario=stated or run.scenario,
         silent=tuple(silent),
     )
 

@@ -37,8 +37,8 @@ from emu.runs.problem_json import (
     result_shape,
     schedule_from_json,
 )
-from emu.runs.result import VERSION
-from emu.scenario import Scenario
+from emu.runs.result import VERSION, flow_rows, port_rows
+from emu.scenario import Scenario, load, prepare
 from emu.scenario.edits import ScenarioEdits
 from emu.scenario.own_rules import is_policy, is_program, register_program
 from emu.scenario.scenario_file import RECORDED_JOB, has_recorded_job
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     Part = TypeVar("Part")
 
 
+#: File of what a virtual run says of itself.
+VIRTUAL_RESULT = "virtual.json"
 #: Figures that are shares of a makespan, and no seconds.
 _RATIOS = ("makespan_error", "replay_error")
 
@@ -131,6 +133,13 @@ class RecordedRun:
         if schedule is None:
             raise DataError("; ".join(self.missing), path=self.path)
         return schedule
+
+    @property
+    def steps(self) -> list[float]:
+        """Seconds of the steps of a virtual run, all but the first; else nothing."""
+        steps = self.result.get("virtual", {}).get("steps", {})
+        seconds: list[float] = steps.get("seconds", [])
+        return seconds[1:]
 
     @property
     def realization(self) -> Realization:
@@ -332,8 +341,13 @@ def _flows(schedule: Schedule) -> pd.DataFrame:
 
 
 def load_run(path: str | Path) -> RecordedRun:
-    """Return the readable content of a run directory, and the parts missing of it."""
+    """Return the readable content of a run directory, and the parts missing of it.
+
+    The schedule of a virtual run is the simulation of the job that it recorded.
+    """
     path = Path(path)
+    if has_recorded_job(path):
+        return _simulate_virtual(path)
     # The one file that nothing can be read without: its error ends it.
     problem = _read_problem(path)
     missing = []
@@ -377,17 +391,50 @@ def load_run(path: str | Path) -> RecordedRun:
     )
 
 
-def refuse_virtual(run: Path) -> None:
-    """Raise DataError for the directory of a virtual run: it holds no emulation."""
-    if has_recorded_job(run):
-        problem = "is of a virtual run: emu simulate and emu explain take its job, "
-        raise DataError(problem + str(run / RECORDED_JOB), path=run)
+def _simulate_virtual(run: Path) -> RecordedRun:
+    """Return a virtual run: its schedule is the simulation of the recorded job.
+
+    Raises ScenarioError or DataError where the job cannot be read.
+    """
+    experiment = prepare(load(run / RECORDED_JOB))
+    schedule = simulate(
+        experiment.problem,
+        experiment.realization,
+        experiment.policy,
+        record_rates=True,
+    )
+    missing: tuple[str, ...] = ()
+    figures: Content = {}
+    try:
+        with one_error(run / VIRTUAL_RESULT):
+            figures = _object(run / VIRTUAL_RESULT)
+    except DataError as error:
+        missing = (f"{VIRTUAL_RESULT} {error.problem}",)
+
+    result = {
+        "scenario": experiment.scenario.name,
+        "placement": experiment.scenario.placed_by,
+        "policy": experiment.policy,
+        "virtual": figures,
+        "job_makespan": schedule.makespan,
+        "edges": flow_rows(schedule),
+        "ports": port_rows(schedule),
+    }
+    return RecordedRun(
+        run,
+        {"scenario": experiment.scenario.model_dump(mode="json", by_alias=True)},
+        experiment.problem,
+        result,
+        emulated=None,
+        simulated=schedule,
+        measured=experiment.realization,
+        missing=missing,
+    )
 
 
 def _read_problem(run: Path) -> Problem:
     if not run.is_dir():
         raise DataError("is not a run directory", path=run)
-    refuse_virtual(run)
     file = run / "problem.json"
     with one_error(file):
         return problem_from_json(read_json(file), str(file))

@@ -18,6 +18,7 @@ from emu.names import printable
 from emu.runs import signature
 from emu.runs.recorded_run import load_run
 from emu.runs.run_directory import RECORDS, RunDirectory
+from emu.scenario.scenario_file import has_recorded_job
 
 #: Files of a shared run, the verdicts last, and the bytes that all may have.
 _NAMES = (*RECORDS, "result.json")
@@ -34,6 +35,9 @@ def share_run(run: Path, out: Path, key: Path | None = None) -> None:
     ran; the digests are of what stands there then. ``key``: file of a private key of
     Ed25519 that signs them. Raises DataError when the run is not whole, or was edited.
     """
+    if has_recorded_job(run):
+        advice = "give others its job.json and virtual.json, which name no host"
+        raise DataError(f"is of a virtual run: {advice}", path=run)
     problem = load_run(run).problem
     contents = _read_records(run)
     rows = read_json(run / "processes.json")["hosts"]

@@ -23,6 +23,7 @@ from emu.host.files import scratch_folder
 from emu.host.foreign_code import INSTALL_TORCH, is_installed
 from emu.host.this_host import module_command
 from emu.problem import CapacityChange, Cluster
+from emu.runs.recorded_run import VIRTUAL_RESULT
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.run_sections import LabFile
 from emu.scenario.scenario_file import RECORDED_JOB
@@ -33,8 +34,6 @@ from emu.virtual.message_costs import costs_of_host
 from emu.virtual.recorded_job import describe_job
 from emu.virtual.verdict import SMALL, Evidence, judge
 
-#: File of the result.
-RESULT = "virtual.json"
 #: Seconds that ranks have to start: to import torch, beside other work.
 _START = 120.0
 
@@ -127,21 +126,21 @@ def run_virtual(
     result["reasons"] = reasons
     job = _job_of(file, directory.path.name, server, machine_of)
     directory.write_json(RECORDED_JOB, job)
-    directory.write_json(RESULT, result)
+    directory.write_json(VIRTUAL_RESULT, result)
     return result
 
 
 def _job_of(
     file: LabFile, name: str, server: ClusterServer, machine_of: Sequence[int]
 ) -> dict[str, Any]:
-    names = file.cluster.names
-    return describe_job(
-        name,
-        file.cluster.model_dump(mode="json", by_alias=True, exclude_none=True),
-        [names[machine] for machine in machine_of],
-        server.records,
-        server.groups,
-    )
+    cluster = file.cluster.model_dump(mode="json", by_alias=True, exclude_none=True)
+    # Ranks keep a core each, so that no search puts several on one.
+    most = max(map(machine_of.count, machine_of))
+    for section in cluster["machines"]:
+        section.setdefault("cpu", most)
+    sections = [*file.cluster.by_name.items()]
+    places = [sections[machine] for machine in machine_of]
+    return describe_job(name, cluster, places, server.records, server.groups)
 
 
 @contextlib.contextmanager

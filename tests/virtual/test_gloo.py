@@ -35,6 +35,8 @@ class Network:
 
         self.group = self.messages.open_group(range(ranks), route)
         self.ends = [0.0] * ranks
+        self.all_ends: list[dict[int, float]] = [{} for _ in range(ranks)]
+        """Slot -> end, of every rank."""
         self.peers = [-1] * ranks
 
     def begin(self, rank: int, script: Script, slot: int = 0, **options: bool) -> None:
@@ -42,6 +44,7 @@ class Network:
 
         def done(moment: float, peer: int) -> None:
             self.ends[rank] = moment
+            self.all_ends[rank][slot] = moment
             self.peers[rank] = peer
 
         steps = write_steps(script)

@@ -1,14 +1,31 @@
-"""Commands on the directory of a virtual run: most of them take its job."""
+"""The job of a virtual run: as long as the run, by the same messages, to other readers.
+
+Calls are made by gloo's scripts over `emu.virtual.streams`; the job that is recorded of
+them is simulated by the scheduler of all jobs, which shares no code with those.
+"""
 
 from __future__ import annotations
 
+import csv
 import json
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from emu.cli import app
+from emu.problem.fields.cluster_section import MachineSection
+from emu.scenario import load, prepare
+from emu.virtual.calls import Call, script_of
+from emu.virtual.cluster_server import RankRecord
+from emu.virtual.gloo_transport import HEADER
+from emu.virtual.recorded_job import describe_job
+from tests.virtual.test_gloo import Network
 
 JOB = {
     "cluster": {"machines": [{"name": "m", "count": 2, "nic": "1 Gbit/s"}]},
@@ -20,14 +37,151 @@ JOB = {
     },
     "placement": {"tasks": {"r0.0": "m0", "r1.0": "m1"}},
 }
+STEPS = {"count": 4, "first": 0.009, "median": 0.002, "seconds": [0.009, *[0.002] * 3]}
+RESULT = {
+    "makespan": 0.00601,
+    "steps": STEPS,
+    "trust": "degraded",
+    "reasons": ["ranks looked out of the window"],
+}
+#: Calls of groups, of which each rank brings as many bytes.
+KINDS = (
+    *("allreduce", "reduce", "broadcast", "allgather", "gather", "scatter"),
+    *("reduce_scatter", "reduce_scatter_list", "barrier", "monitored_barrier"),
+    "alltoall",
+)
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """Return a run directory with a job of 3 + 2 + 1 ms."""
     (tmp_path / "job.json").write_text(json.dumps(JOB))
-    (tmp_path / "virtual.json").write_text("{}")
+    (tmp_path / "virtual.json").write_text(json.dumps(RESULT))
     return tmp_path
+
+
+@dataclass(frozen=True)
+class Program:
+    """Calls that all ranks make one after the other, and then wait for."""
+
+    rates: list[float]
+    """Bytes per second of every NIC, each way."""
+    latency: float
+    calls: list[Call]
+    starts: list[list[float]]
+    """Seconds at which every rank makes each call."""
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Program:
+    """Draw a program of two to five ranks that are not equally early."""
+    ranks = draw(st.integers(2, 4))
+    rates = st.floats(5e6, 2e8)
+    calls = [draw(calls_of(ranks)) for _ in range(draw(st.integers(1, 3)))]
+    gaps = st.lists(st.floats(1e-4, 0.03), min_size=len(calls), max_size=len(calls))
+    starts = []
+    for _ in range(ranks):
+        gaps_of_rank = draw(gaps)
+        starts.append([sum(gaps_of_rank[: n + 1]) for n in range(len(calls))])
+    return Program(
+        rates=draw(st.lists(rates, min_size=ranks, max_size=ranks)),
+        latency=draw(st.floats(1e-6, 2e-3)),
+        calls=calls,
+        starts=starts,
+    )
+
+
+@st.composite
+def calls_of(draw: st.DrawFn, ranks: int) -> Call:
+    """Draw a call of a group of so many ranks, of elements of four bytes."""
+    kind = draw(st.sampled_from(KINDS))
+    parts = st.lists(st.integers(0, 500_000), min_size=ranks, max_size=ranks)
+    figures: dict[str, Any] = {
+        "size": 4 * ranks * draw(st.integers(1, 100_000)),
+        "element": 4,
+        "root": draw(st.integers(0, ranks - 1)),
+        "matrix": draw(st.lists(parts, min_size=ranks, max_size=ranks)),
+    }
+    return Call(kind, figures, "")
+
+
+def of_member(call: Call, member: int) -> Call:
+    """Return a call as a member makes it: of an exchange it knows its own part."""
+    matrix = call.figures["matrix"]
+    if call.kind != "alltoall":
+        return call
+    given = matrix[member]
+    taken = [row[member] for row in matrix]
+    return Call(call.kind, {"given": given, "taken": taken}, "")
+
+
+def make_calls(program: Program) -> tuple[list[RankRecord], float]:
+    """Make the calls of a program; return what each rank did, and the bytes sent."""
+    ranks = len(program.rates)
+    network = Network(program.rates, program.latency)
+    records = [RankRecord() for _ in range(ranks)]
+    posts = []
+    for rank, starts in enumerate(program.starts):
+        posts += [(start, rank, slot) for slot, start in enumerate(starts)]
+    for start, rank, slot in sorted(posts):
+        network.go_on(start)
+        call = of_member(program.calls[slot], rank)
+        event = {"kind": "post", "time": start, "name": f"{slot}/{rank}", "slot": slot}
+        event |= {"call": call.kind, "figures": call.figures, "group": "0"}
+        records[rank].events.append(event)
+        network.begin(
+            rank,
+            script_of(call, rank, ranks),
+            slot,
+            is_barrier=call.kind == "barrier",
+        )
+    network.go_on()
+
+    for rank, record in enumerate(records):
+        names = [f"{slot}/{rank}" for slot in range(len(program.calls))]
+        ends = network.all_ends[rank]
+        last = max(ends.values())
+        wait = {"kind": "wait", "time": program.starts[rank][-1], "names": names}
+        record.events.append(wait)
+        record.events += [
+            {"kind": "end", "time": ends[slot], "name": name, "result": None}
+            for slot, name in enumerate(names)
+        ]
+        record.events.append({"kind": "go", "time": last})
+        record.end = last
+    return records, float(network.messages.count_written(network.group).sum())
+
+
+@given(programs())
+def test_the_job_takes_as_long_as_the_calls_did(program: Program) -> None:
+    """However late ranks are, whatever their NICs, over queues of two workers."""
+    records, sent = make_calls(program)
+    machines = [
+        {
+            "name": f"m{rank}",
+            "nic": {
+                "in": f"{rate} B/s",
+                "out": f"{rate} B/s",
+                "latency": {"in": "0 s", "out": f"{program.latency} s"},
+            },
+        }
+        for rank, rate in enumerate(program.rates)
+    ]
+    sections = [MachineSection.model_validate(machine) for machine in machines]
+    places = [(section.name or "", section) for section in sections]
+    groups = {"0": [*range(len(records))]}
+    scenario = describe_job("drawn", {"machines": machines}, places, records, groups)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "job.json"
+        file.write_text(json.dumps(scenario))
+        experiment = prepare(load(file))
+
+    schedule = experiment.simulate()
+    ends = [record.events[-1]["time"] for record in records]
+    # Frames of headers that are written at one instant have another order.
+    headers = 4 * HEADER / min(program.rates)
+    assert schedule.makespan == pytest.approx(max(ends), rel=1e-3, abs=headers)
+    assert schedule.flow_bytes.sum() == pytest.approx(sent, rel=1e-9)
 
 
 def test_the_directory_stands_for_its_job(run: Path) -> None:
@@ -43,13 +197,59 @@ def test_the_directory_stands_for_its_job(run: Path) -> None:
     assert CliRunner().invoke(app, ["validate", str(run)]).exit_code == 0
 
 
-@pytest.mark.parametrize("words", ["report", "report --as trace", "audit", "compare"])
-def test_what_needs_an_emulation_names_the_job(run: Path, words: str) -> None:
-    runs = [str(run)] * (2 if words == "compare" else 1)
+def invoke(*words: str) -> str:
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert done.exit_code == 0
+    assert not done.stderr  # nothing is missing of it
+    return done.stdout
 
-    done = CliRunner().invoke(app, [*words.split(), *runs])
+
+def test_its_page_has_the_run_s_figures_and_the_job_s_pictures(run: Path) -> None:
+    invoke("report", str(run))
+    page = (run / "report.html").read_text()
+    assert "6.01 ms" in page
+    assert "-0.166 %" in page  # the simulation's 6 ms beside it
+    assert "ranks looked out of the window" in page
+    assert "training.csv" not in page
+
+    invoke("report", str(run), "--as", "trace")
+    names = {
+        event["name"]
+        for event in json.loads((run / "trace.json").read_text())["traceEvents"]
+    }
+    assert "r0.0 0" in names
+    invoke("report", str(run), "--as", "csv")
+    (flow,) = csv.DictReader((run / "flows.csv").read_text().splitlines())
+    assert float(flow["bytes"]) == 250_000
+    invoke("report", str(run), "--as", "chakra")
+    assert len([*(run / "chakra").glob("*.et")]) == 2
+    assert "keeps (5)-(15)" in invoke("audit", str(run))
+
+
+def test_its_steps_stand_beside_those_of_a_lab(run: Path) -> None:
+    lab = run / "lab.csv"
+    lab.write_text("iteration,seconds\n" + "".join(f"{n},0.004\n" for n in range(6)))
+    out = run / "out.json"
+    invoke("compare", str(run), str(lab), "--json", str(out))
+
+    row, measured = json.loads(out.read_text())
+    assert row["virtual"]["mean"] == 0.00601
+    (figures,) = measured["rows"]
+    assert figures["schedule"] == "virtual"
+    assert figures["here"] == pytest.approx(0.002)
+    assert figures["iterations"] == 3
+    assert figures["error"] == pytest.approx(-0.5)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [("share", "job.json"), ("evaluate", "evaluates its weights")]
+)
+def test_what_it_has_not_is_refused_with_what_there_is(
+    run: Path, words: str, told: str
+) -> None:
+    names = [words, str(run), *([str(run / "out.zip")] * (words == "share"))]
+
+    done = CliRunner().invoke(app, names)
 
     assert done.exit_code != 0
-    told = f"{done.stderr} {done.exception}"
-    assert "is of a virtual run: emu simulate and emu explain take" in told
-    assert {file.name for file in run.iterdir()} == {"job.json", "virtual.json"}
+    assert told in f"{done.stderr} {done.exception}"

@@ -67,11 +67,19 @@ def chart_data(run: RecordedRun) -> Charts:
 
 
 def list_tasks(problem: Problem) -> list[Charts]:
-    """Return the name, kind and machine of every task."""
-    places = zip(problem.job.tasks, problem.placement.machine_of, strict=True)
+    """Return the name, kind and machine of every task, and the lane that it is in."""
+    job = problem.job
     return [
-        {"name": task.name, "kind": task.kind, "machine": machine}
-        for task, machine in places
+        {
+            "name": task.name,
+            "kind": task.kind,
+            "machine": machine,
+            "lane": job.lanes[position],
+            "lane_name": job.lane_name(position),
+        }
+        for position, (task, machine) in enumerate(
+            zip(job.tasks, problem.placement.machine_of, strict=True)
+        )
     ]
 
 
@@ -94,7 +102,12 @@ def _list_ports(problem: Problem) -> list[Charts]:
 
 def run_bars(name: str, schedule: Schedule) -> Charts:
     """Return the bars, chain and curves of one schedule."""
-    task, iteration = np.nonzero(schedule.bars())
+    job = schedule.problem.job
+    has_own_lane = np.array(job.lanes) == np.arange(len(job.tasks))
+    # Bars of a lane must not overlap: in one of many tasks none without length is.
+    is_long = schedule.task_end > schedule.task_start
+    is_shown = schedule.bars() & (has_own_lane[:, None] | is_long)
+    task, iteration = np.nonzero(is_shown)
     flows = schedule.flows()
     positions = tuple(flows.T)
 

@@ -32,7 +32,7 @@ from emu.report.html.lab_page import lab_parts
 from emu.report.html.link_drawing import link_graph
 from emu.report.many_runs import schedules_of
 from emu.report.terminal import plain_table
-from emu.runs.recorded_run import RecordedRun, load_run, refuse_virtual
+from emu.runs.recorded_run import RecordedRun, load_run
 from emu.runs.result import Result, port_rows
 from emu.systems.cache_section import cache_line
 from emu.units import format_duration, format_rate
@@ -41,6 +41,7 @@ from emu.units import format_duration, format_rate
 FIRST = (
     *("emulated makespan", "makespan error", "verdict"),
     *("replay error", "lower bound", "iteration time"),
+    *("virtual makespan", "step"),
 )
 #: Facts that are in the title, or in a section of their own.
 _ELSEWHERE = ("scenario", "placement", "reasons", "remedies", "")
@@ -65,7 +66,7 @@ def verdict_reasons(verdict: Result | None) -> str:
     return "".join(
         f"<h3>{title}</h3>{html.bullets(verdict[key])}"
         for title, key in (("Reasons", "reasons"), ("What to do", "remedies"))
-        if verdict[key]
+        if verdict.get(key)
     )
 
 
@@ -154,11 +155,16 @@ def placement_cards(problem: Problem, schedule: Schedule | None) -> str:
     use_of_ports = [] if schedule is None else port_rows(schedule)
     cards = []
     for position, machine in enumerate(problem.cluster.machines):
-        places = zip(problem.job.tasks, problem.placement.machine_of, strict=True)
-        chips = "".join(
-            f'<span class=chip title="{escape(task.kind)}">{escape(task.name)}</span>'
-            for task, place in places
+        job = problem.job
+        places = zip(job.tasks, problem.placement.machine_of, strict=True)
+        names = {
+            job.lane_name(number): task.kind
+            for number, (task, place) in enumerate(places)
             if place == position
+        }
+        chips = "".join(
+            f'<span class=chip title="{escape(kind)}">{escape(name)}</span>'
+            for name, kind in names.items()
         )
 
         meters = []
@@ -246,12 +252,10 @@ def write_report(run: Path, out: Path | None = None, *, helpful: bool = False) -
     ``helpful``: whether to look for what would help, which takes seconds: a search over
     placements and an integer program.
 
-    Raises DataError when ``run`` is not a directory or of a virtual run, or the file
-    cannot be written.
+    Raises DataError when ``run`` is not a directory, or the file cannot be written.
     """
     if not run.is_dir():
         raise DataError("is not a run directory", path=str(run))
-    refuse_virtual(run)
     target = out or run / "report.html"
     write_atomic(target, report_page(run, helpful=helpful))
     return target
@@ -287,7 +291,9 @@ def report_page(run: Path, *, helpful: bool = False) -> str:
         content = read(lambda: read_json(run / "result.json"))
         result = content if isinstance(content, dict) else {}
         data = {"runs": []}
-    data["training"] = read(lambda: training_data(run / "training.csv")) or []
+    data["training"] = []
+    if "virtual" not in result:
+        data["training"] = read(lambda: training_data(run / "training.csv")) or []
     body = _body(record, result, data, missing, helpful=helpful)
     return whole_page(str(result.get("scenario", run.name)), body, data)
 
@@ -316,7 +322,8 @@ def _body(
     notes = part("title", lambda: ", ".join(f.note for f in settings if f.note))
     parts = [] if best is None else [part("critical path", lambda: story(best))]
     parts.append(part("headline", lambda: headline(result)))
-    reasons = part("verdict", lambda: verdict_reasons(result.get("verdict")))
+    verdict = result.get("verdict") or result.get("virtual")
+    reasons = part("verdict", lambda: verdict_reasons(verdict))
     parts.append(html.section("doubt", "How far this run can be believed", reasons))
     if recorded is not None and data["runs"]:
         parts += _causes(recorded, result, part, helpful=helpful)

@@ -20,6 +20,9 @@ function bucketed(rowOf, rows, bars) {
   }));
 }
 
+// The task in whose lane one is drawn: a process of many tasks has one lane for all.
+function laneOf(data, task) { return data.tasks[task].lane ?? task; }
+
 function readRun(run, data) {
   const tasks = {
     row: unpack(run.tasks.row, Uint32Array), iteration: unpack(run.tasks.iteration, Uint32Array),
@@ -43,7 +46,7 @@ function readRun(run, data) {
   const flowAt = new Map();
   flows.edge.forEach((edge, flow) => flowAt.set(edge * data.iterations + flows.iteration[flow], flow));
   return { name: run.name, chain: run.chain, tasks, flows, links, flowAt,
-           taskRows: bucketed(tasks.row, data.tasks.length, tasks) };
+           taskRows: bucketed(tasks.row.map(row => laneOf(data, row)), data.tasks.length, tasks) };
 }
 
 // The bars of a row that are to be kept.
@@ -56,7 +59,7 @@ function kept(row, keep) {
 class Gantt {
   constructor(place, view, data) {
     Object.assign(this, { view, data, mode: data.runs.length > 1 ? "both" : data.runs[0].name, chain: true,
-                          search: "", byKind: Boolean(data.counts), pinned: new Set() });
+                          search: "", byKind: Boolean(data.counts) || data.iterations === 1, pinned: new Set() });
     this.runs = data.runs.map(run => readRun(run, data));
     this.kinds = [...new Set(data.tasks.map(task => task.kind))];
     this.kindOf = data.tasks.map(task => this.kinds.indexOf(task.kind));
@@ -82,9 +85,9 @@ class Gantt {
     const groups = machines.map((machine, position) => {
       const nics = links(position), [out, into] = nics.map(lane => rateText(ports[lane.number].capacity));
       const nic = !out ? "no NIC" : out === into ? `NIC ${out} each way` : `NIC ${out} out, ${into} in`;
-      const own = tasks.map((task, number) => ({ key: `task ${number}`, number, name: task.name, text: task.name,
-        machine: task.machine, words: `${task.name} ${task.kind} ${machine}`.toLowerCase() }))
-        .filter(lane => lane.machine === position);
+      const own = tasks.map((task, number) => ({ key: `task ${number}`, number, name: task.lane_name ?? task.name,
+        text: task.lane_name ?? task.name, machine: task.machine, words: `${task.name} ${task.kind} ${machine}`.toLowerCase() }))
+        .filter(lane => lane.machine === position && laneOf(this.data, lane.number) === lane.number);
       return { head: `${machine} · ${nic}`, lanes: [...own, ...nics] };
     });
     const shared = links(-1);
@@ -270,7 +273,7 @@ class Gantt {
   // Where a link of the chain is drawn: its task's lane, or its flow's lane at the port
   // that held it back.
   rowOf(run, { task, edge, iteration, port }) {
-    if (edge < 0) return this.at.get(`${run.name} task ${task}`);
+    if (edge < 0) return this.at.get(`${run.name} task ${laneOf(this.data, task)}`);
     const flow = run.flowAt.get(edge * this.data.iterations + iteration);
     if (flow === undefined) return undefined;
     return this.at.get(`${run.name} link ${run.links.rowAt.get(flow * run.links.lanes.length + port)}`);
