@@ -208,13 +208,15 @@ def _error(found: dict[str, Interval], kind: str, recovery: float) -> float | No
 def runs_table(runs: Sequence[RecordedRun]) -> Table:
     """Return one row per group of `repetitions`, with 95 % intervals."""
     rows = runs_json(runs)
-    found = {kind for row in rows for kind in row}
-    kinds = [kind for kind in ("emulated", "virtual") if kind in found]
+    is_virtual = any("virtual" in row for row in rows)
+    length_name = "virtual or emulated" if is_virtual else "emulated"
     table = plain_table(
         "Recorded runs",
         "scenario, placement, policy",
-        *(">runs", f">{' or '.join(kinds) or 'emulated'}", ">±", ">change"),
-        *(">predicted", ">makespan error", ">replay error"),
+        ">runs",
+        f">{length_name}",
+        *(">±", ">change", ">predicted"),
+        *(">makespan error", ">replay error"),
     )
 
     for row in rows:

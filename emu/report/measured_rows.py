@@ -105,7 +105,9 @@ def _likeness_row(
 ) -> Result:
     """Return how alike the iterations are, with the outcome and its reasons."""
     measured = measurement.values["iteration"]
-    lengths = np.array(run.steps) if run.steps else full_iterations(schedule)
+    lengths = full_iterations(schedule)
+    if run.steps:
+        lengths = np.array(run.steps)
     _check_unit(measurement, float(np.median(lengths)), run.name)
 
     likeness = compare_lengths(measured, lengths.tolist())

@@ -2,5 +2,5 @@
 
 Decides when the bytes of a call would be there: by the streams that gloo would write
 over the links of a cluster. It must not know what the programs compute.
-Start at ``streams.py``, then ``gloo_transport.py``, ``gloo_operations.py``.
+Start at ``gloo_transport.py``, then ``gloo_operations.py``.
 """

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from emu.interchange.workload import Workload
-from emu.problem.fields.cluster_section import MachineSection
+from emu.problem.fields.cluster_section import ClusterSection, MachineSection
 from emu.virtual.calls import Call
 from emu.virtual.cluster_server import RankRecord
 from emu.virtual.recorded_messages import MessageTasks, RecordedCall
@@ -18,8 +18,8 @@ from emu.virtual.recorded_messages import MessageTasks, RecordedCall
 
 def describe_job(
     name: str,
-    cluster: dict[str, Any],
-    places: Sequence[tuple[str, MachineSection]],
+    cluster: ClusterSection,
+    machine_of: Sequence[int],
     records: Sequence[RankRecord],
     groups: Mapping[str, Sequence[int]],
 ) -> dict[str, Any]:
@@ -29,10 +29,8 @@ def describe_job(
     ----------
     name
         Of the scenario.
-    cluster
-        Section of the cluster.
-    places
-        Name and section of the machine of every rank.
+    machine_of
+        Machine of every rank, by its number.
     records
         What every rank did.
     groups
@@ -40,19 +38,33 @@ def describe_job(
     """
     workload = Workload(name, [])
     messages = MessageTasks(workload, groups)
+    sections = [*cluster.by_name.items()]
     for rank, record in enumerate(records):
-        machine, section = places[rank]
+        machine, section = sections[machine_of[rank]]
         workload.places[f"r{rank}"] = machine
-        _RankTasks(workload, messages, rank, record, section).add()
+        tasks = _RankTasks(workload, messages, rank, record, section)
+        tasks.add()
     messages.join()
 
     scenario = workload.scenario(name, "1 Gbit/s")
-    scenario["cluster"] = cluster
+    scenario["cluster"] = _with_cores(cluster, machine_of)
     # Seconds of this computer, which a machine takes over its speed.
     scenario["job"]["times"] = "measured"
     # As TCP shares links, and as the run did.
     scenario["schedule"] = {"policy": "maxmin"}
     return scenario
+
+
+def _with_cores(cluster: ClusterSection, machine_of: Sequence[int]) -> dict[str, Any]:
+    """Return the section of a cluster whose machines have cores for their ranks.
+
+    Ranks keep one each, so that no search for a placement puts several on it.
+    """
+    content = cluster.model_dump(mode="json", by_alias=True, exclude_none=True)
+    most_ranks = max(map(machine_of.count, machine_of))
+    for machine in content["machines"]:
+        machine.setdefault("cpu", most_ranks)
+    return content
 
 
 class _RankTasks:
@@ -121,10 +133,12 @@ class _RankTasks:
         self._workload.add_task(task, max(0.0, seconds) * self._speed, **fields)
         if self._former:
             self._workload.add_flow(self._former, task)
+
         for name in self._awaited:
             recorded = self._calls[name]
             self._workload.add_flow(recorded.end, task)
             self._messages.note_wait(self._rank, recorded)
+
         self._awaited = []
         self._former = task
 
@@ -133,6 +147,7 @@ class _RankTasks:
         result = end["result"] if end else None
         if event["call"] == "recv_anysource" and result is None:
             return  # nobody ever sent
+
         figures = event["figures"]
         is_message = "tag" in figures
         recorded = RecordedCall(

@@ -20,7 +20,7 @@ from emu.virtual.calls import MESSAGES, Call, steps_of
 from emu.virtual.gloo_transport import HEADER, SEND_BUFFER, WORKERS, Steps
 
 #: Group, sender, receiver, and what else parts the messages of two members.
-_Way: TypeAlias = tuple[str, int, int, str, int]
+_Key: TypeAlias = tuple[str, int, int, str, int]
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class MessageTasks:
         # Names of groups are torch's, with any signs in them.
         self._group_numbers = {name: number for number, name in enumerate(groups)}
         self._numbers = itertools.count()
-        self._sends: defaultdict[_Way, list[_Post]] = defaultdict(list)
-        self._receives: defaultdict[_Way, list[_Post]] = defaultdict(list)
+        self._sends: defaultdict[_Key, list[_Post]] = defaultdict(list)
+        self._receives: defaultdict[_Key, list[_Post]] = defaultdict(list)
         self._open: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
         """Group and rank -> tasks whose collectives the rank has not waited for."""
 
@@ -120,11 +120,11 @@ class MessageTasks:
         member = self._groups[recorded.group].index(rank)
         family = "message" if post.kind in MESSAGES else "collective"
         if action == lib.POST_SEND:
-            way = (recorded.group, member, peer, family, recorded.slot)
-            self._sends[way].append(post)
+            key = (recorded.group, member, peer, family, recorded.slot)
+            self._sends[key].append(post)
         else:
-            way = (recorded.group, peer, member, family, recorded.slot)
-            self._receives[way].append(post)
+            key = (recorded.group, peer, member, family, recorded.slot)
+            self._receives[key].append(post)
 
     def _begin(self, rank: int, recorded: RecordedCall) -> str:
         """Return the task with which a call begins: it may wait for a worker."""
@@ -133,15 +133,15 @@ class MessageTasks:
             return recorded.task
         open_calls = self._open[recorded.group, rank]
         open_calls.append(recorded.end)
-        former = open_calls[-1 - WORKERS : -WORKERS]
+        blocking = open_calls[-1 - WORKERS : -WORKERS]
         if kind == "barrier":
-            former = open_calls[-1 - WORKERS : -1]
-        if not former:
+            blocking = open_calls[-1 - WORKERS : -1]
+        if not blocking:
             return recorded.task
 
         begin = f"r{rank}.begin{next(self._numbers)}"
         self._add_step(begin, rank, kind, recorded.task, [])
-        for end in former:
+        for end in blocking:
             self._workload.add_flow(end, begin)
         return begin
 
@@ -156,11 +156,11 @@ class MessageTasks:
 
     def join(self) -> None:
         """Add the flows between ranks; what only one end has posted never goes."""
-        for way, sends in self._sends.items():
-            group, sender, receiver, _, _ = way
+        for key, sends in self._sends.items():
+            group, sender, receiver, _, _ = key
             ranks = self._groups[group]
             pair = _Pair(self._group_numbers[group], ranks[sender], ranks[receiver])
-            for send, receive in zip(sends, self._receives[way], strict=False):
+            for send, receive in zip(sends, self._receives[key], strict=False):
                 self._carry(pair, send, receive)
 
     def _carry(self, pair: _Pair, send: _Post, receive: _Post) -> None:

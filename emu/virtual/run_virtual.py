@@ -124,23 +124,16 @@ def run_virtual(
     reasons = judge(_evidence(server, result, others))
     result["trust"] = "degraded" if reasons else "trusted"
     result["reasons"] = reasons
-    job = _job_of(file, directory.path.name, server, machine_of)
+    job = describe_job(
+        name=directory.path.name,
+        cluster=file.cluster,
+        machine_of=machine_of,
+        records=server.records,
+        groups=server.groups,
+    )
     directory.write_json(RECORDED_JOB, job)
     directory.write_json(VIRTUAL_RESULT, result)
     return result
-
-
-def _job_of(
-    file: LabFile, name: str, server: ClusterServer, machine_of: Sequence[int]
-) -> dict[str, Any]:
-    cluster = file.cluster.model_dump(mode="json", by_alias=True, exclude_none=True)
-    # Ranks keep a core each, so that no search puts several on one.
-    most = max(map(machine_of.count, machine_of))
-    for section in cluster["machines"]:
-        section.setdefault("cpu", most)
-    sections = [*file.cluster.by_name.items()]
-    places = [sections[machine] for machine in machine_of]
-    return describe_job(name, cluster, places, server.records, server.groups)
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from emu.cli import app
-from emu.problem.fields.cluster_section import MachineSection
+from emu.problem.fields.cluster_section import ClusterSection
 from emu.scenario import load, prepare
 from emu.virtual.calls import Call, script_of
 from emu.virtual.cluster_server import RankRecord
@@ -167,10 +167,9 @@ def test_the_job_takes_as_long_as_the_calls_did(program: Program) -> None:
         }
         for rank, rate in enumerate(program.rates)
     ]
-    sections = [MachineSection.model_validate(machine) for machine in machines]
-    places = [(section.name or "", section) for section in sections]
-    groups = {"0": [*range(len(records))]}
-    scenario = describe_job("drawn", {"machines": machines}, places, records, groups)
+    cluster = ClusterSection.model_validate({"machines": machines})
+    ranks = range(len(records))
+    scenario = describe_job("drawn", cluster, ranks, records, {"0": ranks})
     with TemporaryDirectory() as folder:
         file = Path(folder) / "job.json"
         file.write_text(json.dumps(scenario))
