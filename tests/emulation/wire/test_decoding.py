@@ -239,6 +239,7 @@ def test_any_value_under_any_key_raises_wire_errors_only(value: Any, key: str) -
             frame_of({**GOOD, "tensors": [["x", "u1", [4]], ["y", "f4", [1]]]}),
             "order of falling item size",
         ),
+        (frame_of(msgpack.packb(GOOD) + b"\0", bytes(24)), "not a msgpack map"),
         (frame_of(GOOD, length=25), "take 24 bytes, the body has 25"),
         (frame_of(GOOD, length=0), "take 24 bytes, the body has 0"),
     ],
@@ -279,9 +280,10 @@ def test_a_hello_is_no_data() -> None:
         prefix_of(body=2**32 - 1),
         frame_of({**GOOD, "tensors": [["x", "f8", [1 << 31, 1 << 31]]]}),
         frame_of({**GOOD, "tensors": [["x", "f8", [0, 2**62]]]}),
+        frame_of({**GOOD, "tensors": [["x", "f8", [0, 1 << 12, 1 << 12]]]}),
         frame_of({**GOOD, "tensors": [["x", "f8", [2**64 - 1] * 16]]}),
     ],
-    ids=["header", "body", "u64", "product", "zero", "overflow"],
+    ids=["header", "body", "u64", "product", "zero", "zeros", "overflow"],
 )
 def test_too_large(data: bytes) -> None:
     allocate = Recorder()
@@ -449,17 +451,18 @@ def test_bursts_are_what_a_rate_does_not_carry() -> None:
 
     for wall, size in (
         (0.0, len(head)),
-        (1.0, 300),
-        (2.0, 150),
+        (1.0, 100),
+        (2.0, 50),
         (3.0, 300),
-        (9.0, 250),
+        (4.0, 250),
+        (9.0, 300),
     ):
         reader.get_buffer()[:size] = bytes(head if wall == 0.0 else body[:size])
         reader.on_bytes(size, wall)
         reader.take()
 
     assert not reader.inside
-    assert reader.core.burst == 50.0 + 200.0
+    assert reader.core.burst == 200.0 + 150.0
 
 
 def test_of_a_watched_body_no_more_is_taken_at_once_than_has_a_time() -> None:
