@@ -38,6 +38,9 @@ def virtual(
     charge: str = option(
         "TIME", "What a computation takes, in place of its CPU time.", ""
     ),
+    threads: int = option(
+        "N", "Cores that every rank has, for threads of its operations.", 1, min=1
+    ),
     at_once: int = option(
         "N", "Ranks that compute at once; 0: one per core.", 0, min=0
     ),
@@ -62,7 +65,8 @@ def virtual(
         ask_to_run(str(file), f"program {lab.lab.programs[0].name}")
     prediction = lab.lab.prediction
     settings = Settings(
-        at_once=at_once or default_at_once(),
+        at_once=at_once or max(1, default_at_once() // threads),
+        threads=threads,
         charge=seconds(charge, "--charge") if charge else None,
         mark=mark or (prediction.mark if prediction and prediction.mark else ""),
         free_messages=free_messages,
@@ -77,7 +81,7 @@ def virtual(
         if rank == 0:
             console.print(f"{time:12.6f} s  {for_terminal(text)}", markup=False)
 
-    result = run_virtual(lab, plan_ranks(nodes), directory, settings, watch)
+    result = run_virtual(lab, plan_ranks(nodes, threads), directory, settings, watch)
     if emit(json_target, result):
         _print(result, terminal())
     console.print(f"written to {directory.path}/; next: emu explain {directory.path}")

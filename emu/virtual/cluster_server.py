@@ -53,6 +53,18 @@ class RankRecord:
     """Figures that it gave of itself at its end."""
 
 
+@dataclass(frozen=True)
+class RanksOfCluster:
+    """Where the ranks of a program are."""
+
+    machine_of: Sequence[int]
+    """Machine of every rank."""
+    shares_core: Sequence[bool]
+    """True of ranks that compute on the core which their messages need."""
+    at_once: int
+    """Ranks that this computer runs at the same time."""
+
+
 def _call_of(message: Message) -> Call:
     return Call(message["call"], message["figures"], message["where"])
 
@@ -64,10 +76,8 @@ class ClusterServer:
     ----------
     cluster
         The machines.
-    machine_of
-        Machine of every rank.
-    cores
-        Ranks that run at once.
+    ranks
+        Of the program.
     costs
         CPU of messages that the machines' cores spend; None: they are free.
     watch
@@ -77,19 +87,20 @@ class ClusterServer:
     def __init__(
         self,
         cluster: Cluster,
-        machine_of: Sequence[int],
-        cores: int,
+        ranks: RanksOfCluster,
         costs: MessageCosts | None,
         watch: Callable[[int, float, str], None],
     ) -> None:
+        machine_of = ranks.machine_of
         self._links = cluster.links
         self._speeds = [cluster.machines[number].speed for number in machine_of]
         self._machine_of = machine_of
         self._watch = watch
         self._network = MessageNetwork(self._links.capacities, len(machine_of))
         self._costs = costs
+        self._shares_core = ranks.shares_core
         self._time = VirtualTime(
-            self._network, len(machine_of), cores, self._message_cpu
+            self._network, len(machine_of), ranks.at_once, self._message_cpu
         )
         self._store = KeyStore()
         self._groups: dict[str, CallGroup] = {}
@@ -126,8 +137,8 @@ class ClusterServer:
         self._schedule_changes(cluster)
 
     def _message_cpu(self, rank: int) -> float:
-        """Return the CPU seconds that messages took so far of a rank with one core."""
-        if self._costs is None:
+        """Return the CPU seconds that messages took so far of the core of a rank."""
+        if self._costs is None or not self._shares_core[rank]:
             return 0.0
         data = self._network.count_moved(rank)
         frames = self._network.count_frames(rank)
@@ -298,7 +309,8 @@ class ClusterServer:
             return
         machines = [self._machine_of[rank] for rank in group.ranks]
         per_frame = self._costs.per_frame if self._costs else 0.0
-        pauses = [per_frame / self._speeds[rank] for rank in group.ranks]
+        speeds = [self._speeds[rank] for rank in group.ranks]
+        pauses = [per_frame / speed for speed in speeds]
         routes = routes_between(self._links, machines, pauses)
         group.number = self._network.open_group(group.ranks, routes)
 

@@ -43,8 +43,11 @@ class RankPlan:
     environment: dict[str, str]
 
 
-def plan_ranks(nodes: Sequence[Node]) -> list[RankPlan]:
-    """Return the ranks of all nodes in order, with the environment torchrun gives."""
+def plan_ranks(nodes: Sequence[Node], threads: int = 1) -> list[RankPlan]:
+    """Return the ranks of all nodes in order, with the environment torchrun gives.
+
+    ``threads``: of torch's operations in every rank.
+    """
     world = sum(node.ranks for node in nodes)
     plans: list[RankPlan] = []
     for number, node in enumerate(nodes):
@@ -66,7 +69,7 @@ def plan_ranks(nodes: Sequence[Node]) -> list[RankPlan]:
             texts = {key: str(value) for key, value in environment.items()}
             texts |= {
                 "MASTER_ADDR": _ADDRESS,
-                "OMP_NUM_THREADS": "1",
+                "OMP_NUM_THREADS": str(threads),
                 "ROLE_NAME": "default",
                 "TORCHELASTIC_RUN_ID": "none",
             }

@@ -28,7 +28,7 @@ from emu.runs.run_directory import RunDirectory
 from emu.scenario.run_sections import LabFile
 from emu.scenario.scenario_file import RECORDED_JOB
 from emu.virtual.calls import MESSAGES
-from emu.virtual.cluster_server import ClusterServer, RankRecord
+from emu.virtual.cluster_server import ClusterServer, RankRecord, RanksOfCluster
 from emu.virtual.launch import RankPlan
 from emu.virtual.message_costs import costs_of_host
 from emu.virtual.recorded_job import describe_job
@@ -44,6 +44,8 @@ class Settings:
 
     at_once: int
     """Ranks that run at the same time."""
+    threads: int = 1
+    """Cores of its machine that every rank has, and threads of torch's operations."""
     charge: float | None = None
     """Seconds of every computation, in place of its CPU time."""
     mark: str = ""
@@ -54,11 +56,17 @@ class Settings:
     """True where programs see the time of this computer."""
 
 
-def cluster_of(file: LabFile, machine_of: Sequence[int]) -> Cluster:
+def cluster_of(file: LabFile, machine_of: Sequence[int], threads: int = 1) -> Cluster:
     """Return the machines of a file, with what events change.
 
-    A share of a core makes a machine as much slower. ``machine_of``: the machine of
-    every rank.
+    A share of a core makes a machine as much slower.
+
+    Parameters
+    ----------
+    machine_of
+        The machine of every rank.
+    threads
+        Cores that every rank has.
 
     Raises ScenarioError for an event that is no change of a link, or where ranks would
     share cores.
@@ -76,13 +84,35 @@ def cluster_of(file: LabFile, machine_of: Sequence[int]) -> Cluster:
     for number, (name, section) in enumerate(file.cluster.by_name.items()):
         ranks = machine_of.count(number)
         cores = section.cpu or 1.0
-        if section.cpu is not None and ranks > max(1.0, cores):
+        needed = ranks * threads
+        if section.cpu is not None and needed > max(1.0, cores):
             _, position = file.cluster.names_and_positions()[number]
-            problem = f"is {cores:g}, {name} has {ranks} ranks: state a core for each"
+            problem = f"is {cores:g}, {name} has {ranks} ranks"
+            if threads > 1:
+                problem += f" of {threads} threads"
+            problem += ": state a core for each"
             raise file.origin.error(("cluster", "machines", position, "cpu"), problem)
         speed = machines[number].speed * min(1.0, cores)
         machines[number] = replace(machines[number], speed=speed)
     return replace(cluster, machines=tuple(machines), changes=tuple(changes))
+
+
+def find_shared_cores(
+    file: LabFile, machine_of: Sequence[int], threads: int
+) -> list[bool]:
+    """Return by rank whether its messages have no core beside that which computes.
+
+    A machine has the cores that the file states, or as many as its ranks need.
+    """
+    sections = [*file.cluster.by_name.values()]
+    shares_core = []
+    for machine in machine_of:
+        stated = sections[machine].cpu or 1.0
+        ranks = machine_of.count(machine)
+        cores_of_rank = int(stated / ranks)
+        has_one = max(threads, cores_of_rank) == 1
+        shares_core.append(has_one)
+    return shares_core
 
 
 def run_virtual(
@@ -103,13 +133,15 @@ def run_virtual(
     if not is_installed("torch"):
         raise RunError(f"ranks need torch, which is not installed: {INSTALL_TORCH}")
     machine_of = [plan.machine for plan in plans]
-    cluster = cluster_of(file, machine_of)
+    cluster = cluster_of(file, machine_of, settings.threads)
     # What a charge states has no CPU of this host in it.
     is_free = settings.free_messages or settings.charge is not None
     costs = None if is_free else costs_of_host()
     cpu = psutil.cpu_times()
     with scratch_folder("virtual") as folder:
-        server = ClusterServer(cluster, machine_of, settings.at_once, costs, watch)
+        shares_core = find_shared_cores(file, machine_of, settings.threads)
+        ranks = RanksOfCluster(machine_of, shares_core, settings.at_once)
+        server = ClusterServer(cluster, ranks, costs, watch)
         with _listen(folder) as listener, _ranks(plans, folder, directory, settings):
             server.serve(listener)
     if not server.groups:
@@ -164,6 +196,7 @@ def _ranks(
         "folder": str(folder),
         "charge": settings.charge,
         "mark": settings.mark,
+        "threads": settings.threads,
         "real_clock": settings.real_clock,
         "ranks": ranks,
     }
@@ -173,6 +206,8 @@ def _ranks(
     with errors.open("wb") as log:
         process = subprocess.Popen(
             module_command("emu.virtual.rank.rank_main", str(plan_file)),
+            # Threads that wait use no CPU, which would count as computing.
+            env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -1,4 +1,4 @@
-"""The clock of a rank: CPU seconds of its process, and what the cluster adds.
+"""The clock of a rank: CPU seconds of its threads, and what the cluster adds.
 
 What emu itself does in a call is taken off. Programs that ask for the time see this
 clock.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import Any, Self
+
+from emu.virtual.rank.thread_cpu import ThreadCpu
 
 #: Seconds that ``time.time`` shows at virtual time 0.
 EPOCH = 1.7e9
@@ -24,13 +26,15 @@ class RankClock:
     charge
         Seconds that every computation between two calls is said to take, in place of
         its CPU time; None where that is measured.
+    cores
+        Cores of the machine that this process has.
     """
 
-    def __init__(self, speed: float, charge: float | None) -> None:
+    def __init__(self, speed: float, charge: float | None, cores: int = 1) -> None:
         self._speed = speed
         self._charge = charge
         self._shown = 0.0
-        self._since = time.process_time()
+        self._cpu = ThreadCpu(cores)
         self._depth = 0
         """Blocks under way for which it is stopped."""
         self._began = 0.0
@@ -41,7 +45,7 @@ class RankClock:
         """Return the virtual time, seconds."""
         if self._depth or self._charge is not None:
             return self._shown
-        return self._shown + (time.process_time() - self._since) / self._speed
+        return self._shown + self._cpu.passed() / self._speed
 
     def go_to(self, moment: float) -> None:
         """Show a later time."""
@@ -52,17 +56,18 @@ class RankClock:
         self._depth += 1
         if self._depth > 1:
             return self
-        began = time.process_time()
-        self._shown += self._charge or (began - self._since) / self._speed
-        self._began = began
+        if self._charge is None:
+            self._shown += self._cpu.passed() / self._speed
+        else:
+            self._shown += self._charge
+        self._began = time.process_time()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Go on after a block."""
         self._depth -= 1
         if self._depth == 0:
-            self._since = time.process_time()
-            self.own_cpu += self._since - self._began
+            self.own_cpu += self._cpu.mark() - self._began
 
     def take_over(self, sleep: Callable[[float], None]) -> Callable[[], None]:
         """Have module ``time`` show it; return what undoes that."""

@@ -54,7 +54,8 @@ class RankProcess:
     Parameters
     ----------
     plan
-        Of the whole run: ``socket``, ``folder``, ``charge``, ``mark``, ``real_clock``.
+        Of the whole run: ``socket``, ``folder``, ``charge``, ``mark``, ``threads``,
+        ``real_clock``.
     rank
         Of this one: ``environment``, ``log``, ``command``, ``directory``.
     """
@@ -66,6 +67,8 @@ class RankProcess:
 
     def run(self) -> int:
         """Run the program; return its exit status."""
+        import torch
+
         from emu.virtual.rank.deposits import Deposits
         from emu.virtual.rank.rank_clock import RankClock
         from emu.virtual.rank.rank_end import RankEnd
@@ -78,7 +81,10 @@ class RankProcess:
         os.dup2(log, 2)
 
         connection = self._connect()
-        clock = RankClock(connection.receive()["speed"], self._plan["charge"])
+        threads = self._plan["threads"]
+        torch.set_num_threads(threads)
+        speed = connection.receive()["speed"]
+        clock = RankClock(speed, self._plan["charge"], threads)
         deposits = Deposits(Path(self._plan["folder"]), self._number)
         end = RankEnd(connection, clock, deposits)
         with clock:

@@ -1,0 +1,65 @@
+"""CPU of the threads of a rank, as a machine of several cores would spend it.
+
+Threads of this computer may share cores, but the kernel counts the CPU of each. Between
+two calls the machine takes as long as its busiest thread: of a parallel operation that
+is the one with the largest part, and the thread that made it has what is serial, too.
+No machine is faster than all its cores together.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+#: Of a thread's number and this the kernel makes the clock of its CPU (CPUCLOCK_SCHED).
+_CPU_OF_THREAD = 6
+
+
+class ThreadCpu:
+    """CPU seconds of this process since a mark.
+
+    Parameters
+    ----------
+    cores
+        Cores of the machine. Of one core all threads take their turns.
+    """
+
+    def __init__(self, cores: int) -> None:
+        self._cores = cores
+        self._marked = time.process_time()
+        self._threads: dict[int, float] = {}
+        """CPU seconds of every thread at the mark."""
+        self.mark()
+
+    def mark(self) -> float:
+        """Count from now on; return the CPU seconds of all threads so far."""
+        if self._cores > 1:
+            self._threads = _cpu_of_threads()
+        self._marked = time.process_time()
+        return self._marked
+
+    def passed(self) -> float:
+        """Return the seconds that the machine took since the mark.
+
+        Threads that wait for each other in turn are counted as if side by side.
+        """
+        total = time.process_time() - self._marked
+        if self._cores == 1:
+            return total
+        longest = total / self._cores
+        for thread, cpu in _cpu_of_threads().items():
+            former = self._threads.get(thread, 0.0)
+            longest = max(longest, cpu - former)
+        return longest
+
+
+def _cpu_of_threads() -> dict[int, float]:
+    """Return the CPU seconds of every thread of this process, by its number."""
+    seconds = {}
+    for task in Path("/proc/self/task").iterdir():
+        thread = int(task.name)
+        try:
+            seconds[thread] = time.clock_gettime(~thread << 3 | _CPU_OF_THREAD)
+        except OSError:
+            continue  # it has ended since
+    return seconds
