@@ -14,12 +14,15 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from typing_extensions import override
 
 from emu.cli.signs_of_life import note_stage
-from emu.emulation.coordinator import Observer, Observers, RunSettings
+from emu.emulation.coordinator import (
+    Observer,
+    Observers,
+    RunProgress,
+    RunSettings,
+)
 from emu.emulation.network import format_address, is_loopback, parse_address
-from emu.emulation.wire.messages import FlowEnded, TaskEnded
 from emu.errors import EmulatorError, ScenarioError
 from emu.host.this_host import loopback_address
-from emu.prediction.scheduling import Decisions
 from emu.problem import Job
 from emu.report.dashboard import LiveRun, draw_live
 from emu.runs.result import Result
@@ -64,10 +67,7 @@ class ProgressLine(Observer):
         self._bar: TaskID = self._progress.add_task(
             "starting", total=sum(job.rounds), figures=count
         )
-        self._ended = 0
-        self._time = 0.0
-        self._loss = math.nan
-        self._rates: dict[int, float] = {}
+        self._ended = 0  # before this attempt
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -104,8 +104,6 @@ class ProgressLine(Observer):
         self.on_notice(f"{error}: goes on at iteration {first}")
         # What came before is kept; the attempt counts its own time from 0.
         self._ended = first * len(self._job.tasks)
-        self._time = 0.0
-        self._rates = {}
         self._progress.update(self._bar, description="starting")
 
     @override
@@ -113,33 +111,20 @@ class ProgressLine(Observer):
         self._progress.update(self._bar, description="running")
 
     @override
-    def task_ended(self, message: TaskEnded) -> None:
-        self._ended += 1
-        self._time = max(self._time, message.end)
-        self._loss = message.report.get("loss", self._loss)
-        iteration = self._ended // len(self._job.tasks)
+    def progressed(self, progress: RunProgress) -> None:
+        ended = self._ended + progress.ended
+        iteration = ended // len(self._job.tasks)
         figures = [
             f"iteration {iteration}/{self._job.iterations}",
-            f"{self._time:.2f} s",
-            f"{format_rate(sum(self._rates.values()))} assigned",
+            f"{progress.time:.2f} s",
+            f"{format_rate(progress.rate)} assigned",
         ]
-        if not math.isnan(self._loss):
-            figures.insert(2, f"loss {self._loss:.3f}")
+        if not math.isnan(progress.loss):
+            figures.insert(2, f"loss {progress.loss:.3f}")
 
         note_stage(", ".join(figures[:2]))
         text = ", ".join(figures)
-        self._progress.update(self._bar, completed=self._ended, figures=text)
-
-    @override
-    def flow_ended(self, message: FlowEnded) -> None:
-        # Its rate is given back with its end, before the next decision says so.
-        self._rates.pop(message.edge, None)
-
-    @override
-    def on_decisions(self, decisions: Decisions) -> None:
-        lines = decisions.lines
-        pairs = zip(lines.edge.tolist(), lines.rate.tolist(), strict=True)
-        self._rates.update(pairs)
+        self._progress.update(self._bar, completed=ended, figures=text)
 
 
 class LiveViews:

@@ -9,6 +9,7 @@ import pytest
 
 from emu.cli.host_options import Hosts
 from emu.cli.watching import ProgressLine
+from emu.emulation.coordinator import RunProgress
 from emu.emulation.launch.ray_cluster import bundles_of
 from emu.errors import ScenarioError
 from emu.report.terminal import terminal
@@ -91,6 +92,21 @@ def test_token_of_the_environment_is_not_printed(
 
     assert ("of-this-run" in text.getvalue()) != given
     assert "emu agent [::1]:7001" in text.getvalue()
+
+
+def test_the_line_counts_what_ended_before_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stages: list[str] = []
+    monkeypatch.setattr("emu.cli.watching.note_stage", stages.append)
+    job = two_machine_example(4)[0].job
+    line = ProgressLine(job, terminal(io.StringIO()))
+    ended = RunProgress(len(job.tasks), 2.5, 1e9, 0.5)
+    line.progressed(ended)
+    line.restarting("p0 died", first=2)
+    line.progressed(ended)
+
+    assert stages == ["iteration 1/4, 2.50 s", "iteration 3/4, 2.50 s"]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 Must not know: how rates are chosen, what a program computes, how results are drawn.
 """
 
-from emu.emulation.coordinator.observers import Observer, Observers
+from emu.emulation.coordinator.observers import Observer, Observers, RunProgress
 from emu.emulation.coordinator.run import Coordinator, EmulatedRun, emulate
 from emu.emulation.coordinator.settings import RunSettings
 
@@ -12,6 +12,7 @@ __all__ = [
     "EmulatedRun",
     "Observer",
     "Observers",
+    "RunProgress",
     "RunSettings",
     "emulate",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partialmethod
 
 from typing_extensions import override
@@ -10,6 +11,21 @@ from typing_extensions import override
 from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
 from emu.prediction.scheduling import Decisions
 from emu.problem import Due, Schedule
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """State of a run under way."""
+
+    ended: int
+    """Iterations of tasks that have ended."""
+    time: float
+    """Run seconds."""
+    rate: float
+    """Sum of the rates that are assigned, bytes per second."""
+    loss: float
+    """What a task has reported last as its loss; NaN for nothing."""
+
 
 #: What is notified for every event.
 _FREQUENT = ("task_started", "task_ended", "flow_ended", "on_decisions")
@@ -51,6 +67,9 @@ class Observer:
 
     def restarting(self, error: str, first: int) -> None:
         """Note that an attempt has ended with an error, and where the next begins."""
+
+    def progressed(self, progress: RunProgress) -> None:
+        """Note how far the run is, four times a wall second."""
 
     def task_started(self, message: RunTask) -> None:
         """Note that the order to start a task was sent."""

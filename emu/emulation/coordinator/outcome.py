@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -181,6 +182,8 @@ class Recorder:
         self._volumes = scheduler.volumes
         self._log = scheduler.log
         self.reports: list[Report] = []
+        self.loss = math.nan
+        """Loss that a task has reported last."""
         self._untaken: dict[tuple[int, int], TaskEnded] = {}
 
         self.task_start = desk.task_start
@@ -230,6 +233,7 @@ class Recorder:
         told = self._untaken.pop((end.task, end.iteration), None)
         if told is not None:
             end.report = told.report
+            self.loss = end.report.get("loss", self.loss)
             name = self._problem.job.tasks[end.task].name
             iteration = end.iteration + self._first
             self.reports.append((end.end, name, iteration, end.report))

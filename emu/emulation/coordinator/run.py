@@ -423,6 +423,7 @@ class Coordinator:
 
     def _look(self, clock: RunClock, awake: PauseAwareClock) -> None:
         """Raise what has gone wrong where cuts are kept, and what is overdue."""
+        self._observer.progressed(self._driver.progress(clock.now()))
         self._cuts.check()
         try:
             self._deadlines.check(clock.now(), awake.read(this_host.monotonic()))

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from emu.emulation.coordinator.desk import Desk
+from emu.emulation.coordinator.observers import RunProgress
 from emu.emulation.coordinator.outcome import Recorder
 from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
 from emu.errors import NodeMisbehaved, SchedulingError
@@ -89,6 +90,15 @@ class SchedulerDriver:
         desk = self._desk
         next_end = self._scheduler.next_end
         return min(next_end, desk.time[0]) if desk.core.waiting else next_end
+
+    def progress(self, now: float) -> RunProgress:
+        """Return how far the run is at run time ``now``."""
+        return RunProgress(
+            ended=int(self._scheduler.state.ended.sum()),
+            time=now,
+            rate=self._scheduler.assigned_rate,
+            loss=self._recorder.loss,
+        )
 
     def begin(self, speakers: Mapping[int, str]) -> None:
         """Start at run time 0; ``speakers``: who speaks for each task's process."""

@@ -358,6 +358,13 @@ class Scheduler:
         ]
 
     @property
+    def assigned_rate(self) -> float:
+        """Sum of the rates of flows that are not served yet, bytes per second."""
+        newest = self._board.iteration
+        is_active = (newest == self.state.delivered) & (newest >= self.state.served)
+        return float(self._board.rate[is_active].sum())
+
+    @property
     def newest_flows(self) -> Ints:
         """Iteration of the newest flow of every edge that has begun, -1 for none."""
         newest: Ints = self._board.iteration

@@ -225,6 +225,19 @@ def test_a_served_flow_lets_go_of_its_rate_and_holds_up_what_waits_for_it() -> N
     assert heard == [(1.0, [0, 1], [0, 1]), (3.0, [0, 1], [1]), (5.0, [1], [])]
 
 
+def test_how_far_a_run_is() -> None:
+    """Of two flows at 5 bytes/s one is served at 3 s, and arrives at 3.5."""
+    online, _, _ = sharing_a_port(10.0, 30.0)
+    begun = online.progress(1.0)
+    assert (begun.ended, begun.time, begun.rate) == (2, 1.0, 10.0)
+    assert math.isnan(begun.loss)
+
+    online.settle(3.2)
+    assert (online.progress(3.2).ended, online.progress(3.2).rate) == (2, 10.0)
+    take_in(online, FlowEnded(0, 0, 3.5, 10.0), FlowEnded(1, 0, 5.0, 30.0))
+    assert (online.progress(5.0).ended, online.progress(5.0).rate) == (2, 0.0)
+
+
 def test_orders_leave_before_anything_is_noted() -> None:
     """Processes wait for them: what is noted takes as long as to decide."""
     problem, realization = two_machine_example(1)
