@@ -15,8 +15,10 @@ from emu.report.facts import payload_line
 from emu.report.measured_tables import accuracy_table, audit_table
 from emu.report.terminal import terminal
 from emu.runs.audit_inputs import read_to_audit
+from emu.runs.result import Result
 from emu.runs.shared_run import share_run, unpack_shared
 from emu.runs.signature import signer_of
+from emu.trust.violation import AuditReport
 from emu.units import DURATION, RATIO, format_duration
 
 
@@ -85,6 +87,8 @@ def audit(
         verdict = "keeps" if report.passed else "breaks"
         margin = f"{format_duration(limit)} and {share:.2g}"
         lines.append(f"{name}: {verdict} (5)-(15) to within {margin}")
+        if subject.run is not None:
+            lines.append(_verdict_line(subject.run.result, report))
         if signer:
             lines.append(f"signed by {signer}: compare it with that of whom you trust")
         for line in lines:
@@ -93,6 +97,23 @@ def audit(
     if not report.passed:
         broken = report.violations
         raise ExpectationMissed(f"{len(broken)} violations, first: {broken[0]}")
+
+
+def _verdict_line(recorded: Result, report: AuditReport) -> str:
+    """Return what the verdict of a run is by its records alone, beside the recorded."""
+    trust = recorded.get("verdict", {}).get("trust")
+    outcome = recorded.get("prediction", {}).get("outcome")
+    verdict = f"recorded verdict: {trust}, {outcome}"
+    if not report.checked.get("verdict"):
+        return f"{verdict}; not computed again"
+    differences = [
+        violation.sentence
+        for violation in report.violations
+        if violation.constraint == "verdict"
+    ]
+    if differences:
+        return f"{verdict}; from the records alone: {'; '.join(differences)}"
+    return f"{verdict}; the records alone give the same"
 
 
 def _parse_margins(tolerance: str | None, relative: str) -> tuple[float | None, float]:

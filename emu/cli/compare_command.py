@@ -15,12 +15,13 @@ from rich.table import Table
 import emu
 from emu.cli import options
 from emu.cli.app import app, argument, option
+from emu.cli.confirmation import confirm_row
 from emu.cli.options import JsonTarget, Overrides, emit, judge_simulated, split_words
 from emu.cli.progress import status_line
+from emu.cli.repeat_runs import Plan, read_plan
 from emu.cli.report_commands import OF_FIGURES, Form, say_missing
 from emu.emulation.launch.host_report import usable_cores
 from emu.errors import EmulatorError, ScenarioError
-from emu.experiment.draw import Confirmation
 from emu.experiment.expectations import list_unchecked
 from emu.experiment.premises import premise_line
 from emu.experiment.question import Answer, reason
@@ -39,7 +40,6 @@ from emu.report.terminal import terminal
 from emu.report.work_table import work_table
 from emu.runs.result import Result
 from emu.scenario import Experiment, Scenario
-from emu.scenario.run_sections import AUTO
 from emu.training.looks import HELD
 
 #: Form in which the table of systems is written.
@@ -78,6 +78,7 @@ def compare(
         "FILE", "Runs: a picture, .svg, .pdf or .png. Systems: that of --as."
     ),
     confirm: int = option("N", "With --to: run the best N over sockets.", 0, min=0),
+    repeat: str = option("N|auto", "With --confirm: run each so often.", "1"),
     explain: str = option(
         "SYSTEM", "Show its counts by rates, and what overlaps what.", ""
     ),
@@ -123,8 +124,7 @@ def compare(
     """
     # To work a row by hand no other is needed.
     systems = systems or explain
-    if to and not systems:
-        raise ScenarioError("write --systems all as well", file=f"--to {to}")
+    _check_target(to, systems)
 
     _check_times(what, skip, unit)
     if what[0].is_dir() and all(p.is_dir() or p.suffix == ".csv" for p in what):
@@ -143,6 +143,7 @@ def compare(
             target=_target_of(to, within, count_looks=count_looks),
             keep_rate=keep_rate,
             confirm=confirm,
+            plan=read_plan(repeat),
             cores=jobs or usable_cores(),
         )
         show_systems(scenario, results, to, write, json_target, explain=explain)
@@ -164,6 +165,12 @@ def compare(
         )
         _show_variants(base, candidates, write, json_target)
         judge_rows(base.scenario, [(row.name, row.answer) for row in candidates])
+
+
+def _check_target(to: str, systems: str) -> None:
+    """Raise ScenarioError where an accuracy is aimed at, and no system."""
+    if to and not systems:
+        raise ScenarioError("write --systems all as well", file=f"--to {to}")
 
 
 def _target_of(to: str, within: int, *, count_looks: bool) -> Target | None:
@@ -283,12 +290,15 @@ def compare_rows(
     target: Target | None,
     keep_rate: bool,
     confirm: int,
+    plan: Plan | None,
     cores: int,
 ) -> list[Answer]:
     """Return the rows of a table, and say meanwhile how far it is."""
     if confirm and target is None:
         problem = "write --to accuracy=0.88, say, as well"
         raise ScenarioError(problem, file=f"--confirm {confirm}")
+    if plan is not None and not confirm:
+        raise ScenarioError("is of runs: write --confirm N as well", file="--repeat")
     console = terminal(sys.stderr)
 
     def warn(name: str, error: EmulatorError) -> None:
@@ -312,39 +322,12 @@ def compare_rows(
             try:
                 # Each run replaces its row at once, so that a later failure loses none.
                 results = [
-                    confirm_row(row, row.system) if row.system == name else row
+                    confirm_row(row, row.system, plan) if row.system == name else row
                     for row in results
                 ]
             except EmulatorError as error:  # the table stands without
                 console.print(f"{name} could not be run: {reason(error)}")
     return results
-
-
-def confirm_row(row: Answer, name: str) -> Answer:
-    """Return a row with its run over sockets, of the first seed; ``name``: of it.
-
-    Raises as `emu.run`; ScenarioError where its steps are recorded.
-    """
-    scenario = row.scenario
-    if row.question.has_steps:
-        raise ScenarioError("its steps are found elsewhere: no run has them all")
-    # What the file states holds; else trials find what this host can keep to.
-    if "time_scale" not in scenario.emulation.model_fields_set:
-        emulation = scenario.emulation.model_copy(update={"time_scale": AUTO})
-        scenario = scenario.model_copy(update={"emulation": emulation})
-    # Run directories are named by scenarios: each row has one of its own.
-    own_name = f"{scenario.name}-{name}"
-    run = emu.run(scenario.model_copy(update={"name": own_name}))
-
-    result = run.result
-    confirmation = Confirmation(
-        str(run.path),
-        makespan=result["makespan"],
-        makespan_error=result["makespan_error"],
-        trust=result["verdict"]["trust"],
-        outcome=result["prediction"]["outcome"],
-    )
-    return replace(row, run=confirmation)
 
 
 def write_files(

@@ -12,7 +12,7 @@ import typer
 
 import emu
 from emu.cli.app import app, argument, option
-from emu.cli.compare_command import confirm_row
+from emu.cli.confirmation import confirm_row
 from emu.cli.options import JsonTarget, Overrides, emit
 from emu.cli.progress import status_line
 from emu.errors import ScenarioError

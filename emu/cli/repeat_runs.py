@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -13,8 +13,11 @@ from rich.console import Console
 
 from emu.cli.options import emit, seconds
 from emu.cli.report_commands import draw
+from emu.emulation.coordinator import RunSettings
+from emu.emulation.coordinator.company import Company
 from emu.errors import ExpectationMissed, RunUntrusted, ScenarioError
 from emu.experiment.expectations import find_misses
+from emu.experiment.run_experiment import obstacle_to_staying
 from emu.experiment.run_result import RunResult
 from emu.report.repeats_table import repeats_table
 from emu.report.terminal import terminal
@@ -31,6 +34,8 @@ _LEAST = 3
 #: Wall time after which ``--repeat auto`` starts no further run.
 _WITHIN = "5 min"
 
+#: Runs once more over sockets, with settings; returns its directory and result.
+RunOver = Callable[[RunSettings], tuple[Path, RunResult]]
 #: Runs once more; returns what is kept of it.
 RunOnce = Callable[[], RunFigures]
 
@@ -46,7 +51,7 @@ class Plan:
 
 
 def read_plan(
-    text: str, within: str, of_one_run: Mapping[str, object] = MappingProxyType({})
+    text: str, within: str = "", of_one_run: Mapping[str, object] = MappingProxyType({})
 ) -> Plan | None:
     """Return what ``--repeat`` and ``--within`` ask for; None of one run.
 
@@ -73,7 +78,8 @@ def read_plan(
 
 def repeat_experiment(
     experiment: Experiment,
-    once: Callable[[], tuple[Path, RunResult]],
+    settings: RunSettings,
+    once: RunOver,
     plan: Plan,
     json_target: str | None,
     *,
@@ -84,18 +90,37 @@ def repeat_experiment(
     Raises ExpectationMissed, RunUntrusted as `judge`, once all have run.
     """
     console = terminal(sys.stderr)
-    contents: list[Result] = []
-
-    def run_once() -> RunFigures:
-        path, result = once()
-        contents.append(result.content)
-        return _part_of(path, result)
-
-    threshold = experiment.scenario.emulation.max_difference
-    repeats = repeat_runs(run_once, plan, threshold, console)
+    repeats, contents = gather_runs(experiment, settings, once, plan, console)
     show_repeats(repeats, json_target, console)
     for content in contents:
         judge(experiment.scenario, content, strict=strict)
+
+
+def gather_runs(
+    experiment: Experiment,
+    settings: RunSettings,
+    once: RunOver,
+    plan: Plan,
+    console: Console,
+) -> tuple[Repeats, list[Result]]:
+    """Return several runs of an experiment, and the result.json of each.
+
+    Agents and processes stay from one run to the next, where nothing forbids it.
+    """
+    contents: list[Result] = []
+    threshold = experiment.scenario.emulation.max_difference
+    obstacle = obstacle_to_staying(experiment, settings)
+    with Company() as company:
+        staying = replace(settings, company=company)
+
+        def run_once() -> RunFigures:
+            path, result = once(staying)
+            contents.append(result.content)
+            is_first = len(contents) == 1
+            news = "" if is_first else obstacle or company.news
+            return _part_of(path, result, news)
+
+        return repeat_runs(run_once, plan, threshold, console), contents
 
 
 def judge(scenario: Scenario, result: Result, *, strict: bool) -> None:
@@ -133,8 +158,8 @@ def repeat_runs(
     return repeats
 
 
-def _part_of(path: Path, result: RunResult) -> RunFigures:
-    """Return what is kept of a run over sockets."""
+def _part_of(path: Path, result: RunResult, news: str) -> RunFigures:
+    """Return what is kept of a run over sockets; ``news``: why it started anew."""
     content = result.content
     return RunFigures(
         path=str(path),
@@ -142,6 +167,7 @@ def _part_of(path: Path, result: RunResult) -> RunFigures:
         error=content["makespan_error"] if content["times"] != "measured" else None,
         trust=content["verdict"]["trust"],
         iterations=tuple(iteration_lengths(result.run.schedule).tolist()),
+        started_anew=news,
     )
 
 
@@ -152,12 +178,12 @@ def _line_of(repeats: Repeats, count: int | None) -> str:
     of = "" if count is None else f" of {count}"
     makespan = format_duration(run.makespan)
     error = "" if run.error is None else f", {format_ratio(run.error)}"
-    return f"run {number}{of}: {makespan}{error}, {run.trust}; {run.path}/"
+    line = f"run {number}{of}: {makespan}{error}, {run.trust}; {run.path}/"
+    return f"{line}; started anew: {run.started_anew}" if run.started_anew else line
 
 
 def show_repeats(repeats: Repeats, target: str | None, console: Console) -> None:
     """Print the table, or write JSON; draw the run that is nearest to the median."""
     if emit(target, repeats.to_json()):
         terminal().print(repeats_table(repeats))
-    nearest = min(repeats.runs, key=lambda run: abs(run.makespan - repeats.makespan))
-    draw(Path(nearest.path), console)
+    draw(Path(repeats.nearest.path), console)

@@ -168,15 +168,15 @@ def run(
         _print_forecast(_only(loader), json_target)
         return
 
-    beginning = _prepare_run(
+    beginning = prepare_run(
         loader, resume, runs, check, progress, carriers, force=force, allow=programs
     )
     experiment = beginning.experiment
     settings = carriers.settings(experiment, listen_at, programs)
     _foresee(beginning, settings, progress)
     if plan is not None:
-        once = partial(_run_once, beginning, settings, runs, progress, live=live)
-        repeat_experiment(experiment, once, plan, json_target, strict=strict)
+        once = partial(run_once, beginning, runs, progress, live=live)
+        repeat_experiment(experiment, settings, once, plan, json_target, strict=strict)
         return
     page = (os.environ.get("EMU_DASHBOARD") or "0") if dashboard else ""
     witnesses = (sharing, congestion_control) if witness is not None else None
@@ -224,11 +224,11 @@ def _run_and_show(
     return outcome
 
 
-def _run_once(
+def run_once(
     beginning: Beginning,
-    settings: RunSettings,
     runs: Path,
     progress: Console,
+    settings: RunSettings,
     *,
     live: bool,
 ) -> tuple[Path, RunResult]:
@@ -293,7 +293,7 @@ def _only(stated: Callable[[], Scenario] | None) -> Scenario:
     return stated()
 
 
-def _prepare_run(
+def prepare_run(
     stated: Callable[[], Scenario] | None,
     resume: Path | None,
     runs: Path,

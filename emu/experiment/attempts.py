@@ -68,6 +68,10 @@ class Ended:
     took: float = 0.0
     """Wall seconds of this host from the first sign until run time 0 of the next
     attempt, or its end: no part of what is emulated, either."""
+    clock: tuple[float, ...] = ()
+    """Readings of this host's clock, wall seconds: at run time 0 (that of the sign
+    where it had not begun), at the first sign, and when it was given up. Empty in runs
+    of an earlier emu."""
 
 
 def sum_losses(ended: Sequence[Ended]) -> dict[str, float]:
@@ -245,6 +249,9 @@ class Progress(Observer):
         # What ran beyond the cut has to be done again.
         start = self._started.get(count, 0.0) if count > 0 else 0.0
         recovery, _ = self.fallen(error)
+        zero = self.zero
+        if math.isnan(zero):
+            zero = error.seen
         return Ended(
             first_iteration=experiment.first,
             next_iteration=cut.iteration,
@@ -255,6 +262,7 @@ class Progress(Observer):
             error=str(error),
             began=experiment.began,
             killed=bool(self.due.now),
+            clock=(zero, error.seen, error.noticed),
         )
 
     def after(self, ended: Ended, error: RunError) -> Experiment:

@@ -43,7 +43,12 @@ class Confirmation:
     makespan_error: float
     trust: str
     outcome: str
-    """Verdict on this host, and whether prediction and run agree."""
+    """Verdict on this host, and whether prediction and run agree; of several runs the
+    least trust, and whether a further one would."""
+    runs: int = 1
+    """Runs, of whose makespans and errors the medians are given."""
+    further: tuple[float, float] | None = None
+    """Seconds within which a further run ends, with 95 %; None of one run."""
 
 
 def time_draw(

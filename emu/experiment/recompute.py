@@ -20,6 +20,7 @@ from emu.emulation.coordinator.outcome import EmulatedRun
 from emu.emulation.coordinator.settings import RunSettings
 from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.experiment import run_experiment
+from emu.experiment.attempt_checks import check_attempts
 from emu.experiment.attempts import Ended, foreseen, with_until
 from emu.experiment.run_result import PreparedRun, learnt
 from emu.experiment.scale_search import ScaleChoice
@@ -47,16 +48,20 @@ _OWN = (
     "auto_scale", "first_iteration", "began", "killed", "attempts", "witness",
     "until", "reached",
 )  # fmt: skip
+#: Keys of result.json that say whether to believe it, and whether it was foreseen.
+VERDICT = ("verdict", "prediction")
 #: What no second record tells, by file: an edit that fits all others goes unnoticed.
 UNSEEN = {
-    "manifest.json": "when the run started and on which versions; when attempts that "
-    "died began and ended, of which nothing else is left",
-    "processes.json": "CPU, memory and start-up of processes, each counted by itself",
+    "manifest.json": "when the run started, and on which system and versions; readings "
+    "of the clock as an attempt that died by itself began and ended, moved alike",
+    "processes.json": "CPU, memory and start-up of processes, each counted by itself; "
+    "settings of their host",
     "reports.npz": "by how much a task says that it was late, and its CPU time",
-    "frames.npz": "an arrival moved by less than 1 ms of wall time per hop, and all "
-    "notes of a flow moved alike by what its links and tasks leave free",
-    "rates.npz": "rates as senders read them: a board that gives less shows as "
-    "lateness alone; whether the policy gives these is asked by --policy",
+    "frames.npz": "an arrival moved by less than 0.1 ms of wall time per hop, or 1 ms "
+    "between hosts; all notes of a flow moved alike by what its links and tasks leave "
+    "free; counts and waits of connections, as far as they can be; and the board of "
+    "another host than the coordinator's, where a lower rate shows as lateness alone",
+    "rates.npz": "whether the policy gives these rates: that is asked by --policy",
     "realization.npz": "times of tasks and volumes that no scenario states",
     "training.csv": "losses; they are computed again by --training",
     "weights.npz": "weights; they are computed again by --training",
@@ -119,7 +124,9 @@ def recompute(
         silent.append(f"problem and results are not computed again: {error}")
         return checks, silent
 
-    experiment, ends, before = _attempts_of(run, experiment)
+    full_job = experiment
+    experiment, ends, before = _attempts_of(run, full_job)
+    checks |= check_attempts(ends, full_job, experiment)
     problem = _plain(problem_to_json(experiment.problem))
     noted_problem = read_json(run.path / "problem.json")
     checks["problem"] = agreement("problem", noted_problem, problem, "the scenario")
@@ -230,9 +237,10 @@ def _results(
         if unseen:
             silent.append(unseen)
 
-    # Digests are compared by themselves.
-    result = _without(run.result, "records")
+    # Digests are compared by themselves, and so is the verdict.
+    result = _without(run.result, "records", *VERDICT)
     content = _plain(made.content)
+    verdict = _check_verdict(run.result, content)
     if with_weights and model_programs(experiment.scenario) and not code_runs():
         silent.append("accuracy is not computed again: its model is code of others")
         _drop_accuracies(result)
@@ -246,6 +254,7 @@ def _results(
     return {
         **_setup_faults(run, experiment),
         "result": agreement("result", result, content, "its records"),
+        "verdict": verdict,
         "simulated": agreement("simulated", simulation, replay, "its records"),
         "headline": headline_faults(
             run.result, schedule, made.predicted, made.replayed, realization
@@ -253,6 +262,16 @@ def _results(
         "times": agreement("times", times, work, "reports.npz (ends less starts)"),
         "counts": _counts(made.run),
     }
+
+
+def _check_verdict(result: Row, content: Result) -> Findings:
+    """Return where the recorded verdict is another; take it out of ``content``."""
+    recorded = {}
+    verdict = {}
+    for key in VERDICT:
+        recorded[key] = result.get(key)
+        verdict[key] = content.pop(key, None)
+    return agreement("verdict", recorded, verdict, "its records")
 
 
 def _drop_accuracies(result: Result) -> None:

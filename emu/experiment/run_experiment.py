@@ -50,7 +50,12 @@ from emu.prediction.simulation.attempts import Attempts
 from emu.problem import Kill, Schedule
 from emu.problem.job import Cut
 from emu.runs.array_files import REALIZATION, REPORTS, SCHEDULED, write_weights
-from emu.runs.audit_inputs import list_windows, margins, real_volumes
+from emu.runs.audit_inputs import (
+    has_one_clock,
+    list_windows,
+    margins,
+    real_volumes,
+)
 from emu.runs.problem_json import problem_to_json
 from emu.runs.recorded_run import read_manifest
 from emu.runs.result import VERSION, Result
@@ -186,6 +191,8 @@ def evidence(prepared: PreparedRun, run: EmulatedRun) -> Evidence:
         **{name: getattr(run, name) for name in ROWS},
         notified=run.arrivals,
         began=run.began,
+        board=run.board,
+        one_clock=has_one_clock(run.hosts),
         statistics=run.statistics,
         burst=burst_of(scenario),
         times=times,
@@ -288,7 +295,8 @@ def _carry_out_setup(
     if setup is not None:
         size = format_size(setup.realization.volumes.sum())
         observer.on_notice(f"setup: {size} before time 0 of the training")
-        timed_settings = replace(settings, compute="timed")  # its payloads are made up
+        # Its payloads are made up; its processes are others than the job's.
+        timed_settings = replace(settings, compute="timed", company=None)
         carry_out(setup, timed_settings, RunDirectory(path / SETUP))
 
 
@@ -368,6 +376,8 @@ def _emulate_experiment(
         with contextlib.suppress(ImportError, OSError):
             importlib.import_module("torch")
 
+    if obstacle_to_staying(experiment, settings):
+        settings = replace(settings, company=None)
     if [*list_training(experiment.problem.job)]:  # accuracy takes torch at the end
         settings = replace(settings, meanwhile=import_torch)
     start = emulate
@@ -385,6 +395,17 @@ def _emulate_experiment(
         log=directory.path / "agent.log",
         observer=observer,
     )
+
+
+def obstacle_to_staying(experiment: Experiment, settings: RunSettings) -> str:
+    """Return why the processes of a run cannot serve a further one; else nothing."""
+    if experiment.scenario.emulation.network == "kernel":
+        return "kernel NICs and TCP beside them keep what they have learnt"
+    if experiment.kills:
+        return "its deaths take processes along"
+    if settings.allow:
+        return f"{settings.allow[0]} may keep what no run before it had"
+    return ""
 
 
 def replay(experiment: Experiment, run: EmulatedRun, policy: str) -> Schedule:
@@ -499,6 +520,7 @@ def write_down(directory: RunDirectory, result: RunResult, weights: Parts) -> No
         **{name: getattr(run, name) for name in ROWS},
         notified=run.arrivals,
         began=run.began,
+        board=run.board,
         turns=run.turns,
     )
     directory.write_lines("training.csv", training_lines(run))

@@ -15,6 +15,7 @@ from typing import Any
 from rich.table import Table
 
 from emu.experiment.crossover import Crossover
+from emu.experiment.draw import Confirmation
 from emu.experiment.question import Answer, reason
 from emu.report.comparison import COLUMNS, write_makespans
 from emu.report.explanation_tables import placing_line, setup_row
@@ -254,12 +255,23 @@ def runs_of_rows(results: Sequence[Answer]) -> list[Table]:
             table.add_row(
                 row.system,
                 format_duration(first_makespan, 5),
-                format_duration(run.makespan, 5),
+                _over_sockets(run),
                 format_ratio(run.makespan_error),
                 run.trust,
                 run.outcome,
             )
     return [table] if table.row_count else []
+
+
+def _over_sockets(run: Confirmation) -> str:
+    """Return how long a row took, and of several runs how long a further one takes."""
+    makespan = format_duration(run.makespan, 5)
+    if run.further is None:
+        return makespan
+    low, high = run.further
+    shortest = format_duration(max(low, 0.0))
+    longest = format_duration(high)
+    return f"{makespan} ({run.runs} runs; a further one {shortest} to {longest})"
 
 
 def target_lines(results: Sequence[Answer]) -> Iterator[str]:

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.emulation.wire.frame_layout import ROWS
+from emu.emulation.wire.frame_layout import KEPT_ROWS
 from emu.errors import DataError
 from emu.host.input_file import array_names, one_error, read_arrays
 from emu.prediction.analysis.traffic import CALL, OWNER, PACKET, Traffic, messages
@@ -99,21 +99,22 @@ def read_frames(job: Job, path: Path) -> Arrays:
     ``sent``, ``received``, ``connections`` and ``waits`` are rows of
     `emu.emulation.wire.frame_layout`; ``notified`` arrivals of (edge, iteration) as
     reported to the coordinator; ``began`` when (task, iteration) began to compute;
-    ``turns`` of the coordinator. Runs of an earlier emu have no rows of connections and
-    no turns, and NaN for ``began``.
+    ``turns`` of the coordinator; ``board`` as senders found it. Runs of an earlier emu
+    have no rows of connections and boards and no turns, and NaN for ``began``.
     """
     tasks = (len(job.tasks), job.iterations)
     flows = (len(job.edges), job.iterations)
     arrays: Arrays = {"began": np.full(tasks, np.nan), "turns": np.empty((0, 4))}
-    for name in ("connections", "waits"):
-        arrays[name] = np.empty(0, ROWS[name])
+    for name in ("connections", "waits", "board"):
+        kind = KEPT_ROWS[name]
+        arrays[name] = np.empty(0, kind)
     known = array_names(path)
     names = [name for name in arrays if name in known]
     names += ["sent", "received", "notified"]
     arrays |= _read(path, names, notified=flows, began=tasks)
     turns = arrays["turns"]
     _require(turns.shape[1:] == (4,), "holds no turns of the coordinator", path)
-    for name, kind in ROWS.items():
+    for name, kind in KEPT_ROWS.items():
         rows = arrays[name]
         are_rows = rows.dtype == kind and rows.ndim == 1
         _require(are_rows, "holds no rows of frames", path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -299,6 +299,7 @@ def _evidence(
     return Evidence(
         schedule=schedule,
         **frames,
+        one_clock=has_one_clock(processes.get("hosts", ())),
         statistics=statistics,
         burst=tuple(run.manifest.get("emulation", {}).get("burst", (0.0, 0.0))),
         times=times,
@@ -389,6 +390,17 @@ def _realize_scenario(
     # The scenario states what the machines take, not the run.
     problem = Problem(schedule.problem.cluster, job, schedule.problem.placement)
     return problem.stretch(realization), []
+
+
+def has_one_clock(hosts: Sequence[Mapping[str, Any]]) -> bool:
+    """Return True where all hosts of a run read the coordinator's clock.
+
+    Nothing is known of runs of an earlier emu.
+    """
+    clocks = [host.get("clock") for host in hosts]
+    return bool(clocks) and all(
+        isinstance(clock, dict) and clock.get("readings") == 0 for clock in clocks
+    )
 
 
 def margins(

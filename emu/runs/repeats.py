@@ -100,6 +100,9 @@ class RunFigures:
     trust: str
     iterations: tuple[float, ...] = ()
     """Seconds from the end of one iteration to that of the next."""
+    started_anew: str = ""
+    """Why its processes are not those of the run before; empty of the first, and where
+    they are."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,11 @@ class Repeats:
     def makespan(self) -> float:
         """Median, seconds."""
         return median(run.makespan for run in self.runs)
+
+    @property
+    def nearest(self) -> RunFigures:
+        """Run whose makespan is nearest to the median."""
+        return min(self.runs, key=lambda run: abs(run.makespan - self.makespan))
 
     @property
     def errors(self) -> list[float]:

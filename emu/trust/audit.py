@@ -104,6 +104,7 @@ def audit(
         "(7)": (
             *auditor.flows_after_their_source(),
             *alone.readiness(schedule, tolerance),
+            *alone.settled_ends(schedule, tolerance),
         ),
         "(8),(9)": tuple(auditor.tasks_after_their_inputs()),
         "(10)": tuple(auditor.one_iteration_at_a_time()),

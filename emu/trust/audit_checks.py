@@ -162,6 +162,22 @@ def readiness(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
     )
 
 
+def settled_ends(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
+    """(6), (7): no end is known before it is there."""
+    job = schedule.problem.job
+    of_tasks = (partial(task_name, job), schedule.task_end, schedule.task_settled)
+    of_flows = (partial(flow_name, job), schedule.flow_end, schedule.flow_settled)
+    for constraint, (name, ends, known) in (("(6)", of_tasks), ("(7)", of_flows)):
+        if known is not None:
+            yield list_beyond(
+                constraint,
+                ends - known,
+                limit=allowance(ends, tolerance),
+                name=name,
+                words="was known to have ended before it did",
+            )
+
+
 def rate_rows(
     schedule: Schedule, rates: RateHistory | None, tolerance: float
 ) -> Iterator[Findings]:

@@ -58,6 +58,10 @@ class Line:
         """Let orders to a process fall: it has done all, or has failed."""
         self._workers[process] = lambda _: None
 
+    def forget(self, process: str) -> None:
+        """Keep orders for a process until it joins again, in a further run."""
+        self._workers.pop(process, None)
+
     def report(self, end: Ended) -> None:
         """Tell the coordinator of an end, with all others of this turn of the loop."""
         note = pack_end(end)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import gc
 import importlib
 import resource
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -29,6 +29,7 @@ from emu.emulation.network.tuning import tune_process
 from emu.emulation.wire.array_parts import ArrayParts, parts_of
 from emu.emulation.wire.frame_layout import Fields
 from emu.emulation.wire.messages import (
+    Again,
     Begin,
     Failed,
     Finish,
@@ -51,7 +52,6 @@ from emu.emulation.wire.messages import (
 from emu.emulation.wire.notes import Order
 from emu.emulation.wire.process_spec import ProcessSpec
 from emu.errors import (
-    DeadlineExceeded,
     EmulatorError,
     MalformedFrame,
     NodeLost,
@@ -78,6 +78,8 @@ from emu_nodes.task_runner import (
 _PERIOD = 0.1
 #: Pressure stall information of Linux, where the kernel keeps it.
 _WAITS_OF_DISKS = Path("/proc/pressure/io")
+#: Where the peak of this process's memory begins anew, on Linux.
+_PEAK_MEMORY = Path("/proc/self/clear_refs")
 _ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 -- what a peer cannot connect to
 T = TypeVar("T", bound=Message)
 
@@ -98,6 +100,7 @@ class HostMetrics:
     """Samples the lag of the running event loop, and counts the host's CPU time."""
 
     def __init__(self) -> None:
+        self.closed = False
         # Made when the barrier falls: what came before is no one's fault.
         self._samples = 0
         self._sum = 0.0
@@ -130,6 +133,7 @@ class HostMetrics:
 
     def close(self) -> None:
         """Stop sampling."""
+        self.closed = True
         self._handle.cancel()
 
     def use(self) -> HostUse:
@@ -208,11 +212,18 @@ def main(descriptions: Sequence[Fields]) -> int:
             warming.append(asyncio.ensure_future(warm_up_process(compute)))
         return warming[0]
 
+    shared_metrics: list[HostMetrics] = []
+
+    def metrics() -> HostMetrics:
+        if not shared_metrics or shared_metrics[-1].closed:  # of a run before
+            shared_metrics[:] = [HostMetrics()]
+        return shared_metrics[0]
+
     async def serve() -> int:
         surroundings = Surroundings(
             tuning=tuning,
             warm_up=warm_up,
-            metrics=cache(HostMetrics),
+            metrics=metrics,
             members=len(specs),
         )
         line = Line(specs)
@@ -237,7 +248,7 @@ class Surroundings:
 
 
 class NodeProcess:
-    """All that one process of a run does."""
+    """All that one process of a run does, and of those that follow it."""
 
     _failure: asyncio.Future[None]
 
@@ -255,11 +266,11 @@ class NodeProcess:
         self._compute = ThreadPoolExecutor(1, thread_name_prefix="compute")
         self._runners: dict[int, TaskRunner] = {}
         self._handles: dict[asyncio.Future[Any], None] = {}  # a set has no order
+        self._counted_cpu = 0.0  # seconds, of the runs before
         self.stopped = False  # by the coordinator: its agent says so
 
     async def exit_status(self) -> int:
-        """Serve the run to its end, however it ends; return the exit status."""
-        self._failure = asyncio.get_running_loop().create_future()
+        """Serve runs to the end of the last; return the exit status."""
         try:
             self._control = await connect_control(
                 self._spec.here.coordinator,
@@ -271,7 +282,8 @@ class NodeProcess:
                 self._line.connect(self._control)
             try:
                 self._send(ProcessHello(this_host.process_id(), lead))
-                await self._serve()
+                while await self._serve():
+                    self._forget()
             finally:
                 await self._control.aclose()
                 self._compute.shutdown(wait=False, cancel_futures=True)
@@ -287,7 +299,18 @@ class NodeProcess:
     def _send(self, message: Message) -> None:
         self._control.send(pack(message))
 
-    async def _serve(self) -> None:
+    def _forget(self) -> None:
+        """Let go of a run; what the next one begins with is made anew."""
+        self._runners = {}
+        self._handles = {}
+        self._line.forget(self._name)
+        gc.collect()  # not during the run: it takes the loop milliseconds
+        with contextlib.suppress(OSError):
+            _PEAK_MEMORY.write_text("5")
+
+    async def _serve(self) -> bool:
+        """Serve a run; return True where a further one follows."""
+        self._failure = asyncio.get_running_loop().create_future()
         try:
             self._board = RateBoard.open(self._spec.here.board)
         except OSError as error:
@@ -296,7 +319,7 @@ class NodeProcess:
         self._timer = WallClockTimer()
         self._ends = EdgeEnds(self._spec, self._line.report, self._fail)
         try:
-            await self._take_part()
+            return await self._take_part()
         except Exception as error:
             under_way = [runner.doing for runner in self._runners.values()]
             failure = Failed(
@@ -318,7 +341,7 @@ class NodeProcess:
             self._pacer.close()
             self._board.close()
 
-    async def _take_part(self) -> None:
+    async def _take_part(self) -> bool:
         programs = await self._come_up()
         await self._restore(programs)
         await self._surroundings.warm_up(self._compute)
@@ -339,7 +362,8 @@ class NodeProcess:
         with contextlib.closing(self._surroundings.metrics()) as host_metrics:
             await self._obey(programs)
             statistics = await self._count(host_metrics)
-        await self._hand_over(statistics)
+        self._hand_over(statistics)
+        return await self._goes_on()
 
     async def _come_up(self) -> dict[int, Program]:
         """Listen, and connect to all peers while the programs are made."""
@@ -371,6 +395,8 @@ class NodeProcess:
             thread_time = this_host.thread_time
             compute_time = await loop.run_in_executor(self._compute, thread_time)
             cpu_seconds = compute_time + thread_time() / members
+        of_this_run = cpu_seconds - self._counted_cpu
+        self._counted_cpu = cpu_seconds
 
         return ProcessStatistics(
             received=ends.server.statistics(),
@@ -379,7 +405,7 @@ class NodeProcess:
             sent=[edge.statistics for edge in ends.connections.values()],
             pacer=pacer.statistics(),
             host_metrics=host_metrics.use(),
-            cpu_seconds=cpu_seconds,
+            cpu_seconds=of_this_run,
             peak_memory=peak_memory // members,
             clock=[self._clock.now()],
             flows=pacer.log.pack(self._clock),
@@ -506,8 +532,8 @@ class NodeProcess:
             self._failure.set_exception(error)
             self._failure.exception()  # retrieved: it may never be awaited
 
-    async def _hand_over(self, statistics: ProcessStatistics) -> None:
-        """Send frames, results and statistics, then wait for the end of the run."""
+    def _hand_over(self, statistics: ProcessStatistics) -> None:
+        """Send frames, results and statistics."""
         for connection in self._ends.connections.values():
             connection.note_connection()
         server = self._ends.server
@@ -524,5 +550,12 @@ class NodeProcess:
                 self._send(ResultPart(task=task, **part))
         statistics.clock.append(self._clock.now())
         self._send(Outcome(dataclasses.asdict(statistics)))
-        with contextlib.suppress(NodeLost, DeadlineExceeded):
-            await self._next(Stop, "the end of the run")
+
+    async def _goes_on(self) -> bool:
+        """Return True where a further run follows, once the coordinator has decided.
+
+        It judges and writes first, however long that takes; see `_obey`.
+        """
+        with contextlib.suppress(NodeLost):
+            return isinstance(unpack(await self._control.receive()), Again)
+        return False

@@ -140,6 +140,13 @@ def test_each_begins_with_the_last_cut_and_the_loss_is_split(tmp_path: Path) -> 
     assert [line[-3:] for line in notices.lines] == ["; 2"] * 3
     # 3 wall seconds are 6 run seconds, of which 4 came after the cut's last start.
     said = [f"w0 died in attempt {n}" for n in range(3)]
+    clocks = [attempt.clock for attempt in ended]
+    assert clocks == [
+        (100.0, 103.0, 103.25),
+        (105.0, 105.0, 105.5),
+        (110.0, 111.0, 111.0),
+    ]
+    ended = [replace(attempt, clock=()) for attempt in ended]
     assert ended == [
         Ended(0, 2, 6.0, 4.0, 0.25, 2.0, said[0], 0.0, False, 105.5 - 103.0),
         Ended(2, 2, 0.0, 0.0, 0.5, 2.0, said[1], 8.0, False, 110.0 - 105.0),

@@ -81,6 +81,29 @@ def test_links_read_at_one_and_a_half_times_what_is_stated_are_not_trusted(
     assert "link bytes" in {found["guard"] for found in result["verdict"]["guards"]}
 
 
+def test_a_board_of_3_percent_less_on_one_edge_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It shows as lateness below 1 % alone, which is trusted."""
+    write = RateBoard.write
+
+    def lessen(board: RateBoard, segments: Any, order: Any) -> None:
+        rows = [row for row in range(segments.count) if segments.edge[row] == 5]
+        decided = [segments.rate[row] for row in rows]
+        for row in rows:
+            segments.rate[row] *= 0.97
+        write(board, segments, order)
+        for row, rate in zip(rows, decided, strict=True):
+            segments.rate[row] = rate
+
+    monkeypatch.setattr(RateBoard, "write", lessen)
+    verdict = _result(tmp_path)["verdict"]
+
+    (said,) = [one["sentence"] for one in verdict["guards"] if one["guard"] == "rates"]
+    assert "senders of s1->w0 found" in said
+    assert verdict["cause"] == "guards"
+
+
 @pytest.mark.parametrize("edge", [5, 7], ids=["s1->w0, more come", "ps0->w0, the last"])
 def test_a_rate_that_never_came_to_a_board_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edge: int

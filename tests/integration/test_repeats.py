@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from ruamel.yaml import YAML
 from typer.testing import CliRunner
 
 from emu.cli import app
+from emu.experiment.run_experiment import emulation_settings, obstacle_to_staying
+from emu.runs.array_files import read_weights
+from emu.scenario import prepare
+from tests.integration.edits import leaves
+from tests.integration.scenarios import read, tiny_training, written
 
 SCENARIO = """
 name: pair
@@ -51,7 +59,83 @@ def test_every_run_is_kept_and_counted(file: Path) -> None:
     assert span["low"] <= min(makespans) <= max(makespans) <= span["high"]
     assert len(found["iterations"]) == 4
     assert "run 2 of 2: " in result.stderr
+    assert "started anew" not in result.stderr
     assert "a further run" in result.stdout
+
+
+def _records(run: Path) -> dict[str, object]:
+    """Return the files of a run, with keys and shapes in them."""
+    records: dict[str, object] = {}
+    for path in run.iterdir():
+        records[path.name] = None
+        if path.suffix == ".json":
+            content = json.loads(path.read_text())
+            records[path.name] = [*content]
+            if path.name == "processes.json":
+                records["counts"] = {str(at) for at in leaves(content["statistics"])}
+        elif path.suffix == ".npz":
+            with np.load(path) as arrays:
+                records[path.name] = {
+                    # Rates change, the coordinator works and bytes wait as the host
+                    # lets them.
+                    name: (array.dtype, array.shape)
+                    for name, array in arrays.items()
+                    if path.name != "rates.npz" and name not in ("turns", "waits")
+                }
+    records.pop("report.html", None)  # drawn for one of several
+    return records
+
+
+@pytest.mark.emulation
+@pytest.mark.untimed
+def test_a_later_run_leaves_what_a_run_alone_leaves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = written(tiny_training(3, sync="ring"), tmp_path)
+    change = ["--set", "emulation.compute=padded"]
+    for words in (["--runs", "alone"], ["--runs", "several", "--repeat", "3"]):
+        result = CliRunner().invoke(app, ["run", str(file), *change, *words])
+        assert result.exit_code == 0, result.output
+    (alone,) = Path("alone").iterdir()
+    *_, third = sorted(Path("several").iterdir())
+    assert _records(third) == _records(alone)
+
+    of_alone, of_third = (
+        json.loads((run / "result.json").read_text()) for run in (alone, third)
+    )
+    assert of_third["payloads"] == of_alone["payloads"]
+    assert of_third["accuracy"] == of_alone["accuracy"]
+    losses = [
+        [step["loss"] for step in result["training"]] for result in (of_alone, of_third)
+    ]
+    assert losses[0] == losses[1]
+    for one, other in zip(*map(read_weights, (alone, third)), strict=True):
+        assert one == other
+    for name, array in read_weights(alone).items():
+        np.testing.assert_array_equal(read_weights(third)[name], array)
+    assert (third / "agent.log").read_text().count("a further run") == 1
+    assert "further" not in (alone / "agent.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "allow", "said"),
+    [
+        ({}, (), ""),
+        ({"emulation": {"network": "kernel"}}, (), "kernel NICs"),
+        ({"events": [{"at": "30 ms", "kill": "a"}]}, (), "its deaths"),
+        ({}, ("own:Program",), "own:Program may keep"),
+    ],
+)
+def test_what_may_leave_something_starts_anew(
+    change: dict[str, Any], allow: tuple[str, ...], said: str
+) -> None:
+    document = {**YAML(typ="safe").load(SCENARIO), **change}
+    experiment = prepare(read(document))
+    settings = emulation_settings(experiment.scenario, allow=allow)
+    obstacle = obstacle_to_staying(experiment, settings)
+    assert (obstacle == "") == (said == "")
+    assert said in obstacle
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -17,6 +19,7 @@ from emu.runs.run_directory import RunDirectory
 from emu.runs.shared_run import MOST, share_run, unpack_shared
 from emu.scenario.scenario_file import loads
 from tests.experiment.test_divergence import carried_out
+from tests.integration.edits import forge
 from tests.testing.trial_cases import DGTP
 
 HOST, FOLDER = "node17.example", "/home/somebody/my-runs"
@@ -82,6 +85,55 @@ def test_an_edit_of_a_shared_run_is_named(shared: Path, tmp_path: Path) -> None:
 
     code, output = audited(edited)
     assert (code, "makespan" in output) == (6, True), output
+
+
+def _other_trust(run: Path) -> None:
+    path = run / "result.json"
+    result = json.loads(path.read_text())
+    trust = result["verdict"]["trust"]
+    result["verdict"]["trust"] = "degraded" if trust != "degraded" else "trusted"
+    path.write_text(json.dumps(result))
+
+
+def _arrays(name: str, change: Callable[[Any], None]) -> Callable[[Path], None]:
+    def edit(run: Path) -> None:
+        with np.load(run / name) as arrays:
+            content = {key: arrays[key].copy() for key in arrays}
+        change(content)
+        np.savez(run / name, **content)
+
+    return edit
+
+
+def _less(content: Any) -> None:
+    rows = content["board"]
+    rows["rate"][rows["edge"] == rows["edge"][0]] *= 0.97
+
+
+EDITS = {
+    "from the records alone: verdict.trust": _other_trust,
+    "that nobody decided": _arrays("frames.npz", _less),
+    "that it began to compute": _arrays(
+        "frames.npz", lambda content: content["began"].__imul__(-1)
+    ),
+    "was known to have ended before it did": _arrays(
+        "reports.npz", lambda content: content["flow_settled"].__imul__(0.97)
+    ),
+}
+
+
+@pytest.mark.parametrize("said", EDITS)
+def test_an_edit_with_digests_of_its_own_is_named(shared: Path, said: str) -> None:
+    with unpack_shared(shared) as folder:
+        EDITS[said](folder)
+        forge(folder)
+        code, output = audited(folder)
+    assert (code, said in " ".join(output.split())) == (6, True), output
+
+
+def test_the_verdict_is_computed_from_the_records_alone(shared: Path) -> None:
+    _, output = audited(shared)
+    assert "the records alone give the same" in " ".join(output.split())
 
 
 @pytest.mark.parametrize(

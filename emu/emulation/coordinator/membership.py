@@ -39,6 +39,7 @@ from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.tls import is_loopback
 from emu.emulation.wire.frame_layout import Fields
 from emu.emulation.wire.messages import (
+    Again,
     AgentHello,
     Beat,
     BoardReady,
@@ -64,7 +65,8 @@ _LEAVE = 2.0  # wall seconds that agents have to end their processes and leave
 class Membership:
     """Everybody who takes part in a run; an asynchronous context manager.
 
-    Leaving it ends every process that the run started, whatever happened.
+    Leaving it ends every process that the run started, whatever happened; but where a
+    company keeps them, and the run has ended well.
     """
 
     def __init__(self, settings: RunSettings, log: Path, deadlines: Deadlines) -> None:
@@ -91,9 +93,32 @@ class Membership:
         )
         self.launcher = settings.launcher or LocalLauncher()
         self._watching: asyncio.Task[None] | None = None
+        self.stays = False
+        """True where its members have served a run, and wait for a further one."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True where all of them wait for a further run."""
+        members: list[Process | JoinedAgent] = [*self.processes.values(), *self.agents]
+        return self.stays and not any(member.gone for member in members)
+
+    def serve_next(self, log: Path, deadlines: Deadlines) -> None:
+        """Serve a further run of the same job, with its own log, words and counts."""
+        self._log = self._log.of_next_run(log)
+        self._doing = deadlines.doing
+        self._story = deadlines.story
+        self.barrier = Barrier(self.events, self._settings.deadline, log)
+        for process in self.processes.values():
+            process.done = False  # else nobody would say that it died
+        for agent in self.agents:
+            agent.clock.readings = 0
 
     async def __aenter__(self) -> Self:
+        if self.stays:
+            return self
         settings = self._settings
+        if settings.company is not None:
+            await settings.company.dismiss_former()
         try:
             self.address = await self._server.start(
                 settings.listen,
@@ -135,6 +160,16 @@ class Membership:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.stays = error is None and self._settings.company is not None
+        if self.stays:
+            self._log.settle()
+        else:
+            await self.dismiss(error)
+
+    async def dismiss(self, error: BaseException | None = None) -> None:
+        """End all members, because of an error where there is one."""
+        self.stays = False
+
         async def leave() -> None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LEAVE):
@@ -160,6 +195,7 @@ class Membership:
                     agent.board.close()
             await self._server.aclose()
             self._mail.close()
+            self._log.settle()
 
     def memory(self) -> int:
         """Return the proportional set size of the node processes, 0 when unknown."""
@@ -250,6 +286,14 @@ class Membership:
         )
         # Whoever joined first: hosts of machines must not depend on it.
         self.agents.sort(key=lambda agent: agent.name)
+
+    async def begin_again(self) -> None:
+        """Have all begin a further run, once no board shows a rate of the last one."""
+        for agent in self.agents:
+            self.send_to_agent(agent, Again())
+        names = [agent.name for agent in self.agents]
+        await self.barrier.messages(names, "clear its rate board", BoardReady)
+        self.send_to_processes(Again())
 
     async def open_boards(self) -> None:
         """Wait for every agent's rate board; open those in reach directly.
@@ -405,6 +449,8 @@ class Membership:
             # After its last word it may go; its agent says more of why it went early.
             if not (process.done or process.failed):
                 self._report(Severity.GONE, self._lose(name, "closed its connection"))
+        finally:
+            process.gone = True
 
     def _report_failure(self, process: str, failure: Failed) -> None:
         doing = failure.doing or self._doing(process)

@@ -13,6 +13,7 @@ import numpy as np
 from isal import isal_zlib
 from numpy.typing import NDArray
 
+from emu.emulation.coordinator.board_record import BoardRecord
 from emu.emulation.coordinator.desk import Desk
 from emu.emulation.wire.array_parts import ArrayParts, Arrays
 from emu.emulation.wire.frame_layout import ROWS
@@ -67,6 +68,8 @@ class EmulatedRun:
     """CPU seconds of computation of (task, iteration)."""
     began: NDArray[np.float64]
     """Run time at which (task, iteration) says that it began to compute, else NaN."""
+    board: NDArray[np.void]
+    """Rows that senders of this host found on their rate board (`BOARD_ROWS`)."""
     turns: NDArray[np.float64]
     """Long turns of the coordinator, as `TurnLog.rows` returns them."""
     hosts: list[dict[str, Any]]
@@ -185,6 +188,7 @@ class Recorder:
         self.loss = math.nan
         """Loss that a task has reported last."""
         self._untaken: dict[tuple[int, int], TaskEnded] = {}
+        self.board = BoardRecord()
 
         self.task_start = desk.task_start
         self.task_end = desk.task_end

@@ -177,6 +177,7 @@ class Process:
     connection: ControlConnection
     failed: bool = False
     done: bool = False
+    gone: bool = False
 
 
 class Mailbox(Generic[T]):
@@ -222,24 +223,55 @@ class Mailbox(Generic[T]):
 
 
 class RunLog:
-    """A file that agents and their processes write as well."""
+    """A file that agents and their processes write as well.
 
-    def __init__(self, path: Path) -> None:
+    Who stays for a further run goes on writing where the first run began to: `settle`
+    moves what a later one has left into ``path``.
+    """
+
+    def __init__(self, path: Path, shared: Path | None = None) -> None:
         self.path = path
+        self._file = shared or path
+        self._start = 0
+        if shared is not None:
+            with contextlib.suppress(OSError):
+                self._start = shared.stat().st_size
+
+    def of_next_run(self, path: Path) -> RunLog:
+        """Return the log of a further run, which is to end up at a path."""
+        return RunLog(path, self._file)
 
     def note(self, line: str) -> None:
         """Write what happened here."""
-        with contextlib.suppress(OSError), self.path.open("a", encoding="utf-8") as log:
+        with (
+            contextlib.suppress(OSError),
+            self._file.open("a", encoding="utf-8") as log,
+        ):
             log.write(f"emu run: {line}\n")
 
     def last_words(self) -> str:
         """Return the last line of all, for a message about who died."""
         try:
-            lines = self.path.read_text("utf-8", errors="replace").strip().splitlines()
+            text = self._file.read_bytes()[self._start :].decode(errors="replace")
         except OSError as error:
             return f"its output is lost: {error}"
+        lines = text.strip().splitlines()
         text = f"it said: {lines[-1]}" if lines else "it said nothing"
         return f"{text} (the log is {self.path})"
+
+    def settle(self) -> None:
+        """Have what a further run has written in its own file, and there alone."""
+        if self._file == self.path:
+            return
+        with (
+            contextlib.suppress(OSError),
+            self._file.open("r+b") as shared_log,
+            self.path.open("ab") as log,
+        ):
+            shared_log.seek(self._start)
+            log.write(shared_log.read())
+            # Whoever has it open appends: the next line goes to its new end.
+            shared_log.truncate(self._start)
 
 
 class Barrier:

@@ -8,16 +8,18 @@ import gc
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emu.emulation.coordinator.company import members_of, runner_of
 from emu.emulation.coordinator.cuts import CutKeeper
 from emu.emulation.coordinator.deadlines import Deadlines
 from emu.emulation.coordinator.desk import Desk
-from emu.emulation.coordinator.membership import Membership
+from emu.emulation.coordinator.graph_copies import bring_graphs
 from emu.emulation.coordinator.next_kills import NextKills
 from emu.emulation.coordinator.observers import Observer
 from emu.emulation.coordinator.outcome import (
@@ -35,17 +37,12 @@ from emu.emulation.coordinator.process_specs import (
 from emu.emulation.coordinator.scheduler_driver import SchedulerDriver
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.coordinator.turns import TurnLog
-from emu.emulation.launch.signals import run_until_signalled
 from emu.emulation.network.clock import PauseAwareClock, RunClock
 from emu.emulation.wire.messages import (
     Begin,
     Ends,
     Finish,
     FlowEnded,
-    GraphPiece,
-    Graphs,
-    GraphsKept,
-    GraphWanted,
     Launch,
     Listening,
     Message,
@@ -58,8 +55,8 @@ from emu.emulation.wire.messages import (
     TaskEnded,
 )
 from emu.emulation.wire.notes import unpack_ends
+from emu.emulation.wire.process_spec import ProcessSpec
 from emu.errors import DeadlineExceeded, NodeMisbehaved, RunError
-from emu.graph_data.copied_graphs import list_graphs
 from emu.host.this_host import this_host, version_of_emu
 from emu.names import printable
 from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
@@ -72,8 +69,6 @@ __all__ = ["Coordinator", "EmulatedRun", "emulate"]
 #: Wall seconds between the barrier and run time 0: all have received it by then.
 _LEAD = 0.1
 _RUNNING = "running"
-#: Bytes per wall second below which the copy of a graph to a host is given up.
-_SLOWEST_COPY = 1e6
 #: Wall seconds between two looks at the deadlines while nothing happens.
 _LOOK = 0.25
 #: What is not safe before its time is settled so many wall seconds after it: what ended
@@ -127,7 +122,7 @@ class Coordinator:
             patience=settings.deadline,
             first=settings.first,
         )
-        self._membership = Membership(settings, log, self._deadlines)
+        self._membership = members_of(settings, log, self._deadlines, self._specs)
         launcher = self._membership.launcher
         check_hosts(
             machines=[machine.name for machine in problem.cluster.machines],
@@ -145,6 +140,10 @@ class Coordinator:
         self._tuning: dict[str, Any] = {}
         self._turns = TurnLog()
         self.phase = "starting processes, before iteration 0"
+
+    @cached_property
+    def _specs(self) -> list[ProcessSpec]:
+        return process_specs(self._problem, self._settings, self._expected)
 
     def story(self) -> str:
         """Return the phase and all that is under way, for a message."""
@@ -230,6 +229,7 @@ class Coordinator:
             late=recorder.late,
             cpu=recorder.cpu,
             began=recorder.began,
+            board=recorder.board.rows(),
             turns=turns,
             hosts=hosts,
             tuning=self._tuning,
@@ -241,7 +241,7 @@ class Coordinator:
         """Order every agent to start the processes of its machines."""
         settings = self._settings
         membership = self._membership
-        specs = process_specs(self._problem, settings, self._expected)
+        specs = self._specs
         host_of_spec = [hosts[spec.machine] for spec in specs]
         listens_here = membership.launcher.embedded and not settings.port
         check_ports(settings.ports, host_of_spec, extra=listens_here)
@@ -269,22 +269,13 @@ class Coordinator:
             membership.send_to_agent(agent, order)
 
     async def _assemble(self) -> None:
-        """Gather agents, start processes, have them connect: up to the barrier."""
+        """Have all members ready, and connected to each other: up to the barrier."""
         membership = self._membership
         settings = self._settings
-        await membership.gather_agents()
-        self._compare_versions()
-        # Else all hosts are this one, where the graphs are.
-        if not membership.launcher.embedded and settings.kernel_nics is None:
-            await self._bring_graphs()
-        hosts = host_of_machines(
-            self._problem,
-            volumes=self._expected.volumes,
-            cores={agent.host_name: agent.cores for agent in membership.agents},
-            stated=settings.host_of,
-        )
-        self._launch(hosts)
-        await membership.open_boards()
+        if membership.stays:
+            await membership.begin_again()
+        else:
+            await self._start_processes()
 
         job = self._problem.job
         barrier = membership.barrier
@@ -302,6 +293,24 @@ class Coordinator:
         ready, *_ = await asyncio.gather(*waits)
         first_ready = next(iter(ready.values()))
         self._tuning = dict(first_ready.tuning)
+
+    async def _start_processes(self) -> None:
+        """Gather agents, bring them what their hosts lack, have them start all."""
+        membership = self._membership
+        settings = self._settings
+        await membership.gather_agents()
+        self._compare_versions()
+        # Else all hosts are this one, where the graphs are.
+        if not membership.launcher.embedded and settings.kernel_nics is None:
+            await bring_graphs(membership, self._problem.job)
+        hosts = host_of_machines(
+            self._problem,
+            volumes=self._expected.volumes,
+            cores={agent.host_name: agent.cores for agent in membership.agents},
+            stated=settings.host_of,
+        )
+        self._launch(hosts)
+        await membership.open_boards()
 
     def _compare_versions(self) -> None:
         """Refuse hosts that have another version, or warn of them."""
@@ -325,52 +334,6 @@ class Coordinator:
             names = [job.tasks[task].name for task in tasks]
             for part in cuts.parts_for(names):
                 self._membership.send(process, part)
-
-    async def _bring_graphs(self) -> None:
-        """Have every host get the graphs of the job that it lacks.
-
-        Raises RunError when a host has another graph of that name, or cannot keep it;
-        DataError when it is not here.
-        """
-        job = self._problem.job
-        membership = self._membership
-        settings = [job.settings_of(name) for name in job.job_names]
-        datasets = [of_job["dataset"] for of_job in settings if "dataset" in of_job]
-        copies = await asyncio.to_thread(lambda: [*list_graphs(datasets)])
-        graphs = {graph.dataset["name"]: graph for graph in copies}
-        if not graphs:
-            return
-
-        order = Graphs(
-            [[{**graph.dataset}, graph.fingerprint] for graph in graphs.values()]
-        )
-        agents = {agent.name: agent for agent in membership.agents}
-        for agent in agents.values():
-            membership.send_to_agent(agent, order)
-
-        waiting = {*agents}
-
-        def answer(name: str, message: Message) -> None:
-            if isinstance(message, GraphsKept):
-                waiting.discard(name)
-            elif isinstance(message, GraphWanted) and message.name in graphs:
-                graph = graphs[message.name]
-                file, data, is_last = graph.piece(message.position)
-                piece = GraphPiece(
-                    name=message.name,
-                    file=file,
-                    data=data,
-                    last=is_last,
-                )
-                membership.send_to_agent(agents[name], piece)
-
-        size = sum(graph.size for graph in graphs.values())
-        await membership.barrier.until(
-            lambda: waiting,
-            "get the graphs of the job",
-            answer,
-            patience=size * len(agents) / _SLOWEST_COPY,
-        )
 
     async def _drive(self, clock: RunClock) -> None:
         """Let the scheduler decide on every end until the last task has ended."""
@@ -506,6 +469,7 @@ class Coordinator:
         if nics is None and len(boards) == len(agents):
             for board in boards:
                 desk.publish(board)
+                self._recorder.board.note(board, desk.rates.edge)
             return
 
         segments = desk.rates
@@ -528,6 +492,7 @@ class Coordinator:
                 self._membership.send_to_agent(agent, message)
             elif nics is None:
                 agent.board.publish(*columns)
+                self._recorder.board.note(agent.board, segments.edge)
             else:  # of each machine's own senders alone: all boards are near
                 is_local = self._sender_machine[segments.edge] == agent.host_name
                 agent.board.publish(*(column[is_local] for column in columns))
@@ -582,6 +547,7 @@ def emulate(
     and KeyboardInterrupt, whose text says what was under way, on Ctrl-C, SIGTERM or
     SIGHUP. Every process has been ended then.
     """
+    run = runner_of(settings)
     coordinator = Coordinator(
         problem,
         policy,
@@ -590,4 +556,5 @@ def emulate(
         log=log,
         observer=observer,
     )
-    return run_until_signalled(coordinator.run(), coordinator.story)
+    outcome: EmulatedRun = run(coordinator.run(), coordinator.story)
+    return outcome

@@ -32,6 +32,13 @@ class KernelNics(Protocol):
         """Return how this process opens what an agent there opens at a path."""
 
 
+class Keeper(Protocol):
+    """Keeps members of a run for the next one (`emu.emulation.coordinator.company`)."""
+
+    async def dismiss_former(self) -> None:
+        """End those of the run before, where this one has others."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunSettings(EmulationSettings):
     """Settings of one run: those of the scenario, and how its hosts are reached."""
@@ -59,6 +66,8 @@ class RunSettings(EmulationSettings):
     """Receives the rates where NICs of the kernel limit what crosses, not senders:
     every edge is sent from a port of its own then."""
 
+    company: Keeper | None = None
+    """Keeps agents and processes for a further run; None ends them with the run."""
     cuts: CutPlan | None = None
     """State that the job keeps, and begins with; None for neither."""
     kills: tuple[Kill, ...] = ()

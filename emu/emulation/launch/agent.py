@@ -29,6 +29,7 @@ from emu.emulation.network.tls import draw_certificate
 from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.frame_layout import WireLimits
 from emu.emulation.wire.messages import (
+    Again,
     AgentHello,
     Beat,
     BoardReady,
@@ -323,6 +324,10 @@ class Agent:
             elif isinstance(message, Kill):
                 for process in message.processes:
                     self._forks.kill(process)
+            elif isinstance(message, Again):
+                board.clear()
+                self._say("goes on with a further run")
+                connection.send(pack(BoardReady(board.path)))
             elif isinstance(message, Stop):
                 return self._stop(message)
             else:

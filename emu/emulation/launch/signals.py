@@ -31,8 +31,14 @@ def _signal_handlers() -> dict[signal.Signals, Any]:
     return handlers
 
 
-def run_until_signalled(work: Coroutine[Any, Any, T], story: Callable[[], str]) -> T:
-    """Run a coroutine in a loop of its own; a signal cancels it and is waited out.
+def run_until_signalled(
+    work: Coroutine[Any, Any, T],
+    story: Callable[[], str],
+    run: Callable[[Coroutine[Any, Any, T]], T] = uvloop.run,
+) -> T:
+    """Run a coroutine, in a loop of its own; a signal cancels it and is waited out.
+
+    ``run``: runs a coroutine in another loop, which goes on afterwards.
 
     Ctrl-C, SIGTERM and a lost terminal all end it in the same orderly way; a second
     one changes nothing, because the end is under way and takes a few seconds at most.
@@ -67,7 +73,7 @@ def run_until_signalled(work: Coroutine[Any, Any, T], story: Callable[[], str]) 
     with contextlib.suppress(OSError, ValueError):  # macOS: there is no such number
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     try:
-        return uvloop.run(listening())
+        return run(listening())
     except asyncio.CancelledError:
         if not signals:
             raise

@@ -128,6 +128,11 @@ class RateBoard:
             return None
         return RateSegment(iteration, carried_bytes, rate, since)
 
+    @property
+    def entries(self) -> NDArray[Any]:
+        """Entries of all edges, and of the clock in the last row."""
+        return self._entries
+
     def count_missed(self, edge: int) -> int:
         """Return how many segments of an edge never came, before its newest one."""
         count, *_, number = self._read(edge)
@@ -144,6 +149,13 @@ class RateBoard:
     def counts(self) -> NDArray[np.uint64]:
         """Segments of each edge that came, shape (edges,)."""
         return np.array(self._entries["ended"][: self.edges])
+
+    def clear(self) -> None:
+        """Take all segments away, as `create` has none; the clock of the host stays."""
+        edges = slice(self.edges)
+        segments = self._entries[edges]
+        segments.fill(0)
+        segments["iteration"] = -1
 
     def publish_clock(self, line: ClockLine) -> None:
         """Say how the coordinator's clock goes by that of this host."""

@@ -80,6 +80,11 @@ CONNECTION_ROWS = np.dtype(
 WAIT_ROWS = np.dtype(
     [("edge", "<u4"), ("iteration", "<u4"), ("hole", "<f8"), ("unread", "<f8")]
 )
+#: Rows of a rate board, read from it when they were put there: bytes per second of
+#: (edge, iteration) from a run time on, seconds.
+BOARD_ROWS = np.dtype(
+    [("since", "<f8"), ("edge", "<u4"), ("iteration", "<u4"), ("rate", "<f8")]
+)
 #: Rows that a process hands over, by their names in `EmulatedRun` and frames.npz.
 ROWS = {
     "sent": FRAME_ROWS,
@@ -87,6 +92,8 @@ ROWS = {
     "connections": CONNECTION_ROWS,
     "waits": WAIT_ROWS,
 }
+#: Rows of frames.npz.
+KEPT_ROWS = {**ROWS, "board": BOARD_ROWS}
 #: Bytes that a seal takes in front of its message.
 SEAL_BYTES = 16
 

@@ -14,6 +14,7 @@ a message. The life of a run, in the order of the messages:
     process                                  ◄─ Orders         tasks start, flows go
     process      Ends ─►                     ─► RateUpdate (agents on other hosts)
     process      Frames, Outcome ─►          ◄─ Finish         results and statistics
+    anybody                                  ◄─ Again          BoardReady, Listening ...
     agent                                    ◄─ Kill           what a scenario kills
     anybody      Failed, ProcessDied ─►      ─► Stop           one error ends the run
 """
@@ -306,6 +307,11 @@ class Kill(Message):
     """Kill these processes by SIGKILL, as a lost machine; others' are passed over."""
 
     processes: list[str]
+
+
+@dataclass(frozen=True)
+class Again(Message):
+    """A further run of the same job follows; nothing of this one is to be left."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ import numpy as np
 from typing_extensions import override
 
 from emu.emulation.coordinator import Coordinator, EmulatedRun, Observer, RunSettings
+from emu.emulation.coordinator.company import Company
 from emu.emulation.coordinator.cuts import CutPlan
 from emu.emulation.launch import Launcher, describe_end
 from emu.emulation.launch.agent import Agent
@@ -289,15 +290,21 @@ class _Log(PosixPath):
     def read_text(self, *_: Any, **__: Any) -> str:
         return self.text.getvalue()
 
+    @override
+    def read_bytes(self) -> bytes:
+        return self.text.getvalue().encode()
+
 
 def run_trial(
     case: Case,
     faults: Faults | None = None,
     observer: Observer | None = None,
+    repeats: int = 1,
 ) -> Trial:
-    """Run a case once, under these faults; the same again is the same to the byte.
+    """Run a case, under these faults; the same again is the same to the byte.
 
-    ``observer``: of the run; no part of what is tried.
+    ``observer``: of the run; no part of what is tried. ``repeats``: runs, for which all
+    processes stay; the trial has the last.
     """
     trial = Trial(faults or Faults())
     world = World(**vars(trial.faults))
@@ -307,7 +314,7 @@ def run_trial(
         # differ between two runs of one seed.
         gc.disable()
         try:
-            _carry_out(case, world, trial, log, observer)
+            _carry_out(case, world, trial, log, observer, repeats)
             trial.log = log.read_text()
         finally:
             world.close()
@@ -335,9 +342,11 @@ def _carry_out(
     trial: Trial,
     log: Path,
     observer: Observer | None,
+    repeats: int,
 ) -> None:
     owners = tasks_with_state_of(case.problem.job)
     plan = CutPlan(owners, case.every, trial.cuts.append, case.start)
+    company = Company() if repeats > 1 else None
     settings = RunSettings(
         launcher=VirtualLauncher(world, case.hosts),
         token="of this trial",  # noqa: S106 -- it guards nothing
@@ -345,21 +354,16 @@ def _carry_out(
         cuts=plan if case.every else None,
         kills=case.kills,
         began=case.began,
+        company=company,
         **vars(case.settings),
     )
 
     async def coordinate() -> int:
-        coordinator = Coordinator(
-            case.problem,
-            case.policy,
-            settings,
-            case.expected,
-            log=log,
-            observer=observer,
-        )
-
         try:
-            trial.run = await coordinator.run()
+            for _ in range(repeats):
+                trial.run = await _run_once(case, settings, log, observer)
+            if company is not None:
+                await company.dismiss()
         except EmulatorError as error:
             # Its frames would keep the whole world alive as long as the trial.
             trial.error = error.with_traceback(None)
@@ -381,6 +385,20 @@ def _carry_out(
         alive = [process.name for process in world.processes if process.code is None]
         trial.complaints.append(f"{', '.join(alive)} did not end: {error}")
     trial.complaints += [f"{COORDINATOR} left {task}" for task in first.left]
+
+
+async def _run_once(
+    case: Case, settings: RunSettings, log: Path, observer: Observer | None
+) -> EmulatedRun:
+    coordinator = Coordinator(
+        case.problem,
+        case.policy,
+        settings,
+        case.expected,
+        log=log,
+        observer=observer,
+    )
+    return await coordinator.run()
 
 
 @dataclass

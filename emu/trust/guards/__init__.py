@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from emu.trust.guards import schedule, traffic
+from emu.trust.guards import schedule, tasks, traffic
 from emu.trust.guards.evidence import Evidence
 from emu.trust.violation import Finding
 
@@ -34,9 +34,11 @@ GUARDS = (
     traffic.end,
     traffic.connections,
     traffic.all_rates,
+    traffic.board,
     schedule.constraints,
     schedule.lower_bounds,
     schedule.task_times,
+    tasks.beginnings,
     schedule.window,
 )
 

@@ -21,6 +21,7 @@ from emu.trust.audit import PUNCTUALITY, audit
 from emu.trust.audit_checks import sound, work_of
 from emu.trust.guards.evidence import (
     CLOCKS,
+    ONE_CLOCK,
     Evidence,
     fitting,
     list_capacities,
@@ -253,8 +254,10 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
         # Ends are made of what was notified: only rounding is between the two.
         slack = 1e-9 * (1 + schedule.flow_end)
 
-    # Two processes noted these: their clocks may be apart.
-    too_soon = arrivals < last_sends - clocks
+    # Two processes noted these: their clocks may be apart. 1 ms at every hop of a chain
+    # would add up where they are one.
+    least_apart = ONE_CLOCK if evidence.one_clock else CLOCKS
+    too_soon = arrivals < last_sends - least_apart / evidence.time_scale
     outrun = _outrun(evidence, arrivals)
     too_early = is_shaped & (firsts < soonest)
     left_early = is_shaped & (sends < soonest)

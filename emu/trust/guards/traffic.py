@@ -242,6 +242,36 @@ def all_rates(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(RATES, math.nan, text)
 
 
+def board(evidence: Evidence) -> Iterator[Finding]:
+    """Yield a finding for every edge whose senders found rates that nobody decided.
+
+    A board shows the newest rate of an edge alone, and every rate that it has shown
+    stands in the history of the schedule: both in bytes per second, to the last bit.
+    """
+    shown = evidence.board
+    history = evidence.schedule.rates
+    if shown is None or not shown.size or history is None:
+        return
+
+    decided = np.empty(len(history.rate), shown.dtype)
+    decided["since"] = history.time
+    for name in ("edge", "iteration", "rate"):
+        decided[name] = getattr(history, name)
+    others = shown[~np.isin(shown, decided)]
+    names = evidence.schedule.problem.job.edge_names
+    edges, firsts, counts = np.unique(
+        others["edge"], return_index=True, return_counts=True
+    )
+    for edge, first, count in zip(edges, firsts, counts, strict=True):
+        row = others[first]
+        name = names[edge] if edge < len(names) else f"edge {edge}, which is not there"
+        text = (
+            f"senders of {name} found {count} rates that nobody decided, the first "
+            f"{row['rate']:g} B/s from {row['since']:.6g} s on"
+        )
+        yield Finding(RATES, float(row["since"]), text)
+
+
 CLOCKS_NAME = "clocks"
 
 

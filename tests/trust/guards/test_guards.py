@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emu.emulation.wire.frame_layout import CONNECTION_ROWS, WAIT_ROWS
+from emu.emulation.wire.frame_layout import BOARD_ROWS, CONNECTION_ROWS, WAIT_ROWS
 from emu.prediction.analysis.bounds import bounds
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.simulation import simulate
@@ -229,6 +229,34 @@ def test_faults_of_frames_are_found(words: str) -> None:
     change: dict[str, Any] = {side: plant(frames(schedule))}
 
     assert any(words in sentence for sentence in said(schedule, **change))
+
+
+@pytest.mark.parametrize("one_clock", [True, False])
+def test_arrivals_a_little_early_are_found_where_clocks_are_one(
+    one_clock: bool,  # noqa: FBT001
+) -> None:
+    """By 0.8 ms of wall time, at every hop of a chain."""
+    schedule, _ = golden()
+    early = frames(schedule)
+    early["last"] -= 0.0008 / TIME_SCALE
+    sentences = said(schedule, received=early, one_clock=one_clock)
+    words = "came before its last byte was sent"
+    assert any(words in sentence for sentence in sentences) == one_clock
+
+
+@pytest.mark.parametrize(("factor", "edges"), [(1.0, 0), (0.97, 1)])
+def test_a_board_that_shows_other_rates_is_found(factor: float, edges: int) -> None:
+    schedule = simulate(*two_machine_example(3), record_rates=True)
+    assert schedule.rates is not None
+    board = np.zeros(len(schedule.rates.rate), BOARD_ROWS)
+    board["since"] = schedule.rates.time
+    for name in ("edge", "iteration", "rate"):
+        board[name] = getattr(schedule.rates, name)
+    board["rate"][board["edge"] == 1] *= factor
+    sentences = said(schedule, board=board[::2])
+    found = [sentence for sentence in sentences if "rates that nobody" in sentence]
+    assert len(found) == edges
+    assert all("senders of g0->s1 found" in sentence for sentence in found)
 
 
 def test_a_task_that_ends_before_its_time_is_found() -> None:

@@ -1,0 +1,77 @@
+"""Times of attempts that hold each other: planted faults are named."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from emu.experiment.attempt_checks import check_attempts
+from emu.experiment.attempts import Ended
+from emu.problem import Kill
+
+SCALE = 2.0
+FIRST = Ended(
+    first_iteration=0,
+    next_iteration=2,
+    ran=6.5,
+    again=1.0,
+    detection=0.25,
+    recovery=3.0,
+    error="w0 was killed",
+    killed=True,
+    clock=(100.0, 113.0, 113.25),
+)
+SECOND = replace(
+    FIRST,
+    first_iteration=2,
+    next_iteration=3,
+    ran=4.0,
+    began=9.5,
+    killed=False,
+    clock=(120.0, 128.0, 128.25),
+)
+
+
+def said(*ended: Ended, began: float = 16.5) -> list[str]:
+    emulation = SimpleNamespace(stated_time_scale=SCALE)
+    scenario = SimpleNamespace(emulation=emulation)
+    job = SimpleNamespace(kills=(Kill(6.4, "w0", ("w0",)),), scenario=scenario)
+    last = SimpleNamespace(began=began)
+    checks = check_attempts([*ended], cast("Any", job), cast("Any", last))
+    count, violations = checks["attempts"]
+    assert count == len(ended)
+    return [violation.sentence for violation in violations]
+
+
+def test_sound_attempts_pass() -> None:
+    assert said(FIRST, SECOND) == []
+    assert check_attempts([], cast("Any", None), cast("Any", None)) == {}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        # 3 % shorter, by a code that is wrong alike in all that follows.
+        ({"ran": 6.305}, {"began": 9.305}, "6.5 by the clock of its host"),
+        # An edit that moved the clock as well: before the kill that ended it.
+        (
+            {"ran": 6.305, "clock": (100.39, 113.0, 113.25)},
+            {"began": 9.305},
+            "was killed after 6.4",
+        ),
+        ({"ran": 6.305}, {}, "attempt 1 did not begin at 9.305 s"),
+        ({"detection": 0.2}, {}, "was noticed after 0.2 s"),
+        ({"recovery": 2.9}, {}, "attempt 1 did not begin at 9.4 s"),
+        ({}, {"ran": 3.88}, "attempt 1 ran for 3.88 s, 4 by the clock"),
+    ],
+)
+def test_a_time_that_was_moved_is_named(
+    first: dict[str, Any], second: dict[str, Any], words: str
+) -> None:
+    moved = replace(SECOND, **second)
+    began = moved.began + moved.ran + moved.recovery
+    found = said(replace(FIRST, **first), moved, began=began)
+    assert any(words in sentence for sentence in found), found
