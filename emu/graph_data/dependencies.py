@@ -110,7 +110,9 @@ def open_dependencies(
     if not costs:
         return dataset, (graph,) * layers
     if isinstance(dataset, DrawnGraph):
-        raise DataError("replicas follow edges that a drawn graph does not hold")
+        raise DataError(
+            "a drawn graph has no edges to follow: dependencies: communicated"
+        )
 
     aggregation = Aggregation.of_model(settings["model"])
     key = hashlib.sha256(json.dumps(costs).encode()).hexdigest()[:16]

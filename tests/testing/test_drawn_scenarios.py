@@ -27,9 +27,11 @@ _LEFT_OUT = {
     "makespan", "gap", "bytes", "makespan_error", "replay_error", "prediction", "loss",
     "trial_budget", "max_late_flows", "function_hour", "ports", "setup",
     "shuffle", "to", "processes", "systems", "file", "stores",
-    # Terms of exchanges, drawn in tests of their own, and what sockets cannot run.
+    # Terms of exchanges and fetches, drawn in tests of their own, and what sockets
+    # cannot run.
     "age", "bits", "gradients", "kept_gradients", "rows", "smooth_features",
-    "smooth_gradients", "smoothing", "whole", "partition", "drawn",
+    "smooth_gradients", "smoothing", "whole", "partition", "drawn", "dependencies",
+    "feature_type",
     "training_scales",  # of drawn graphs
 }  # fmt: skip
 
