@@ -227,10 +227,12 @@ class HotCache(SamplerCache):
         plan: BatchPlan,
         cache: CachePlan,
         sampler: int,
-        first: int = 0,
+        first: int,
+        batches: int,
     ) -> None:
         super().__init__(dataset, plan, cache, sampler)
         self._iteration = first
+        self._batches = batches
         self._held_window = first // self._window
         self.held = self._choose(self._held_window)
 
@@ -240,8 +242,8 @@ class HotCache(SamplerCache):
         Of others' rows those that most of its batches need, of equals by number.
         """
         first = window * self._window
-        numbers = range(first, first + self._window)
-        batches = [self._draw(number) for number in numbers]
+        last = min(first + self._window, self._batches)
+        batches = [self._draw(number) for number in range(first, last)]
         vertices, needs = np.unique(np.concatenate(batches), return_counts=True)
 
         is_remote = np.asarray(self._owner)[vertices] != self._home
@@ -261,8 +263,11 @@ class HotCache(SamplerCache):
     @override
     def look_ahead(self) -> Ints:
         window, place = divmod(self._iteration, self._window)
-        # The first batch of a window asks for the next one.
-        return super().look_ahead() if place else self._choose(window + 1)
+        following = (window + 1) * self._window
+        # The first batch of a window asks for the next one, if that comes at all.
+        if place or following >= self._batches:
+            return super().look_ahead()
+        return self._choose(window + 1)
 
     @override
     def look(self, vertices: Ints) -> Mask:
@@ -272,11 +277,17 @@ class HotCache(SamplerCache):
 
 
 def open_cache(
-    dataset: Dataset, plan: BatchPlan, cache: CachePlan, sampler: int, first: int = 0
+    dataset: Dataset,
+    plan: BatchPlan,
+    cache: CachePlan,
+    sampler: int,
+    first: int,
+    batches: int,
 ) -> SamplerCache:
-    """Return what a sampler has of other stores before batch ``first``."""
-    kind = HotCache if cache.policy == HOT else SamplerCache
-    return kind(dataset, plan, cache, sampler, first)
+    """Return what a sampler has of other stores before batch ``first`` of a job's."""
+    if cache.policy == HOT:
+        return HotCache(dataset, plan, cache, sampler, first, batches)
+    return SamplerCache(dataset, plan, cache, sampler, first)
 
 
 def batch_counts(
@@ -336,7 +347,7 @@ def count_samples(
     def count_in_order(sampler: int) -> tuple[SampleCounts, ...]:
         assert cache is not None  # noqa: S101 - for mypy
         # Rows that are kept depend on the batches before: one sampler is one task.
-        sampler_cache = open_cache(dataset, plan, cache, sampler)
+        sampler_cache = open_cache(dataset, plan, cache, sampler, 0, batches)
         counts = [
             count(sampler, iteration, sampler_cache) for iteration in range(batches)
         ]

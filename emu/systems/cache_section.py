@@ -323,9 +323,15 @@ def list_fills(job: Job) -> Iterator[Transfer]:
     samplers = [task.name for task in job.tasks if task.kind == "sampler"]
     if cache.policy == HOT:
         owner = np.asarray(dataset.owner)
+        # Of the whole job, where this is what is left of it after a restart.
+        batches = settings["cache"].get("first", 0) + job.iterations
         for number, sampler in enumerate(samplers):
-            held = open_cache(dataset, plan, cache, number).held
-            counts = np.bincount(owner[held], minlength=len(stores)).tolist()
+            opened = open_cache(
+                dataset, plan, cache, sampler=number, first=0, batches=batches
+            )
+            held = opened.held
+            owners = owner[held]
+            counts = np.bincount(owners, minlength=len(stores)).tolist()
             for store, count in zip(stores, counts, strict=True):
                 yield Transfer(CACHED, store, sampler, row * count)
         return

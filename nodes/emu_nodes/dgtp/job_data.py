@@ -43,8 +43,8 @@ class JobData:
         walk = self.plan.walk(self.dataset)
         return self.plan.batch(structure, walk, sampler, iteration)
 
-    def cache(self, sampler: int, first: int) -> SamplerCache | None:
-        """Return what a sampler has of other stores before an iteration, if any."""
+    def cache(self, sampler: int, brief: TaskSpec) -> SamplerCache | None:
+        """Return what a sampler has of other stores before its first iteration."""
         if self._cache is None:
             return None
         return open_cache(
@@ -52,7 +52,8 @@ class JobData:
             self.plan,
             self._cache,
             sampler=sampler,
-            first=first,
+            first=brief.first,
+            batches=brief.iterations,
         )
 
     def seeds(self, sampler: int, iteration: int) -> Ids:

@@ -80,7 +80,7 @@ class GraphStore(TaskProgram):
         self._caches: list[SamplerCache | None] = []
         if self._oneshot:
             for sampler in range(len(brief.outputs)):
-                cache = self._data.cache(sampler, brief.first)
+                cache = self._data.cache(sampler, brief)
                 self._caches.append(cache)
 
     @override
@@ -227,7 +227,7 @@ class SamplerFetch(_SamplerTask):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
-        self._cache = self._data.cache(self._index, brief.first)
+        self._cache = self._data.cache(self._index, brief)
 
     @override
     def run(self, iteration: int, inputs: Inputs) -> Payloads:
@@ -254,7 +254,7 @@ class Sampler(_SamplerTask):
         super().__init__(brief, process)
         self._stores = [source for source in brief.inputs if not source.lag]
         self._grows = brief.job_settings["sampling"] == "multiround"
-        self._cache = self._data.cache(self._index, brief.first)
+        self._cache = self._data.cache(self._index, brief)
         self._held = np.empty(0, np.int64)
         """Vertices whose rows it has, ascending."""
         if self._cache is not None:
