@@ -30,6 +30,7 @@ from emu.report.terminal import plain_table, terminal
 from emu.runs.lab_file import LabResult, duration_of, holder_of, log_name
 from emu.runs.repeats import RunFigures
 from emu.runs.run_directory import RunDirectory
+from emu.scenario import load
 from emu.scenario.run_sections import LabFile, LabPredictionSection
 from emu.scenario.scenario_file import load_lab
 from emu.units import format_duration
@@ -176,6 +177,9 @@ def fit(
     skip: int = option("N", "Leave the first N iterations out.", 0, min=0),
     mark: str = option("LINE", "Iterations begin where a program printed this.", ""),
     iterations: int = option("N", "How many there were, all in all.", 0, min=0),
+    against: Path | None = option(
+        "RUN", "Hold it against a run of the lab at other NICs."
+    ),
     template: Template | None = option(
         "distdgl|allreduce", "What the job is: every iteration is then the mean one."
     ),
@@ -189,7 +193,8 @@ def fit(
     what it sent next. Processes of one program sum by all-reduces round a ring, with
     which iterations end; those of two programs ask and answer. Without such sums
     iterations are what repeats, or what --mark says. Where that can be read in two
-    ways, --iterations decides.
+    ways, --iterations decides. With --against the scenario says how far it was off at
+    other NICs, wherever it predicts.
     """
     outcome = fit_run(
         run,
@@ -198,6 +203,7 @@ def fit(
         mark=mark,
         count=iterations or None,
         force=force,
+        against=against,
     )
     write_atomic(out, outcome.text(out.name))
 
@@ -224,6 +230,7 @@ def fit(
         for note in outcome.notes:
             typer.echo(note)
         typer.echo(f"written to {out}")
+        typer.echo(load(out).job.fit_note)
 
 
 @app.command("exec")

@@ -71,9 +71,12 @@ def simulate(
     ExpectationMissed
         When it missed an ``expect:`` that a simulation can tell.
     """
-    experiment = prepare(load(file, overrides or []))
+    scenario = load(file, overrides or [])
+    experiment = prepare(scenario)
     # Beside JSON on standard output tables would make it no JSON.
     console = terminal(quiet=json_target == "-")
+    if note := scenario.job.fit_note:
+        console.print(note)
 
     if network is Network.FLUID:
         simulate_by_rates(experiment, json_target, console, train=train)

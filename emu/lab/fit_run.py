@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,13 @@ from emu.lab.fitting.causes import FittedSteps, overtaken
 from emu.lab.fitting.conversations import Unfittable
 from emu.lab.fitting.fitted_job import write_fit
 from emu.lab.fitting.iterations import FittedIterations, Template
-from emu.lab.fitting.steps import describe_ends
+from emu.lab.fitting.steps import Marks, describe_ends
 from emu.lab.output_lines import marks_of
 from emu.lab.run import MORE_CORES, MOST_WAITS
 from emu.names import file_part
 from emu.prediction.analysis.traffic import Traffic
 from emu.runs.array_files import read_traffic
-from emu.runs.lab_file import read_lab
+from emu.runs.lab_file import LabResult, read_lab
 from emu.scenario import prepare
 from emu.scenario.document import MOST_YAML
 from emu.scenario.scenario_file import loads
@@ -53,6 +54,8 @@ class Fit:
     held_out_simulated: float
     """Likewise: those of the second half, and of the simulation of a fit to the
     first."""
+    other_error: float | None = None
+    """Simulated over measured, minus 1, at other NICs; None where nobody measured."""
     notes: tuple[str, ...] = ()
     """Reasons for which other NICs may change more than the simulation shows."""
 
@@ -109,16 +112,88 @@ def fit_run(
     mark: str = "",
     count: int | None = None,
     force: bool = False,
+    against: Path | None = None,
 ) -> Fit:
     """Return a scenario with the job that ran in a lab, by its run directory.
 
     ``skip`` iterations at the beginning are left out. With a template all iterations
     are like the mean one. ``mark`` is text in the lines that a program printed when an
     iteration began; ``count`` says how many there were, where what repeats can be read
-    in several ways. With ``force`` also of a lab that is not trusted. Raises DataError
+    in several ways. With ``force`` also of a lab that is not trusted. A run ``against``
+    which it is held, of the same lab at other NICs, says how far it is off there, and
+    so does the scenario from then on. Raises DataError
     when the directory is no run of a lab, its traffic was not noted, NICs changed,
     programs waited for cores, or a fit understands none of what crossed.
     """
+    traffic, lab = _read_run(run, force=force)
+    name = file_part(run.resolve().name)
+    cores = lab.get("cpu", {})
+    try:
+        marks = _read_marks(run, mark, lab, traffic)
+        outcome = iterations.fit_traffic(traffic, skip=skip, marks=marks, count=count)
+        job = _make_fit(name, outcome, traffic, cores, template)
+        ring = isinstance(outcome, FittedIterations) and template is None
+        # An all-gather goes round a ring once: gloo's was off by 45 % as an all-reduce
+        # at its own NICs, and by 0.4 % by its steps.
+        if ring and abs(job.error) > _NO_SUM:
+            with contextlib.suppress(Unfittable):
+                outcome = iterations.fit_traffic(
+                    traffic, skip=skip, ring=False, count=count
+                )
+                by_steps = _make_fit(name, outcome, traffic, cores, None)
+                job = min(job, by_steps, key=lambda fit: abs(fit.error))
+    except Unfittable as error:
+        raise DataError(f"cannot be fitted: {error}", path=str(run)) from error
+    if against is None:
+        return job
+
+    held, other_lab = _read_run(against, force=force)
+    if problem := _mismatch(traffic, held, lab, other_lab):
+        raise DataError(problem, path=str(against))
+    try:
+        marks = _read_marks(against, mark, other_lab, held)
+        measured = iterations.fit_traffic(held, skip=skip, marks=marks, count=count)
+    except Unfittable as error:
+        raise DataError(f"cannot be fitted: {error}", path=str(against)) from error
+    return _hold_against(job, held, measured.seconds)
+
+
+def _hold_against(job: Fit, held: Traffic, measured: float) -> Fit:
+    """Return a fit that knows how far it is off at the NICs of another run."""
+    document = copy.deepcopy(job.document)
+    for number, machine in enumerate(document["cluster"]["machines"]):
+        rate_out, rate_in = held.nics[:, number]
+        machine["nic"] = {"out": f"{rate_out:.10g} B/s", "in": f"{rate_in:.10g} B/s"}
+    predicted = _simulated(str(document["name"]), document) / job.iterations
+    error = predicted / measured - 1
+
+    document = copy.deepcopy(job.document)
+    document["job"]["fit_error"] = round(error, 6)
+    return replace(job, document=document, other_error=error)
+
+
+def _mismatch(
+    traffic: Traffic, held: Traffic, lab: LabResult, other_lab: LabResult
+) -> str:
+    """Return why a run says nothing of a fit at other NICs; empty if it does."""
+    if traffic.machines != held.machines:
+        return "is of other machines than the run that is fitted: run the same lab"
+    if lab.get("cpu", {}) != other_lab.get("cpu", {}):
+        return "has other cores than the run that is fitted: state the same cpu"
+    if np.array_equal(traffic.nics, held.nics):
+        return "has the NICs of the run that is fitted: state others, as half of them"
+    return ""
+
+
+def _read_marks(run: Path, mark: str, lab: LabResult, traffic: Traffic) -> Marks | None:
+    if not mark:
+        return None
+    programs = [(row["program"], row["machine"]) for row in lab["programs"]]
+    return marks_of(run, mark, programs, traffic)
+
+
+def _read_run(run: Path, *, force: bool) -> tuple[Traffic, LabResult]:
+    """Return what crossed, and lab.json; raises DataError where no fit is right."""
     traffic = read_traffic(run)
     lab = read_lab(run)
     if lab["events"]:
@@ -138,29 +213,7 @@ def fit_run(
             "it with --force",
             path=str(run),
         )
-
-    name = file_part(run.resolve().name)
-    cores = lab.get("cpu", {})
-    try:
-        marks = None
-        if mark:
-            programs = [(row["program"], row["machine"]) for row in lab["programs"]]
-            marks = marks_of(run, mark, programs, traffic)
-        outcome = iterations.fit_traffic(traffic, skip=skip, marks=marks, count=count)
-        job = _make_fit(name, outcome, traffic, cores, template)
-        ring = isinstance(outcome, FittedIterations) and template is None
-        # An all-gather goes round a ring once: gloo's was off by 45 % as an all-reduce
-        # at its own NICs, and by 0.4 % by its steps.
-        if ring and abs(job.error) > _NO_SUM:
-            with contextlib.suppress(Unfittable):
-                outcome = iterations.fit_traffic(
-                    traffic, skip=skip, ring=False, count=count
-                )
-                by_steps = _make_fit(name, outcome, traffic, cores, None)
-                job = min(job, by_steps, key=lambda fit: abs(fit.error))
-    except Unfittable as error:
-        raise DataError(f"cannot be fitted: {error}", path=str(run)) from error
-    return job
+    return traffic, lab
 
 
 def _make_fit(

@@ -85,6 +85,15 @@ def predict_lab(file: LabFile) -> Schedule | None:
     return prepare(load(path, [*nics, *speeds])).simulate()
 
 
+def fit_note(file: LabFile) -> str:
+    """Return how far the fit that predicts a lab is off at other NICs, as it says."""
+    section = file.lab.prediction
+    if section is None:
+        return ""
+    job = load(str(file.folder / section.scenario)).job
+    return job.fit_note or "of no fit"
+
+
 def _mismatch(scenario: Scenario, cores: Mapping[str, float]) -> str:
     """Return why a scenario cannot predict a lab of these machines; empty if it can."""
     positions = dict(scenario.cluster.names_and_positions())

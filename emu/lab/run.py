@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 
 from emu.errors import DataError, RunError
 from emu.lab.machines.call_notes import CallNotes
+from emu.lab.machines.capture import Capture
 from emu.lab.machines.counters import PortOwners
 from emu.lab.machines.lab import Lab, LabMachine
 from emu.lab.machines.nic import leaf_of, leaves_among
 from emu.lab.machines.programs import PLACES, TIME_SCALE, LabProgram, starts
 from emu.lab.machines.ssh import SshServer
 from emu.lab.output_lines import OutputLines, marks_of
-from emu.lab.prediction import forecast, judge_lab, predict_lab, unknown
+from emu.lab.prediction import fit_note, forecast, judge_lab, predict_lab, unknown
 from emu.lab.setup import COMMAND, cores_here, open_lab, programs_of
 from emu.prediction.analysis import traffic as analysis
 from emu.prediction.analysis.traffic import CALL, CONNECTION, OWNER, WAIT, Traffic
@@ -248,6 +249,12 @@ class LabPrograms:
         write_lines(self._folder, self._output.close())
         return self.samples.close()
 
+    def packets(self, capture: Capture | None) -> NDArray[np.void] | None:
+        """Close a capture; return its packets by the time of the programs."""
+        if capture is None:
+            return None
+        return capture.close(self.samples.began, self._lab.time_scale)
+
     def traffic(self, packets: NDArray[np.void]) -> Traffic:
         """Return the captured packets and the noted calls, with names as numbers."""
         machines = self._lab.machines
@@ -459,6 +466,18 @@ def _is_plain(file: LabFile) -> bool:
     return file.lab.sharing == "tcp" and file.lab.queue is None
 
 
+def _foretell(
+    file: LabFile, prediction: Schedule | None, time_scale: float
+) -> Iterator[str]:
+    """Yield what is known of a prediction before its lab runs."""
+    if prediction is None:
+        return
+    yield f"prediction: {fit_note(file)}"
+    # `forecast` knows the queues of labs that state none, and how TCP shares them.
+    if _is_plain(file):
+        yield forecast(prediction, time_scale).sentence()
+
+
 def run_lab(
     file: LabFile,
     directory: RunDirectory,
@@ -479,9 +498,8 @@ def run_lab(
     # Before the lab runs: what is judged then was known beforehand.
     prediction = predict_lab(file)
     with open_lab(file) as lab:
-        # `forecast` knows the queues of labs that state none, and how TCP shares them.
-        if prediction is not None and _is_plain(file):
-            watch(forecast(prediction, lab.time_scale).sentence())
+        for sentence in _foretell(file, prediction, lab.time_scale):
+            watch(sentence)
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
         check = lab.check_nics(file.lab.max_nic_error)
         if refusal := check.refusal("lab.max_nic_error"):
@@ -499,11 +517,7 @@ def run_lab(
             # Before anything is closed, which takes its own time.
             seconds = running.samples.seconds
             samples = running.close()
-            packets = (
-                None
-                if capture is None
-                else capture.close(running.samples.began, lab.time_scale)
-            )
+            packets = running.packets(capture)
         # While the machines are there: the kernel's counters go with them.
         counts = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
 

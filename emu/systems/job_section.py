@@ -452,6 +452,11 @@ class JobSection(Section):
         return False
 
     @property
+    def fit_note(self) -> str:
+        """Error of a fit where it was not fitted, in words; empty where it is none."""
+        return ""
+
+    @property
     def made_slots(self) -> frozenset[str]:
         """Resources of machines whose amounts are numbers of slots of the job."""
         return frozenset()

@@ -104,6 +104,10 @@ class FlowSection(Section):
     whatever ``job.coflow`` says of the others."""
 
 
+#: Share by which a fit may be off at other NICs.
+_MOST_OFF = 0.05
+
+
 class CustomJobSection(JobSection):
     """A job of the user's own."""
 
@@ -128,6 +132,9 @@ class CustomJobSection(JobSection):
     """Machines that take part; default is all of them."""
     times: Literal["stated", "measured"] = "stated"
     """``measured``: machines take them over their ``speed``, as ``emu fit`` has it."""
+    fit_error: float | None = None
+    """Share by which ``emu fit --against`` found it off at other NICs; default is that
+    nobody has measured it."""
     coflow: Coflow = "task"
     """Flows of an iteration that are a coflow: those to one ``task``, between two kinds
     of task for one layer (``stage``), or all of the ``job``."""
@@ -136,6 +143,18 @@ class CustomJobSection(JobSection):
     @override
     def goes_by_speed(self) -> bool:
         return self.times == "measured"
+
+    @property
+    @override
+    def fit_note(self) -> str:
+        if not self.goes_by_speed:
+            return ""
+        if self.fit_error is None:
+            return "not measured at other NICs: emu fit --against RUN does"
+        note = f"at other NICs, measured for it, this fit was {self.fit_error:+.1%} off"
+        if abs(self.fit_error) > _MOST_OFF:
+            note += ": it is no good for NICs other than those that it was fitted at"
+        return note
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
