@@ -51,16 +51,20 @@ class ArrivalReader:
 
         Raises OSError as from the socket: `BlockingIOError` when nothing has come.
         """
+        core = self.core
         if self.fd < 0:
             count = self._sock.recv_into(view)
-            lib.note_arrival(self.core, this_host.monotonic(), 0.0, ffi.NULL)
-            return count, self.core.last
+            now = this_host.monotonic()
+            # Without a note, what comes has come when it is read.
+            lib.note_arrival(core, now, 0.0, ffi.NULL)
+            return count, core.last
 
         memory = ffi.from_buffer("uint8_t[]", view)
-        count = lib.receive_bytes(self.fd, memory, len(view), self.core)
+        count = lib.receive_bytes(self.fd, memory, len(view), core)
         if count < 0:
-            raise OSError(-count, os.strerror(-count))
-        return count, self.core.last
+            error = -count
+            raise OSError(error, os.strerror(error))
+        return count, core.last
 
     def take_waits(self) -> tuple[float, float]:
         """Return wall seconds that the bytes of a frame waited, which is whole now.
@@ -68,6 +72,10 @@ class ArrivalReader:
         Behind a lost segment, and to be read: the last of them can hold nothing up.
         """
         core = self.core
-        waits = core.hole, max(core.unread - core.delay, 0.0)
-        core.hole = core.unread = core.delay = 0.0
-        return waits
+        hole = core.hole
+        unread = core.unread - core.delay
+        # The next frame begins with none.
+        core.hole = 0.0
+        core.unread = 0.0
+        core.delay = 0.0
+        return hole, max(unread, 0.0)

@@ -27,8 +27,10 @@ class RowLog:
     def pieces(self) -> Iterator[bytes]:
         """Yield the rows so far, in pieces that fit into a control message."""
         rows = list(self._rows)
-        for begin in range(0, len(rows), _PIECE):
-            yield b"".join(rows[begin : begin + _PIECE])
+        count = len(rows)
+        for begin in range(0, count, _PIECE):
+            piece = rows[begin : begin + _PIECE]
+            yield b"".join(piece)
 
 
 class ConnectionLog(RowLog):
@@ -45,5 +47,8 @@ class ConnectionLog(RowLog):
         """
         if not isinstance(sock, socket.socket):
             return
-        if lib.read_state(sock.fileno(), edge, iteration, self._row):
-            self.add(bytes(ffi.buffer(self._row)))
+        descriptor = sock.fileno()
+        is_known = lib.read_state(descriptor, edge, iteration, self._row)
+        if is_known:  # else it is no connection, or of a kernel that does not say
+            row = ffi.buffer(self._row)
+            self.add(bytes(row))
