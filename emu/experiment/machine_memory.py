@@ -7,7 +7,7 @@ of the whole graph, and messages at a time. Not the code, nor the graph's struct
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -31,48 +31,88 @@ Sizes: TypeAlias = dict[str, float]
 _ROUNDING = 1.25
 
 
-def most_waiting(
-    schedule: Schedule,
-    volumes: NDArray[np.float64],
-    edges: Collection[int] | None = None,
-) -> float:
+class _Payloads:
+    """Payloads of a schedule, from where they are made until they are read.
+
+    ``volumes`` are bytes by edge and iteration, also of edges within a machine.
+    """
+
+    def __init__(self, schedule: Schedule, volumes: NDArray[np.float64]) -> None:
+        job = schedule.problem.job
+        edges: list[int] = []
+        counts: list[int] = []
+        largest: list[float] = []
+        nothing = np.empty(0)
+        starts = [nothing]
+        ends = [nothing]
+        sizes = [nothing]
+        for number, edge in enumerate(job.edges):
+            count = job.flow_counts[number]
+            carries_nothing = job.control[number] or edge.credit
+            if carries_nothing or not count:
+                continue
+            # What goes over an edge of lag 1 waits for the iteration after.
+            start = schedule.task_start[edge.source, :count]
+            first = edge.lag
+            end = schedule.task_end[edge.destination, first : first + count]
+            if edge.latest:  # it may be read at any time
+                end = np.full(count, schedule.makespan)
+            size = volumes[number, :count]
+
+            edges.append(number)
+            counts.append(count)
+            starts.append(start)
+            ends.append(end)
+            sizes.append(size)
+            largest.append(size.max())
+
+        self._edges = np.array(edges, np.int64)
+        self._largest = np.array(largest)
+        self._edge_of = np.repeat(self._edges, counts)
+        self._sizes = np.concatenate(sizes)
+        self._starts = np.concatenate(starts)
+        self._ends = np.concatenate(ends)
+
+    def most_waiting(self, is_asked: NDArray[np.bool_]) -> float:
+        """Return the most bytes that payloads of some edges hold at a time.
+
+        ``is_asked``: a mark per edge of the job.
+        """
+        rows = is_asked[self._edge_of]
+        if not rows.any():
+            return 0.0
+
+        sizes = self._sizes[rows]
+        starts = self._starts[rows]
+        ends = self._ends[rows]
+        times = np.concatenate([starts, ends])
+        change = np.concatenate([sizes, -sizes])
+        leaves = change < 0
+        # What ends as something begins is still there: the new comes before the old
+        # goes.
+        order = np.lexsort((leaves, times))
+        held = np.cumsum(change[order])
+        most = held.max()
+
+        # Edge by edge, as sums round by order.
+        edges = is_asked[self._edges]
+        largest = self._largest[edges]
+        twice = np.cumsum(largest)[-1]
+        return float(most + twice) * _ROUNDING
+
+
+def most_waiting(schedule: Schedule, volumes: NDArray[np.float64]) -> float:
     """Return the most bytes that payloads hold at a time, emulated ones.
 
     A payload is there from the start of the task that makes it until the end of the one
     that reads it, or of the run. Of every edge between processes the largest is there
     twice: it leaves while it comes. ``volumes`` are bytes by edge and iteration, also
-    of edges within a machine; of some ``edges`` alone, by default of all.
+    of edges within a machine.
     """
-    job = schedule.problem.job
-    starts = []
-    ends = []
-    sizes = []
-    twice = 0.0
-    for number, edge in enumerate(job.edges):
-        count = job.flow_counts[number]
-        is_asked = edges is None or number in edges
-        if job.control[number] or edge.credit or not count or not is_asked:
-            continue
-        # What goes over an edge of lag 1 waits for the iteration after.
-        reads = np.arange(count) + edge.lag
-        end = np.full(count, schedule.makespan)
-        if not edge.latest:  # it may be read at any time
-            end = schedule.task_end[edge.destination, reads]
-        size = volumes[number, :count]
-        starts.append(schedule.task_start[edge.source, :count])
-        ends.append(end)
-        sizes.append(size)
-        twice += float(size.max())
-    if not sizes:
-        return 0.0
-
-    size = np.concatenate(sizes)
-    times = np.concatenate([*starts, *ends])
-    change = np.concatenate([size, -size])
-    # What ends as something begins is still there: the new comes before the old goes.
-    order = np.lexsort((change < 0, times))
-    most = np.cumsum(change[order]).max()
-    return float(most + twice) * _ROUNDING
+    edges = len(schedule.problem.job.edges)
+    every_edge = np.ones(edges, np.bool_)
+    payloads = _Payloads(schedule, volumes)
+    return payloads.most_waiting(every_edge)
 
 
 def memory_by_machine(experiment: Experiment, schedule: Schedule) -> Sizes:
@@ -88,17 +128,16 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> Sizes:
     _add_features(real, experiment, transfers)
     _add_weights(real, experiment, transfers)
 
+    payloads = _Payloads(schedule, volumes)
+    homes = [experiment.tasks[task.name] for task in job.tasks]
+    senders = np.array([homes[edge.source] for edge in job.edges])
+    receivers = np.array([homes[edge.destination] for edge in job.edges])
+
     needs = Sizes()
     for machine in experiment.placing["machines"]:
-        tasks = set()
-        for number, task in enumerate(job.tasks):
-            if experiment.tasks[task.name] == machine:
-                tasks.add(number)
-        flows = set()
-        for number, edge in enumerate(job.edges):
-            if edge.source in tasks or edge.destination in tasks:
-                flows.add(number)
-        waiting = most_waiting(schedule, volumes, flows)
+        sends = senders == machine
+        receives = receivers == machine
+        waiting = payloads.most_waiting(sends | receives)
         # Machines state emulated bytes; the data set on disk has real ones.
         needs[machine] = real[machine] / scale + waiting
     return needs
@@ -113,13 +152,16 @@ def _add_features(
     dataset = open_for(settings)
     scenario = experiment.scenario
     owners = scenario.job.owners(scenario.cluster.names)
-    itemsize = np.dtype(settings["precision"]).itemsize
+    precision = np.dtype(settings["precision"])
+    itemsize = precision.itemsize
     feature_row = dataset.feature_length * feature_bytes(settings)
     row_bytes = 0
     if "batch_size" not in settings:  # rows of every layer stay for its gradients
         model = settings["model"]
-        hidden = model["hidden"] * (model["layers"] - 1)
-        row_bytes = (hidden + dataset.classes) * itemsize
+        inner_layers = model["layers"] - 1
+        columns = model["hidden"] * inner_layers
+        columns += dataset.classes
+        row_bytes = columns * itemsize
     # Whoever gets columns of all vertices holds no rows of its own.
     if all(transfer.cause != COLUMNS for transfer in transfers):
         row_bytes += feature_row
@@ -129,10 +171,12 @@ def _add_features(
 
     cache = settings.get("cache", {})
     samplers = [task.name for task in job.tasks if task.kind == "sampler"]
-    homes = dict(zip(cache.get("homes", ()), samplers, strict=False))
+    stated_homes = cache.get("homes", ())
+    homes = dict(zip(stated_homes, samplers, strict=False))
     for home, sampler in homes.items():
         local = counts[home] if home < len(counts) else 0
-        remote_bytes = (dataset.vertices - local) * feature_row
+        remote = dataset.vertices - local
+        remote_bytes = remote * feature_row
         machine = experiment.tasks[sampler]
         # A cache takes in no row that its own machine owns.
         real[machine] += min(cache_bytes(settings, dataset), remote_bytes)

@@ -109,7 +109,7 @@ def test_memory_of_rows_is_that_of_their_own_part(
     (dataset, graph), job = open_parts(ready.problem.job.settings), ready.problem.job
     module = "emu.experiment.machine_memory"
     ghosts = [one for one in list_transfers(job) if one.cause == GHOSTS]
-    monkeypatch.setattr(f"{module}.most_waiting", lambda *_: 0.0)
+    monkeypatch.setattr(f"{module}._Payloads.most_waiting", lambda *_: 0.0)
     monkeypatch.setattr(f"{module}.state_bytes", lambda _: {})
     monkeypatch.setattr(f"{module}.list_transfers", lambda _: ghosts)
     kept = dataset.feature_length + 16 + dataset.classes
@@ -141,7 +141,8 @@ def test_memory_of_caches_is_counted_whenever_they_are_filled(
     policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before time 0 or by batches: as many rows, but no more than others own."""
-    monkeypatch.setattr("emu.experiment.machine_memory.most_waiting", lambda *_: 0.0)
+    module = "emu.experiment.machine_memory"
+    monkeypatch.setattr(f"{module}._Payloads.most_waiting", lambda *_: 0.0)
     needs, owner = [], np.empty(0)
     for rows in (0, 7, 10**6):
         cache = {"cache": {"policy": policy, "size": f"{rows * 400} B"}} if rows else {}

@@ -11,6 +11,8 @@
  * counted anew where an end is off by more than an instant. A wave without a name is counted
  * whenever something of it was sent. */
 
+/* Flows of a wave without a name that are counted one by one whenever some are sent. */
+enum { FEW = 32 };
 /* Waves end when they were to, as a share of the time. */
 static const double ON_TIME = 1e-12;
 
@@ -211,7 +213,7 @@ static void weigh_wave(const Layout *layout, State *state, Wave *wave, double no
     wave->since = now;
     if (!wave->fresh && !wave->sends)
         return;
-    wave->fresh |= wave->coflow < layout->tasks; /* without a name: few flows */
+    wave->fresh |= wave->coflow < layout->tasks && wave->end - wave->first <= FEW;
     if (wave->fresh)
         count_wave(layout, state, wave, now);
     FOR_WAVE_PORTS(at, waves, wave) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -27,6 +27,7 @@ from emu.prediction.placement.candidates import (
 )
 from emu.prediction.placement.distdgl import place_distdgl
 from emu.prediction.placement.etp import EtpOptions, search_etp
+from emu.prediction.placement.known_searches import Search
 from emu.prediction.placement.packing import infeasibility
 from emu.prediction.placement.search import SearchOptions, endless, search_run
 from emu.prediction.placement.space import PlacementResult, Space
@@ -121,20 +122,13 @@ def best_placement(
 
     # Read twice: an iterator would be empty the second time.
     known = [*known]
-    outcome = search_run(
-        short,
-        cluster,
-        run,
-        seed=seed,
-        options=SearchOptions(
-            transfers=transfers,
-            iterations=count,
-            policy=rates,
-            cost=cost,
-        ),
-        progress=progress,
-        known=known,
+    options = SearchOptions(
+        transfers=transfers,
+        iterations=count,
+        policy=rates,
+        cost=cost,
     )
+    outcome = _search_run(short, cluster, run, seed, options, known, progress)
     # Proven for the whole run: no finalist can be better.
     if outcome.optimal and count == job.iterations:
         return outcome
@@ -168,6 +162,57 @@ def _count_iterations(job: Job, rates: str, wanted: int, *, fits: bool) -> int:
     return count
 
 
+def _search_run(
+    job: Job,
+    cluster: Cluster,
+    run: Realization,
+    seed: int,
+    options: SearchOptions,
+    known: Sequence[Placement],
+    progress: Callable[[int, int, float], None] | None,
+) -> PlacementResult:
+    """Return what `search_run` finds, or has found before."""
+    search = Search(
+        name="best",
+        job=job,
+        cluster=cluster,
+        run=run,
+        seed=seed,
+        options=options,
+        known=tuple(known),
+    )
+    return search.result(
+        lambda: search_run(
+            job,
+            cluster,
+            run,
+            seed=seed,
+            options=options,
+            progress=progress,
+            known=known,
+        )
+    )
+
+
+def _search_etp(
+    job: Job,
+    cluster: Cluster,
+    profile: Profile,
+    seed: int,
+    options: EtpOptions,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> PlacementResult:
+    """Return what `search_etp` finds, or has found before."""
+    search = Search(
+        name="etp", job=job, cluster=cluster, run=profile, seed=seed, options=options
+    )
+    return search.result(
+        lambda: search_etp(
+            job, cluster, profile, seed=seed, options=options, progress=progress
+        )
+    )
+
+
 def _other_finalists(
     job: Job,
     cluster: Cluster,
@@ -178,7 +223,7 @@ def _other_finalists(
     """Return the placements of ETP, IFS and DistDGL, where there are any."""
     finalists = []
     with suppress(PlacementError):  # its first placement waits for slots forever
-        result = search_etp(job, cluster, profile, seed=seed, options=walk)
+        result = _search_etp(job, cluster, profile, seed, walk)
         finalists += [result.placement, place_ifs(job, cluster, walk_generator(seed))]
     with suppress(PlacementError):  # no workers with samplers
         finalists.append(place_distdgl(job, cluster))
@@ -300,14 +345,8 @@ def place(
 
     def place_by_policy() -> PlacementResult:
         if name == "etp" and profile is not None:
-            return search_etp(
-                job,
-                cluster,
-                profile,
-                seed=seed,
-                options=EtpOptions(**options),
-                progress=progress,
-            )
+            walk = EtpOptions(**options)
+            return _search_etp(job, cluster, profile, seed, walk, progress)
         unknown = options.keys() - {"iterations", "policy"}
         if unknown:
             raise TypeError(f"placement policy {name} has no option {min(unknown)}")

@@ -1,0 +1,51 @@
+"""A search that was made before is answered from memory, and no other one."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from emu.prediction.placement import place
+from emu.prediction.simulation import simulate
+from emu.problem import Profile
+from emu.testing.strategies import random_problem
+
+
+def test_equal_searches_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = importlib.import_module("emu.prediction.placement.place")
+    problem, realization = random_problem(np.random.default_rng(11))
+    profile = Profile(realization.times, realization.volumes)
+    made = []
+
+    def search(*_: object, seed: int, **__: object) -> object:
+        made.append(seed)
+        return object()
+
+    monkeypatch.setattr(module, "search_etp", search)
+
+    def find(seed: int = 91, run: Profile = profile, policy: str = "oes") -> object:
+        # Equal, and not the same: as two commands load them.
+        job, cluster = replace(problem.job), replace(problem.cluster)
+        return place("etp", job, cluster, profile=run, seed=seed, policy=policy)
+
+    first = find()
+    assert find() is first
+    assert find(policy="oes_by_job") is first  # there is one job
+    assert made == [91]
+
+    longer = Profile(1 + realization.times, realization.volumes)
+    heavier = Profile(realization.times, 1 + realization.volumes)
+    others = [find(seed=92), find(run=longer), find(run=heavier), find(policy="mrtf")]
+    assert len({id(outcome) for outcome in [first, *others]}) == 5
+    assert made == [91, 92, 91, 91, 91]
+
+
+@pytest.mark.parametrize("rule", ["oes", "maxmin"])
+def test_one_job_by_job_is_served_as_its_flows_are(rule: str) -> None:
+    drawn = random_problem(np.random.default_rng(5))
+    by_flow = simulate(*drawn, rule)
+    by_job = simulate(*drawn, f"{rule}_by_job")
+    np.testing.assert_array_equal(by_job.flow_end, by_flow.flow_end)
