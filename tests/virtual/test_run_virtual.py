@@ -184,7 +184,7 @@ if dist.get_rank() == 0: time.sleep(100)
 work = dist.all_reduce(torch.ones(3), async_op=True)
 work.wait(datetime.timedelta(seconds=5))
 """,
-        "timed out after 5.0 s of virtual time",
+        "passed its timeout of 5.0 s of virtual time",
     ),
 }
 

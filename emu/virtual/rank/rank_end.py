@@ -86,7 +86,7 @@ class VirtualWork(dist.Work):
             self._end.wait([self.name], timeout=seconds)
         if not self.is_over:
             raise RuntimeError(
-                f"{self.name} timed out after {seconds} s of virtual time"
+                f"{self.name} passed its timeout of {seconds} s of virtual time"
             )
         return True
 
