@@ -57,7 +57,8 @@ class CallNotes:
         """Return rows of `CALL` by beginning, and the names of their programs.
 
         Seconds count from ``began``, seconds since 1970. Calls on other connections
-        than those between machines are left out. The files are removed.
+        than those between machines are left out, and all where some found no room. The
+        files are removed.
         """
         parts = [np.empty(0, CALL)]
         for path in sorted(Path(self._folder.name).iterdir()):
@@ -71,6 +72,9 @@ class CallNotes:
             rows["process"] = int(process)
             parts.append(rows)
         self.close()
+        if self._lost:
+            # Packets behind the last note would be taken for what that one sent.
+            return np.empty(0, CALL), []
 
         calls = np.concatenate(parts)
         order = np.argsort(calls["begin"], kind="stable")
@@ -81,7 +85,10 @@ class CallNotes:
         if not LIBRARY.exists():
             return "socket calls are not noted: emu was built without the library"
         if self._lost:
-            return f"{self._lost:,} socket calls found no room among the notes"
+            return (
+                f"{self._lost:,} socket calls found no room among the notes: none of "
+                "them is used"
+            )
         if silent := sorted(programs - {*self._programs}):
             return (
                 f"socket calls of {', '.join(silent)} are not noted: it calls none, or "

@@ -6,9 +6,11 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from emu.errors import RunError, ScenarioError
+from emu.lab.machines import call_notes
 from emu.lab.machines.lab import missing_needs
 from emu.lab.machines.programs import LabProgram, fill, starts
 from emu.lab.setup import open_lab
@@ -166,3 +168,20 @@ def test_what_this_computer_lacks_comes_with_a_remedy(
 
     assert said.startswith(refused)
     assert remedy in said
+
+
+def test_calls_are_left_out_where_some_found_no_room() -> None:
+    """Packets behind the last note would be taken for what that one sent."""
+    notes = call_notes.CallNotes()
+    folder = Path(notes.environment["EMU_CALLS"])
+    note = np.zeros(1, call_notes.NOTE)
+    note["end"], note["peer"], note["kind"] = 2, (10 << 24) + (77 << 16) + 2, 1
+    note["host"] = 1
+    for name, count in (("7.a.some", 1), ("8.b.more", call_notes.MOST_NOTES + 5)):
+        head = count.to_bytes(call_notes.NOTE.itemsize, "little")
+        (folder / name).write_bytes(head + note.tobytes())
+
+    calls, programs = notes.read(0.0)
+
+    assert (len(calls), programs) == (0, [])
+    assert notes.problem({"some"}).startswith("5 socket calls found no room")
