@@ -271,7 +271,7 @@ def _over_sockets(run: Confirmation) -> str:
     low, high = run.further
     shortest = format_duration(max(low, 0.0))
     longest = format_duration(high)
-    return f"{makespan} ({run.runs} runs; a further one {shortest} to {longest})"
+    return f"{makespan} ({run.runs} runs: {shortest} to {longest})"
 
 
 def target_lines(results: Sequence[Answer]) -> Iterator[str]:
