@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 from emu.errors import DataError, RunError
 from emu.host.files import cache_home, write_atomic
-from emu.host.input_file import read_json
+from emu.host.input_file import parse_json, read_json
 from emu.host.this_host import module_command
 
 
@@ -56,7 +56,7 @@ def costs_of_host() -> MessageCosts:
         problem = f"the CPU of messages cannot be measured: {lines[-1]}; "
         raise RunError(problem + "--free-messages does without")
     measured = datetime.now(UTC).isoformat(timespec="minutes")
-    costs = MessageCosts(**json.loads(outcome.stdout), measured=measured, torch=torch)
+    costs = MessageCosts(**parse_json(outcome.stdout), measured=measured, torch=torch)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, json.dumps(asdict(costs)))
     return costs
