@@ -126,7 +126,7 @@ def list_smaller(
     Raises ScenarioError where a smaller graph is too small for the job, DataError as
     `Target.end`.
     """
-    for place, scale in enumerate(file.training_scales):
+    for scale in file.training_scales or ():
         for number in range(SEEDS):
             edit = {
                 "job.dataset.drawn": False,
@@ -137,7 +137,7 @@ def list_smaller(
                 smaller = load(plain, edit)
                 yield scale, load(target.end(smaller), {"until.every": _EVERY})
             except ScenarioError as error:
-                raise _at_scale(file, place, error) from error
+                raise _at_scale(file, scale, error) from error
 
 
 def find_trend(file: Scenario, plain: Scenario, target: Target) -> Trend:
@@ -152,8 +152,7 @@ def find_trend(file: Scenario, plain: Scenario, target: Target) -> Trend:
         try:
             looks = _train(scenario)
         except ScenarioError as error:
-            place = file.training_scales.index(scale)
-            raise _at_scale(file, place, error) from error
+            raise _at_scale(file, scale, error) from error
         scales.append(scale)
         steps.append(looks[-1].step)
     settings = build_job(plain).settings
@@ -168,7 +167,7 @@ def _train(scenario: Scenario) -> list[Look]:
     return look_until(scenario, lambda: prepare(without_end).simulate())
 
 
-def _at_scale(file: Scenario, place: int, error: ScenarioError) -> ScenarioError:
+def _at_scale(file: Scenario, scale: float, error: ScenarioError) -> ScenarioError:
     """Return an error that names the scale at which it came."""
-    problem = f"at {file.training_scales[place]:g}: {error.key}: {error.problem}"
-    return file.origin.error(("training_scales", place), problem)
+    problem = f"at {scale:g}: {error.key}: {error.problem}"
+    return file.origin.error(("training_scales",), problem)

@@ -93,7 +93,7 @@ def test_rows_take_steps_from_smaller_graphs_and_time_from_their_own() -> None:
 
 
 def test_a_smaller_graph_that_falls_short_is_named() -> None:
-    problem = r"training_scales\[0\]: at 0.002: .*hold 7"
+    problem = "training_scales: at 0.002: .*hold 7"
     with pytest.raises(EmulatorError, match=problem):
         compare_systems(scenario_of(), ["data_parallel"], target=Target(0.99, within=4))
 

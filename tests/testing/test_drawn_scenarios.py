@@ -33,6 +33,7 @@ _LEFT_OUT = {
     "smooth_gradients", "smoothing", "whole", "partition", "drawn", "dependencies",
     "feature_type",
     "training_scales",  # of drawn graphs
+    "fit_error",  # of fits
 }  # fmt: skip
 
 

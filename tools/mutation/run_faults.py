@@ -95,9 +95,9 @@ FAULTS: dict[str, RunFault] = {
     ),
     # What is reported.
     "arrivals noted 5 ms early": RunFault(
-        "emu/emulation/network/rx_timestamps.py",
-        "return count, self._last",
-        "return count, self._last - 0.005",
+        "emu/prediction/core/receiving.c",
+        "    return a->last;",
+        "    return a->last -= 0.005;",
     ),
     "arrivals told 50 ms early": RunFault(
         _TASK,

@@ -24,7 +24,7 @@ class RunProgress:
     rate: float
     """Sum of the rates that are assigned, bytes per second."""
     loss: float
-    """What a task has reported last as its loss; NaN for nothing."""
+    """Loss that a task has reported last; NaN for none."""
 
 
 #: What is notified for every event.
