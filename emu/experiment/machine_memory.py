@@ -175,11 +175,10 @@ def _add_features(
     homes = dict(zip(stated_homes, samplers, strict=False))
     for home, sampler in homes.items():
         local = counts[home] if home < len(counts) else 0
-        remote = dataset.vertices - local
-        remote_bytes = remote * feature_row
         machine = experiment.tasks[sampler]
         # A cache takes in no row that its own machine owns.
-        real[machine] += min(cache_bytes(settings, dataset), remote_bytes)
+        remote_rows = dataset.vertices - local
+        real[machine] += cache_bytes(settings, dataset, remote_rows)
 
 
 def _add_weights(

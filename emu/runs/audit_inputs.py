@@ -299,7 +299,7 @@ def _evidence(
     return Evidence(
         schedule=schedule,
         **frames,
-        one_clock=has_one_clock(processes.get("hosts", ())),
+        one_clock=has_one_clock(_hosts_of(processes, run.path)),
         statistics=statistics,
         burst=tuple(run.manifest.get("emulation", {}).get("burst", (0.0, 0.0))),
         times=times,
@@ -390,6 +390,14 @@ def _realize_scenario(
     # The scenario states what the machines take, not the run.
     problem = Problem(schedule.problem.cluster, job, schedule.problem.placement)
     return problem.stretch(realization), []
+
+
+def _hosts_of(processes: Mapping[str, Any], run: Path) -> list[dict[str, Any]]:
+    """Return the hosts of a run; raises DataError where they are no list of them."""
+    hosts = processes.get("hosts", [])
+    if isinstance(hosts, list) and all(isinstance(host, dict) for host in hosts):
+        return hosts
+    raise DataError("hosts are not a list of hosts", path=run / "processes.json")
 
 
 def has_one_clock(hosts: Sequence[Mapping[str, Any]]) -> bool:

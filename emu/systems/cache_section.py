@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -254,14 +255,21 @@ def leave_room(
     return replace(cluster, machines=tuple(machines))
 
 
-def cache_bytes(settings: JobSettings, dataset: Dataset) -> float:
-    """Return the bytes of the cache of a machine, with the numbers of its rows."""
+def cache_bytes(
+    settings: JobSettings, dataset: Dataset, remote_rows: float = math.inf
+) -> float:
+    """Return the bytes of the cache of a machine, with the numbers of its rows.
+
+    ``remote_rows``: those that other machines own; it takes in no more.
+    """
     from emu.graph_data import CachePlan  # noqa: PLC0415 - 60 ms
 
     plan = CachePlan.from_settings(settings, dataset)
     assert plan is not None  # noqa: S101 - for mypy
-    rows = feature_bytes(settings) * dataset.feature_length * plan.rows
-    size: float = settings["cache"]["size"] or rows
+    row_bytes = feature_bytes(settings) * dataset.feature_length
+    if plan.rows > remote_rows:
+        return (row_bytes + _ID_BYTES) * remote_rows
+    size: float = settings["cache"]["size"] or row_bytes * plan.rows
     return size + _ID_BYTES * plan.rows
 
 

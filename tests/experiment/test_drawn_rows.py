@@ -22,8 +22,11 @@ RATES = {
     "launch": "50 us",
 }
 #: Shares by which the counts may be apart; METIS does not find all of the planted
-#: blocks, by which a drawn graph is cut, so that more rows cross.
+#: blocks, by which a drawn graph is cut, so that more rows cross. Rows that are kept
+#: are met more often on a drawn graph, also in parts by a hash: 9 % fewer bytes of
+#: salient_plus_plus, 18 % of rapid_gnn, which keeps those of a window of batches.
 APART = {"byte": 0.15}
+APART_OF_WINDOWS = {"byte": 0.2}
 
 
 def scenario_of(*, drawn: bool) -> Scenario:
@@ -72,5 +75,6 @@ def test_a_row_counts_as_that_of_the_generated_graph(system: str) -> None:
     counts = {drawn: counts_of(system, drawn=drawn) for drawn in (True, False)}
     assert counts[True].keys() == counts[False].keys()
     for operation, count in counts[False].items():
-        apart = APART.get(operation, 0.06)
+        shares = APART_OF_WINDOWS if system == "rapid_gnn" else APART
+        apart = shares.get(operation, 0.06)
         assert counts[True][operation] == pytest.approx(count, rel=apart), operation

@@ -140,7 +140,7 @@ def test_every_machine_that_steps_keeps_moments(row: str) -> None:
 def test_memory_of_caches_is_counted_whenever_they_are_filled(
     policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before time 0 or by batches: as many rows, but no more than others own."""
+    """Before time 0 or by batches: as many rows, with their numbers, of others."""
     module = "emu.experiment.machine_memory"
     monkeypatch.setattr(f"{module}._Payloads.most_waiting", lambda *_: 0.0)
     needs, owner = [], np.empty(0)
@@ -152,8 +152,8 @@ def test_memory_of_caches_is_counted_whenever_they_are_filled(
         owner = np.asarray(open_for(ready.problem.job.settings).owner)
     for rank, name in enumerate(("a0", "a1")):
         others = int((owner != rank).sum())
-        assert needs[1][name] - needs[0][name] == 7 * 400
-        assert needs[2][name] - needs[0][name] == others * 400
+        assert needs[1][name] - needs[0][name] == 7 * (400 + 8)
+        assert needs[2][name] - needs[0][name] == others * (400 + 8)
 
 
 def test_one_machine_without_room_is_no_row_of_several() -> None:

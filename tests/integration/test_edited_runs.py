@@ -38,7 +38,8 @@ def _job(system: str) -> dict[str, Any]:
     elif system == "p3":
         names = ("sampler", "model_forward", "data_forward", "data_backward")
         times = {**dict.fromkeys(names, "20 ms"), "model_backward": "30 ms"}
-        own = {"model": {"hidden": 8, "layers": 2}, "iterations": 4, "times": times}
+        # With 8 a flow is one packet.
+        own = {"model": {"hidden": 64, "layers": 2}, "iterations": 4, "times": times}
         document["job"] = {"system": "p3", **keep, **own}
         del document["placement"]
     elif system == "dgcl":

@@ -80,7 +80,8 @@ def _records(run: Path) -> dict[str, object]:
                     # lets them.
                     name: (array.dtype, array.shape)
                     for name, array in arrays.items()
-                    if path.name != "rates.npz" and name not in ("turns", "waits")
+                    if path.name != "rates.npz"
+                    and name not in ("turns", "waits", "board")
                 }
     records.pop("report.html", None)  # drawn for one of several
     return records

@@ -173,7 +173,8 @@ class ChildAgents(Launcher):
             for child in children:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(child.pid, signal.SIGKILL)
-        await asyncio.gather(*waits)
+            # Also where this is interrupted: the loop may end now, with their pipes.
+            await asyncio.gather(*waits)
 
 
 class LocalLauncher(ChildAgents):

@@ -120,9 +120,11 @@ def tree(tmp_path: Path) -> Path:
     with (kept / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # two workers may want it
         core = kept / "emu/prediction/core"
-        shutil.copytree(
-            ROOT / "emu/prediction/core", core, ignore=MADE, dirs_exist_ok=True
-        )
+        # What a lab preloads is built beside the core.
+        for sources in ("emu/prediction/core", "emu/lab/machines"):
+            shutil.copytree(
+                ROOT / sources, kept / sources, ignore=MADE, dirs_exist_ok=True
+            )
         build_core(kept, sanitize=True)
         for built in core.glob("*.so"):
             shutil.copy(built, tmp_path / "emu/prediction/core")
