@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.scenario_file import load_lab
 from emu.virtual.launch import nodes_of_command, plan_ranks
+from emu.virtual.rank.thread_cpu import ThreadCpu
 from emu.virtual.run_virtual import Settings, find_shared_cores, run_virtual
 
 pytest.importorskip("torch", reason="ranks need torch")
@@ -68,6 +71,33 @@ def test_a_rank_takes_as_long_as_its_busiest_thread(tmp_path: Path, cores: int) 
         passed, used = json.loads(line)
         expected = max(*used, sum(used) / cores)
         assert passed == pytest.approx(expected, rel=0.15)
+
+
+@pytest.mark.parametrize("ends", ["noted", "not noted"])
+def test_threads_that_have_ended_count(
+    monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """One that nobody noted is what is left of the CPU of the process."""
+    monkeypatch.setattr(threading.Thread, "start", threading.Thread.start)
+    machine = ThreadCpu(cores=16)
+    if ends == "noted":
+        machine.note_ends()
+    used: list[float] = []
+
+    def compute() -> None:
+        begin = time.thread_time()
+        while time.thread_time() < begin + 0.05:
+            sum(range(1000))
+        used.append(time.thread_time() - begin)
+
+    machine.mark()
+    for _ in range(3):
+        thread = threading.Thread(target=compute)
+        thread.start()
+        thread.join()
+
+    expected = max(used) if ends == "noted" else sum(used)
+    assert machine.passed() == pytest.approx(expected, rel=0.1)
 
 
 def test_messages_have_a_core_of_their_own_where_there_are_two(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ class RankClock:
         self._began = 0.0
         self.own_cpu = 0.0
         """CPU seconds of emu itself, which the clock does not show."""
+        if cores > 1:
+            self._cpu.note_ends()
 
     def now(self) -> float:
         """Return the virtual time, seconds."""

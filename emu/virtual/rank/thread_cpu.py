@@ -4,10 +4,15 @@ Threads of this computer may share cores, but the kernel counts the CPU of each.
 two calls the machine takes as long as its busiest thread: of a parallel operation that
 is the one with the largest part, and the thread that made it has what is serial, too.
 No machine is faster than all its cores together.
+
+A thread that has ended has no clock any more. One that Python started notes its CPU as
+it ends; the kernel's sum for the process has what other ended threads used, who are
+counted as one.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
@@ -29,12 +34,33 @@ class ThreadCpu:
         self._marked = time.process_time()
         self._threads: dict[int, float] = {}
         """CPU seconds of every thread at the mark."""
+        self._ended: dict[int, float] = {}
+        """CPU seconds of the threads that ended since the mark."""
         self.mark()
+
+    def note_ends(self) -> None:
+        """Have every thread that is started from now on note its CPU as it ends."""
+        start = threading.Thread.start
+
+        def start_noting(thread: threading.Thread) -> None:
+            run = thread.run
+
+            def run_and_note() -> None:
+                try:
+                    run()
+                finally:
+                    self._ended[threading.get_native_id()] = time.thread_time()
+
+            thread.run = run_and_note  # type: ignore[method-assign]
+            start(thread)
+
+        setattr(threading.Thread, "start", start_noting)  # noqa: B010
 
     def mark(self) -> float:
         """Count from now on; return the CPU seconds of all threads so far."""
         if self._cores > 1:
             self._threads = _cpu_of_threads()
+            self._ended = {}
         self._marked = time.process_time()
         return self._marked
 
@@ -46,11 +72,14 @@ class ThreadCpu:
         total = time.process_time() - self._marked
         if self._cores == 1:
             return total
-        longest = total / self._cores
-        for thread, cpu in _cpu_of_threads().items():
-            former = self._threads.get(thread, 0.0)
-            longest = max(longest, cpu - former)
-        return longest
+        used = self._used()
+        unseen = total - sum(used)
+        return max(total / self._cores, unseen, *used)
+
+    def _used(self) -> list[float]:
+        """Return the CPU seconds of each thread since the mark, ended ones too."""
+        now = self._ended | _cpu_of_threads()
+        return [cpu - self._threads.get(thread, 0.0) for thread, cpu in now.items()]
 
 
 def _cpu_of_threads() -> dict[int, float]:
