@@ -37,6 +37,10 @@ def observe(prepared: PreparedRun, run: EmulatedRun) -> Observations:
     }
     logs = (figures["flows"] for figures in run.statistics.values())
     rows = run.sent[["edge", "iteration", "first"]].tolist()
+    measured = None
+    if settings.compute == "real":
+        speeds = run.schedule.problem.speeds
+        measured = np.nan_to_num(run.cpu / speeds[:, None])
     return Observations(
         counts=count_flows(len(job.edges), job.iterations, run.connections, run.waits),
         first={(edge, iteration): instant for edge, iteration, instant in rows},
@@ -48,6 +52,7 @@ def observe(prepared: PreparedRun, run: EmulatedRun) -> Observations:
         foreign=foreign_rates(prepared, run),
         time_scale=settings.time_scale,
         byte_scale=settings.byte_scale,
+        measured=measured,
         works=settings.compute != "timed",
     )
 

@@ -224,6 +224,17 @@ class ProfileFile:
                 )
                 raise DataError(problem, path=self.path)
 
+        # A file that was written by hand may have none; a key that this job lacks, as of
+        # a cache, made its times and volumes other ones.
+        foreign = [key for key in measured if key not in settings]
+        if foreign:
+            key = foreign[0]
+            problem = (
+                f"was measured with {key} {measured[key]}, which this job does not "
+                "have: profile anew, or write job.times"
+            )
+            raise DataError(problem, path=self.path)
+
     def _own_scale(self) -> float:
         if self.byte_scale is None:
             # One made at 0.01 and used at 1 had a run end 91 % before its prediction.

@@ -185,6 +185,7 @@ def list_causes(
     delays = measure_delays(emulated, simulation, pauses, observed)
     of_flows = [*_list_flow_causes(emulated, simulation, observed)]
     yield from of_flows
+    yield from _list_computed_causes(simulation, observed)
     yield from _list_task_causes(emulated, simulation, delays, observed)
     yield from _list_process_causes(emulated, delays, observed)
     yield from _list_clock_causes(emulated, observed)
@@ -343,7 +344,7 @@ def _list_task_causes(
 ) -> Iterator[Cause]:
     """Yield times of tasks, and volumes, that are others than expected."""
     job = emulated.problem.job
-    excess = emulated.work - simulation.work
+    excess = emulated.work - observed.expected_work(simulation)
     disks = np.zeros_like(excess)
     is_clear = delays.is_clear.copy()
     for process, waits in observed.processes.items():
@@ -378,6 +379,30 @@ def _list_task_causes(
         text = f"flows had {format_size(abs(float(more.sum())))} "
         text += "more than predicted" if more.sum() > 0 else "less than predicted"
         yield Cause(text, Change(volumes=more), is_symptom=True)
+
+
+def _list_computed_causes(
+    simulation: Schedule, observed: Observations
+) -> Iterator[Cause]:
+    """Yield the CPU time of real work, where it is another than a profile foresaw."""
+    if observed.measured is None:
+        return
+    excess = observed.measured - simulation.work
+    if not excess.any():
+        return
+
+    per_task = excess.mean(axis=1)
+    task = int(np.argmax(np.abs(per_task)))
+    measured = format_duration(float(observed.measured[task].mean()))
+    profiled = format_duration(float(simulation.work[task].mean()))
+    name = simulation.problem.job.tasks[task].name
+
+    text = (
+        f"real work took other CPU time than predicted, {name} most: {measured} for "
+        f"{profiled} on average (profile and run on a quiet host, or state "
+        "emulation.compute: padded to keep predicted times)"
+    )
+    yield Cause(text, Change(work=excess))
 
 
 def _list_process_causes(

@@ -61,7 +61,8 @@ def measure_delays(
     ``simulation``: what it is compared with; ``pauses``: emulated seconds in which
     bytes of (edge, iteration) waited to be read.
     """
-    work = np.maximum(emulated.work - simulation.work, 0.0)
+    expected = observed.expected_work(simulation)
+    work = np.maximum(emulated.work - expected, 0.0)
     starts = np.zeros_like(work)
     if observed.began is not None:
         late = np.nan_to_num(observed.began - emulated.task_start)

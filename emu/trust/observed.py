@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from emu.prediction.analysis import critical_path
 from emu.prediction.analysis.flow_counts import FlowCounts
+from emu.problem import Schedule
 
 Floats: TypeAlias = NDArray[np.float64]
 
@@ -50,5 +51,12 @@ class Observations:
     """Wall seconds of an emulated one."""
     byte_scale: float = 1.0
     """Real bytes of an emulated one."""
+    measured: Floats | None = None
+    """Seconds that (task, iteration) computed, where this is what it takes (``compute:
+    real``): the CPU time of its work, in which no wait for a core is."""
     works: bool = False
     """True where tasks compute, and may wait for a core."""
+
+    def expected_work(self, simulation: Schedule) -> Floats:
+        """Return the seconds that (task, iteration) was to take as the run began it."""
+        return simulation.work if self.measured is None else self.measured

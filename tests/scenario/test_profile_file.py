@@ -101,6 +101,17 @@ def test_a_profile_holds_for_its_settings(
         profile.profile(job, 1.0)
 
 
+def test_a_profile_with_a_setting_that_the_job_lacks_is_refused() -> None:
+    """What a cache kept was neither read nor sent, and is both without one."""
+    cache = {"policy": "degree", "size": 1e6}
+    cached = Job(JOB.tasks, JOB.edges, 5, settings={"seed": 3, "cache": cache})
+
+    with pytest.raises(
+        DataError, match=r"cache\.policy degree, which this job does not"
+    ):
+        ProfileFile.of(cached, PROFILE).profile(JOB, 1.0)
+
+
 def test_flows_between_the_same_tasks_keep_their_own_bytes(tmp_path: Path) -> None:
     path = tmp_path / "profile.json"
     twice = Job(JOB.tasks, (Edge(0, 1), Edge(0, 1), Edge(1, 0, lag=1)), 5)

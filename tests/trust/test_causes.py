@@ -171,6 +171,30 @@ def test_tasks_that_took_longer_are_told_apart_by_what_they_waited_for(
     assert found.reasons[0].startswith(word)
 
 
+@pytest.mark.parametrize("core", [0.0, 2.0, 4.0])
+def test_cpu_time_of_real_work_is_named_whatever_its_process_waited(
+    core: float,
+) -> None:
+    """Tasks of 1.5 s of CPU where a profile has 1 s: no wait for a core is in them."""
+    ran = simulated(work=1.5)
+    processes = dict.fromkeys(problem().job.processes, ProcessWaits(core=core))
+    measured = np.full(SHAPE, 1.5)
+    said = reason(ran, processes=processes, measured=measured)
+
+    assert said.startswith(
+        "real work took other CPU time than predicted, s most: 1.5 s"
+    )
+    assert "emulation.compute: padded" in said
+
+
+def test_real_work_of_the_predicted_time_is_no_cause() -> None:
+    ran = simulated(work=1.5)
+    processes = dict.fromkeys(problem().job.processes, ProcessWaits(core=4.0))
+    said = reason(ran, processes=processes, measured=np.full(SHAPE, 1.0))
+
+    assert said.startswith("waits for a core: s")
+
+
 def test_orders_that_come_late_are_the_coordinators_where_it_was_at_work() -> None:
     """A turn of 0.5 s is work, a wait for a core, or both."""
     ran = simulated(share=2 / 3)
