@@ -224,8 +224,7 @@ class ProfileFile:
                 )
                 raise DataError(problem, path=self.path)
 
-        # A file that was written by hand may have none; a key that this job lacks, as of
-        # a cache, made its times and volumes other ones.
+        # A key that this job lacks, as of a cache, made times and volumes other ones.
         foreign = [key for key in measured if key not in settings]
         if foreign:
             key = foreign[0]

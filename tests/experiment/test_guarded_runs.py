@@ -112,18 +112,21 @@ def test_a_rate_that_never_came_to_a_board_is_named(
 
     One that stood still would do so until the run is given up.
     """
-    publish, lost = RateBoard.publish, list[int]()
+    write = RateBoard.write
+    lost = list[int]()
 
-    def lose(board: RateBoard, edges: Any, iterations: Any, *columns: Any) -> None:
-        there = board.read(edge) if [*edges] == [edge] and not lost else None
-        if there and there.iteration == iterations[0] == 1 and there.rate > 0:
+    def lose(board: RateBoard, segments: Any, order: Any) -> None:
+        is_alone = segments.count == 1 and segments.edge[0] == edge
+        found = board.read(edge) if is_alone and not lost else None
+        if found and found.iteration == segments.iteration[0] == 1 and found.rate > 0:
             lost.append(edge)
-            return
-        publish(board, edges, iterations, *columns)
+        else:
+            write(board, segments, order)
 
-    monkeypatch.setattr(RateBoard, "publish", lose)
+    monkeypatch.setattr(RateBoard, "write", lose)
     verdict = _result(tmp_path)["verdict"]
 
+    assert lost == [edge]
     assert (verdict["trust"], verdict["cause"]) == ("untrusted", "guards")
     (said,) = [one["sentence"] for one in verdict["guards"] if one["guard"] == "rates"]
     assert "1 rates that the coordinator decided never came to the rate board" in said
