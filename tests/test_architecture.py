@@ -183,6 +183,7 @@ def test_nothing_names_a_system_outside_its_room(name: str) -> None:
     users = {
         "dgtp": ("emu/systems/data_parallel/", "emu/systems/p3/", papers),
         "dgcl": (papers,),
+        "p3": ("emu/systems/apt/", "nodes/emu_nodes/apt/"),
         "data_parallel": (
             "emu/systems/asking_section.py",
             "emu/systems/salient_plus_plus/",

@@ -53,10 +53,13 @@ def build_job(scenario: Scenario) -> Job:
 
     job = scenario.to_job(train_vertices=1)
     # Settings name the data set whatever the number is, which then gives it.
-    if section.epochs is not None:
+    if section.epochs is not None or section.shaped_by_data:
         from emu.graph_data import open_for  # noqa: PLC0415 - 0.1 s
 
-        job = scenario.to_job(train_vertices=open_for(job.settings).train_count)
+        job = scenario.to_job(
+            train_vertices=open_for(job.settings).train_count,
+            opened=section.shaped_by_data,
+        )
     # Before any placement, as caches take memory from tasks.
     if isinstance(section, CachedSection):
         job = section.reserve(job, cluster)

@@ -32,7 +32,7 @@ RATES = {
 #: Bytes per second; numbers of a row by layer.
 NIC, HIDDEN = 1.25e8, 8
 SYSTEMS = ["dgtp", "distdgl", "data_parallel", "p3.none", "p3.A", "dgcl"]
-SYSTEMS += ["dorylus.pipe", "dorylus.async"]
+SYSTEMS += ["dorylus.pipe", "dorylus.async", "apt"]
 
 
 def scenario_of(machines: int, *, iterations: int = 1) -> Scenario:
@@ -89,7 +89,7 @@ def parameters_of(dataset: Any) -> int:
     return int(HIDDEN * (dataset.feature_length + 1) + dataset.classes * (HIDDEN + 1))
 
 
-@pytest.mark.parametrize("system", ["dgtp", "data_parallel", "p3.none"])
+@pytest.mark.parametrize("system", ["dgtp", "data_parallel", "p3.none", "apt"])
 def test_a_row_of_mini_batches_on_one_machine_by_hand(system: str) -> None:
     """One after the other: rows, edges, passes, the step; one batch at a time."""
     count = 3 if system == "p3.none" else 1
@@ -104,7 +104,8 @@ def test_a_row_of_mini_batches_on_one_machine_by_hand(system: str) -> None:
         by_hand += edges * DRAW + training_seconds(dataset, batch)
         by_hand += parameters_of(dataset) * STEP
         # A server adds the gradient to its sum; layer 1 of P3 is a pass of its own.
-        extra = {"dgtp": parameters_of(dataset) * STEP, "p3.none": 2 * LAUNCH}
+        extra = {"dgtp": parameters_of(dataset) * STEP}
+        extra |= dict.fromkeys(("p3.none", "apt"), 2 * LAUNCH)
         by_hand += extra.get(system, 0.0)
     assert answer.makespan == pytest.approx(by_hand, rel=1e-9)
 

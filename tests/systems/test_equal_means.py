@@ -100,6 +100,9 @@ def test_equal_means_give_equal_times(samplers: int, window: Any) -> None:
     assert times["distdgl"] == pytest.approx(local, rel=1e-12)
     assert times["dgtp"] - replica == pytest.approx(adding, rel=1e-6)
     assert times["p3.none"] - replica == pytest.approx(launching, rel=1e-6)
+    local_replica = makespan(as_variant(walks_locally, "data_parallel"))
+    of_apt = makespan(as_variant(base, "apt"))
+    assert of_apt - local_replica == pytest.approx(launching, rel=1e-6)
 
 
 @pytest.mark.parametrize("row", ["data_parallel", "p3.none", "p3.A"])

@@ -52,6 +52,7 @@ from emu.systems.device_memory import (
     weight_bytes,
 )
 from emu.systems.dgtp.job import dgtp_edges, dgtp_tasks
+from emu.systems.gpu_turns import GpuTurnsSection
 from emu.systems.job_section import BuildContext
 from emu.systems.stores_section import StoresSection
 from emu.systems.training_section import (
@@ -150,40 +151,8 @@ def dgtp_times(job: Job, times: Times) -> Floats:
     return np.repeat(column[:, None], job.iterations, axis=1)
 
 
-class PullingSection(StoresSection):
+class PullingSection(GpuTurnsSection, StoresSection):
     """Jobs of stores, samplers and workers: their operations, times and bytes."""
-
-    @property
-    def _shares_gpus(self) -> bool:
-        """True where GPUs collect rows in turn with what trains there."""
-        if isinstance(self.features, dict):
-            return "device" in self.features.values()
-        return (self.features or self.usual_features) == "device"
-
-    @override
-    def pool_of(self, kind: str, machine: str = "") -> str:
-        # One pool: a GPU that collects rows trains nothing meanwhile.
-        if kind == "worker" and self._shares_gpus:
-            return "gpu"
-        return super().pool_of(kind, machine)
-
-    @property
-    @override
-    def made_slots(self) -> frozenset[str]:
-        return super().made_slots | ({"gpu"} if self._shares_gpus else set())
-
-    @override
-    def with_machines(self, cluster: ClusterSection) -> ClusterSection:
-        """Return the cluster with slots per core, and per GPU where GPUs take turns."""
-        cluster = super().with_machines(cluster)
-        if not self._shares_gpus:
-            return cluster
-        machines = []
-        for machine in cluster.machines:
-            # A machine that states no gpu computes on one device all the same.
-            slots = {"gpu": max(int(machine.gpu or 1), 1), **machine.slots}
-            machines.append(machine.model_copy(update={"slots": slots}))
-        return cluster.model_copy(update={"machines": tuple(machines)})
 
     @override
     def count_operations(

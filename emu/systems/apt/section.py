@@ -1,0 +1,200 @@
+"""Section ``job`` of ``system: apt``, its times and bytes, and its translation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar, Literal
+
+import numpy as np
+from typing_extensions import override
+
+from emu.errors import ScenarioError
+from emu.graph_data import BatchPlan, open_for
+from emu.problem import Cluster, Job, Realization, Task
+from emu.problem.fields.cluster_section import ClusterSection
+from emu.problem.workloads.all_reduce import all_reduce_edge_count, build_named_job
+from emu.problem.workloads.fetches import ASKED
+from emu.problem.workloads.operations import Operations
+from emu.systems import Floats, Keys, Problems, Settings, Times, translation
+from emu.systems.apt.choice import choose
+from emu.systems.apt.job import AptBuilder
+from emu.systems.apt.volumes import CountedJob
+from emu.systems.asking_section import AskingTimesSection
+from emu.systems.device_memory import Parts
+from emu.systems.gpu_turns import GpuTurnsSection
+from emu.systems.job_section import BuildContext
+from emu.systems.model_section import ModelProgramSection
+from emu.systems.p3.volumes import split_model
+from emu.systems.replica_section import ReplicaSection
+from emu.systems.training_section import feature_bytes, number_bytes
+from emu.systems.translation import CommonJob, Translation
+
+_NO_PROGRAM = "apt cannot split the first layer of a program: write a kind, not this"
+_NO_ATTENTION = (
+    "found gat, which attends over all inputs of a vertex at once, where apt adds up "
+    "parts: write sage, gcn or gin"
+)
+
+
+class AptSection(GpuTurnsSection, ReplicaSection):
+    """APT: layer 1 where rows are, where vertices are, by columns, or in one place.
+
+    Weights are those of data parallel training, whatever the strategy. Machines keep
+    no rows but their own.
+    """
+
+    shaped_by_data: ClassVar[bool] = True
+    foreign: ClassVar[dict[str, str]] = {
+        **ReplicaSection.foreign,
+        "stores": "each machine that takes part owns vertices: write machines",
+        "cache": "machines keep no rows of others: salient_plus_plus does",
+    }
+
+    system: Literal["apt"]
+    """Kind of job."""
+    strategy: Literal["auto", "gdp", "nfp", "snp", "dnp"] = "auto"
+    """Where layer 1 is computed: on the machine of the mini-batch (``gdp``), on each by
+    columns (``nfp``), where the source of an edge lives (``snp``), or its destination
+    (``dnp``). ``auto``: that of the smallest estimated transfers in a dry run."""
+    partitioner: Literal["metis", "metis-dgl", "hash"] = "metis"
+    """Which machine owns which vertex."""
+    times: AskingTimesSection = AskingTimesSection()
+    """Profiled times."""
+
+    @property
+    @override
+    def default_epoch(self) -> str:
+        return "replicate" if self.partitioner == "hash" else "local"
+
+    @override
+    def share(self, kind: str) -> float:
+        # One task of a machine asks for the rows of all its samplers.
+        return 1.0 if kind == "sampler_fetch" else super().share(kind)
+
+    @override
+    def least_edges(self, machines: Sequence[str]) -> int:
+        ranks = len(self.ranks(machines))
+        rings = all_reduce_edge_count(ranks)
+        # A share, a question and rows, and four edges in order.
+        return rings + ranks * (self.samplers_per_worker + 2 + 4)
+
+    @override
+    def problems(self, cluster: ClusterSection) -> Problems:
+        yield from super().problems(cluster)
+        if isinstance(self.model, ModelProgramSection):
+            yield ("job", "model", "program"), _NO_PROGRAM
+        elif self.model.kind == "gat":
+            yield ("job", "model", "kind"), _NO_ATTENTION
+
+    @override
+    def replica_settings(self, context: BuildContext) -> Settings:
+        settings = super().replica_settings(context)
+        return {**settings, "partitioner": self.partitioner, "sampling": ASKED}
+
+    def _chosen(self, settings: Settings, context: BuildContext, batches: int) -> str:
+        """Return the strategy, by a dry run where it is to be chosen."""
+        if self.strategy != "auto":
+            return self.strategy
+        if context.cluster is None:  # nobody may open data yet
+            return "gdp"
+        dataset = open_for(settings)
+        split = split_model(
+            settings["model"],
+            dataset.feature_length,
+            dataset.classes,
+            number_bytes(settings),
+        )
+        cluster = context.cluster
+        machines = [cluster.machines[cluster.index(n)] for n in self._names(context)]
+        slowest = [min(m.bandwidth_in, m.bandwidth_out) for m in machines]
+        return choose(
+            dataset,
+            BatchPlan.from_settings(settings),
+            batches,
+            row=feature_bytes(settings) * dataset.feature_length,
+            width=split.itemsize * split.pulled_width,
+            byte_seconds=[1 / bandwidth for bandwidth in slowest],
+        )
+
+    def _names(self, context: BuildContext) -> tuple[str, ...]:
+        return tuple(self.ranks(context.machines))
+
+    def _builder(self, strategy: str, context: BuildContext) -> AptBuilder:
+        return AptBuilder(
+            strategy,
+            self._names(context),
+            self.samplers_per_worker,
+            context.window,
+        )
+
+    @override
+    def build(self, context: BuildContext) -> Job:
+        batches = self.count_batches(context)
+        settings = self.replica_settings(context)
+        strategy = self._chosen(settings, context, batches)
+        builder = self._builder(strategy, context)
+
+        pools = [self.pool_of("graph_store", name) for name in builder.machines]
+        worker = Task("", "", demands=self.demands.worker.amounts())
+        store = Task("", "", demands=self.demands.graph_store.amounts())
+        return build_named_job(
+            builder.tasks(pools, worker, store),
+            builder.edges(),
+            batches,
+            {**settings, "strategy": strategy},
+        )
+
+    @override
+    def count_operations(
+        self, job: Job, context: BuildContext, volumes: Floats
+    ) -> Operations:
+        return CountedJob.of(job).operations(volumes)
+
+    @override
+    def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:
+        return CountedJob.of(job).device_memory()
+
+    @override
+    def realize_sampled(
+        self, job: Job, times: Times, context: BuildContext, cluster: Cluster
+    ) -> Realization:
+        dataset = open_for(job.settings)
+        strategy = job.settings["strategy"]
+        if strategy == "nfp" and dataset.feature_length < dataset.parts:
+            problem = (
+                f"{dataset.parts} machines cannot share {dataset.feature_length} "
+                "features, write another strategy"
+            )
+            raise ScenarioError(problem, key="job.strategy")
+        edges = [*self._builder(strategy, context).edges()]
+        column = np.array([times[task.kind] for task in job.tasks])
+        return Realization(
+            times=np.repeat(column[:, None], job.iterations, axis=1),
+            volumes=CountedJob.of(job).volumes(edges),
+        )
+
+
+def _write(common: CommonJob) -> Keys:
+    model = common.same["model"]
+    if "program" in model:
+        raise ScenarioError(_NO_PROGRAM, key="job.model.program")
+    if model.get("kind") == "gat":
+        raise ScenarioError(_NO_ATTENTION, key="job.model.kind")
+    translation.refuse_stores(common, "apt")
+    count = len(common.machines)
+    common = common.spread(count, count)
+    times = common.times_of("sampler", "all_reduce", "graph_store")
+    # Its stores collect, not its first phase.
+    others = {kind: time for kind, time in common.times.items() if kind not in times}
+    times |= replace(common, times=others).phases()
+    return {
+        **translation.machines_key(common),
+        **translation.write_common(common, times, "replica", "graph_store"),
+    }
+
+
+TRANSLATION = Translation(
+    partial(translation.read_replicas, by_hops=False), _write, splits_first_layer=True
+)

@@ -1,0 +1,1 @@
+"""Programs of APT: shares of the first layer, where what they need is."""

@@ -1,0 +1,183 @@
+"""APT's keys, operations and choice, without programs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emu.errors import ScenarioError
+from emu.graph_data import BatchPlan, open_for
+from emu.problem.workloads.operations import OPERATIONS
+from emu.scenario import Scenario, build_job, load, prepare, realize
+from emu.scenario.scenario_file import loads
+
+RATES = {
+    "aggregate": "20 ps",
+    "multiply": "0.4 ps",
+    "sample": "30 ns",
+    "collect": "200 ps",
+    "collect_device": "10 ps",
+    "step": "0.5 ns",
+    "launch": "50 us",
+}
+STRATEGIES = ("gdp", "nfp", "snp", "dnp")
+
+
+def scenario_of(**keys: Any) -> Scenario:
+    machines = [
+        {"name": f"m{n}", "gpu": 1, "cpu": 4, "nic": f"{n + 1} Gbit/s"}
+        for n in range(3)
+    ]
+    job = {
+        "system": "apt",
+        "dataset": {"name": "products-like", "scale": 0.002},
+        "model": {"kind": "sage", "hidden": 8, "layers": 2},
+        "fanouts": [3, 4],
+        "batch_size": 24,
+        "iterations": 3,
+        "rates": RATES,
+        **keys,
+    }
+    return loads(json.dumps({"cluster": {"machines": machines}, "job": job}))
+
+
+def counts_of(scenario: Scenario) -> tuple[Any, dict[str, Any]]:
+    job = build_job(scenario)
+    context, volumes = scenario.build_context(), realize(scenario, job).volumes
+    counts = scenario.job.count_operations(job, context, volumes).counts
+    return job, dict(zip(OPERATIONS, counts, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["sage", "gcn", "gin"])
+def test_strategies_draw_and_add_up_the_same_edges(kind: str) -> None:
+    """Drawn once, and every number of layer 1 added once; where is what differs."""
+    model = {"kind": kind, "hidden": 300, "layers": 2}  # wide: rows are added first
+    found = {}
+    for strategy in STRATEGIES:
+        job, counts = counts_of(scenario_of(strategy=strategy, model=model))
+        first = [task.kind == "model_forward" for task in job.tasks]
+        data = open_for(job.settings)
+        plan = BatchPlan.from_settings(job.settings)
+        train = plan.walk(data)
+        edges, first_edges = 0, 0
+        for sampler in range(3):
+            for number in range(3):
+                batch = plan.batch(data.structure, train, sampler, number)
+                edges += sum(len(source) for source, _ in batch.edges)
+                first_edges += len(batch.edges[0][0])
+        assert counts["sample"].sum() == edges
+        assert counts["aggregate"][first].sum() == first_edges * data.feature_length
+        found[strategy] = counts["multiply"][first].sum()
+        asks = [task.kind == "sampler_fetch" for task in job.tasks]
+        drawn_there = counts["sample"][asks].sum()
+        assert drawn_there == (first_edges if strategy == "dnp" else 0)
+    assert found["gdp"] == found["dnp"] == pytest.approx(found["nfp"])
+    # Sums of several owners are multiplied apart.
+    assert found["snp"] > found["gdp"]
+
+
+def test_the_smallest_transfers_are_chosen_and_are_fast() -> None:
+    """Narrow sums go to where rows are; wide ones stay where the batch is."""
+    chosen = {}
+    for hidden in (2, 2000):
+        model = {"kind": "gcn", "hidden": hidden, "layers": 2}
+        auto = scenario_of(model=model)
+        chosen[hidden] = build_job(auto).settings["strategy"]
+        times = {
+            strategy: prepare(load(auto, {"job.strategy": strategy})).simulate()
+            for strategy in STRATEGIES
+        }
+        fastest = min(times, key=lambda strategy: times[strategy].makespan)
+        assert chosen[hidden] == fastest
+        assert prepare(auto).simulate().makespan == times[fastest].makespan
+    assert chosen[2] in {"snp", "dnp"}
+    assert chosen[2000] == "gdp"
+
+
+def estimate_by_hand(scenario: Scenario) -> float:
+    """Return the cost from the simulated bytes between machines."""
+    problem = prepare(scenario)
+    job, volumes = problem.problem.job, problem.realization.volumes
+    seconds = {f"m{n}": 8 / ((n + 1) * 1e9) for n in range(3)}
+    place = problem.problem.machine_of_task
+    terms = {
+        kind: dict.fromkeys(seconds, 0.0) for kind in ("share", "rows", "sums", "back")
+    }
+    for edge, row in zip(job.edges, volumes, strict=True):
+        source, reader = job.tasks[edge.source], job.tasks[edge.destination]
+        ends = (place[source.name], place[reader.name])
+        if ends[0] == ends[1] or edge.credit:
+            continue
+        name = {
+            "sampler": "share",
+            "graph_store": "rows",
+            "model_forward": "sums",
+            "data_backward": "back",
+        }.get(source.kind)
+        if name is None or reader.kind.startswith("all_reduce"):
+            continue
+        for end in ends[1:] if name == "rows" else ends:
+            terms[name][end] += row.sum()
+    cost = 0.0
+    for by_machine in terms.values():
+        cost += max(by_machine[name] * seconds[name] for name in seconds)
+    return cost
+
+
+def test_the_estimate_is_of_the_bytes_between_machines() -> None:
+    from emu.systems.apt.choice import estimate
+    from emu.systems.apt.shares import count_shares
+
+    for strategy in STRATEGIES:
+        scenario = scenario_of(strategy=strategy)
+        job = build_job(scenario)
+        data = open_for(job.settings)
+        plan = BatchPlan.from_settings(job.settings)
+        counts = count_shares(data, plan, strategy, 3)
+        seconds = [8 / ((n + 1) * 1e9) for n in range(3)]
+        found = estimate(strategy, counts, 4 * data.feature_length, 4 * 8, seconds)
+        assert found == pytest.approx(estimate_by_hand(scenario)), strategy
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({"model": {"kind": "gat", "hidden": 8, "layers": 2}}, "sage, gcn or gin"),
+        ({"strategy": "mp"}, "strategy"),
+        ({"cache": {"policy": "vip", "share": 0.1}}, "cache"),
+    ],
+)
+def test_what_it_cannot_do_is_refused(keys: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ScenarioError, match=problem):
+        scenario_of(**keys)
+
+
+def test_more_machines_than_columns_have_no_columns_of_their_own() -> None:
+    dataset = {"name": "products-like", "scale": 0.002, "feature_length": 2}
+    with pytest.raises(ScenarioError, match="3 machines cannot share 2 features"):
+        prepare(scenario_of(strategy="nfp", dataset=dataset))
+    prepare(scenario_of(dataset=dataset))  # another one is chosen
+
+
+def test_rows_in_memory_of_a_device_take_its_memory_and_its_rate() -> None:
+    counts = {}
+    for place in ("host", "device"):
+        scenario = scenario_of(strategy="snp", features=place)
+        job, operations = counts_of(scenario)
+        stores = [task.kind == "graph_store" for task in job.tasks]
+        collected = operations["collect"][stores].sum()
+        times = realize(scenario, job).times[stores].sum()
+        rate = 10e-12 if place == "device" else 200e-12
+        assert times == pytest.approx(collected * rate)
+        counts[place] = collected
+        assert {job.tasks[n].takes for n in np.flatnonzero(stores)} == {
+            "gpu" if place == "device" else "cpu"
+        }
+    assert counts["host"] == counts["device"]
+    scenario = scenario_of(strategy="snp", features="device")
+    bounded = load(scenario, {"cluster.machines[0].gpu_memory": "1 kB"})
+    with pytest.raises(ScenarioError, match="of gpu_memory are needed on m0"):
+        build_job(bounded)
