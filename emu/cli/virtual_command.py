@@ -19,6 +19,7 @@ from emu.scenario.scenario_file import load_lab
 from emu.units import format_duration, format_size
 from emu.virtual.launch import nodes_of_command, nodes_of_lab, plan_ranks
 from emu.virtual.run_virtual import Settings, default_at_once, run_virtual
+from emu.virtual.transports import read_algorithms
 
 
 @app.command()
@@ -48,6 +49,9 @@ def virtual(
         "--free-messages", "Leave the CPU that messages take out of the clock."
     ),
     real_clock: bool = option("--real-clock", "Show programs this computer's time."),
+    algorithm: str = option(
+        "NAME", "NCCL's messages for groups of nccl: ring, tree, or tree,ring.", ""
+    ),
     runs: Path = option("DIR", "Where the run directory goes.", Path("runs")),
     json_target: JsonTarget = None,
 ) -> None:
@@ -55,7 +59,7 @@ def virtual(
 
     The program is not changed, its ranks compute for real, and losses are its own.
     Computing takes its CPU time over the ``speed`` of a machine; calls take what gloo's
-    messages take over the cluster's links. No root, no machines, two cores.
+    messages, or NCCL's, take over the cluster's links. No root, no machines, two cores.
     """
     lab = load_lab(file, overrides or [])
     if command:
@@ -71,6 +75,7 @@ def virtual(
         mark=mark or (prediction.mark if prediction and prediction.mark else ""),
         free_messages=free_messages,
         real_clock=real_clock,
+        algorithms=read_algorithms(algorithm) if algorithm else (),
     )
 
     name = file.resolve().parent.name if file.name == "lab.yaml" else file.stem
@@ -114,6 +119,8 @@ def _print(result: dict[str, Any], console: Console) -> None:
             f"{format_duration(steps['most'], 4)}), the first "
             f"{format_duration(steps['first'], 4)} apart"
         )
+    for backend, messages in result["messages"].items():
+        typer.echo(f"groups of {backend}: messages are {messages}")
     typer.echo(result["trust"])
     for reason in result["reasons"]:
         typer.echo(f"  {reason}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from emu.virtual.calls import Call, Mismatch, check_alike
+from emu.virtual.transports import GLOO, CallsInOrder, Transport
 
 #: Sender, receiver and tag.
 _Members: TypeAlias = tuple[int, int, int]
@@ -51,10 +52,20 @@ class CallGroup:
     ----------
     ranks
         In the order of members.
+    backend
+        That the program named: ``gloo``, ``nccl`` or ``mpi``.
+    transport
+        How its calls become messages.
     """
 
-    def __init__(self, ranks: Sequence[int]) -> None:
+    def __init__(
+        self, ranks: Sequence[int], backend: str = "gloo", transport: Transport = GLOO
+    ) -> None:
         self.ranks = ranks
+        self.backend = backend
+        self.transport = transport
+        self.calls_in_order = [CallsInOrder() for _ in ranks]
+        """By member: collectives that go one after the other."""
         self.number: int | None = None
         """Its number in the network, once it is open there."""
         self.member_of = {rank: member for member, rank in enumerate(ranks)}

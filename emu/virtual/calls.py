@@ -7,23 +7,15 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeAlias
 
-import msgpack
-
 from emu.errors import EmulatorError
 from emu.virtual import gloo_operations as gloo
 from emu.virtual.gloo_operations import Script
-from emu.virtual.gloo_transport import Steps, write_steps
 
 #: What a call says of itself; see `Call`.
 Figures: TypeAlias = Mapping[str, Any]
 #: Calls of two ranks, which gloo begins in the thread of the caller.
 MESSAGES = {"send", "recv", "recv_anysource"}
 _SUMS = {"allreduce", "reduce", "reduce_scatter", "reduce_scatter_list"}
-
-
-#: Calls that are kept written out.
-_MOST_STEPS = 1 << 11
-_steps: dict[Any, Steps] = {}
 
 
 class Mismatch(EmulatorError):
@@ -46,36 +38,28 @@ class Call:
         """Return the call with its place in the program."""
         words = [self.kind]
         if "size" in self.figures:
-            words.append(f"of {self.figures['size']:,} bytes")
+            size = self.figures["size"]
+            words.append(f"of {size:,} bytes")
         if "dtype" in self.figures:
-            words.append(f"({self.figures['dtype']})")
+            dtype = self.figures["dtype"]
+            words.append(f"({dtype})")
         if "peer" in self.figures:
             side = "to" if self.kind == "send" else "from"
-            words.append(f"{side} member {self.figures['peer']}")
-            words.append(f"with tag {self.figures['tag']}")
+            peer = self.figures["peer"]
+            tag = self.figures["tag"]
+            words.append(f"{side} member {peer}")
+            words.append(f"with tag {tag}")
+
         if "root" in self.figures:
-            words.append(f"with root {self.figures['root']}")
-        return f"{' '.join(words)} at {self.where}"
+            root = self.figures["root"]
+            words.append(f"with root {root}")
 
-
-def steps_of(call: Call, member: int, ranks: int) -> Steps:
-    """Return what a member of a group does in a call, written out; see `script_of`."""
-    # Those of iterations are written out once.
-    figures = msgpack.packb(call.figures)
-    key = (call.kind, figures, member, ranks)
-    is_new = key not in _steps
-    if is_new:
-        script = script_of(call, member, ranks)
-        steps = write_steps(script)
-        _steps[key] = steps
-        if len(_steps) > _MOST_STEPS:
-            oldest = next(iter(_steps))
-            del _steps[oldest]
-    return _steps[key]
+        text = " ".join(words)
+        return f"{text} at {self.where}"
 
 
 def script_of(call: Call, member: int, ranks: int) -> Script:
-    """Return what a member of a group of so many ranks does in a call.
+    """Return what gloo has a member of a group of so many ranks do in a call.
 
     Raises KeyError for a call that is not modelled.
     """
@@ -93,7 +77,8 @@ def _sum_by_ring(call: Call, member: int, ranks: int) -> Script:
     element = call.figures["element"]
     ring = gloo.Ring(ranks=ranks, size=size, element=element)
     if call.kind == "reduce":
-        return gloo.reduce(member, ring, call.figures["root"])
+        root = call.figures["root"]
+        return gloo.reduce(member, ring, root)
     if call.kind == "reduce_scatter_list":
         part = gloo.Ring(ranks=ranks, size=size // ranks, element=element)
         return _sum_parts(member, part)

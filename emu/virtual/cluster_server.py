@@ -17,11 +17,12 @@ from typing import Any, TypeAlias
 from emu.errors import EmulatorError, RunError
 from emu.problem import Cluster, Links
 from emu.virtual.call_group import CallGroup, Deposit
-from emu.virtual.calls import MESSAGES, Call, steps_of
+from emu.virtual.calls import MESSAGES, Call
 from emu.virtual.control import Connection, RankLost
 from emu.virtual.gloo_transport import MessageNetwork, Operation
 from emu.virtual.key_store import WAITS, KeyStore
 from emu.virtual.message_costs import MessageCosts
+from emu.virtual.transports import GLOO, NoAlgorithm, Transport, WrittenLane
 from emu.virtual.virtual_time import Deadlock, State, VirtualTime
 
 #: What a rank says.
@@ -65,6 +66,30 @@ class RanksOfCluster:
     """Ranks that this computer runs at the same time."""
 
 
+@dataclass
+class _CallUnderWay:
+    """A call of a rank, as the network carries it."""
+
+    rank: int
+    group: CallGroup
+    slot: int
+    name: str
+    call: Call
+    lanes: tuple[WrittenLane, ...]
+    left: int
+    """Lanes that are not over."""
+
+    @property
+    def member(self) -> int:
+        """Member of its group that the rank is."""
+        return self.group.member_of[self.rank]
+
+    @property
+    def goes_in_order(self) -> bool:
+        """True of one that waits for the end of those before it."""
+        return self.group.transport.is_nccl and self.call.kind not in MESSAGES
+
+
 def _call_of(message: Message) -> Call:
     return Call(message["call"], message["figures"], message["where"])
 
@@ -82,6 +107,8 @@ class ClusterServer:
         CPU of messages that the machines' cores spend; None: they are free.
     watch
         Gets the rank, the time and the text of every line that is printed.
+    algorithms
+        Of NCCL, whose messages groups of that backend have then; none: gloo's.
     """
 
     def __init__(
@@ -90,7 +117,9 @@ class ClusterServer:
         ranks: RanksOfCluster,
         costs: MessageCosts | None,
         watch: Callable[[int, float, str], None],
+        algorithms: tuple[str, ...] = (),
     ) -> None:
+        self._algorithms = algorithms
         machine_of = ranks.machine_of
         self._links = cluster.links
         self._speeds = [cluster.machines[number].speed for number in machine_of]
@@ -195,15 +224,21 @@ class ClusterServer:
                 self._go_on(stalled)
 
     @property
-    def groups(self) -> dict[str, Sequence[int]]:
-        """Ranks of every process group, by its name."""
-        return {name: group.ranks for name, group in self._groups.items()}
+    def groups(self) -> dict[str, CallGroup]:
+        """Every process group, by its name."""
+        return self._groups
 
-    def count_bytes(self) -> dict[tuple[int, int], float]:
-        """Return the bytes that were sent, headers included, by sender and receiver."""
+    def count_bytes(
+        self, *, by_ranks_alone: bool = False
+    ) -> dict[tuple[int, int], float]:
+        """Return the bytes that were sent, headers included, by sender and receiver.
+
+        ``by_ranks_alone``: leave out what NICs move without CPU of their rank.
+        """
         sizes: defaultdict[tuple[int, int], float] = defaultdict(float)
         for group in self._groups.values():
-            if group.number is None:
+            is_left_out = by_ranks_alone and group.transport.wire.is_offloaded
+            if group.number is None or is_left_out:
                 continue
             written = self._network.count_written(group.number)
             for sender, row in enumerate(written.tolist()):
@@ -243,7 +278,7 @@ class ClusterServer:
         if kind not in self._actions:
             raise RankLost(f"rank {rank} says {kind!r}, which means nothing")
         if kind == "join" and message["group"] not in self._groups:
-            self._groups[message["group"]] = CallGroup(message["ranks"])
+            self._add_group(message)
         elif kind == "post":
             self._check(rank, message)
         elif kind == "leave":
@@ -253,6 +288,14 @@ class ClusterServer:
             self._time.stop(rank)
         action = partial(self._actions[kind], rank, message)
         self._time.say(rank, message["time"], action)
+
+    def _add_group(self, message: Message) -> None:
+        backend = message["backend"]
+        transport = GLOO
+        if backend == "nccl":
+            transport = Transport(self._algorithms)
+        group = CallGroup(message["ranks"], backend, transport)
+        self._groups[message["group"]] = group
 
     def _wait(self, rank: int, message: Message) -> None:
         names = message["names"]
@@ -312,12 +355,17 @@ class ClusterServer:
         speeds = [self._speeds[rank] for rank in group.ranks]
         pauses = [per_frame / speed for speed in speeds]
         routes = routes_between(self._links, machines, pauses)
-        group.number = self._network.open_group(group.ranks, routes)
+        wire = group.transport.wire
+        group.number = self._network.open_group(group.ranks, routes, wire)
 
     def _check(self, rank: int, message: Message) -> None:
         """Check a collective against those of the other members."""
         group = self._groups[message["group"]]
         call = _call_of(message)
+        try:
+            group.transport.check(call)
+        except NoAlgorithm as error:
+            raise NoAlgorithm(f"rank {rank}: {error}") from None
         if call.kind not in MESSAGES:
             member = group.member_of[rank]
             group.check(message["slot"], member, call)
@@ -329,7 +377,6 @@ class ClusterServer:
         call = _call_of(message)
         name: str = message["name"]
         slot: int = message["slot"]
-        is_message = call.kind in MESSAGES
         if message["place"] is not None:
             group.note_deposit(slot, member, call, message["place"])
         self._pending[rank][name] = call
@@ -342,29 +389,54 @@ class ClusterServer:
             group=message["group"],
             slot=slot,
         )
-        operation = Operation(
-            member=member,
-            slot=_TAGS + slot if is_message else slot,
-            steps=steps_of(call, member, len(group.ranks)),
-            done=partial(self._end, rank, name, slot, group),
-            is_barrier=call.kind == "barrier",
-            uses_worker=not is_message,
-        )
-        assert group.number is not None  # noqa: S101 - its members have joined it
-        self._network.submit(group.number, operation)
 
-    def _end(
-        self, rank: int, name: str, slot: int, group: CallGroup, _: float, peer: int
-    ) -> None:
-        """Take in that an operation is over; ``peer`` sent its last message."""
+        lanes = group.transport.lanes(call, member, len(group.ranks))
+        made = _CallUnderWay(rank, group, slot, name, call, lanes, len(lanes))
+        if made.goes_in_order:
+            calls_in_order = group.calls_in_order[member]
+            calls_in_order.add(lambda: self._begin(made))
+        else:
+            self._begin(made)
+
+    def _begin(self, made: _CallUnderWay) -> None:
+        """Have the network carry a call."""
+        group = made.group
+        is_message = made.call.kind in MESSAGES
+        for lane in made.lanes:
+            slot = lane.slot(made.slot)
+            operation = Operation(
+                member=made.member,
+                slot=_TAGS + slot if is_message else slot,
+                steps=lane.steps,
+                done=partial(self._end_lane, made),
+                is_barrier=made.call.kind == "barrier",
+                uses_worker=not is_message and not made.goes_in_order,
+            )
+            assert group.number is not None  # noqa: S101 - its members have joined it
+            self._network.submit(group.number, operation)
+
+    def _end_lane(self, made: _CallUnderWay, _: float, peer: int) -> None:
+        """Take in that a lane is over; ``peer`` sent its last message."""
+        made.left -= 1
+        if made.left:
+            return
+        self._end(made, peer)
+        if made.goes_in_order:
+            made.group.calls_in_order[made.member].end()
+
+    def _end(self, made: _CallUnderWay, peer: int) -> None:
+        """Take in that a call is over; ``peer`` sent its last message."""
+        rank = made.rank
+        name = made.name
+        group = made.group
         call = self._pending[rank].pop(name)
+
         if call.kind in MESSAGES:
-            member = group.member_of[rank]
-            result = self._end_message(group, member, name, call, peer)
+            result = self._end_message(group, made.member, name, call, peer)
             self._note(rank, "end", name=name, result=result)
         else:
-            result = {"places": group.find_places(slot)}
-            self._readers[name] = lambda: group.count_reader(slot)
+            result = {"places": group.find_places(made.slot)}
+            self._readers[name] = lambda: group.count_reader(made.slot)
             self._note(rank, "end", name=name, result=None)
         self._time.end(rank, name, result)
 

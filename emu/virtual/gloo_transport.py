@@ -37,6 +37,22 @@ _POOLS = {"frames": "Frame", "posts": "Post", "ways": "Way", "operations": "Oper
 
 
 @dataclass(frozen=True)
+class Wire:
+    """Properties of the connections of a group."""
+
+    header: float
+    """Bytes of every frame beside its data."""
+    buffer: float
+    """Bytes that a send is ahead of what has left."""
+    is_offloaded: bool = False
+    """True where notices never wait behind data, and ranks spend no CPU."""
+
+
+#: Connections of gloo.
+GLOO_WIRE = Wire(HEADER, SEND_BUFFER)
+
+
+@dataclass(frozen=True)
 class Steps:
     """A script, written out."""
 
@@ -104,8 +120,6 @@ class MessageNetwork:
         """By number: operations, and what the core reads and writes of each."""
         self._count = 0
         # Units: seconds and bytes.
-        self._core.header = HEADER
-        self._core.buffer = SEND_BUFFER
         self._core.workers = WORKERS
         self._extend("moved", "double", ranks)
         self._extend("moved_frames", "int64_t", ranks)
@@ -152,7 +166,10 @@ class MessageNetwork:
         return float(self._core.now)
 
     def open_group(
-        self, ranks: Sequence[int], routes: Callable[[int, int], tuple[Any, float]]
+        self,
+        ranks: Sequence[int],
+        routes: Callable[[int, int], tuple[Any, float]],
+        wire: Wire = GLOO_WIRE,
     ) -> int:
         """Return the number of a new group.
 
@@ -163,6 +180,8 @@ class MessageNetwork:
         routes
             Gives, of two members, the links that messages of the first to the second
             cross, by number, and their seconds of latency.
+        wire
+            Properties of their connections.
         """
         size = len(ranks)
         pairs = [*itertools.product(range(size), repeat=2)]
@@ -178,32 +197,47 @@ class MessageNetwork:
             "first_stream": first_stream,
             "first_member": first_member,
             "members": size,
+            "header": wire.header,
+            "buffer": wire.buffer,
+            "is_offloaded": wire.is_offloaded,
         }
         for member in range(first_member, first_member + size):
             self._core.member[member] = {"queued": _EMPTY, "open": _EMPTY}
 
-        for stream, ((sender, receiver), (links, latency)) in enumerate(
-            zip(pairs, ways, strict=True), first_stream
-        ):
-            self._core.stream[stream] = {
-                "first_hop": first_hop,
-                "hops": len(links),
-                "context": number,
-                "sender": sender,
-                "receiver": receiver,
-                "sending_rank": ranks[sender],
-                "receiving_rank": ranks[receiver],
-                "place": lib.NONE,
-                "first_way": lib.NONE,
-                "frames": _EMPTY,
-                "marks": _EMPTY,
-                "latency": latency,
-            }
+        routed = zip(pairs, ways, strict=True)
+        for stream, (pair, (links, latency)) in enumerate(routed, first_stream):
+            self._open_stream(stream, number, pair, ranks, latency)
+            self._core.stream[stream].first_hop = first_hop
+            self._core.stream[stream].hops = len(links)
             for hop, link in enumerate(links, first_hop):
                 self._core.hop_link[hop] = link
                 self._core.hop_stream[hop] = stream
             first_hop += len(links)
         return number
+
+    def _open_stream(
+        self,
+        stream: int,
+        group: int,
+        pair: Sequence[int],
+        ranks: Sequence[int],
+        latency: float,
+    ) -> None:
+        """Open the stream of one member of a group to another, without its links."""
+        sender, receiver = pair
+
+        self._core.stream[stream] = {
+            "context": group,
+            "sender": sender,
+            "receiver": receiver,
+            "sending_rank": ranks[sender],
+            "receiving_rank": ranks[receiver],
+            "place": lib.NONE,
+            "first_way": lib.NONE,
+            "frames": _EMPTY,
+            "marks": _EMPTY,
+            "latency": latency,
+        }
 
     def _extend_hops(self, count: int) -> int:
         first = 0

@@ -11,6 +11,7 @@ from typing import Any
 
 from emu.interchange.workload import Workload
 from emu.problem.fields.cluster_section import ClusterSection, MachineSection
+from emu.virtual.call_group import CallGroup
 from emu.virtual.calls import Call
 from emu.virtual.cluster_server import RankRecord
 from emu.virtual.recorded_messages import MessageTasks, RecordedCall
@@ -21,7 +22,7 @@ def describe_job(
     cluster: ClusterSection,
     machine_of: Sequence[int],
     records: Sequence[RankRecord],
-    groups: Mapping[str, Sequence[int]],
+    groups: Mapping[str, CallGroup],
 ) -> dict[str, Any]:
     """Return the scenario of a run.
 
@@ -34,7 +35,7 @@ def describe_job(
     records
         What every rank did.
     groups
-        Ranks of every process group.
+        Every process group, by its name.
     """
     workload = Workload(name, [])
     messages = MessageTasks(workload, groups)

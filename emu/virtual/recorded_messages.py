@@ -16,8 +16,9 @@ from typing import TypeAlias
 
 from emu.interchange.workload import Workload
 from emu.prediction.core import lib
-from emu.virtual.calls import MESSAGES, Call, steps_of
-from emu.virtual.gloo_transport import HEADER, SEND_BUFFER, WORKERS, Steps
+from emu.virtual.call_group import CallGroup
+from emu.virtual.calls import MESSAGES, Call
+from emu.virtual.gloo_transport import Steps, Wire
 
 #: Group, sender, receiver, and what else parts the messages of two members.
 _Key: TypeAlias = tuple[str, int, int, str, int]
@@ -61,10 +62,10 @@ class MessageTasks:
     workload
         Gets them.
     groups
-        Ranks of every process group.
+        Every process group, by its name.
     """
 
-    def __init__(self, workload: Workload, groups: Mapping[str, Sequence[int]]) -> None:
+    def __init__(self, workload: Workload, groups: Mapping[str, CallGroup]) -> None:
         self._workload = workload
         self._groups = groups
         # Names of groups are torch's, with any signs in them.
@@ -78,13 +79,24 @@ class MessageTasks:
     def add_call(self, rank: int, recorded: RecordedCall) -> None:
         """Add the steps of a rank in a call, from its task to the task's end."""
         call = recorded.call
-        member = self._groups[recorded.group].index(rank)
-        ranks = len(self._groups[recorded.group])
+        group = self._groups[recorded.group]
         if call.kind == "recv_anysource":
             call = replace(call, figures={**call.figures, "peer": recorded.source})
-        steps = steps_of(call, member, ranks)
-        last_step, awaited = self._play(steps, rank, recorded)
-        self._add_step(recorded.end, rank, call.kind, last_step, awaited)
+        lanes = group.transport.lanes(call, group.member_of[rank], len(group.ranks))
+        first_task = self._begin(rank, recorded)
+        last_steps: list[str] = []
+        awaited: list[_Post] = []
+        for lane in lanes:
+            slot = lane.slot(recorded.slot)
+            in_slot = replace(recorded, slot=slot)
+            last_step, posts = self._play(lane.steps, rank, in_slot, first_task)
+            last_steps.append(last_step)
+            awaited += posts
+
+        former, *further_steps = dict.fromkeys(last_steps)
+        self._add_step(recorded.end, rank, call.kind, former, awaited)
+        for step in further_steps:
+            self._workload.add_flow(step, recorded.end)
 
     def note_wait(self, rank: int, recorded: RecordedCall) -> None:
         """Note that a rank has waited for a call."""
@@ -93,11 +105,10 @@ class MessageTasks:
             open_calls.remove(recorded.end)
 
     def _play(
-        self, steps: Steps, rank: int, recorded: RecordedCall
+        self, steps: Steps, rank: int, recorded: RecordedCall, task: str
     ) -> tuple[str, list[_Post]]:
-        """Add the steps of a rank; return the last, and what its end waits for."""
+        """Add steps of a rank behind a task; return the last, and what is awaited."""
         kind = recorded.call.kind
-        task = self._begin(rank, recorded)
         posts: list[_Post] = []
         awaited: list[_Post] = []
         for action, peer, size in steps.rows.tolist():
@@ -117,7 +128,7 @@ class MessageTasks:
     def _note_post(
         self, post: _Post, rank: int, action: int, peer: int, recorded: RecordedCall
     ) -> None:
-        member = self._groups[recorded.group].index(rank)
+        member = self._groups[recorded.group].member_of[rank]
         family = "message" if post.kind in MESSAGES else "collective"
         if action == lib.POST_SEND:
             key = (recorded.group, member, peer, family, recorded.slot)
@@ -133,9 +144,10 @@ class MessageTasks:
             return recorded.task
         open_calls = self._open[recorded.group, rank]
         open_calls.append(recorded.end)
-        blocking = open_calls[-1 - WORKERS : -WORKERS]
+        workers = self._groups[recorded.group].transport.workers
+        blocking = open_calls[-1 - workers : -workers]
         if kind == "barrier":
-            blocking = open_calls[-1 - WORKERS : -1]
+            blocking = open_calls[-1 - workers : -1]
         if not blocking:
             return recorded.task
 
@@ -158,8 +170,13 @@ class MessageTasks:
         """Add the flows between ranks; what only one end has posted never goes."""
         for key, sends in self._sends.items():
             group, sender, receiver, _, _ = key
-            ranks = self._groups[group]
-            pair = _Pair(self._group_numbers[group], ranks[sender], ranks[receiver])
+            ranks = self._groups[group].ranks
+            pair = _Pair(
+                group=self._group_numbers[group],
+                sender=ranks[sender],
+                receiver=ranks[receiver],
+                wire=self._groups[group].transport.wire,
+            )
             for send, receive in zip(sends, self._receives[key], strict=False):
                 self._carry(pair, send, receive)
 
@@ -170,7 +187,8 @@ class MessageTasks:
         waits for it: it has the number of the post, as frames are written in order.
         """
         workload = self._workload
-        held_back = max(0.0, send.size - SEND_BUFFER)
+        wire = pair.wire
+        held_back = max(0.0, send.size - wire.buffer)
         frame = f"r{pair.receiver}.w{send.order}"
         arrival = f"{frame}.rest" if held_back else frame
         ready = f"r{pair.sender}.w{receive.order}"
@@ -180,9 +198,11 @@ class MessageTasks:
             announced = notifier = f"{frame}.any"
             self._add_task(notifier, send.kind)
             workload.add_flow(receive.step, notifier)
-        workload.add_flow(send.step, announced, HEADER, channel=pair.line)
+        if not wire.is_offloaded:
+            workload.add_flow(send.step, announced, wire.header, channel=pair.line)
         self._add_task(ready, send.kind)
-        workload.add_flow(notifier, ready, HEADER, channel=pair.line_back)
+        line_of_notices = "" if wire.is_offloaded else pair.line_back
+        workload.add_flow(notifier, ready, wire.header, channel=line_of_notices)
         workload.add_flow(send.step, ready)
 
         # The sender goes on when the kernel has all that is left.
@@ -193,7 +213,7 @@ class MessageTasks:
             workload.add_flow(ready, frame, held_back, channel=pair.line)
         workload.add_flow(goes_on, send.waiter)
         self._add_task(arrival, send.kind)
-        size = HEADER + send.size - held_back
+        size = wire.header + send.size - held_back
         workload.add_flow(ready, arrival, size, channel=pair.line)
         workload.add_flow(arrival, receive.waiter)
 
@@ -209,6 +229,7 @@ class _Pair:
     group: int
     sender: int
     receiver: int
+    wire: Wire
 
     @property
     def line(self) -> str:

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -27,6 +27,7 @@ from emu.runs.recorded_run import VIRTUAL_RESULT
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.run_sections import LabFile
 from emu.scenario.scenario_file import RECORDED_JOB
+from emu.virtual.call_group import CallGroup
 from emu.virtual.calls import MESSAGES
 from emu.virtual.cluster_server import ClusterServer, RankRecord, RanksOfCluster
 from emu.virtual.launch import RankPlan
@@ -54,6 +55,8 @@ class Settings:
     """True where messages take no CPU."""
     real_clock: bool = False
     """True where programs see the time of this computer."""
+    algorithms: tuple[str, ...] = ()
+    """Those of NCCL, for groups of that backend; none: their messages are gloo's."""
 
 
 def cluster_of(file: LabFile, machine_of: Sequence[int], threads: int = 1) -> Cluster:
@@ -141,19 +144,17 @@ def run_virtual(
     with scratch_folder("virtual") as folder:
         shares_core = find_shared_cores(file, machine_of, settings.threads)
         ranks = RanksOfCluster(machine_of, shares_core, settings.at_once)
-        server = ClusterServer(cluster, ranks, costs, watch)
+        server = ClusterServer(cluster, ranks, costs, watch, settings.algorithms)
         with _listen(folder) as listener, _ranks(plans, folder, directory, settings):
             server.serve(listener)
-    if not server.groups:
-        raise ScenarioError(
-            "the program made no process group, so that nothing crossed: it needs "
-            "torch.distributed.init_process_group"
-        )
 
+    messages = _describe_messages(server.groups, settings)
     result = _describe(server, cluster, plans)
+    result["messages"] = messages
     result["message_costs"] = asdict(costs) if costs else None
     others = _share_of_others(cpu, server.records)
-    reasons = judge(_evidence(server, result, others))
+    evidence = _evidence(server, result, others)
+    reasons = judge(evidence)
     result["trust"] = "degraded" if reasons else "trusted"
     result["reasons"] = reasons
     job = describe_job(
@@ -166,6 +167,30 @@ def run_virtual(
     directory.write_json(RECORDED_JOB, job)
     directory.write_json(VIRTUAL_RESULT, result)
     return result
+
+
+def _describe_messages(
+    groups: Mapping[str, CallGroup], settings: Settings
+) -> dict[str, str]:
+    """Return whose messages groups had, by the backend that the program named.
+
+    Raises ScenarioError where there was no group, or none that settings ask for.
+    """
+    if not groups:
+        raise ScenarioError(
+            "the program made no process group, so that nothing crossed: it needs "
+            "torch.distributed.init_process_group"
+        )
+
+    messages: dict[str, str] = {}
+    for group in groups.values():
+        messages[group.backend] = group.transport.describe()
+    if settings.algorithms and "nccl" not in messages:
+        backends = ", ".join(messages)
+        problem = f"is of NCCL, and groups of the program have {backends}: "
+        problem += "init_process_group('nccl'), or leave it out"
+        raise ScenarioError(problem, file="--algorithm")
+    return messages
 
 
 @contextlib.contextmanager
@@ -278,8 +303,10 @@ def describe_steps(marks: Sequence[float]) -> dict[str, Any]:
 
 
 def _evidence(server: ClusterServer, result: dict[str, Any], others: float) -> Evidence:
-    sums = [0.0] * len(server.records)
-    for (sender, receiver), size in server.count_bytes().items():
+    count = len(server.records)
+    sums = [0.0] * count
+    carried = server.count_bytes(by_ranks_alone=True)
+    for (sender, receiver), size in carried.items():
         sums[sender] += size
         sums[receiver] += size
     return Evidence(
@@ -288,20 +315,27 @@ def _evidence(server: ClusterServer, result: dict[str, Any], others: float) -> E
         # In the clock where it was measured.
         busiest=0 if result["message_costs"] else int(max(sums)),
         computed=max(row["computed"] for row in result["ranks"]),
-        small_calls=max(map(_count_small_calls, server.records)),
+        small_calls=max(
+            _count_small_calls(record, server.groups) for record in server.records
+        ),
         children_cpu=sum(row["children_cpu"] for row in result["ranks"]),
         cpu=sum(row["cpu"] for row in result["ranks"]),
         stalls=server.stalls,
         others=others,
+        nccl=result["messages"].get("nccl", ""),
     )
 
 
-def _count_small_calls(record: RankRecord) -> int:
+def _count_small_calls(record: RankRecord, groups: Mapping[str, CallGroup]) -> int:
+    """Count the small calls of a rank in groups whose messages are gloo's."""
     count = 0
     for event in record.events:
         if event["kind"] == "post" and event["call"] not in MESSAGES:
+            if groups[event["group"]].transport.is_nccl:
+                continue
             figures = event["figures"]
-            size = figures.get("size", sum(figures.get("given", ())))
+            exchanged = sum(figures.get("given", ()))
+            size = figures.get("size", exchanged)
             count += size < SMALL
     return count
 

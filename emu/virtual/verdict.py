@@ -39,6 +39,8 @@ class Evidence:
     """Times that a rank waited outside of any call."""
     others: float
     """Share of this computer's cores that other programs used."""
+    nccl: str = ""
+    """Whose messages groups of NCCL had, ``NCCL's ring``; empty without any."""
 
 
 def judge(evidence: Evidence) -> list[str]:
@@ -69,6 +71,15 @@ def judge(evidence: Evidence) -> list[str]:
         reasons.append(
             f"ranks waited outside of torch.distributed {evidence.stalls} times, which "
             "took no virtual time"
+        )
+    if evidence.nccl == "gloo's":
+        reasons.append(
+            "groups of nccl had gloo's messages: --algorithm ring gives them NCCL's"
+        )
+    elif evidence.nccl:
+        reasons.append(
+            f"messages of nccl were {evidence.nccl} as its sources have it, which no "
+            "lab with GPUs has been set beside"
         )
     reasons += _judge_computing(evidence)
     return reasons

@@ -15,7 +15,15 @@ from hypothesis import strategies as st
 
 from emu.virtual import gloo_operations as gloo
 from emu.virtual.gloo_operations import Ring, Script, Transfer
-from emu.virtual.gloo_transport import MessageNetwork, Operation, write_steps
+from emu.virtual.gloo_transport import (
+    GLOO_WIRE,
+    MessageNetwork,
+    Operation,
+    Steps,
+    Wire,
+    write_steps,
+)
+from emu.virtual.transports import WrittenLane
 
 NIC = 125e6
 SIZE = 2_000_000
@@ -25,7 +33,9 @@ ALONE = SIZE / NIC
 class Network:
     """Ranks with a machine each, joined by their NICs."""
 
-    def __init__(self, rates: Sequence[float], latency: float = 0.0) -> None:
+    def __init__(
+        self, rates: Sequence[float], latency: float = 0.0, wire: Wire = GLOO_WIRE
+    ) -> None:
         ranks = len(rates)
         self.messages = MessageNetwork(np.array([*rates, *rates]), ranks)
 
@@ -33,7 +43,7 @@ class Network:
             links = (sender, ranks + receiver) if sender != receiver else ()
             return links, latency
 
-        self.group = self.messages.open_group(range(ranks), route)
+        self.group = self.messages.open_group(range(ranks), route, wire)
         self.ends = [0.0] * ranks
         self.all_ends: list[dict[int, float]] = [{} for _ in range(ranks)]
         """Slot -> end, of every rank."""
@@ -41,15 +51,40 @@ class Network:
 
     def begin(self, rank: int, script: Script, slot: int = 0, **options: bool) -> None:
         """Begin an operation of a rank."""
+        self.begin_steps(rank, write_steps(script), slot, **options)
+
+    def begin_steps(self, rank: int, steps: Steps, slot: int, **options: bool) -> None:
+        """Begin an operation that is written out."""
 
         def done(moment: float, peer: int) -> None:
             self.ends[rank] = moment
             self.all_ends[rank][slot] = moment
             self.peers[rank] = peer
 
-        steps = write_steps(script)
         operation = Operation(rank, slot, steps, done, **options)
         self.messages.submit(self.group, operation)
+
+    def begin_lanes(
+        self,
+        rank: int,
+        lanes: Sequence[WrittenLane],
+        slot: int,
+        ended: Callable[[], None],
+    ) -> None:
+        """Begin an operation of several lanes; say when all have ended."""
+        left = len(lanes)
+
+        def done(moment: float, _: int) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                self.all_ends[rank][slot] = moment
+                ended()
+
+        for lane in lanes:
+            in_slot = lane.slot(slot)
+            operation = Operation(rank, in_slot, lane.steps, done, uses_worker=False)
+            self.messages.submit(self.group, operation)
 
     def go_on(self, until: float = np.inf) -> None:
         """Let what is under way go on until a time, or its end."""

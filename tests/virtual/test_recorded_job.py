@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,10 +22,13 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.scenario import load, prepare
-from emu.virtual.calls import Call, script_of
+from emu.virtual.call_group import CallGroup
+from emu.virtual.calls import Call
 from emu.virtual.cluster_server import RankRecord
 from emu.virtual.gloo_transport import HEADER
+from emu.virtual.nccl_operations import ALGORITHMS
 from emu.virtual.recorded_job import describe_job
+from emu.virtual.transports import GLOO, CallsInOrder, Transport
 from tests.virtual.test_gloo import Network
 
 JOB = {
@@ -68,16 +72,18 @@ class Program:
     """Bytes per second of every NIC, each way."""
     latency: float
     calls: list[Call]
+    transport: Transport
     starts: list[list[float]]
     """Seconds at which every rank makes each call."""
 
 
 @st.composite
-def programs(draw: st.DrawFn) -> Program:
-    """Draw a program of two to five ranks that are not equally early."""
+def programs(draw: st.DrawFn, transport: Transport = GLOO) -> Program:
+    """Draw a program of two to four ranks that are not equally early."""
     ranks = draw(st.integers(2, 4))
     rates = st.floats(5e6, 2e8)
-    calls = [draw(calls_of(ranks)) for _ in range(draw(st.integers(1, 3)))]
+    kinds = [kind for kind in KINDS if not transport.is_nccl or kind in ALGORITHMS]
+    calls = [draw(calls_of(ranks, kinds)) for _ in range(draw(st.integers(1, 3)))]
     gaps = st.lists(st.floats(1e-4, 0.03), min_size=len(calls), max_size=len(calls))
     starts = []
     for _ in range(ranks):
@@ -87,14 +93,15 @@ def programs(draw: st.DrawFn) -> Program:
         rates=draw(st.lists(rates, min_size=ranks, max_size=ranks)),
         latency=draw(st.floats(1e-6, 2e-3)),
         calls=calls,
+        transport=transport,
         starts=starts,
     )
 
 
 @st.composite
-def calls_of(draw: st.DrawFn, ranks: int) -> Call:
+def calls_of(draw: st.DrawFn, ranks: int, kinds: list[str]) -> Call:
     """Draw a call of a group of so many ranks, of elements of four bytes."""
-    kind = draw(st.sampled_from(KINDS))
+    kind = draw(st.sampled_from(kinds))
     parts = st.lists(st.integers(0, 500_000), min_size=ranks, max_size=ranks)
     figures: dict[str, Any] = {
         "size": 4 * ranks * draw(st.integers(1, 100_000)),
@@ -118,7 +125,9 @@ def of_member(call: Call, member: int) -> Call:
 def make_calls(program: Program) -> tuple[list[RankRecord], float]:
     """Make the calls of a program; return what each rank did, and the bytes sent."""
     ranks = len(program.rates)
-    network = Network(program.rates, program.latency)
+    transport = program.transport
+    network = Network(program.rates, program.latency, transport.wire)
+    queues = [CallsInOrder() for _ in range(ranks)]
     records = [RankRecord() for _ in range(ranks)]
     posts = []
     for rank, starts in enumerate(program.starts):
@@ -129,12 +138,14 @@ def make_calls(program: Program) -> tuple[list[RankRecord], float]:
         event = {"kind": "post", "time": start, "name": f"{slot}/{rank}", "slot": slot}
         event |= {"call": call.kind, "figures": call.figures, "group": "0"}
         records[rank].events.append(event)
-        network.begin(
-            rank,
-            script_of(call, rank, ranks),
-            slot,
-            is_barrier=call.kind == "barrier",
-        )
+        lanes = transport.lanes(call, rank, ranks)
+        if transport.is_nccl:
+            begin = partial(network.begin_lanes, rank, lanes, slot, queues[rank].end)
+            queues[rank].add(begin)
+        else:
+            (lane,) = lanes
+            is_barrier = call.kind == "barrier"
+            network.begin_steps(rank, lane.steps, slot, is_barrier=is_barrier)
     network.go_on()
 
     for rank, record in enumerate(records):
@@ -155,6 +166,23 @@ def make_calls(program: Program) -> tuple[list[RankRecord], float]:
 @given(programs())
 def test_the_job_takes_as_long_as_the_calls_did(program: Program) -> None:
     """However late ranks are, whatever their NICs, over queues of two workers."""
+    # Frames of headers that are written at one instant have another order.
+    headers = 4 * HEADER / min(program.rates)
+    check_job(program, relative=1e-3, seconds=headers)
+
+
+@given(st.sampled_from([("ring",), ("tree", "ring")]), st.data())
+def test_the_job_of_nccl_s_messages_is_exact(
+    algorithms: tuple[str, ...], data: st.DataObject
+) -> None:
+    """They have no frames beside the data, and go one call after the other."""
+    program = data.draw(programs(Transport(algorithms)))
+
+    check_job(program, relative=1e-9, seconds=0.0)
+
+
+def check_job(program: Program, relative: float, seconds: float) -> None:
+    """Check that the job of a program is as long as its calls, with as many bytes."""
     records, sent = make_calls(program)
     machines = [
         {
@@ -169,7 +197,8 @@ def test_the_job_takes_as_long_as_the_calls_did(program: Program) -> None:
     ]
     cluster = ClusterSection.model_validate({"machines": machines})
     ranks = range(len(records))
-    scenario = describe_job("drawn", cluster, ranks, records, {"0": ranks})
+    groups = {"0": CallGroup(ranks, transport=program.transport)}
+    scenario = describe_job("drawn", cluster, ranks, records, groups)
     with TemporaryDirectory() as folder:
         file = Path(folder) / "job.json"
         file.write_text(json.dumps(scenario))
@@ -177,9 +206,7 @@ def test_the_job_takes_as_long_as_the_calls_did(program: Program) -> None:
 
     schedule = experiment.simulate()
     ends = [record.events[-1]["time"] for record in records]
-    # Frames of headers that are written at one instant have another order.
-    headers = 4 * HEADER / min(program.rates)
-    assert schedule.makespan == pytest.approx(max(ends), rel=1e-3, abs=headers)
+    assert schedule.makespan == pytest.approx(max(ends), rel=relative, abs=seconds)
     assert schedule.flow_bytes.sum() == pytest.approx(sent, rel=1e-9)
 
 

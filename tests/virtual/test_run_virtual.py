@@ -45,10 +45,11 @@ def run(
         path = folder / "program.py"
         path.write_text(program)
         program = path
+    algorithms = options.pop("algorithms", ())
     file = load_lab(cluster_file(folder, **options))
     nodes = nodes_of_command([str(program), *arguments], file.cluster.names, ranks)
     directory = RunDirectory.create("run", folder)
-    settings = Settings(at_once=2, charge=1e-3)
+    settings = Settings(at_once=2, charge=1e-3, algorithms=algorithms)
     result = run_virtual(file, plan_ranks(nodes), directory, settings, lambda *_: None)
     return result, directory.path
 
@@ -143,6 +144,48 @@ def test_the_recorded_job_takes_as_long_simulated(tmp_path: Path) -> None:
 
     assert same == pytest.approx(slow["makespan"], rel=1e-3)
     assert doubled.simulate().makespan == pytest.approx(fast["makespan"], rel=1e-3)
+
+
+NCCL = HEAD.replace("gloo", "nccl")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_groups_of_nccl_have_its_messages(tmp_path: Path) -> None:
+    """A ring: three times 1.5 of the tensor at 12.5 MB/s, besides six charges."""
+    size = 4 * 400_000
+    text = "for _ in range(3): dist.all_reduce(torch.ones(400_000))\n"
+    result, _ = run(tmp_path, NCCL + text, nic="100 Mbit/s", algorithms=("ring",))
+
+    wire = 3 * 1.5 * size / 12.5e6
+    assert result["makespan"] == pytest.approx(wire + 6e-3, rel=1e-9)
+    assert result["messages"] == {"nccl": "NCCL's ring"}
+    assert sum(map(sum_of_row, result["bytes"].values())) == 3 * 6 * size
+    (reason,) = [reason for reason in result["reasons"] if "nccl" in reason]
+    assert "NCCL's ring" in reason
+
+
+def sum_of_row(row: dict[str, float]) -> float:
+    return sum(row.values())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            NCCL + "dist.broadcast(torch.ones(3), 0)\n",
+            "NCCL has no tree for broadcast of 12 bytes .* at program.py:3",
+        ),
+        (HEAD + "dist.barrier()\n", "--algorithm: is of NCCL, and groups .* gloo"),
+    ],
+)
+def test_what_has_no_such_algorithm_is_refused(
+    tmp_path: Path, text: str, words: str
+) -> None:
+    with pytest.raises(EmulatorError, match=words):
+        run(tmp_path, text, algorithms=("tree",))
 
 
 BAD = {

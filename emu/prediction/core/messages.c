@@ -3,7 +3,7 @@
  * A message is three frames: who posts a receive writes "ready" into its stream to the
  * sender; a sender announces its send, and writes the data when "ready" has come, at once
  * where it has come already (gloo, tcp/pair.cc). A stream has one order, so notices wait
- * behind data. Of all streams the first frames share the links. Nothing is known
+ * behind data, but where contexts have them go beside. Of all streams the first frames share the links. Nothing is known
  * beforehand: operations are submitted while time goes on. */
 #include "inline.h"
 #include "messages.h"
@@ -218,9 +218,15 @@ static double write_frame(Network *network, int64_t number, int64_t kind, int64_
                           double size)
 {
     Stream *stream = &network->stream[number];
+    const Context *context = &network->context[stream->context];
     int64_t frame = take(&network->frames);
-    network->frame[frame] = (Frame){kind, slot, network->header + size};
-    stream->written += network->header + size;
+    network->frame[frame] = (Frame){kind, slot, context->header + size};
+    if (context->is_offloaded && kind != DATA) {
+        send_off(network, number, frame);
+        return stream->written;
+    }
+
+    stream->written += context->header + size;
     if (stream->hops == 0) {
         stream->served = stream->written;
         send_off(network, number, frame);
@@ -252,8 +258,10 @@ static bool serve(Network *network, int64_t number, double bytes)
     Stream *stream = &network->stream[number];
     stream->left -= bytes;
     stream->served += bytes;
-    network->moved[stream->sending_rank] += bytes;
-    network->moved[stream->receiving_rank] += bytes;
+    if (!network->context[stream->context].is_offloaded) {
+        network->moved[stream->sending_rank] += bytes;
+        network->moved[stream->receiving_rank] += bytes;
+    }
 
     /* What takes less than an instant, as a time can be told. */
     double rounding = TIE * (stream->written + stream->rate * network->now);
@@ -340,7 +348,8 @@ static void write_data(Network *network, int64_t number, int64_t post)
 {
     const Post *send = &network->post[post];
     double end = write_frame(network, number, DATA, send->slot, send->size);
-    mark_send(network, number, post, end - network->buffer);
+    double buffer = network->context[network->stream[number].context].buffer;
+    mark_send(network, number, post, end - buffer);
 }
 
 static void post_send(Network *network, int64_t number, int64_t post)
@@ -494,8 +503,10 @@ static void take_in(Network *network, int64_t number, Frame frame)
     if (frame.kind == READY)
         way_number = stream_between(network, stream->context, stream->receiver,
                                     stream->sender);
-    network->moved_frames[stream->sending_rank]++;
-    network->moved_frames[stream->receiving_rank]++;
+    if (!network->context[stream->context].is_offloaded) {
+        network->moved_frames[stream->sending_rank]++;
+        network->moved_frames[stream->receiving_rank]++;
+    }
 
     Way *way = way_of(network, way_number, frame.slot);
     int64_t over = NONE;

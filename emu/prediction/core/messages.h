@@ -76,6 +76,8 @@ typedef struct {
 typedef struct {
     int64_t first_stream;      /* streams go by sender, then receiver */
     int64_t first_member, members;
+    double header, buffer;     /* bytes of a frame's header, and of a sender's buffer */
+    bool is_offloaded;         /* notices go beside the streams, and no CPU is counted */
 } Context;
 
 typedef struct { /* what will be there: a frame, or a send that the kernel has whole */
@@ -95,7 +97,7 @@ typedef struct { /* what is known of a link while rates are set */
 } Link;
 
 typedef struct {
-    double now, header, buffer; /* seconds; bytes of a header, and of a kernel's buffer */
+    double now;                /* seconds */
     int64_t workers;           /* operations at once, per member */
     int64_t order, unposted;   /* posts that operations have yet to make */
     int64_t busy_count, coming_count, done_count, dirty_count;

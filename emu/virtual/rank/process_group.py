@@ -163,7 +163,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
     """Groups by name so far: a name comes back when all groups were destroyed."""
     _device_types: ClassVar[list[torch.device]] = [torch.device("cpu")]
 
-    def __init__(self, options: Any, end: RankEnd) -> None:
+    def __init__(self, options: Any, end: RankEnd, backend: str) -> None:
         member: int = options.group_rank
         size: int = options.group_size
         super().__init__(member, size)
@@ -182,7 +182,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         self._group_name = ""
         self._slot = 0
         self._ranks = ranks
-        end.say("join", group=self._name, ranks=ranks)
+        end.say("join", group=self._name, ranks=ranks, backend=backend)
 
     def getBackendName(self) -> str:  # noqa: N802 - torch's name
         """Return a name: by gloo's own DDP would look for its devices."""
@@ -227,8 +227,12 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
             if gives is not None:
                 # The first member's deposit has room for the sum of all, and marks.
                 is_first = "operation" in figures and self._member == 0
-                marks = _room_of_marks(self._members) if is_first else 0
-                place = self._deposits.leave(gives, marks, gives.nbytes * is_first)
+                marks = 0
+                room = 0
+                if is_first:
+                    marks = _room_of_marks(self._members)
+                    room = gives.nbytes
+                place = self._deposits.leave(gives, marks, room)
 
             def take_all(result: Result) -> None:
                 take(_Brought(self._deposits, self._ranks, result["places"]))

@@ -59,11 +59,16 @@ def _take_over_groups(end: RankEnd) -> None:
         if name not in vars(VirtualProcessGroup):
             setattr(VirtualProcessGroup, name, _refused(name))
 
-    def create(options: Any, _: Any = None) -> VirtualProcessGroup:
-        return VirtualProcessGroup(options, end)
+    register: Any = dist.Backend.register_backend
+    for backend in sorted(_TAKEN):
 
-    # Names of backends are made into attributes: any that torch has not.
-    dist.Backend.register_backend("emu", create, extended_api=True, devices=["cpu"])
+        def create(
+            options: Any, _: Any = None, *, backend: str = backend
+        ) -> VirtualProcessGroup:
+            return VirtualProcessGroup(options, end, backend)
+
+        # Names of backends are made into attributes: any that torch has not.
+        register(f"emu_{backend}", create, extended_api=True, devices=["cpu"])
     config: Any = distributed_c10d.BackendConfig
     stated = config.get_device_backend_map
 
@@ -75,7 +80,9 @@ def _take_over_groups(end: RankEnd) -> None:
                 f"backend {names} is not modelled: gloo, nccl and mpi are"
             )
         # torch asserts that the name gloo is a ProcessGroupGloo: it is told another.
-        return {"cpu": "emu"}
+        # Of several, which are of one device each, gloo takes tensors of the CPU.
+        (backend,) = backends & _TAKEN if len(backends & _TAKEN) == 1 else ("gloo",)
+        return {"cpu": f"emu_{backend}"}
 
     config.get_device_backend_map = name_backend
     for backend in ("gloo", "nccl", "mpi"):

@@ -1,0 +1,200 @@
+"""Messages that the calls of a process group become: gloo's, or NCCL's."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgpack
+
+from emu.errors import EmulatorError, ScenarioError
+from emu.virtual import nccl_operations as nccl
+from emu.virtual.calls import MESSAGES, Call, script_of
+from emu.virtual.gloo_transport import GLOO_WIRE, WORKERS, Steps, Wire, write_steps
+from emu.virtual.nccl_operations import Lane
+
+#: Connections of NCCL: its notices of room travel beside the data, and NICs copy.
+NCCL_WIRE = Wire(header=0.0, buffer=float(nccl.BUFFER), is_offloaded=True)
+#: Algorithms that a run may ask for.
+ALGORITHMS = ("ring", "tree")
+#: Reductions that NCCL has.
+_REDUCTIONS = {"SUM", "AVG", "PRODUCT", "MIN", "MAX"}
+#: Bytes that NCCL sums for a barrier.
+_BARRIER = 4
+#: Bits of a slot below the number of a channel.
+_CHANNEL_BITS = 48
+#: Calls that are kept written out.
+_MOST_CALLS = 1 << 11
+_written: dict[Any, tuple[WrittenLane, ...]] = {}
+
+
+class NoAlgorithm(EmulatorError):
+    """A call that NCCL does not have, or not by the algorithm that was asked for."""
+
+
+@dataclass(frozen=True)
+class WrittenLane:
+    """Steps of a member in a call that wait for no others of it."""
+
+    steps: Steps
+    channel: int = 0
+
+    def slot(self, slot: int) -> int:
+        """Return the slot of its messages in the call of a slot."""
+        return slot + (self.channel << _CHANNEL_BITS)
+
+
+@dataclass(frozen=True)
+class Transport:
+    """Rules by which a group's calls become messages."""
+
+    algorithms: tuple[str, ...] = ()
+    """Those of NCCL, the preferred one first; none: the messages are gloo's."""
+
+    @property
+    def is_nccl(self) -> bool:
+        """True where messages are NCCL's."""
+        return bool(self.algorithms)
+
+    @property
+    def wire(self) -> Wire:
+        """Properties of its connections."""
+        return NCCL_WIRE if self.is_nccl else GLOO_WIRE
+
+    @property
+    def workers(self) -> int:
+        """Collectives of a rank that are under way at once."""
+        return 1 if self.is_nccl else WORKERS
+
+    def describe(self) -> str:
+        """Return whose messages they are: ``NCCL's ring``."""
+        return f"NCCL's {', '.join(self.algorithms)}" if self.is_nccl else "gloo's"
+
+    def check(self, call: Call) -> None:
+        """Raise NoAlgorithm for a call that it does not have."""
+        if not self.is_nccl or call.kind in {"send", "recv"}:
+            return
+        if call.kind not in nccl.ALGORITHMS:
+            raise NoAlgorithm(
+                f"NCCL has no {call.describe()}: the backend gloo has, whose messages "
+                "are modelled without --algorithm"
+            )
+        operation = call.figures.get("operation", "SUM")
+        if operation not in _REDUCTIONS:
+            problem = f"NCCL has no reduction {operation}, asked of {call.describe()}"
+            raise NoAlgorithm(problem)
+        self._algorithm(call)
+
+    def _algorithm(self, call: Call) -> str:
+        """Return the first algorithm that a call has; empty where it needs none."""
+        found = nccl.ALGORITHMS[call.kind]
+        for algorithm in self.algorithms:
+            if algorithm in found:
+                return algorithm
+        if not found:
+            return ""
+        (asked,) = self.algorithms
+        raise NoAlgorithm(
+            f"NCCL has no {asked} for {call.describe()}: --algorithm {asked},"
+            f"{found[0]} takes its {found[0]} there"
+        )
+
+    def lanes(self, call: Call, member: int, ranks: int) -> tuple[WrittenLane, ...]:
+        """Return what a member of a group of so many ranks does in a call.
+
+        Raises NoAlgorithm as `check`, KeyError for a call that is not modelled.
+        """
+        # Those of iterations are written out once.
+        figures = msgpack.packb(call.figures)
+        key = (self, call.kind, figures, member, ranks)
+        if key not in _written:
+            lanes = self._list_lanes(call, member, ranks)
+            _written[key] = tuple(
+                WrittenLane(write_steps(lane.script), lane.channel) for lane in lanes
+            )
+            if len(_written) > _MOST_CALLS:
+                oldest = next(iter(_written))
+                del _written[oldest]
+        return _written[key]
+
+    def _list_lanes(self, call: Call, member: int, ranks: int) -> list[Lane]:
+        is_own = self.is_nccl and call.kind not in MESSAGES and ranks > 1
+        if not is_own:
+            return [Lane(script_of(call, member, ranks))]
+        return self._list_nccl_lanes(call, member, ranks)
+
+    def _list_nccl_lanes(self, call: Call, member: int, ranks: int) -> list[Lane]:
+        algorithm = self._algorithm(call)
+        size = call.figures.get("size", _BARRIER)
+        root = call.figures.get("root", 0)
+        match call.kind:
+            case "allreduce" | "barrier" if algorithm == "tree":
+                return nccl.tree_all_reduce(member, ranks, size)
+            case "allreduce" | "barrier":
+                script = nccl.ring_all_reduce(member, ranks, size)
+            case "reduce":
+                script = nccl.ring_reduce(member, ranks, root, size)
+            case "broadcast":
+                script = nccl.ring_broadcast(member, ranks, root, size)
+            case "allgather":
+                script = nccl.ring_all_gather(member, ranks, size)
+            case "reduce_scatter" | "reduce_scatter_list":
+                script = nccl.ring_reduce_scatter(member, ranks, size)
+            case _:
+                given, taken = _list_messages(call, member, ranks)
+                script = nccl.exchange(member, given, taken)
+        return [Lane(script)]
+
+
+def _list_messages(call: Call, member: int, ranks: int) -> tuple[list[int], list[int]]:
+    """Return the bytes that a member gives to each, and takes from each."""
+    if call.kind == "alltoall":
+        return call.figures["given"], call.figures["taken"]
+    size = call.figures["size"]
+    root = call.figures["root"]
+    nothing = [0] * ranks
+    all_others = [size] * ranks
+    with_root = [size * (peer == root) for peer in range(ranks)]
+    if call.kind == "gather":
+        return (nothing, all_others) if member == root else (with_root, nothing)
+    return (all_others, nothing) if member == root else (nothing, with_root)
+
+
+#: Messages of groups unless a run asks for NCCL's.
+GLOO = Transport()
+
+
+def read_algorithms(text: str) -> tuple[str, ...]:
+    """Return the algorithms that a command line asks for: ``tree,ring``.
+
+    Raises ScenarioError for one that is not modelled.
+    """
+    names = tuple(name.strip().lower() for name in text.split(","))
+    for name in names:
+        if name not in ALGORITHMS:
+            problem = f"found {name!r}, write ring, tree, or tree,ring"
+            raise ScenarioError(problem, file="--algorithm")
+    return tuple(dict.fromkeys(names))
+
+
+class CallsInOrder:
+    """Collectives that a member has made, of which one at a time is under way."""
+
+    def __init__(self) -> None:
+        self._begins: deque[Callable[[], None]] = deque()
+
+    def add(self, begin: Callable[[], None]) -> None:
+        """Begin a call when all before it have ended."""
+        self._begins.append(begin)
+        is_alone = len(self._begins) == 1
+        if is_alone:
+            begin()
+
+    def end(self) -> None:
+        """Take in that the first has ended."""
+        self._begins.popleft()
+        if self._begins:
+            begin = self._begins[0]
+            begin()
