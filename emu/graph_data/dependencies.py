@@ -25,6 +25,7 @@ from emu.graph_data.whole_graph import (
     Aggregation,
     Part,
     WholeGraph,
+    graphs_by_layer,
     open_parts,
     open_prepared,
     part_of,
@@ -121,12 +122,4 @@ def open_dependencies(
         f"whole-{aggregation.form}-{key}",
         lambda: split_by_costs(dataset, aggregation, costs),
     )
-
-    def of_layer(layer: int) -> WholeGraph:
-        return WholeGraph(
-            dataset.vertices,
-            dataset.parts,
-            lambda number: read(number * layers + layer),
-        )
-
-    return dataset, tuple(map(of_layer, range(layers)))
+    return dataset, graphs_by_layer(dataset, layers, read)

@@ -439,8 +439,14 @@ def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph,
         f"whole-{aggregation.form}-{layers}-{sizes}",
         lambda: replicate_parts(structure, dataset.owner, boxes, layers, aggregation),
     )
+    return dataset, graphs_by_layer(dataset, layers, read)
 
-    # In the order in which `replicate_parts` yields them: device by device.
+
+def graphs_by_layer(
+    dataset: Dataset, layers: int, read: Callable[[int], Part]
+) -> tuple[WholeGraph, ...]:
+    """Return the parts of every layer; ``read`` has all layers of a device in a row."""
+
     def of_layer(layer: int) -> WholeGraph:
         return WholeGraph(
             dataset.vertices,
@@ -448,4 +454,4 @@ def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph,
             lambda number: read(number * layers + layer),
         )
 
-    return dataset, tuple(map(of_layer, range(layers)))
+    return tuple(map(of_layer, range(layers)))

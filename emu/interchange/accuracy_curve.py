@@ -6,14 +6,13 @@ line.
 
 from __future__ import annotations
 
-import csv
 import math
 from dataclasses import dataclass
 from pathlib import Path
 
 from emu.errors import DataError
 from emu.host.confinement import confine
-from emu.host.input_file import one_error, read_text
+from emu.interchange.headed_table import number_of, read_headed_table
 
 _UNITS = ("step", "epoch")
 
@@ -38,9 +37,7 @@ def read_curve(path: Path) -> AccuracyCurve:
     Raises DataError with its line where it is another file: numbers of steps that are
     not whole, moments that do not grow, accuracies that are no shares from 0 to 1.
     """
-    with one_error(path):
-        lines = list(csv.reader(read_text(path).removeprefix("\ufeff").splitlines()))
-    header = [cell.strip() for cell in lines[0]] if lines else []
+    header, rows = read_headed_table(path)
     if len(header) != 2 or header[0] not in _UNITS or header[1] != "accuracy":
         found = ",".join(header)
         problem = f"begins with {found!r}, write step,accuracy or epoch,accuracy"
@@ -49,15 +46,13 @@ def read_curve(path: Path) -> AccuracyCurve:
     unit = header[0]
     moments: list[float] = []
     shares: list[float] = []
-    for number, cells in enumerate(lines[1:], 2):
-        if not cells:
-            continue
+    for number, cells in rows:
         if len(cells) != 2:
             problem = f"{','.join(cells)!r}, write {unit},accuracy"
             raise DataError(f"line {number}: {problem}", path=path)
 
-        moment = _read_number(cells[0])
-        share = _read_number(cells[1])
+        moment = number_of(cells[0])
+        share = number_of(cells[1])
         last = moments[-1] if moments else 0.0
         problem = _problem_of_moment(unit, moment, last)
         # Written so that what is not a number is refused.
@@ -79,11 +74,3 @@ def _problem_of_moment(unit: str, moment: float, last: float) -> str:
     if moment <= last:
         return f"{unit} {moment:g} stands behind {last:g}, write them in order"
     return ""
-
-
-def _read_number(text: str) -> float:
-    """Return a number, not a number where the text is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan

@@ -6,7 +6,6 @@ iteration, ``link,bytes`` what each link carried in all.
 
 from __future__ import annotations
 
-import csv
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from emu.errors import DataError
 from emu.host.confinement import confine
-from emu.host.input_file import one_error, read_text
+from emu.interchange.headed_table import number_of, read_headed_table
 
 _ITERATIONS = ["iteration", "seconds"]
 _LINKS = ["link", "bytes"]
@@ -76,17 +75,13 @@ def read_measurement(
     unit
         Unit of the times of a file of iterations, seconds where it is None.
     """
-    with one_error(path):
-        lines = list(csv.reader(read_text(path).removeprefix("\ufeff").splitlines()))
-    header = [cell.strip() for cell in lines[0]] if lines else []
+    header, rows = read_headed_table(path)
     if header not in (_ITERATIONS, _LINKS):
         kinds = f"{','.join(_ITERATIONS)} or {','.join(_LINKS)}"
         raise DataError(f"begins with {','.join(header)!r}, write {kinds}", path=path)
 
     values: dict[str, float] = {}
-    for number, cells in enumerate(lines[1:], 2):
-        if not cells:
-            continue
+    for number, cells in rows:
         name, value = _read_row(cells, number, path)
         if name in values:
             raise DataError(f"line {number}: {name!r} stands twice", path=path)
@@ -149,16 +144,8 @@ def _read_row(cells: Sequence[str], number: int, path: Path) -> tuple[str, float
     value = math.nan
     if len(cells) == 2:
         name = cells[0].strip()
-        value = _read_number(cells[1])
+        value = number_of(cells[1])
     if not name or not 0 <= value < math.inf:
         problem = f"line {number}: {','.join(cells)!r}, write a name, and 0 or more"
         raise DataError(problem, path=path)
     return name, value
-
-
-def _read_number(text: str) -> float:
-    """Return a number, not a number where the text is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan

@@ -404,26 +404,24 @@ class Job:
         return self._positions[name]
 
     @cached_property
-    def _in_edges(self) -> list[list[int]]:
-        edges: list[list[int]] = [[] for _ in self.tasks]
+    def _edges_of_tasks(self) -> tuple[list[list[int]], list[list[int]]]:
+        """Positions of the edges into every task, and out of it."""
+        entering: list[list[int]] = [[] for _ in self.tasks]
+        leaving: list[list[int]] = [[] for _ in self.tasks]
         for position, edge in enumerate(self.edges):
-            edges[edge.destination].append(position)
-        return edges
-
-    @cached_property
-    def _out_edges(self) -> list[list[int]]:
-        edges: list[list[int]] = [[] for _ in self.tasks]
-        for position, edge in enumerate(self.edges):
-            edges[edge.source].append(position)
-        return edges
+            entering[edge.destination].append(position)
+            leaving[edge.source].append(position)
+        return entering, leaving
 
     def in_edges(self, task: int) -> tuple[int, ...]:
         """Return the positions of the edges into ``task``."""
-        return tuple(self._in_edges[task])
+        entering, _ = self._edges_of_tasks
+        return tuple(entering[task])
 
     def out_edges(self, task: int) -> tuple[int, ...]:
         """Return the positions of the edges out of ``task``."""
-        return tuple(self._out_edges[task])
+        _, leaving = self._edges_of_tasks
+        return tuple(leaving[task])
 
     def sends(self, edge: int, iteration: int) -> bool:
         """Return True where ``edge`` carries ``iteration``: see `flow_counts`."""

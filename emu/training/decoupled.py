@@ -16,7 +16,7 @@ from emu.graph_data import Dataset, open_for
 from emu.problem.workloads.column_slices import STAGES, Slices
 from emu.training.layers import Array, JobSettings, LayerTensors, Tensor, as_tensor
 from emu.training.reference import WholeGraphModel
-from emu.training.whole_graph import Scored
+from emu.training.whole_graph import Scored, TrainingVertices
 
 
 class _Dense(LayerTensors):
@@ -94,11 +94,7 @@ class TensorPart:
         self._matrix = graph_model.matrix
         features = dataset.gather(local)
         self._features = features.astype(self._dtype)
-        is_trained = np.isin(local, dataset.train)
-        self._train = np.flatnonzero(is_trained)
-        labels = dataset.labels[local]
-        self._labels = labels[self._train].astype(np.int64)
-        self._train_count = dataset.train_count
+        self._trained = TrainingVertices(dataset, local)
 
     def begin(self, parameters: Array) -> None:
         """Begin an epoch with these parameters."""
@@ -142,8 +138,8 @@ class TensorPart:
         joined = self._join(stage, pieces)
         of_classes = joined[:, : self._classes]
         if stage == "score":
-            gradient = self._score(of_classes)
-            self._made[stage] = self._pad(gradient)
+            self.scored = self._trained.score(of_classes)
+            self._made[stage] = self._pad(self.scored.gradient)
         elif stage == "dense_gradient":
             gradient = as_tensor(of_classes.copy())
             self._rows.backward(gradient)
@@ -182,26 +178,3 @@ class TensorPart:
         padded = np.zeros(shape, self._dtype)
         padded[:, : self._classes] = rows
         return padded
-
-    def _score(self, scores: Array) -> Array:
-        """Keep the loss of the part's training vertices; return its gradient."""
-        import torch
-        from torch.nn.functional import cross_entropy
-
-        rows = as_tensor(scores[self._train]).requires_grad_()
-        labels = as_tensor(self._labels)
-        total = cross_entropy(rows, labels, reduction="sum")
-        # Over the whole graph's number: losses of parts add up to the mean of all.
-        loss = total / self._train_count
-        (row_gradient,) = torch.autograd.grad(loss, rows)
-
-        gradient = np.zeros_like(scores)
-        gradient[self._train] = row_gradient.numpy()
-        is_right = rows.argmax(1) == labels
-        right = int(is_right.sum())
-        self.scored = Scored(
-            loss=float(loss.detach()),
-            accuracy=right / self._train_count,
-            gradient=gradient,
-        )
-        return gradient

@@ -16,6 +16,7 @@ import numpy as np
 from typing_extensions import override
 
 from emu.graph_data import Adjacency, Dataset, Part
+from emu.graph_data.sampling import Ids
 from emu.training.layers import (
     Array,
     JobSettings,
@@ -119,6 +120,37 @@ class Scored:
     """Gradient of the scores, shape (local, classes)."""
 
 
+class TrainingVertices:
+    """Training vertices among the ``local`` ones of a part, ids in their order."""
+
+    def __init__(self, dataset: Dataset, local: Ids) -> None:
+        self._rows = np.flatnonzero(np.isin(local, dataset.train))
+        self._labels = dataset.labels[local[self._rows]].astype(np.int64)
+        self._count = dataset.train_count
+
+    def score(self, scores: Array) -> Scored:
+        """Return the loss of scores, shape (local, classes), at these vertices."""
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        rows = as_tensor(scores[self._rows]).requires_grad_()
+        labels = as_tensor(self._labels)
+        total = cross_entropy(rows, labels, reduction="sum")
+        # Over the whole graph's number: losses of parts, and their gradients, add up.
+        loss = total / self._count
+        (row_gradient,) = torch.autograd.grad(loss, rows)
+
+        # Rows that do not train have a gradient of 0.
+        gradient = np.zeros_like(scores)
+        gradient[self._rows] = row_gradient.numpy()
+        correct = int((rows.argmax(1) == labels).sum())
+        return Scored(
+            loss=float(loss.detach()),
+            accuracy=correct / self._count,
+            gradient=gradient,
+        )
+
+
 class PartModel(LayerTensors):
     """Layers of a model of ``Job.settings`` on the rows of one part.
 
@@ -144,9 +176,7 @@ class PartModel(LayerTensors):
 
         # With replicas the last layer's part has the device's own vertices alone.
         local = self._parts[-1].local
-        self._train = np.flatnonzero(np.isin(local, dataset.train))
-        self._labels = dataset.labels[local[self._train]].astype(np.int64)
-        self._train_count = dataset.train_count
+        self._trained = TrainingVertices(dataset, local)
         self._steps: dict[int, tuple[Tensor, Tensor]] = {}
 
     @override
@@ -187,25 +217,7 @@ class PartModel(LayerTensors):
 
     def score(self, scores: Array) -> Scored:
         """Return the loss of the last layer's output at the training vertices."""
-        import torch
-        from torch.nn.functional import cross_entropy
-
-        # Rows that do not train have a gradient of 0, which `gradient` begins with.
-        rows = as_tensor(scores[self._train]).requires_grad_()
-        labels = as_tensor(self._labels)
-        total = cross_entropy(rows, labels, reduction="sum")
-        # Over the whole graph's number: losses of parts, and their gradients, add up.
-        loss = total / self._train_count
-        (row_gradient,) = torch.autograd.grad(loss, rows)
-
-        gradient = np.zeros_like(scores)
-        gradient[self._train] = row_gradient.numpy()
-        correct = int((rows.argmax(1) == labels).sum())
-        return Scored(
-            loss=float(loss.detach()),
-            accuracy=correct / self._train_count,
-            gradient=gradient,
-        )
+        return self._trained.score(scores)
 
     def backward(self, number: int, gradient: Array) -> Array | None:
         """Return the gradient of a layer's rows, and add to that of the parameters.

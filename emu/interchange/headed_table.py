@@ -1,0 +1,35 @@
+"""CSV files of two columns whose header says of which kind they are."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from emu.host.input_file import one_error, read_text
+
+Rows = Iterator[tuple[int, list[str]]]
+
+
+def read_headed_table(path: Path) -> tuple[list[str], Rows]:
+    """Return the header, and number and cells of every line below it that has any.
+
+    The header is empty where the file is; an error of reading names the file.
+    """
+    with one_error(path):
+        # Excel writes a mark of byte order in front.
+        text = read_text(path).removeprefix("\ufeff")
+        lines = list(csv.reader(text.splitlines()))
+
+    header = [cell.strip() for cell in lines[0]] if lines else []
+    rows = ((number, cells) for number, cells in enumerate(lines[1:], 2) if cells)
+    return header, rows
+
+
+def number_of(cell: str) -> float:
+    """Return the number in a cell, not a number where it holds none."""
+    try:
+        return float(cell)
+    except ValueError:
+        return math.nan
