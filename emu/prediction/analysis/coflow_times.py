@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from emu.prediction.scheduling.compiled_problem import Floats, Ints
-from emu.problem import Schedule
+from emu.problem import Problem, Schedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +36,7 @@ class CoflowTimes:
             "count": len(self.names),
             "mean": float(self.seconds.mean()),
             "p95": float(np.percentile(self.seconds, 95)),
-            "slowdown": float(slowdown.mean()) if has_bytes.any() else 1.0,
+            "slowdown": float(slowdown.mean()) if len(slowdown) else 1.0,
         }
 
 
@@ -51,55 +52,60 @@ def coflow_times(schedule: Schedule) -> CoflowTimes | None:
     numbers = {name: number for number, name in enumerate(names)}
     name_of_edge = np.array([numbers.get(edge.coflow, -1) for edge in edges], np.int64)
 
-    flows = schedule.flows()
+    edge, iteration = schedule.flows().T
     # Flows of no bytes end at once and are never active (A15): no coflow begins or ends
     # with one.
-    is_named = name_of_edge[flows[:, 0]] >= 0
-    flows = flows[is_named & (schedule.flow_bytes[*flows.T] > 0)]
-    if not len(flows):
+    has_bytes = schedule.flow_bytes[edge, iteration] > 0
+    belongs = has_bytes & (name_of_edge[edge] >= 0)
+    if not belongs.any():
         return None
+    edge = edge[belongs]
+    iteration = iteration[belongs]
 
-    edge, iteration = flows.T
-    lags = np.array([edge.lag for edge in edges])
-    keys, coflow = np.unique(
-        # By the iteration that is served, not by that of the source: edges of one
-        # coflow may have different lags.
-        np.stack([name_of_edge[edge], iteration + lags[edge]]),
-        axis=1,
-        return_inverse=True,
-    )
-    count = keys.shape[1]
-    starts = np.full(count, np.inf)
-    ends = np.full(count, -np.inf)
+    # By the iteration that is served, not by that of the source: edges of one coflow
+    # may have different lags.
+    lags = np.array([stated.lag for stated in edges])
+    served = iteration + lags[edge]
+    labels = np.stack([name_of_edge[edge], served])
+    coflows, coflow = np.unique(labels, axis=1, return_inverse=True)
+    count = coflows.shape[1]
+
     # From ready and not from start: what a flow waits behind others of its edge is time
     # that the coflow takes.
-    np.minimum.at(starts, coflow, schedule.flow_ready[edge, iteration])
-    np.maximum.at(ends, coflow, schedule.flow_end[edge, iteration])
+    ready = schedule.flow_ready[edge, iteration]
+    starts = np.full(count, np.inf)
+    np.minimum.at(starts, coflow, ready)
+    arrival = schedule.flow_end[edge, iteration]
+    ends = np.full(count, -np.inf)
+    np.maximum.at(ends, coflow, arrival)
+
+    sizes = schedule.flow_bytes[edge, iteration]
     return CoflowTimes(
-        names=[(names[number], serves) for number, serves in keys.T.tolist()],
+        names=[(names[number], serves) for number, serves in coflows.T.tolist()],
         seconds=ends - starts,
-        alone=_times_alone(schedule, flows, coflow, count),
+        alone=_times_alone(schedule.problem, edge, sizes, coflow),
     )
 
 
-def _times_alone(schedule: Schedule, flows: Ints, coflow: Ints, count: int) -> Floats:
+def _times_alone(problem: Problem, edge: Ints, sizes: Floats, coflow: Ints) -> Floats:
     """Return the seconds that the busiest link of each coflow needs for its bytes.
 
-    ``coflow``: the number of that of each flow, below ``count``.
+    ``edge``, ``sizes``, ``coflow``: edge, bytes and number of the coflow of each flow.
     """
-    edge, iteration = flows.T
-    hops = [schedule.problem.hops[position] for position in edge.tolist()]
-    hop_counts = np.array([len(links) for links in hops])
-    link = np.array([number for links in hops for number in links])
-    size = np.repeat(schedule.flow_bytes[edge, iteration], hop_counts)
-    capacities = np.array([link.capacity for link in schedule.problem.links])
+    # A row per flow and link that it crosses.
+    hops = [problem.hops[position] for position in edge.tolist()]
+    hop_counts = [len(links) for links in hops]
+    link = np.fromiter(chain.from_iterable(hops), np.int64)
+    size = np.repeat(sizes, hop_counts)
+    owner = np.repeat(coflow, hop_counts)
 
     # One code per coflow and link that it crosses: its bytes there are one sum.
     # A table of coflows by links would be mostly empty: codes name the pairs in use.
-    codes, code_of = np.unique(
-        np.repeat(coflow, hop_counts) * len(capacities) + link, return_inverse=True
-    )
-    seconds = np.bincount(code_of, size) / capacities[codes % len(capacities)]
-    alone = np.zeros(count)
+    capacities = problem.links.capacities
+    codes, code_of = np.unique(owner * len(capacities) + link, return_inverse=True)
+    crossed_link = codes % len(capacities)
+    seconds = np.bincount(code_of, size) / capacities[crossed_link]
+
+    alone = np.zeros(int(coflow.max()) + 1)
     np.maximum.at(alone, codes // len(capacities), seconds)
     return alone

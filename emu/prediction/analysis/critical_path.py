@@ -148,7 +148,8 @@ _PATHS: WeakKeyDictionary[Schedule, CriticalPath] = WeakKeyDictionary()
 def critical_path(schedule: Schedule) -> CriticalPath:
     """Return the critical path of ``schedule``, simulated or emulated."""
     if schedule not in _PATHS:
-        _PATHS[schedule] = CriticalPath(tuple(_Walk(schedule).links())[::-1])
+        last_first = tuple(_Walk(schedule).links())
+        _PATHS[schedule] = CriticalPath(last_first[::-1])
     return _PATHS[schedule]
 
 
@@ -183,9 +184,10 @@ class _Walk:
         rounds = np.array(self._job.rounds, dtype=np.int64)
         # Rounds differ between tasks: the last column alone would miss those that end
         # early.
-        ends = self._schedule.task_end[np.arange(rounds.size), rounds - 1]
+        last_iterations = rounds - 1
+        ends = self._schedule.task_end[np.arange(rounds.size), last_iterations]
         last = int(ends.argmax())
-        next_part = _Part(task=last, iteration=self._job.rounds[last] - 1)
+        next_part = _Part(task=last, iteration=int(last_iterations[last]))
         part: _Part | None = next_part
         cursor = self._schedule.length
 

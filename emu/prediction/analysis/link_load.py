@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emu.problem import RateHistory, Schedule
+from emu.problem import Problem, RateHistory, Schedule
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -39,7 +40,8 @@ def peak_rate(schedule: Schedule) -> float:
     _, time, change = _changes(schedule, schedule.rates)
     # What ends at a moment makes room for what begins then.
     order = np.lexsort((change, time))
-    return float(np.cumsum(change[order]).max(initial=0.0))
+    sums = np.cumsum(change[order])
+    return float(sums.max(initial=0.0))
 
 
 def _changes(schedule: Schedule, history: RateHistory) -> tuple[Ints, Floats, Floats]:
@@ -55,16 +57,21 @@ def mean_rates(schedule: Schedule) -> list[Steps]:
     The mean rate of a flow is its bytes over its duration.
     """
     edge, iteration = schedule.flows().T
+    # What moves in no time has no rate.
+    takes_time = (
+        schedule.flow_end[edge, iteration] > schedule.flow_start[edge, iteration]
+    )
+    edge = edge[takes_time]
+    iteration = iteration[takes_time]
+
     start = schedule.flow_start[edge, iteration]
     end = schedule.flow_end[edge, iteration]
     size = schedule.flow_bytes[edge, iteration]
-
-    takes_time = end > start
-    rate = size[takes_time] / (end - start)[takes_time]
+    rate = size / (end - start)
     return _running_sums(
         schedule,
-        edge=np.tile(edge[takes_time], 2),
-        time=np.append(start[takes_time], end[takes_time]),
+        edge=np.tile(edge, 2),
+        time=np.append(start, end),
         change=np.append(rate, -rate),
     )
 
@@ -77,22 +84,26 @@ def _running_sums(
 ) -> list[Steps]:
     """Return the running sums of ``change`` per port, one value per distinct time."""
     problem = schedule.problem
-    crosses = np.zeros((len(problem.capacities), len(problem.hops)), dtype=bool)
+    # A stable order by time: of each port it is that of its own changes, too.
+    order = np.argsort(time, kind="stable")
+    edge = edge[order]
+    time = time[order]
+    change = change[order]
+
+    ports = len(problem.capacities)
+    crosses = np.zeros((ports, len(problem.hops)), dtype=bool)
     for position, hops in enumerate(problem.hops):
         crosses[list(hops), position] = True
 
     steps = []
-    for port, edges in enumerate(crosses):
-        is_here = edges[edge] if len(edge) else np.zeros(0, dtype=bool)
-        order = np.argsort(time[is_here], kind="stable")
-        times = time[is_here][order]
-        level = np.cumsum(change[is_here][order])
-
-        is_last = np.ones(len(times), dtype=bool)
-        is_last[:-1] = times[1:] != times[:-1]
+    for edges, most in zip(crosses, problem.links.steps.most, strict=True):
+        is_here = edges[edge]
+        times = time[is_here]
+        level = np.cumsum(change[is_here])
         # Sums of differences leave rounding where nothing moves any more.
-        rounding = 1e-9 * problem.links.steps.most[port]
-        level[np.abs(level) < rounding] = 0.0
+        level[np.abs(level) < 1e-9 * most] = 0.0
+
+        is_last = np.append(times[1:] != times[:-1], True)[: len(times)]
         steps.append((times[is_last], level[is_last]))
     return steps
 
@@ -112,8 +123,11 @@ class LinkContention:
         self._ended = list[Floats]()
         for edges in crossing:
             has_bytes = schedule.flow_bytes[edges] > 0
-            self._begun.append(np.sort(schedule.flow_start[edges][has_bytes]))
-            self._ended.append(np.sort(schedule.flow_end[edges][has_bytes]))
+            starts = schedule.flow_start[edges][has_bytes]
+            ends = schedule.flow_end[edges][has_bytes]
+            # Sorted each by itself: only their numbers up to a moment are asked for.
+            self._begun.append(np.sort(starts))
+            self._ended.append(np.sort(ends))
 
     def degree(self, port: int, times: Floats) -> Ints:
         """Return the active flows over ``port`` just after each of ``times``."""
@@ -124,8 +138,12 @@ class LinkContention:
     @property
     def most(self) -> int:
         """The most flows that were active over one link at a time."""
-        degrees = (self.degree(port, starts) for port, starts in enumerate(self._begun))
-        return max((int(degree.max(initial=0)) for degree in degrees), default=0)
+        most = 0
+        for port, starts in enumerate(self._begun):
+            # Only a start raises the number.
+            degrees = self.degree(port, starts)
+            most = max(most, int(degrees.max(initial=0)))
+        return most
 
     def bottleneck(self, edge: int, start: float, end: float) -> int:
         """Return the port that gives the flows of ``edge`` least, -1 within a machine.
@@ -138,17 +156,21 @@ class LinkContention:
         if not hops:
             return -1
         moments = self._moments(hops, start, end)
-        lengths = np.diff(np.append(moments, max(end, moments[-1])))
+        last_end = max(end, moments[-1])
+        lengths = np.diff(moments, append=last_end)
 
         shares = []
         for port in hops:
             # Just after a moment the flow itself may be over: a share still is of one
             # flow.
             degree = np.maximum(self.degree(port, moments), 1)
-            shares.append(self._steps.at(port, moments) / degree)
+            capacity = self._steps.at(port, moments)
+            shares.append(capacity / degree)
+
         tightest = np.argmin(shares, axis=0)
-        seconds = [lengths[tightest == place].sum() for place in range(len(hops))]
-        return hops[int(np.argmax(seconds))]
+        seconds = [lengths[tightest == hop].sum() for hop in range(len(hops))]
+        longest = int(np.argmax(seconds))
+        return hops[longest]
 
     def _moments(self, hops: Sequence[int], start: float, end: float) -> Floats:
         """Return when shares of some ports may change, from ``start`` to ``end``."""
@@ -199,9 +221,10 @@ def pieces(schedule: Schedule, rates: RateHistory) -> Pieces:
     goes_on[:-1] = edge[1:] == edge[:-1]
     goes_on[:-1] &= iteration[1:] == iteration[:-1]
 
-    last = np.flatnonzero(~goes_on)
+    # The last piece of a flow lasts until the flow ends.
+    is_last = ~goes_on
     end = np.roll(rows.time, -1)
-    end[last] = schedule.flow_end[edge[last], iteration[last]]
+    end[is_last] = schedule.flow_end[edge[is_last], iteration[is_last]]
     return Pieces(
         schedule=schedule,
         history=rates,
@@ -214,7 +237,8 @@ def pieces(schedule: Schedule, rates: RateHistory) -> Pieces:
 
 def _short(values: Ints) -> NDArray[Any]:
     """Return the same in 16 bits where they fit: a fourth of the time to sort."""
-    return values.astype(np.min_scalar_type(int(values.max(initial=0))))
+    largest = int(values.max(initial=0))
+    return values.astype(np.min_scalar_type(largest))
 
 
 def fluid_ends(schedule: Schedule) -> Floats:
@@ -236,26 +260,29 @@ def fluid_ends(schedule: Schedule) -> Floats:
     split = pieces(schedule, schedule.rates)
     time = split.rates.time
     rate = split.rates.rate
-    ends: Floats = np.full_like(schedule.flow_end, np.nan)
-    flow = split.rates.edge * ends.shape[1] + split.rates.iteration
+    flow = split.rates.edge, split.rates.iteration
 
     # Bytes of a flow that its earlier pieces have carried, by one sum over all flows.
     sizes = np.where(split.goes_on, rate * (split.end - time), 0.0)
     carried_bytes = np.cumsum(sizes) - sizes
     first = split.first
-    carried_bytes -= np.repeat(
-        carried_bytes[first], np.diff(np.append(first, len(flow)))
-    )
-    missing = np.maximum(schedule.flow_bytes.ravel()[flow] - carried_bytes, 0.0)
+    piece_counts = np.diff(first, append=len(time))
+    carried_bytes -= np.repeat(carried_bytes[first], piece_counts)
+    missing = np.maximum(schedule.flow_bytes[flow] - carried_bytes, 0.0)
 
     has_rate = rate > 0
-    arrival = np.full(len(flow), np.inf)
+    arrival = np.full(len(time), np.inf)
     arrival[has_rate] = time[has_rate] + missing[has_rate] / rate[has_rate]
     piece_end = np.where(split.goes_on, split.end, np.inf)
     # Rounding of a long sum must not push the end into the next piece, or out of all.
-    places = np.flatnonzero(arrival <= piece_end + 1e-9 * np.abs(time))
-    places = places[np.isfinite(arrival[places])][::-1]  # the earliest piece wins
-    ends.ravel()[flow[places]] = arrival[places]
+    latest_end = piece_end + 1e-9 * np.abs(time)
+    is_end = np.isfinite(arrival) & (arrival <= latest_end)
+
+    ends: Floats = np.full_like(schedule.flow_end, np.nan)
+    # Later pieces are written first: where rounding names several, the earliest wins.
+    latest_first = np.flatnonzero(is_end)[::-1]
+    edge, iteration = flow
+    ends[edge[latest_first], iteration[latest_first]] = arrival[latest_first]
     return ends
 
 
@@ -294,7 +321,8 @@ def _instants(times: Floats, tolerance: float) -> Ints:
     first = 0
     while first < times.size:
         starts.append(first)
-        limit = times[first] + max(tolerance, 1e-12 * abs(times[first]))
+        time = times[first]
+        limit = time + max(tolerance, 1e-12 * abs(time))
         first = int(np.searchsorted(times, limit, side="right"))
     is_new = np.zeros(times.size, dtype=np.int64)
     is_new[starts[1:]] = 1
@@ -309,14 +337,27 @@ def _changes_and_losses(split: Pieces) -> tuple[Ints, Floats, Floats]:
     """
     edge, time, change = changes_of(split)
     problem = split.schedule.problem
-    losses = problem.links.steps.losses
-    loss_time, loss_port, loss = losses.T
+    loss_time, loss_port, loss = problem.links.steps.losses.T
 
-    path = np.append(edge, len(problem.hops) + loss_port.astype(np.int64))
+    loss_path = len(problem.hops) + loss_port.astype(np.int64)
+    path = np.append(edge, loss_path)
     time = np.append(time, loss_time)
     change = np.append(change, loss)
     order = np.argsort(time, kind="stable")  # nearly in order, as histories are
     return path[order], time[order], change[order]
+
+
+def _ports_by_hop(problem: Problem) -> list[Ints]:
+    """Return the port of every path at its first hop, its second, and so on.
+
+    A path that has fewer hops is at a port behind the last one.
+    """
+    ports = len(problem.links)
+    paths = [*problem.hops]
+    # What a capacity loses crosses its port alone.
+    paths += [(port,) for port in range(ports)]
+    columns = zip_longest(*paths, fillvalue=ports)
+    return [np.array(column) for column in columns]
 
 
 def excess_loads(split: Pieces, tolerance: float) -> list[tuple[float, float]]:
@@ -327,18 +368,12 @@ def excess_loads(split: Pieces, tolerance: float) -> list[tuple[float, float]]:
     """
     path, time, change = _changes_and_losses(split)
     instant = _instants(time, tolerance)
-    begin = time[np.flatnonzero(np.diff(instant, prepend=-1))]
+    is_new = np.diff(instant, prepend=-1) > 0
+    begin = time[is_new]
     problem = split.schedule.problem
     ports = len(problem.links)
     columns = ports + 1
-
-    # The port of every path at each hop; the last column takes what crosses fewer.
-    paths = [list(hops) for hops in problem.hops]
-    paths += [[port] for port in range(ports)]
-    ports_by_hop = []
-    for hop in range(max(map(len, paths), default=0)):
-        port_of_path = [hops[hop] if hop < len(hops) else ports for hops in paths]
-        ports_by_hop.append(np.array(port_of_path))
+    ports_by_hop = _ports_by_hop(problem)
 
     level = -problem.links.capacities
     peak = level.copy()
@@ -347,12 +382,15 @@ def excess_loads(split: Pieces, tolerance: float) -> list[tuple[float, float]]:
     for first in range(0, begin.size, rows):
         start, end = np.searchsorted(instant, [first, first + rows])
         row = instant[start:end] - first
-        sums = np.zeros((int(row[-1]) + 1) * columns)
-        for port in ports_by_hop:
-            cell = row * columns + port[path[start:end]]
-            sums += np.bincount(cell, change[start:end], sums.size)
+        size = (int(row[-1]) + 1) * columns
+        sums = np.zeros(size)
+        for port_of_path in ports_by_hop:
+            cell = row * columns + port_of_path[path[start:end]]
+            sums += np.bincount(cell, change[start:end], size)
 
-        loads = level + np.cumsum(sums.reshape(-1, columns)[:, :ports], axis=0)
+        # The last column has what paths of fewer hops would add beyond their last.
+        sums_by_port = sums.reshape(-1, columns)[:, :ports]
+        loads = level + np.cumsum(sums_by_port, axis=0)
         worst = np.argmax(loads, axis=0)
         most = loads[worst, np.arange(ports)]
         peak_time = np.where(most > peak, begin[first + worst], peak_time)
@@ -375,8 +413,11 @@ def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
     step = np.arange(place.size)
     for _ in range(max(place.size - 1, 0).bit_length()):
         order = np.argsort(node >> 1, kind="stable")
-        side = node[order] & 1
-        parent = node[order] >> 1
+        nodes = node[order]
+        totals = total[order]
+        bests = best[order]
+        side = nodes & 1
+        parent = nodes >> 1
         is_first = np.diff(parent, prepend=-1)
         first = np.maximum.accumulate(np.where(is_first, step, 0))
 
@@ -386,10 +427,12 @@ def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
         for child in (0, 1):
             latest = np.maximum.accumulate(np.where(side == child, step, -1))
             is_known = latest >= first
-            sums.append(np.where(is_known, total[order][latest], 0.0))
-            tops.append(np.where(is_known, best[order][latest], -np.inf))
-        total[order] = sums[0] + sums[1]
-        best[order] = np.maximum(tops[0], sums[0] + tops[1])
+            sums.append(np.where(is_known, totals[latest], 0.0))
+            tops.append(np.where(is_known, bests[latest], -np.inf))
+        left_sum, right_sum = sums
+        left_top, right_top = tops
+        total[order] = left_sum + right_sum
+        best[order] = np.maximum(left_top, left_sum + right_top)
         node = node >> 1
     return best
 
@@ -419,21 +462,22 @@ def worst_interval(
         return 0.0, 0.0, 0.0
     # Latest starts first: after each step the set holds all flows that begin no
     # earlier, so that every step stands for one begin of the interval.
-    latest_first = np.argsort(-schedule.flow_start[edge, iteration], kind="stable")
+    flow_start = schedule.flow_start[edge, iteration]
+    latest_first = np.argsort(-flow_start, kind="stable")
     flows = edge[latest_first], iteration[latest_first]
     sizes = schedule.flow_bytes[flows]
 
     steps = schedule.problem.links.steps
     start = steps.carry(port, schedule.flow_start[flows])
     end = steps.carry(port, schedule.flow_end[flows])
+    by_end = np.argsort(end, kind="stable")
     rank_of_end = np.empty(end.size, dtype=np.int64)
-    rank_of_end[np.argsort(end, kind="stable")] = np.arange(end.size)
+    rank_of_end[by_end] = np.arange(end.size)
     best = best_sums(rank_of_end, sizes, sizes - factor * end)
     first = int(np.argmax(best + factor * start))
 
     # The interval begins with that flow; the sums from there decide where it ends.
-    inside = np.flatnonzero(start >= start[first])
-    inside = inside[np.argsort(end[inside], kind="stable")]
+    inside = by_end[start[by_end] >= start[first]]
     sums = np.cumsum(sizes[inside])
     slack = steps.most[port] * tolerance
     excess = sums - factor * (end[inside] - start[first] + slack)
@@ -441,6 +485,6 @@ def worst_interval(
     # A sum of many volumes is itself exact to some last bits only.
     if excess[worst] <= 1e-12 * sums[-1]:
         return 0.0, 0.0, 0.0
-    begin_time = schedule.flow_start[flows][first]
-    end_time = schedule.flow_end[flows][inside[worst]]
-    return float(excess[worst]), float(begin_time), float(end_time)
+    begin_time = float(schedule.flow_start[flows][first])
+    end_time = float(schedule.flow_end[flows][inside[worst]])
+    return float(excess[worst]), begin_time, end_time

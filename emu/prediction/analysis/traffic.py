@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,8 +86,9 @@ class Traffic:
 
 def count_bytes(packets: Packets, machines: int) -> Ints:
     """Return the bytes that each machine sent to each, shape (machines, machines)."""
-    pair = packets["source"].astype(np.int64) * machines + packets["destination"]
-    sums = np.bincount(pair, packets["bytes"], minlength=machines * machines)
+    source = packets["source"].astype(np.int64)
+    pair = source * machines + packets["destination"]
+    sums = np.bincount(pair, packets["bytes"], minlength=machines**2)
     return sums.astype(np.int64).reshape(machines, machines)
 
 
@@ -109,13 +110,16 @@ def nic_rates(
     seconds
         Length of the time that is divided into bins, from 0.
     """
+    # Of no time at all bins have some width still: shares divide by it.
     edges = np.linspace(0.0, max(seconds, 1e-9), bins + 1)
+    ends = edges[1:]
+    width = edges[1]
     rates = np.repeat(nics[:, :, None], bins, axis=2)
 
     present = nics.copy()
     for time, machine, *new in changes:
         # The part of each bin that lies behind the change: 0, 1, or of one bin between.
-        part = np.clip((edges[1:] - time) / edges[1], 0.0, 1.0)
+        part = np.clip((ends - time) / width, 0.0, 1.0)
         increase = np.array(new) - present[:, machine]
         rates[:, machine] += increase[:, None] * part
         present[:, machine] = new
@@ -145,20 +149,48 @@ def nic_use(
     """
     _, machines, bins = rates.shape
     length = max(seconds, 1e-9) / bins
-    bin_of_packet = np.clip((packets["time"] / length).astype(np.int64), 0, bins - 1)
+    passed_bins = (packets["time"] / length).astype(np.int64)
+    bin_of_packet = np.clip(passed_bins, 0, bins - 1)
 
     volumes = []
     for end in ("source", "destination"):
-        cell = packets[end].astype(np.int64) * bins + bin_of_packet
+        machine = packets[end].astype(np.int64)
+        cell = machine * bins + bin_of_packet
         volumes.append(np.bincount(cell, packets["bytes"], machines * bins))
-    use: Floats = np.reshape(volumes, rates.shape) / (rates * length)
+
+    capacity = rates * length
+    use: Floats = np.reshape(volumes, rates.shape) / capacity
     return use
 
 
 def _end_code(rows: NDArray[np.void], end: str) -> Ints:
     """Return machine and port of one end of a connection as one number."""
-    code: Ints = rows[end].astype(np.int64) << 16 | rows[f"{end}_port"]
+    machine: Ints = rows[end].astype(np.int64)
+    port = rows[f"{end}_port"]  # of 16 bits
+    code: Ints = machine << 16 | port
     return code
+
+
+class _Ends(NamedTuple):
+    """Codes of both ends of connections, a row per packet or message."""
+
+    sender: Ints
+    receiver: Ints
+    low: Ints
+    high: Ints
+    """The same two by size, so that both directions have one pair."""
+
+    @classmethod
+    def of(cls, rows: NDArray[np.void]) -> _Ends:
+        sender = _end_code(rows, "source")
+        receiver = _end_code(rows, "destination")
+        low = np.minimum(sender, receiver)
+        high = np.maximum(sender, receiver)
+        return cls(sender, receiver, low, high)
+
+    def order(self, times: Floats) -> Ints:
+        """Return the order in which a connection's rows stand together, by time."""
+        return np.lexsort((times, self.high, self.low))
 
 
 def messages(packets: Packets, silence: float = SILENCE) -> NDArray[np.void]:
@@ -171,16 +203,12 @@ def messages(packets: Packets, silence: float = SILENCE) -> NDArray[np.void]:
     """
     if not len(packets):
         return np.zeros(0, MESSAGE)
-    sender = _end_code(packets, "source")
-    receiver = _end_code(packets, "destination")
-    low_end = np.minimum(sender, receiver)
-    high_end = np.maximum(sender, receiver)
-    # Both directions of a connection stand together, by time.
-    order = np.lexsort((packets["time"], high_end, low_end))
+    ends = _Ends.of(packets)
+    order = ends.order(packets["time"])
     packets = packets[order]
 
     is_start = np.diff(packets["time"]) > silence
-    for code in (low_end, high_end, sender):
+    for code in (ends.low, ends.high, ends.sender):
         is_start |= np.diff(code[order]) != 0
     start = np.flatnonzero(np.append(True, is_start))
     last = np.append(start[1:], len(packets)) - 1
@@ -190,8 +218,10 @@ def messages(packets: Packets, silence: float = SILENCE) -> NDArray[np.void]:
         rows[name] = packets[name][start]
     rows["first"] = packets["time"][start]
     rows["last"] = packets["time"][last]
-    rows["bytes"] = np.add.reduceat(packets["bytes"].astype(np.uint64), start)
-    return rows[np.argsort(rows["first"], kind="stable")]
+    sizes = packets["bytes"].astype(np.uint64)
+    rows["bytes"] = np.add.reduceat(sizes, start)
+    by_first = np.argsort(rows["first"], kind="stable")
+    return rows[by_first]
 
 
 def answer_times(found: NDArray[np.void]) -> Floats:
@@ -200,16 +230,12 @@ def answer_times(found: NDArray[np.void]) -> Floats:
     NaN where the next went the same way, or there was none. ``found`` is by time, as
     `messages` returns it.
     """
-    sender = _end_code(found, "source")
-    receiver = _end_code(found, "destination")
-    low_end = np.minimum(sender, receiver)
-    high_end = np.maximum(sender, receiver)
-    order = np.lexsort((found["first"], high_end, low_end))
-
+    ends = _Ends.of(found)
+    order = ends.order(found["first"])
     earlier = order[:-1]
     later = order[1:]
-    is_answer = sender[earlier] == receiver[later]
-    is_answer &= receiver[earlier] == sender[later]
+    is_answer = ends.sender[earlier] == ends.receiver[later]
+    is_answer &= ends.receiver[earlier] == ends.sender[later]
 
     waits = np.full(len(found), np.nan)
     seconds = found["first"][later] - found["last"][earlier]
@@ -249,7 +275,8 @@ def meetings(
         for queue in (("out", source, leaf), ("in", destination, leaf)):
             holder = newest.get(queue)
             if holder is not None and last[holder] > first[number]:
-                pairs.add((int(directions[holder]["source_port"]), port))
+                holder_port = int(directions[holder]["source_port"])
+                pairs.add((holder_port, port))
             if holder is None or last[holder] < last[number]:
                 newest[queue] = number
     return sorted(pairs)
@@ -278,7 +305,9 @@ def count_kinds(
     for figures in statistics.values():
         arrivals = figures.get("received", {})
         for row in arrivals.get("payloads", ()):
-            counts[int(row["edge"]), str(row["kind"])] += int(row["bytes"])
+            edge = int(row["edge"])
+            kind = str(row["kind"])
+            counts[edge, kind] += int(row["bytes"])
     return counts
 
 

@@ -179,10 +179,11 @@ def rank_pairs(
 def _seconds(base: Change, change: Change) -> float:
     """Return for how long the busiest link or task of a change is busy."""
     if change.kind == "compute":
-        sums = base.realization.times[[*change.rows]].sum(axis=1)
-        return float(sums.max())
+        seconds = base.realization.times.sum(axis=1)
+    else:
+        seconds = _link_seconds(base)
     # The busiest: a change may name all links of a machine, of which one is full.
-    return float(_link_seconds(base)[[*change.rows]].max())
+    return float(seconds[[*change.rows]].max())
 
 
 def _link_seconds(base: Change) -> Floats:
@@ -228,10 +229,11 @@ def _scale(
 
 def _both(base: Change, first: Change, second: Change) -> Change:
     """Return two changes at once; one of two kinds has the edits of both."""
-    names = [c.what.removesuffix(" twice as fast") for c in (first, second)]
-    words = f"{' and '.join(names)} twice as fast"
-    rows = sorted({*first.rows, *second.rows})
+    first_name = first.what.removesuffix(" twice as fast")
+    second_name = second.what.removesuffix(" twice as fast")
+    words = f"{first_name} and {second_name} twice as fast"
     if first.kind == second.kind:
+        rows = sorted({*first.rows, *second.rows})
         return _scale(base, first.kind, words, rows, first.factor)
 
     network = first if first.kind == "network" else second
@@ -296,14 +298,15 @@ def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
     nics = [[*links.of_machine(number)] for number in range(len(machines))]
     busy = _link_seconds(base)
     # A machine without a NIC has no ports: hence `initial`.
-    longest = [busy[ports].max(initial=0.0) for ports in nics]
-    busiest = sorted(range(len(nics)), key=lambda number: -longest[number])
+    longest = [-busy[ports].max(initial=0.0) for ports in nics]
+    busiest = np.argsort(longest, kind="stable")[:NICS].tolist()
+    # In the order of the cluster, which decides among equal gains.
     choices += [
         (f"NIC of {machines[number].name}", {*nics[number]})
-        # In the order of the cluster, which decides among equal gains.
-        for number in sorted(busiest[:NICS])
+        for number in sorted(busiest)
     ]
-    for port in sorted({link.port for link in chain.links} - {-1}):
+    ports_of_chain = {link.port for link in chain.links} - {-1}
+    for port in sorted(ports_of_chain):
         word = "port" if links[port].direction else "link"
         choices.append((f"{word} {links[port].name}", {port}))
 
@@ -317,7 +320,7 @@ def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
             ports = {port for number in members for port in nics[number]}
             choices.append((f"NICs of {names}", ports))
     everything = "all NICs and links" if links.shared else "all NICs"
-    choices.append((everything, set(range(len(links)))))
+    choices.append((everything, {*range(len(links))}))
 
     crossed_ports = {port for hops in problem.hops for port in hops}
     for name, ports in choices:
@@ -353,12 +356,12 @@ def _compute(base: Change, chain: CriticalPath) -> Iterator[Change]:
 
     # Then single tasks, those that are not alone of their kind.
     busiest = chain.sums(lambda link: -1 if link.cause is Cause.GAP else link.task)
-    single = [
-        row
-        for row in busiest
-        if row >= 0 and len(rows_of_kind.get(tasks[row].kind, ())) > 1
-    ]
-    choices += [(tasks[row].name, [row]) for row in single[:CHAIN_TASKS]]
+    single = []
+    for row in busiest:
+        is_task = row >= 0
+        if is_task and len(rows_of_kind[tasks[row].kind]) > 1:
+            single.append((tasks[row].name, [row]))
+    choices += single[:CHAIN_TASKS]
     for name, rows in choices:
         if base.realization.times[rows].any():
             for factor, word in _TIME:
@@ -368,10 +371,14 @@ def _compute(base: Change, chain: CriticalPath) -> Iterator[Change]:
 def _bytes(base: Change, chain: CriticalPath) -> Iterator[Change]:
     job = base.problem.job
     kind_of_edge = [edge_kind(job, edge) for edge in job.edges]
+    rows_of_kind: dict[str, list[int]] = defaultdict(list)
+    for row, kind in enumerate(kind_of_edge):
+        rows_of_kind[kind].append(row)
+
     # Only kinds on the chain: a job may have many, and each costs two simulations.
     kinds = {kind_of_edge[link.edge] for link in chain.links if link.port >= 0}
     for kind in sorted(kinds):
-        rows = [row for row, row_kind in enumerate(kind_of_edge) if row_kind == kind]
+        rows = rows_of_kind[kind]
         for factor, word in _BYTES:
             yield _scale(base, "bytes", f"{kind}: {word}", rows, factor)
 
@@ -386,15 +393,17 @@ def _window(base: Change) -> Iterator[Change]:
     job = problem.job
     if window_of(job) is None:
         return
-    edges = [
-        replace(edge, lag=2 * edge.lag) if edge.credit else edge for edge in job.edges
-    ]
+    edges = list(job.edges)
+    for position, edge in enumerate(edges):
+        if edge.credit:
+            edges[position] = replace(edge, lag=2 * edge.lag)
+    doubled = replace(job, edges=tuple(edges))
     yield replace(
         base,
         kind="window",
         what="credit window doubled",
         factor=2.0,
-        problem=replace(problem, job=replace(job, edges=tuple(edges))),
+        problem=replace(problem, job=doubled),
     )
 
     # Credits without lag order two tasks within an iteration: no window, so they stay.
@@ -416,14 +425,16 @@ def _slots(base: Change, chain: CriticalPath) -> Iterator[Change]:
     cluster = base.problem.cluster
     # A tuner would set other quotas at once: twice its slots is no lasting change.
     tuned_pools = {tuner.pool for tuner in cluster.tuners}
-    for pool in sorted({link.pool for link in chain.links} - {"", *tuned_pools}):
+    pools_of_chain = {link.pool for link in chain.links} - {""}
+    for pool in sorted(pools_of_chain - tuned_pools):
         machines = list(cluster.machines)
         rows = [row for row, machine in enumerate(machines) if pool in machine.slots]
         if not rows:
             continue  # a process that does one thing at a time
         for row in rows:
-            slots = {**machines[row].slots, pool: 2 * machines[row].slots[pool]}
-            machines[row] = replace(machines[row], slots=slots)
+            machine = machines[row]
+            slots = {**machine.slots, pool: 2 * machine.slots[pool]}
+            machines[row] = replace(machine, slots=slots)
 
         wider = replace(cluster, machines=tuple(machines))
         yield replace(

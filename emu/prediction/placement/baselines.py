@@ -64,8 +64,10 @@ def fill(space: Space, order: list[int], placed: Ints | None = None) -> Ints | N
     # machine. The program would put them there too: counts are tried from 0 up, so
     # the state without them is always the first of its kind.
     groups = [[u for u in group if not is_placed[u]] for group in space.packed]
+    # Of a group all demand the same, those that are placed already included.
+    representatives = [group[0] for group in space.packed]
     packing = Packing(
-        demand=space.demand[[group[0] for group in space.packed]],
+        demand=space.demand[representatives],
         sizes=tuple(map(len, groups)),
         free=room,
     )
@@ -75,7 +77,8 @@ def fill(space: Space, order: list[int], placed: Ints | None = None) -> Ints | N
 
     filled_machines, counts = zip(*solution, strict=True)
     machines = np.where(is_placed, placed, filled_machines[-1])
-    for units, group_counts in zip(groups, zip(*counts, strict=True), strict=True):
+    counts_by_group = zip(*counts, strict=True)
+    for units, group_counts in zip(groups, counts_by_group, strict=True):
         # Units of a group go in the order of the job (A11).
         machines[units] = np.repeat(filled_machines, group_counts)
     return machines
@@ -228,11 +231,11 @@ def _deal(
         for unit, preference in turns():
             for machine in preference:
                 machines[unit] = machine
-                if (
-                    space.fits(machines)
-                    if rest
-                    else fill(space, order, machines) is not None
-                ):
+                if rest:
+                    has_room = space.fits(machines)
+                else:
+                    has_room = fill(space, order, machines) is not None
+                if has_room:
                     break
             else:
                 break

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 
 from emu.prediction.placement.candidates import Candidates, lower_bound
-from emu.prediction.placement.packing import Row, minimise
+from emu.prediction.placement.packing import Row, minimise, stands_once
 from emu.prediction.placement.space import Space
 from emu.problem import Cluster, Job, Realization
 
@@ -91,7 +91,10 @@ class _PortProgram:
         shortest_tail = candidates.tail[is_sent].min()
         self.idle = float(shortest_head + shortest_tail)
 
-        self.columns = 1 + self.machines * (self.units + 2 * len(self.between))
+        # t; of every unit a part per machine; of every edge one that leaves, and one
+        # that enters.
+        parts_per_machine = self.units + 2 * len(self.between)
+        self.columns = 1 + self.machines * parts_per_machine
         self.rows: list[Row] = []
 
     def _part(self, unit: int, machine: int) -> int:
@@ -106,18 +109,25 @@ class _PortProgram:
     def _bound(self, terms: Iterable[tuple[int, float]], upper: float) -> None:
         """Have a sum of columns times factors be at most ``upper``."""
         factors: defaultdict[int, float] = defaultdict(float)
+        # The solver refuses a row that names a column twice.
         for column, factor in terms:
             factors[column] += factor
-        self.rows.append(Row([*factors], [*factors.values()], -np.inf, upper))
+        row = Row(
+            columns=[*factors],
+            factors=[*factors.values()],
+            least=-np.inf,
+            most=upper,
+        )
+        self.rows.append(row)
 
     def solve(self, nodes: int, seconds: float) -> float:
         """Return the least t, or a lower bound of it when nodes or time ran out."""
         self._bound_crossings()
         self._bound_ports()
         self._bound_room()
-        for unit in range(self.units):  # every unit stands once
-            parts = range(self._part(unit, 0), self._part(unit + 1, 0))
-            self.rows.append(Row(parts, [1.0] * self.machines, 1.0, 1.0))
+        for unit in range(self.units):
+            first = self._part(unit, 0)
+            self.rows.append(stands_once(first, self.machines))
 
         parts_of_units = slice(self._part(0, 0), self._part(self.units, 0))
         upper = np.full(self.columns, np.inf)
@@ -164,15 +174,16 @@ class _PortProgram:
         terms = []
         for position, edge in enumerate(self.between):
             crossing = self._crossing(position, machine, direction)
-            terms.append((crossing, float(self.sent[edge])))
+            volume = float(self.sent[edge])
+            terms.append((crossing, volume))
 
         # Bytes of edges with a pinned end: of some all that cross is known.
         constant = 0.0
         sides = [direction, 1 - direction]
         for edge in np.flatnonzero(self.sent > 0).tolist():
+            volume = float(self.sent[edge])
             inner, outer = self.ends[edge, sides].tolist()
             inner_fixed, outer_fixed = self.fixed[edge, sides].tolist()
-            volume = float(self.sent[edge])
             if inner >= 0 and outer < 0 and outer_fixed != machine:
                 terms.append((self._part(inner, machine), volume))
             elif inner < 0 and inner_fixed == machine:
@@ -181,8 +192,9 @@ class _PortProgram:
                 if outer >= 0 or outer_fixed != machine:
                     constant += volume
 
-        coefficients = [(column, volume / capacity) for column, volume in terms]
-        self._bound([(_TIME, -1.0), *coefficients], -self.idle - constant / capacity)
+        seconds = [(column, volume / capacity) for column, volume in terms]
+        known_seconds = constant / capacity
+        self._bound([(_TIME, -1.0), *seconds], -self.idle - known_seconds)
 
     def _bound_room(self) -> None:
         """Have the demands of units fit into machines, where these state a capacity."""

@@ -103,23 +103,32 @@ class Candidates:
         is_fixed = space.fixed >= 0
         fastest[is_fixed] = slowness[is_fixed, space.fixed[is_fixed]]
         self.sent = sum_edge_bytes(space.job, realization)
-        self._bound_transfers(np.asarray(times * fastest[:, None]))
+        self._bound_transfers(times * fastest[:, None])
 
+        busy = times.sum(axis=1)
         self.core = structure(
             "Candidates",
             arrays=self.job.core,
             times=times,
             volumes=plain(realization.volumes),
-            busy=times.sum(axis=1)[:, None] * slowness,
+            busy=busy[:, None] * slowness,
             units={
                 "count": len(space.units),
                 "resources": len(space.resources),
-                **{name: getattr(space, name) for name in _OF_UNITS},
+                "fixed": space.fixed,
+                "unit_start": space.unit_start,
+                "unit_task": space.unit_task,
+                "demand": space.demand,
+                "used": space.used,
+                "capacity": space.capacity,
             },
             transfers={
                 # The most that a link ever has: a bound must hold whatever events do.
                 "capacity": space.cluster.links.steps.most,
-                **{name: getattr(self, name) for name in _OF_TRANSFERS},
+                "sent": self.sent,
+                "head": self.head,
+                "tail": self.tail,
+                "least": self.least,
             },
             costs=_job_costs(space.job, times, cost),
         )
@@ -132,8 +141,9 @@ class Candidates:
         As they are where all tasks are on one machine.
         """
         job = self.job
-        layout = Layout(job, np.zeros(len(times), dtype=np.int64))
-        nothing = np.zeros((len(job.source), times.shape[1]))
+        tasks, iterations = times.shape
+        layout = Layout(job, np.zeros(tasks, dtype=np.int64))
+        nothing = np.zeros((len(job.source), iterations))
         _, ends = earliest(layout, times, nothing)
         rests, _ = longest_paths(layout, times, nothing)
         # An edge is followed by no less than the last iteration of its destination.
@@ -141,11 +151,6 @@ class Candidates:
         self.head = ends[job.source, 0]
         self.tail = rests[job.destination, last]
         self.least = float(ends.max(initial=0.0))
-
-
-#: Fields of core.h: of a space, and of what bounds its transfers.
-_OF_UNITS = ("fixed", "unit_start", "unit_task", "demand", "used", "capacity")
-_OF_TRANSFERS = ("sent", "head", "tail", "least")
 
 
 def _job_costs(job: Job, times: Floats, cost: JobsCost | None) -> dict[str, Any]:
@@ -177,7 +182,8 @@ def lower_bound(candidates: Candidates, machine_of: Ints) -> float:
 
     Raises ValueError when ``machine_of`` does not fit the job.
     """
-    return float(lib.lower_bound(candidates.core, _pointer(candidates, machine_of)))
+    machines = _pointer(candidates, machine_of)
+    return float(lib.lower_bound(candidates.core, machines))
 
 
 def estimate(candidates: Candidates, machine_of: Ints) -> float:
@@ -187,7 +193,8 @@ def estimate(candidates: Candidates, machine_of: Ints) -> float:
 
     Raises ValueError when ``machine_of`` does not fit the job.
     """
-    return float(lib.estimate(candidates.core, _pointer(candidates, machine_of)))
+    machines = _pointer(candidates, machine_of)
+    return float(lib.estimate(candidates.core, machines))
 
 
 def placement_cost(candidates: Candidates, machine_of: Ints, limit: float) -> float:
@@ -197,11 +204,14 @@ def placement_cost(candidates: Candidates, machine_of: Ints, limit: float) -> fl
 
     Raises ValueError when ``machine_of`` does not fit the job.
     """
-    cost = lib.placement_cost(candidates.core, _pointer(candidates, machine_of), limit)
+    machines = _pointer(candidates, machine_of)
+    cost = lib.placement_cost(candidates.core, machines, limit)
     candidates.job.check()
     return float(cost)
 
 
 def _pointer(candidates: Candidates, machine_of: Ints) -> Any:
-    check_machines(machine_of, len(candidates.job.rounds), len(candidates.space.free))
+    tasks = len(candidates.job.rounds)
+    machines = len(candidates.space.free)
+    check_machines(machine_of, tasks, machines)
     return pointer(machine_of)

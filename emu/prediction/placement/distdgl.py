@@ -17,6 +17,7 @@ from emu.prediction.placement.packing import (
     Row,
     infeasibility,
     minimise,
+    stands_once,
 )
 from emu.prediction.placement.space import Space
 from emu.prediction.scheduling.compiled_problem import Floats, Ints
@@ -47,30 +48,24 @@ def colocate(space: Space, pairs: Sequence[tuple[int, int]]) -> Ints | None:
         return np.empty(0, dtype=np.int64)
 
     # Variables: unit u on machine m at u * machines + m, then pair p likewise.
-    rows = []
-    for unit in range(units):
-        parts = range(unit * machines, (unit + 1) * machines)
-        rows.append(Row(parts, [1.0] * machines, 1.0, 1.0))
+    rows = [stands_once(unit * machines, machines) for unit in range(units)]
     unit_of = space.unit_of
     count = units
     for ends in pairs:
         if set(ends) <= unit_of.keys():
             for machine, end in product(range(machines), ends):
+                pair_column = count * machines + machine
+                end_column = unit_of[end] * machines + machine
                 # A pair is on a machine only where both its ends are.
-                columns = [
-                    count * machines + machine,
-                    unit_of[end] * machines + machine,
-                ]
-                rows.append(Row(columns, [1.0, -1.0], -np.inf, 0.0))
+                row = Row(
+                    columns=[pair_column, end_column],
+                    factors=[1.0, -1.0],
+                    least=-np.inf,
+                    most=0.0,
+                )
+                rows.append(row)
             count += 1
-    room = space.free + space.slack
-    for machine, resource in np.argwhere(np.isfinite(room)).tolist():
-        # As shares of the capacity: tolerances of the solver are absolute.
-        capacity = float(space.capacity[machine, resource]) or 1.0
-        columns = [unit * machines + machine for unit in range(units)]
-        shares = (space.demand[:, resource] / capacity).tolist()
-        most = float(room[machine, resource]) / capacity
-        rows.append(Row(columns, shares, -np.inf, most))
+    rows += _room_rows(space)
 
     worth = np.ones(count * machines)
     worth[: units * machines] = _single_worth(space, pairs)
@@ -83,6 +78,24 @@ def colocate(space: Space, pairs: Sequence[tuple[int, int]]) -> Ints | None:
     return np.asarray(choice.argmax(axis=1), dtype=np.int64)
 
 
+def _room_rows(space: Space) -> Iterator[Row]:
+    """Yield the rows by which units fit every machine that states a capacity."""
+    machines = len(space.free)
+    columns = np.arange(len(space.units)) * machines
+    room = space.free + space.slack
+
+    for machine, resource in np.argwhere(np.isfinite(room)).tolist():
+        # As shares of the capacity: tolerances of the solver are absolute.
+        capacity = float(space.capacity[machine, resource]) or 1.0
+        shares = space.demand[:, resource] / capacity
+        yield Row(
+            columns=(columns + machine).tolist(),
+            factors=shares.tolist(),
+            least=-np.inf,
+            most=float(room[machine, resource]) / capacity,
+        )
+
+
 def _single_worth(space: Space, pairs: Sequence[tuple[int, int]]) -> Floats:
     """Return the worth of unit u on machine m, at u * machines + m.
 
@@ -91,14 +104,14 @@ def _single_worth(space: Space, pairs: Sequence[tuple[int, int]]) -> Floats:
     """
     units = len(space.units)
     machines = len(space.free)
-    worth = -np.tile(np.arange(machines) / (2.0 * units * machines), units)
+    lateness = np.arange(machines) / (2.0 * units * machines)
+    worth = np.tile(-lateness, (units, 1))
     for ends in pairs:
         movable = [space.unit_of[task] for task in ends if task in space.unit_of]
-        pinned_tasks = [task for task in ends if task not in space.unit_of]
+        pinned = [space.fixed[task] for task in ends if task not in space.unit_of]
         if len(movable) == 1:
-            machine = int(space.fixed[pinned_tasks[0]])
-            worth[movable[0] * machines + machine] += 1.0
-    return worth
+            worth[movable, pinned] += 1.0
+    return worth.ravel()
 
 
 def place_distdgl(job: Job, cluster: Cluster) -> Placement:
@@ -313,17 +326,18 @@ def _place_on_best_share(space: Space, machines: Ints, unit: int) -> None:
     for edge, control in zip(space.job.edges, space.job.control, strict=True):
         source = machine_of[edge.source]
         destination = machine_of[edge.destination]
-        if control or source == destination or min(source, destination) < 0:
-            continue
-        flows[source, 0] += 1
-        flows[destination, 1] += 1
+        is_placed = min(source, destination) >= 0
+        if not control and is_placed and source != destination:
+            flows[source, 0] += 1
+            flows[destination, 1] += 1
 
     nics = [(m.bandwidth_out, m.bandwidth_in) for m in space.cluster.machines]
     bandwidth = np.array(nics)
     bandwidth[bandwidth == 0] = np.inf  # no NIC is in the way
-    shares = (bandwidth / (flows + 1)).min(axis=1)
+    shares = bandwidth / (flows + 1)
+    share = shares.min(axis=1)
     order = list(range(len(space.free)))
-    for machine in np.argsort(-shares, kind="stable").tolist():
+    for machine in np.argsort(-share, kind="stable").tolist():
         machines[unit] = machine
         if fill(space, order, placed=machines) is not None:
             return

@@ -74,9 +74,11 @@ def _spread_evenly(sets: list[Numbers], most: int) -> list[Numbers]:
     """Return so many of the sets at most, from the first to the last."""
     if len(sets) <= most:
         return sets
+    last = len(sets) - 1
+    places = np.linspace(0, last, max(most, 0)).round()
     # Rounding may name one place twice: hence the keys of a dict.
-    places = np.linspace(0, len(sets) - 1, max(most, 0)).round()
-    return [sets[int(place)] for place in dict.fromkeys(places.tolist())]
+    unique_places = dict.fromkeys(places.astype(int).tolist())
+    return [sets[place] for place in unique_places]
 
 
 def _list_sets(job: Job, cluster: Cluster, size: int | None) -> set[Numbers]:
@@ -121,8 +123,10 @@ def _by_kind(
     """Return the machines of each kind, alike in all that a job may notice."""
     # A machine that changes is like no other, however equal they are at time 0. Its
     # NICs are called after it: `m0 in`.
-    changing = {change.link.rpartition(" ")[0] for change in cluster.changes}
-    changing |= {change.machine for change in cluster.speed_changes}
+    changing = {change.machine for change in cluster.speed_changes}
+    for change in cluster.changes:
+        machine_name, _, _ = change.link.rpartition(" ")
+        changing.add(machine_name)
 
     members = dict[object, list[int]]()
     for number in order:

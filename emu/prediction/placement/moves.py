@@ -26,6 +26,10 @@ class Move:
     source: str
     destination: str
 
+    def reverses(self, move: Move) -> bool:
+        """Return True where another process goes the opposite way."""
+        return self.source == move.destination and self.destination == move.source
+
     @override
     def __str__(self) -> str:
         """Return ``s2: slow0 -> big``."""
@@ -59,10 +63,10 @@ class Neighbour:
         while rest:
             move = rest.pop(0)
             # A swap is a move and another one back.
-            ends = move.destination, move.source
-            back = next((m for m in rest if (m.source, m.destination) == ends), None)
-            if back is None:
+            moves_back = [later for later in rest if later.reverses(move)]
+            if not moves_back:
                 return "; ".join(map(str, self.moves))
+            back = moves_back[0]
             rest.remove(back)
             processes.append(move.process)
             partners.append(back.process)
@@ -130,16 +134,17 @@ def hub_followers(space: Space) -> Teams:
 
     In DGTP's job the hubs are the workers and the followers their samplers.
     """
-    partners: dict[int, set[int]] = {unit: set() for unit in range(len(space.units))}
+    partners: list[set[int]] = [set() for _ in space.units]
     for edge, control in zip(space.job.edges, space.job.control, strict=True):
         source = space.unit_of.get(edge.source, -1)
         destination = space.unit_of.get(edge.destination, -1)
-        if not control and min(source, destination) >= 0 and source != destination:
+        can_move = min(source, destination) >= 0
+        if can_move and not control and source != destination:
             partners[source].add(destination)
             partners[destination].add(source)
 
     followers: dict[int, list[int]] = defaultdict(list)
-    for unit, hubs in partners.items():
+    for unit, hubs in enumerate(partners):
         if len(hubs) == 1:
             (hub,) = hubs
             if hub not in followers.get(unit, []):  # of a lone pair, one is the hub
@@ -224,8 +229,11 @@ class _Automorphisms:
         """
         by_times: dict[bytes, list[list[_Block]]] = defaultdict(list)
         for block in blocks:
-            tasks = [task for unit in block for task in self.space.units[unit].tasks]
-            candidates = by_times[self.realization.times[tasks].tobytes()]
+            units = [self.space.units[unit] for unit in block]
+            tasks = [task for unit in units for task in unit.tasks]
+            times = self.realization.times[tasks]
+            candidates = by_times[times.tobytes()]
+
             for members in candidates:
                 if self.exchange(members[0], block):
                     members.append(block)
@@ -257,7 +265,8 @@ def find_symmetry(space: Space, realization: Realization) -> Record:
             block = (hub, *followers)
             # Blocks of unlike units are never interchangeable: only like ones are
             # compared.
-            alike[tuple(group_of[unit] for unit in block)].append(block)
+            groups = tuple(group_of[unit] for unit in block)
+            alike[groups].append(block)
     blocks = []
     for candidates in alike.values():
         blocks += automorphisms.classes(candidates)

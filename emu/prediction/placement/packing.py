@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import NamedTuple, TypeAlias
 
@@ -54,14 +55,21 @@ class Packing:
             needs = demand > 0
             room = (free[needs] / demand[needs]).min(initial=np.inf)
             # Items that fill the room exactly must not lose one to rounding.
-            most = int(min(max(np.floor(room * (1 + 1e-12)), 0), size))
+            whole = np.floor(room * (1 + 1e-12))
+            most = int(np.clip(whole, 0, size))
 
             choices = np.tile(np.arange(most + 1), len(counts))
             counts = np.repeat(counts, most + 1, axis=0)
             counts = np.column_stack([counts, choices])
             use = counts @ self.demand[: group + 1]
-            counts = counts[(use <= free).all(axis=1)]
+            fits = (use <= free).all(axis=1)
+            counts = counts[fits]
         return counts
+
+    @property
+    def _states(self) -> int:
+        """Number of all vectors of counts, those that no bins hold included."""
+        return prod(size + 1 for size in self.sizes)
 
     def solve(self, order: Sequence[int]) -> _Fit | None:
         """Return (bin, counts) that hold everything, found in ``order``, or None.
@@ -74,7 +82,7 @@ class Packing:
         count.
         """
         sizes = np.array(self.sizes, dtype=np.int64)
-        if prod(size + 1 for size in self.sizes) * len(order) > MAX_STEPS:
+        if self._states * len(order) > MAX_STEPS:
             fit = self.first_fit(order)
             if fit is not None:
                 return fit
@@ -86,12 +94,13 @@ class Packing:
             fits = (rest <= self.free[position]).all(axis=1)
             if fits.any():
                 state = int(np.argmax(fits))
-                path = [tuple((sizes - states[state]).tolist())]
+                path = [sizes - states[state]]
                 # Back by the origins of the states, from the last bin to the first.
                 for origin, counts in reversed(steps):
-                    path.append(tuple(counts[state].tolist()))
+                    path.append(counts[state])
                     state = int(origin[state])
-                return list(zip(order, reversed(path), strict=False))
+                # Bins behind the last that is needed hold nothing.
+                return _pair(order[: len(path)], path[::-1])
             states, step = self._extend(states, self.options(position))
             steps.append(step)
             if not len(states):
@@ -105,12 +114,13 @@ class Packing:
         """
         room = self.free[order].astype(np.float64)
         # Groups go by the largest share that an item has of the roomiest bin.
-        largest = room.max(axis=0, initial=0.0)
-        limits = np.isfinite(room).all(axis=0) & (largest > 0)
-        shares = self.demand[:, limits] / largest[limits]
+        roomiest = room.max(axis=0, initial=0.0)
+        limits = np.isfinite(room).all(axis=0) & (roomiest > 0)
+        shares = self.demand[:, limits] / roomiest[limits]
+        largest = shares.max(axis=1, initial=0.0)
 
         counts = np.zeros((len(order), len(self.sizes)), dtype=np.int64)
-        for group in np.argsort(-shares.max(axis=1, initial=0.0), kind="stable"):
+        for group in np.argsort(-largest, kind="stable"):
             demand = self.demand[group]
             needs = demand > 0
             rest = self.sizes[group]
@@ -123,7 +133,7 @@ class Packing:
             if rest:
                 return None
 
-        return list(zip(order, map(tuple, counts.tolist()), strict=True))
+        return _pair(order, counts)
 
     def reachable(self) -> Ints:
         """Return the counts that the bins can hold together, shape (states, groups)."""
@@ -137,11 +147,7 @@ class Packing:
 
         The origin is (position of the state before, counts put on top).
         """
-        sizes = np.array(self.sizes, dtype=np.int64)
-        # The weight of every count in the number of a state.
-        radices = np.array([*self.sizes[1:], 0], dtype=np.int64) + 1
-        strides = np.cumprod(radices[::-1])[::-1].astype(np.int64)
-        count = prod(size + 1 for size in self.sizes)
+        count = self._states
         if count > MAX_STATES:
             raise PlacementError(
                 f"{len(self.sizes)} kinds of tasks with different demands make "
@@ -149,6 +155,10 @@ class Packing:
                 "kinds and demands, or place them explicitly"
             )
 
+        sizes = np.array(self.sizes, dtype=np.int64)
+        # The weight of every count in the number of a state: of the last group 1.
+        radices = np.append(sizes[1:], 0) + 1
+        strides = np.cumprod(radices[::-1])[::-1].astype(np.int64)
         most = min(len(states) * len(options), count)
         marks = np.empty(count, dtype=np.bool_)
         origin, addition = np.empty((2, most), dtype=np.int32)
@@ -160,6 +170,12 @@ class Packing:
         counts = options[addition[:new]]
         origins = origin[:new].astype(np.int64)
         return states[origins] + counts, (origins, counts)
+
+
+def _pair(order: Sequence[int], counts: Iterable[Ints]) -> _Fit:
+    """Return the bins of ``order`` with what each holds."""
+    rows = [tuple(row.tolist()) for row in counts]
+    return list(zip(order, rows, strict=True))
 
 
 # Compute a placement's load on every machine, and the bytes that edges send.
@@ -276,7 +292,9 @@ def _total_shortfalls(space: Space) -> _Shortfalls:
     """Yield resource, shortfall, sentence where all machines have too little."""
     for column, resource in enumerate(space.resources):
         room = float(space.capacity[:, column].sum())
-        needs = float(space.used[:, column].sum() + space.demand[:, column].sum())
+        pinned = space.used[:, column].sum()
+        movable = space.demand[:, column].sum()
+        needs = float(pinned + movable)
         if needs > room * (1 + 1e-12):
             problem = (
                 f"the tasks need {needs:g} {resource} in total, "
@@ -291,8 +309,8 @@ def _unit_shortfalls(space: Space) -> _Shortfalls:
         return
     for column, resource in enumerate(space.resources):
         unit = int(space.demand[:, column].argmax())
-        machine = int(space.free[:, column].argmax())
         demand = float(space.demand[unit, column])
+        machine = int(space.free[:, column].argmax())
         room = float(space.free[machine, column])
         if demand > room + space.slack[machine, column]:
             problem = (
@@ -306,21 +324,29 @@ def _unit_shortfalls(space: Space) -> _Shortfalls:
 def _packing_shortfalls(space: Space) -> _Shortfalls:
     """Yield the same where a resource cannot be packed, were the others endless."""
     for column in _list_demands(space):
-        demands = space.demand[:, column][space.demand[:, column] > 0]
+        demands = space.demand[:, column]
+        demands = demands[demands > 0]
         amounts, sizes = np.unique(demands, return_counts=True)
-        room = (space.free + space.slack)[:, [column]]
-        packing = Packing(amounts[:, None], tuple(sizes.tolist()), room)
-        most = float((packing.reachable() @ amounts).max())
+        room = space.free + space.slack
+        packing = Packing(
+            demand=amounts[:, None],
+            sizes=tuple(sizes.tolist()),
+            free=room[:, [column]],
+        )
+        held = packing.reachable() @ amounts
+        most = float(held.max())
 
-        shortfall = float(demands.sum()) - most
-        if shortfall > float(demands.sum()) * 1e-12:
+        needs = float(demands.sum())
+        shortfall = needs - most
+        if shortfall > needs * 1e-12:
+            resource = space.resources[column]
+            pieces = ", ".join(f"{amount:g}" for amount in amounts)
             problem = (
-                f"of {demands.sum():g} {space.resources[column]} that the movable "
-                f"tasks need, the machines can hold {most:g} at best, in pieces of "
-                f"{', '.join(f'{amount:g}' for amount in amounts)} "
+                f"of {needs:g} {resource} that the movable tasks need, the machines "
+                f"can hold {most:g} at best, in pieces of {pieces} "
                 f"({shortfall:g} short)"
             )
-            yield space.resources[column], shortfall, problem
+            yield resource, shortfall, problem
 
 
 class Row(NamedTuple):
@@ -330,6 +356,16 @@ class Row(NamedTuple):
     factors: Sequence[float]
     least: float
     most: float
+
+
+def stands_once(first: int, count: int) -> Row:
+    """Return the row by which ``count`` variables from ``first`` on sum up to 1."""
+    return Row(
+        columns=range(first, first + count),
+        factors=[1.0] * count,
+        least=1.0,
+        most=1.0,
+    )
 
 
 class Solution(NamedTuple):
@@ -378,6 +414,8 @@ def minimise(
         solver.setOptionValue("time_limit", seconds)
 
     rows = list(rows)
+    columns = [row.columns for row in rows]
+    factors = [row.factors for row in rows]
     model = highspy.HighsLp()
     model.num_col_ = len(costs)
     model.num_row_ = len(rows)
@@ -391,9 +429,9 @@ def minimise(
         model.integrality_ = [kinds[flag] for flag in is_whole.tolist()]
     matrix = model.a_matrix_
     matrix.format_ = highspy.MatrixFormat.kRowwise
-    matrix.start_ = np.cumsum([0, *(len(row.columns) for row in rows)])
-    matrix.index_ = np.array([column for row in rows for column in row.columns])
-    matrix.value_ = np.array([factor for row in rows for factor in row.factors])
+    matrix.start_ = np.cumsum([0, *map(len, columns)])
+    matrix.index_ = np.array([*chain.from_iterable(columns)])
+    matrix.value_ = np.array([*chain.from_iterable(factors)])
 
     if solver.passModel(model) == highspy.HighsStatus.kError:
         raise ValueError("the program is not one: does a row name a column twice?")

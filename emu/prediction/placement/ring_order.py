@@ -6,7 +6,7 @@ import heapq
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise, permutations
+from itertools import chain, pairwise, permutations
 from typing import NamedTuple, TypeAlias
 
 from emu.problem import Job, Links, Problem, Task
@@ -37,10 +37,12 @@ def ring_cost(links: Links, machines: Sequence[int]) -> RingCost:
 
 
 def _cost(links: Links, routes: Sequence[_Route]) -> RingCost:
-    uses = Counter(port for route in routes for port in route)
+    # A link carries the flows of all neighbours whose route crosses it.
+    uses = Counter(chain.from_iterable(routes))
     seconds = [count / links[port].capacity for port, count in uses.items()]
+    crossings = [_crosses_nic(links, route) for route in routes]
     return RingCost(
-        crossings=sum(_crosses_nic(links, route) for route in routes),
+        crossings=sum(crossings),
         slowest=max(seconds, default=0.0),
         links=_round_cost(sum(seconds)),
     )
@@ -98,10 +100,10 @@ class _Search:
         for machine in self._used:
             entries = [pair for pair in seconds if pair[1] == machine]
             exits = [pair for pair in seconds if pair[0] == machine]
-            self._least_crossings[machine] = min(
-                _crosses_nic(links, self._routes[pair]) for pair in entries
-            )
-            self._least_seconds[machine] = min(sum(seconds[pair]) for pair in entries)
+            crossings = [_crosses_nic(links, self._routes[pair]) for pair in entries]
+            self._least_crossings[machine] = min(crossings)
+            sums = [sum(seconds[pair]) for pair in entries]
+            self._least_seconds[machine] = min(sums)
             # The ring leaves and enters each machine: the one whose best way is worst
             # bounds the slowest link.
             for pairs in (exits, entries):
@@ -111,7 +113,8 @@ class _Search:
     def cheapest(self) -> tuple[int, ...]:
         """Return the machines of the ranks in the order of the ring."""
         start = (self._ranks[0],)
-        heap: list[_Partial] = [(RingCost(0, 0.0, 0.0), 0, False, start)]
+        no_cost = RingCost(crossings=0, slowest=0.0, links=0.0)
+        heap: list[_Partial] = [(no_cost, 0, False, start)]
         steps = STEPS // (len(self._ranks) * len(self._used))
         while True:
             *_, ring = heapq.heappop(heap)
@@ -142,7 +145,8 @@ class _Search:
         """Return a lower bound on the cost of every completion of ``ring``."""
         if len(ring) == len(self._ranks):
             return ring_cost(self._links, ring)
-        cost = _cost(self._links, [self._routes[pair] for pair in pairwise(ring)])
+        routes = [self._routes[pair] for pair in pairwise(ring)]
+        cost = _cost(self._links, routes)
 
         # Machines that the rest of the ring enters at least once.
         first = ring[0]
@@ -181,7 +185,8 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
         for position, task in steps.items()
     }
     workers = [*rank_of]
-    order = ring_order(problem.links, [machine_of[worker] for worker in workers])
+    machines = [machine_of[worker] for worker in workers]
+    order = ring_order(problem.links, machines)
     worker_of = {rank: workers[number] for rank, number in enumerate(order)}
     new_rank = {worker: rank for rank, worker in worker_of.items()}
 
@@ -189,11 +194,12 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
     position_of = {task.name: position for position, task in steps.items()}
     successor_of: dict[int, int] = {}
     for position, task in steps.items():
-        settings = {**task.settings, "rank": new_rank[task.process_name]}
+        worker = task.process_name
+        settings = {**task.settings, "rank": new_rank[worker]}
         tasks[position] = replace(task, settings=settings)
         # The worker that now has this one's old rank takes over its step.
-        successor = worker_of[rank_of[task.process_name]]
-        step_name = task.name.removeprefix(task.process_name)
+        successor = worker_of[rank_of[worker]]
+        step_name = task.name.removeprefix(worker)
         successor_of[position] = position_of[successor + step_name]
 
     edges = list(job.edges)
@@ -216,8 +222,9 @@ def _ranks(job: Job, steps: Mapping[int, Task]) -> dict[str, int]:
     names = dict.fromkeys(task.process_name for task in steps.values())
     ranks = {}
     for task in steps.values():
-        if task.settings.get("rank") is not None:
-            ranks[task.process_name] = task.settings["rank"]
+        rank = task.settings.get("rank")
+        if rank is not None:
+            ranks[task.process_name] = rank
     if len(ranks) == len(names):
         return ranks
 

@@ -65,15 +65,18 @@ class Space:
     def __init__(self, job: Job, cluster: Cluster, *, apart: bool = False) -> None:
         self.job = job
         self.cluster = cluster
-        demands = {resource for task in job.tasks for resource in task.demands}
+        demanded = set[str]()
+        for task in job.tasks:
+            demanded.update(task.demands)
         names = cluster.resource_names()
-        self.resources = tuple(name for name in names if name in demands)
-        self.capacity = self._table(
-            [
-                [machine.resources.get(name, np.inf) for name in self.resources]
-                for machine in cluster.machines
-            ]
-        )
+        self.resources = tuple(name for name in names if name in demanded)
+        # What a machine does not state is without limit there.
+        capacities = [
+            [machine.resources.get(name, np.inf) for name in self.resources]
+            for machine in cluster.machines
+        ]
+        self.capacity = self._table(capacities)
+
         self.used = np.zeros_like(self.capacity)
         self.fixed: Ints = np.full(len(job.tasks), -1, dtype=np.int64)
         units = []
@@ -81,7 +84,7 @@ class Space:
         for process, tasks in unit_tasks.items():
             pins = _pins(job, tasks)
             if pins:
-                machine = cluster.index(str(pins.pop()))
+                machine = cluster.index(pins.pop())
                 self.fixed[list(tasks)] = machine
                 self.used[machine] += self._demand(tasks)
             else:
@@ -97,7 +100,8 @@ class Space:
         # A dict keeps its order: these are the tasks unit after unit, as `unit_start`
         # counts.
         self.unit_task: Ints = np.array([*self.unit_of], np.int64)
-        self.demand = self._table([self._demand(unit.tasks) for unit in units])
+        unit_demands = [self._demand(unit.tasks) for unit in units]
+        self.demand = self._table(unit_demands)
 
     def _table(self, rows: list[list[float]]) -> Floats:
         """Return rows of a column per resource, of which either may be none."""
@@ -105,9 +109,9 @@ class Space:
         return table.reshape(len(rows), len(self.resources))
 
     def _demand(self, tasks: Sequence[int]) -> list[float]:
+        demands = [self.job.tasks[task].demands for task in tasks]
         return [
-            sum(self.job.tasks[task].demands.get(name, 0.0) for task in tasks)
-            for name in self.resources
+            sum(demand.get(name, 0.0) for demand in demands) for name in self.resources
         ]
 
     @cached_property
@@ -188,20 +192,22 @@ class Space:
 
 def _pins(job: Job, tasks: Iterable[int]) -> set[str]:
     """Return the machines that some tasks are pinned to."""
-    return {pin for task in tasks if (pin := job.tasks[task].pinned) is not None}
+    pins = (job.tasks[task].pinned for task in tasks)
+    return {pin for pin in pins if pin is not None}
 
 
 def _join_slot_teams(job: Job) -> dict[str, tuple[int, ...]]:
     """Return the tasks of every process; processes that share slots are one."""
     tasks_of = dict(job.units)
     for names in slot_teams(job):
-        team = tuple(sorted(task for name in names for task in tasks_of[name]))
+        team = sorted(task for name in names for task in tasks_of[name])
         # Pinned to several machines they stay apart.
         if len(_pins(job, team)) <= 1:
+            # The process whose tasks stand first is the one that has them all.
             first = min(names, key=tasks_of.__getitem__)
             for name in {*names} - {first}:
                 del tasks_of[name]
-            tasks_of[first] = team
+            tasks_of[first] = tuple(team)
     return tasks_of
 
 
