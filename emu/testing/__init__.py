@@ -5,11 +5,6 @@ processes and sockets; `emu.testing.strategies` needs Hypothesis.
 Start at ``problems.py``, ``reference.py``, then ``trials/trial.py``.
 """
 
-from emu.testing.problems import (
-    bench_directory,
-    load_workload,
-    two_machine_example,
-    validate_state,
-)
+from emu.testing.problems import two_machine_example
 
-__all__ = ["bench_directory", "load_workload", "two_machine_example", "validate_state"]
+__all__ = ["two_machine_example"]

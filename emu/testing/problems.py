@@ -1,15 +1,11 @@
-"""Problems with known answers, and a check of what a scheduler keeps of one."""
+"""A problem with known answers."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
-from emu.host.input_file import read_json
-from emu.prediction.scheduling import Scheduler
 from emu.problem import (
     Cluster,
     Edge,
@@ -24,7 +20,7 @@ from emu.problem import (
 )
 from emu.problem.workloads.all_reduce import phase_of
 
-#: First letter of a task's name -> its kind.
+#: Kind of a task by the first letter of its name.
 _KINDS = {"g": "graph_store", "s": "sampler", "w": "worker", "p": "parameter_server"}
 
 
@@ -103,55 +99,3 @@ def two_machine_example(
         volumes=np.repeat(np.array(volumes)[:, None], iterations, axis=1),
     )
     return Problem(cluster, job, Placement(machine_of)), realization
-
-
-def bench_directory() -> Path | None:
-    """Return the directory that ``EMU_BENCH`` names, None unless it is there."""
-    folder = os.environ.get("EMU_BENCH", "")
-    # The benchmark is no part of this package: where it is not there, tests are
-    # skipped.
-    return Path(folder) if folder and Path(folder).is_dir() else None
-
-
-def load_workload(name: str) -> tuple[Problem, Realization, dict[str, float]]:
-    """Return a workload of the peer benchmark and its makespans by policy, seconds.
-
-    ``name``: ``workload_a`` (4 machines, 916 flows) or ``workload_b`` (16, 24,942).
-    Raises FileNotFoundError when ``EMU_BENCH`` does not name a directory that holds it.
-    """
-    directory = bench_directory()
-    if directory is None:
-        raise FileNotFoundError("EMU_BENCH does not name a directory")
-    text = read_json(directory / f"{name}.json")
-
-    names = text["tasks"]
-    iterations = text["n_iterations"]
-    machines = [Machine(f"m{m}", *nic) for m, nic in enumerate(text["machines"])]
-    cluster = Cluster(tuple(machines))
-
-    position = {name: number for number, name in enumerate(names)}
-    edges = [
-        Edge(position[source], position[destination], lag)
-        for source, destination, lag in text["edges"]
-    ]
-    tasks = [Task(name, _KINDS[name[0]]) for name in names]
-    job = Job(tuple(tasks), tuple(edges), iterations)
-
-    placement = Placement(tuple(text["placement"][task] for task in names))
-    # It states one time per task, but the volumes of every iteration.
-    times = np.array([[text["exec_times"][task]] * iterations for task in names])
-    realization = Realization(times, np.array(text["volumes"]))
-    return Problem(cluster, job, placement), realization, text["expected_makespan_s"]
-
-
-def validate_state(scheduler: Scheduler) -> None:
-    """Raise AssertionError where something does not hold of a scheduler's state.
-
-    Every count, list and rate that the core keeps up to date is compared with what it
-    follows from: call it after `Scheduler.settle`, once per event. A simulation checks
-    the same at its events where the core is built with ``SANITIZE``.
-    """
-    sentence = scheduler.broken
-    if sentence:
-        # Raised, not asserted: python -O leaves assertions out.
-        raise AssertionError(f"this does not hold: {sentence}")

@@ -10,8 +10,9 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 from emu.prediction.scheduling import End, Scheduler
 from emu.prediction.simulation import simulate
-from emu.testing import bench_directory, load_workload, two_machine_example
+from emu.testing import two_machine_example
 from tools.benches.evaluator import MakespanEvaluator
+from tools.benches.workloads import bench_directory, load_workload
 
 pytestmark = pytest.mark.skipif(
     bench_directory() is None, reason="EMU_BENCH does not name the workloads"

@@ -35,9 +35,9 @@ from emu.problem import (
 )
 from emu.systems.dgtp.section import DgtpJobSection
 from emu.systems.job_section import BuildContext
-from emu.testing import bench_directory, load_workload
 from tools.benches.evaluator import MakespanEvaluator, search
 from tools.benches.figures import Figure, interleaved, once
+from tools.benches.workloads import bench_directory, load_workload
 
 _RUN = re.compile(r"makespan (\S+) .* run (\S+) s flows")
 

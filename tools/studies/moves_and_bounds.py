@@ -25,11 +25,11 @@ from itertools import combinations
 import numpy as np
 
 from emu.errors import PlacementError
+from emu.prediction.core import lib, pointer
 from emu.prediction.placement import best_placement, place
 from emu.prediction.placement.bound import placement_bound
 from emu.prediction.placement.moves import (
     Neighbour,
-    canonicalise,
     find_symmetry,
     hub_followers,
 )
@@ -129,7 +129,7 @@ def neighbours(problem: Problem, realization: Realization) -> Iterator[Neighbour
 
     def is_new(machines: Ints) -> bool:
         canonical = machines.copy()
-        canonicalise(symmetry, canonical)
+        lib.canonicalise(symmetry.core, pointer(canonical))
         is_old = canonical.tobytes() in keys
         keys.add(canonical.tobytes())
         return not is_old and space.fits(machines)

@@ -115,7 +115,6 @@ class Kind(enum.IntEnum):
     CONTROL = 3  # message: coordinator, agents and node processes
 
 
-MESSAGE_KINDS = frozenset({Kind.HELLO, Kind.CONTROL})
 DATA_KINDS = frozenset({Kind.HELLO, Kind.DATA})
 #: Fields of a message, or of what it specifies, by name: msgpack's own types.
 Fields: TypeAlias = dict[str, Any]

@@ -12,7 +12,7 @@ import numpy as np
 from typing_extensions import override
 
 from emu.errors import PlacementError
-from emu.prediction.core import Record, lib, pointer
+from emu.prediction.core import Record
 from emu.prediction.placement.space import Space
 from emu.prediction.scheduling.compiled_problem import Ints
 from emu.problem import Placement, Problem, Realization
@@ -292,14 +292,6 @@ def _starts(sizes: Iterable[int]) -> Ints:
 def _flat(classes: Iterable[Sequence[_Block]]) -> Ints:
     units = [unit for members in classes for block in members for unit in block]
     return np.array(units, dtype=np.int64)
-
-
-def canonicalise(symmetry: Record, machines: Ints) -> None:
-    """Relabel interchangeable units in place so that equals become equal.
-
-    Machines ascend within each class of twins, then blocks ascend lexicographically.
-    """
-    lib.canonicalise(symmetry.core, pointer(machines))
 
 
 def relabel(symmetry: Record, machines: Ints, to: Ints) -> Ints:

@@ -19,7 +19,7 @@ from emu.prediction.placement.candidates import (
 )
 from emu.prediction.placement.distdgl import place_distdgl
 from emu.prediction.placement.etp import EtpOptions, new_memory, search_etp
-from emu.prediction.placement.moves import canonicalise, find_symmetry, hub_followers
+from emu.prediction.placement.moves import find_symmetry, hub_followers
 from emu.prediction.placement.search import SearchOptions
 from emu.prediction.placement.space import Space
 from emu.prediction.simulation import makespan
@@ -225,7 +225,7 @@ def test_relabelling_interchangeable_tasks_leaves_the_makespan() -> None:
     for _ in range(100):
         machines = rng.integers(3, size=len(space.units))
         canonical = machines.copy()
-        canonicalise(symmetry, canonical)
+        lib.canonicalise(symmetry.core, pointer(canonical))
         moved += bool((canonical != machines).any())
         before, after = (
             makespan(Problem(job_cluster, job, space.placement(m)), drawn)
@@ -233,7 +233,7 @@ def test_relabelling_interchangeable_tasks_leaves_the_makespan() -> None:
         )
         assert after == pytest.approx(before, rel=1e-12)
         again = canonical.copy()
-        canonicalise(symmetry, again)
+        lib.canonicalise(symmetry.core, pointer(again))
         assert (again == canonical).all()
 
     assert moved > 50
@@ -265,7 +265,7 @@ def test_all_relabellings_have_one_canonical_form() -> None:
     forms = set()
     for label in labels:
         machines = np.array(label, dtype=np.int64)
-        canonicalise(symmetry, machines)
+        lib.canonicalise(symmetry.core, pointer(machines))
         forms.add(tuple(machines.tolist()))
 
     assert len(forms) == 1

@@ -14,8 +14,9 @@ from emu.prediction.analysis.bounds import bounds
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import Problem, Realization
-from emu.testing import bench_directory, load_workload, reference
+from emu.testing import reference
 from tests.prediction.simulation import flat
+from tools.benches.workloads import bench_directory, load_workload
 
 #: What `flat` does not know; of a single job ``..._by_job`` is the rule itself.
 OTHERS = [
