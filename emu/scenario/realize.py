@@ -168,7 +168,8 @@ def with_figures(scenario: Scenario) -> Scenario:
     if figures is None or not isinstance(job, TrainingSection):
         return scenario
     model = job.model.model_copy(update={"measured": figures})
-    return scenario.model_copy(update={"job": job.model_copy(update={"model": model})})
+    job = job.model_copy(update={"model": model})
+    return scenario.model_copy(update={"job": job})
 
 
 def model_figures(scenario: Scenario) -> FiguresSection | None:
@@ -245,8 +246,10 @@ def realize(scenario: Scenario, job: Job) -> Realization:
         return _realize_without_copies(scenario, job)
 
     realization = _realize_without_copies(scenario, without_copies(job))
-    copies = np.zeros((len(job.tasks) - len(realization.times), job.iterations))
-    times = np.vstack([realization.times, copies])
+    # Copies come last, and take no time of their own.
+    copies = len(job.tasks) - len(realization.times)
+    times_of_copies = np.zeros((copies, job.iterations))
+    times = np.vstack([realization.times, times_of_copies])
     if section.takes:
         # A task may keep state of several teams: its iteration is longer once.
         keepers: set[int] = set()
@@ -262,7 +265,8 @@ def realize(scenario: Scenario, job: Job) -> Realization:
         # States are real arrays, volumes emulated bytes.
         sizes = {name: size / scale for name, size in state_bytes(job).items()}
     copy_volumes = count_copy_bytes(job, sizes, section.every)
-    return Realization(times, np.vstack([realization.volumes, copy_volumes]))
+    volumes = np.vstack([realization.volumes, copy_volumes])
+    return Realization(times, volumes)
 
 
 def _realize_several(scenario: Scenario, job: Job) -> Realization:

@@ -83,7 +83,9 @@ def random_problem(
     latencies
         Links add latencies to the way of a flow.
     """
-    machines = int(rng.integers(1, 3 if tuned else 5))
+    # Few machines share few pools: tuners need tasks that wait.
+    most_machines = 2 if tuned else 4
+    machines = int(rng.integers(1, most_machines + 1))
     tasks = int(rng.integers(1, 9))
     iterations = int(rng.integers(1, 7))
     edges = _edges(tasks, rng, channels=channels, latest=latest, coflows=coflows)
@@ -104,7 +106,8 @@ def random_problem(
         cluster = with_faults(cluster, _slow_machines(cluster, rng))
     if latencies:
         cluster = _with_latencies(cluster, rng)
-    placement = Placement(tuple(map(int, rng.integers(0, machines, tasks))))
+    machine_of = rng.integers(0, machines, tasks).tolist()
+    placement = Placement(tuple(machine_of))
 
     if ties:
         times = rng.choice(_TIMES, (tasks, iterations))
@@ -154,17 +157,16 @@ def _edges(
         is_newest = latest and not credit and bool(rng.random() < 0.4)
         coflow = str(rng.choice(["", "a", "b", "b"])) if coflows else ""
 
-        edges.append(
-            Edge(
-                source,
-                destination,
-                lag,
-                credit=credit,
-                channel=channel,
-                latest=is_newest,
-                coflow=coflow,
-            )
+        edge = Edge(
+            source,
+            destination,
+            lag,
+            credit=credit,
+            channel=channel,
+            latest=is_newest,
+            coflow=coflow,
         )
+        edges.append(edge)
     return edges
 
 
@@ -174,7 +176,8 @@ def _cluster(machines: int, rng: np.random.Generator, *, slots: bool) -> Cluster
         bandwidth_in, bandwidth_out = rng.choice(_RATES, 2).tolist()
         machine = Machine(f"m{number}", bandwidth_in, bandwidth_out)
         if slots:
-            machine = replace(machine, slots={"gpu": int(rng.integers(1, 3))})
+            count = int(rng.integers(1, 3))
+            machine = replace(machine, slots={"gpu": count})
         drawn_machines.append(machine)
     return Cluster(tuple(drawn_machines))
 
@@ -189,7 +192,9 @@ def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
             machines[number] = replace(machine, bandwidth_in=0.0, bandwidth_out=0.0)
 
     routes = []
-    for (a, source), (b, destination) in permutations(enumerate(machines), 2):
+    for first, second in permutations(enumerate(machines), 2):
+        source_number, source = first
+        destination_number, destination = second
         # Without a NIC at one end there is no way unless a route is stated.
         needs_link = not (source.has_nic and destination.has_nic)
         if not (needs_link or rng.random() < 0.6):
@@ -201,7 +206,8 @@ def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
             through.insert(0, "out")
         if destination.has_nic and rng.random() < 0.7:
             through.append("in")
-        routes.append(Route((a,), (b,), tuple(through)))
+        route = Route((source_number,), (destination_number,), tuple(through))
+        routes.append(route)
     return Cluster(tuple(machines), tuple(links), tuple(routes))
 
 
@@ -231,7 +237,10 @@ def _with_changes(cluster: Cluster, rng: np.random.Generator, *, cuts: bool) -> 
     if not names:  # no machine has a NIC, and nothing joins them
         return replace(cluster, changes=())
     # A set: two changes of one link at one time would leave open which one counts.
-    pairs = {(float(rng.choice(_CHANGES)), str(rng.choice(names))) for _ in range(6)}
+    pairs = set[tuple[float, str]]()
+    for _ in range(6):
+        moment = float(rng.choice(_CHANGES))
+        pairs.add((moment, str(rng.choice(names))))
 
     def change(time: float, name: str) -> CapacityChange:
         return CapacityChange(time, name, float(rng.choice(_RATES)))
@@ -244,7 +253,8 @@ def _with_changes(cluster: Cluster, rng: np.random.Generator, *, cuts: bool) -> 
                 changes[place] = replace(event, capacity=0.0)
         # In the end all links carry something again, or flows would wait for ever.
         later = max(time for time, _ in pairs) + 1.0
-        changes += [change(later, name) for name in sorted({name for _, name in pairs})]
+        changed_links = {name for _, name in pairs}
+        changes += [change(later, name) for name in sorted(changed_links)]
     return replace(cluster, changes=tuple(changes))
 
 

@@ -118,7 +118,8 @@ def split_parts(flat: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[str,
 
     Raises ValueError when the shapes hold more elements, or less.
     """
-    ends = np.cumsum([prod(shape) for shape in shapes.values()])
+    sizes = [prod(shape) for shape in shapes.values()]
+    ends = np.cumsum(sizes)
     if ends[-1] != len(flat):
         raise ValueError(f"{len(flat)} parameters for a model of {ends[-1]}")
 
@@ -148,11 +149,12 @@ def initial_parameters(
     rng = np.random.default_rng([settings["seed"], _FIRST_WEIGHTS])
     start = 0
     for shape in shapes:
-        end = start + prod(shape)
+        size = prod(shape)
+        end = start + size
         # A vector is a bias, which begins at 0; attention has a row per head.
         if len(shape) == 2:
             bound = np.sqrt(2.0) * np.sqrt(6.0 / sum(shape))
-            flat[start:end] = rng.uniform(-bound, bound, prod(shape))
+            flat[start:end] = rng.uniform(-bound, bound, size)
         start = end
     return flat
 

@@ -46,7 +46,8 @@ class RowSums:
         if not len(self._starts):
             return np.zeros((0, vectors.shape[1]), vectors.dtype)
         terms = self._weights * vectors[self._columns]
-        return np.asarray(np.add.reduceat(terms, self._starts, axis=0))
+        sums = np.add.reduceat(terms, self._starts, axis=0)
+        return np.asarray(sums)
 
 
 def activate(name: str, z: Array) -> Array:
@@ -85,10 +86,11 @@ def cross_entropy(scores: Array, targets: Array) -> Loss:
     exponentials = np.exp(offsets)
     totals = exponentials.sum(axis=1, keepdims=True)
 
-    value = -float((targets * (offsets - np.log(totals))).sum())
+    log_shares = offsets - np.log(totals)
+    losses = targets * log_shares
     weights = targets.sum(axis=1, keepdims=True)  # 0 where a vertex does not train
     gradient = exponentials / totals * weights - targets
-    return Loss(value=value, gradient=gradient)
+    return Loss(value=-float(losses.sum()), gradient=gradient)
 
 
 def training_targets(dataset: Dataset, vertices: Ids, dtype: Any) -> Array:
@@ -150,7 +152,8 @@ class InEdges:
         self._starts = pointers[:-1]
         self.columns = adjacency.columns[entries]
         """Position of every edge's source."""
-        self.ends: NDArray[Any] = np.repeat(numbers, np.diff(pointers))
+        degrees = np.diff(pointers)
+        self.ends: NDArray[Any] = np.repeat(numbers, degrees)
         """Number of every edge's destination within the interval, int32."""
 
     def both(self, vectors: Array) -> dict[str, Array]:
@@ -164,11 +167,13 @@ class InEdges:
     def sum_weighted(self, attention: Array, vectors: Array) -> Array:
         """Return every destination's sum of the sources' rows times attention."""
         terms = attention[:, None] * vectors[self.columns]
-        return np.asarray(np.add.reduceat(terms, self._starts, axis=0))
+        sums = np.add.reduceat(terms, self._starts, axis=0)
+        return np.asarray(sums)
 
     def push_back(self, of_sources: Array, of_destinations: Array, count: int) -> Array:
         """Return the gradients of all ``count`` rows from those of edges' ends."""
-        sums = np.zeros((count, of_sources.shape[1]), of_sources.dtype)
+        _, width = of_sources.shape
+        sums = np.zeros((count, width), of_sources.dtype)
         np.add.at(sums, self.columns, of_sources)  # a source has many edges
         sums[self._rows] += of_destinations
         return sums
@@ -190,8 +195,9 @@ class Ends:
     vectors: Array
 
     def _scores(self) -> Array:
-        scores: Array = self.sources @ self.vectors[0]
-        scores += self.destinations @ self.vectors[1]
+        source_vector, destination_vector = self.vectors
+        scores: Array = self.sources @ source_vector
+        scores += self.destinations @ destination_vector
         return scores
 
     def _sums(self, values: Array) -> Array:
@@ -230,8 +236,13 @@ class Ends:
         slope = np.where(self._scores() > 0, 1, NEGATIVE_SLOPE)
         of_scores = (attention * excess * slope).astype(edge_gradient.dtype)
 
+        source_vector, destination_vector = self.vectors
         weighted_gradient = attention[:, None] * edge_gradient
-        of_sources = weighted_gradient + of_scores[:, None] * self.vectors[0]
-        of_destinations = self._sums(of_scores)[:, None] * self.vectors[1]
-        of_vectors = np.stack([of_scores @ self.sources, of_scores @ self.destinations])
+        of_sources = weighted_gradient + of_scores[:, None] * source_vector
+        sums_of_scores = self._sums(of_scores)
+        of_destinations = sums_of_scores[:, None] * destination_vector
+
+        of_source_vector = of_scores @ self.sources
+        of_destination_vector = of_scores @ self.destinations
+        of_vectors = np.stack([of_source_vector, of_destination_vector])
         return of_sources, of_destinations, of_vectors

@@ -42,7 +42,9 @@ def _edge_weights(norm: str, source: Array, destination: Array, count: int) -> A
     degree = np.bincount(destination, minlength=count).astype(np.float64)
     if norm == "symmetric":
         # Kipf and Welling's D^-1/2 A D^-1/2; A has loops where the layer has them.
-        return np.asarray(degree[destination] ** -0.5 * degree[source] ** -0.5)
+        destination_factor = degree[destination] ** -0.5
+        source_factor = degree[source] ** -0.5
+        return np.asarray(destination_factor * source_factor)
     if norm == "mean":
         return np.asarray(1 / degree[destination])
     return np.ones(len(destination))
@@ -86,7 +88,8 @@ class WholeGraphModel:
         import torch
 
         layers: list[dict[str, Tensor]] = [{} for _ in range(self._model["layers"])]
-        pieces = flat.split([prod(shape) for shape in self._shapes.values()])
+        sizes = [prod(shape) for shape in self._shapes.values()]
+        pieces = flat.split(sizes)
         for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True):
             _, number, part = name.split(".")
             layers[int(number)][part] = piece.view(shape)
@@ -129,9 +132,11 @@ class WholeGraphModel:
             return attend(self.matrix, rows, rows, torch.cat(attention))
         if kind == "gin":
             total = torch.sparse.mm(self.matrix, hidden)
-            inner = (total @ parts["weight_1"].T + parts["bias_1"]).relu()
-            return inner @ parts["weight_2"].T + parts["bias_2"]
-        sums = torch.sparse.mm(self.matrix, hidden @ parts["neighbours"].T)
+            inner = total @ parts["weight_1"].T + parts["bias_1"]
+            return inner.relu() @ parts["weight_2"].T + parts["bias_2"]
+        # GraphSAGE and CommNet: the vertex itself has weights of its own.
+        rows = hidden @ parts["neighbours"].T
+        sums = torch.sparse.mm(self.matrix, rows)
         return sums + hidden @ parts["own"].T + parts.get("bias", 0.0)
 
 
@@ -153,7 +158,10 @@ def attend(
     of_destinations = destinations @ vectors[1]
     scores = of_sources[source] + of_destinations[destination]
     matrix = torch.sparse_coo_tensor(
-        edges.indices(), leaky_relu(scores, 0.2), edges.shape, check_invariants=True
+        edges.indices(),
+        leaky_relu(scores, 0.2),
+        edges.shape,
+        check_invariants=True,
     )
     # A softmax over the entries that are there, not over zeros.
     attention = torch.sparse.softmax(matrix.coalesce(), 1)
@@ -172,7 +180,8 @@ def _train_whole_graph(
     parameters = initial_parameters(settings, dataset)
     optimizer = make_optimizer(settings, parameters)
     train = torch.from_numpy(np.array(dataset.train))
-    labels = torch.from_numpy(dataset.labels[dataset.train].astype(np.int64))
+    train_labels = dataset.labels[dataset.train]
+    labels = torch.from_numpy(train_labels.astype(np.int64))
 
     losses = list[float]()
     for epoch in range(epochs):
@@ -323,7 +332,8 @@ def _predict_at_once(
     destination = np.repeat(vertices, np.diff(structure.indptr))
     edges = [(structure.indices, destination)] * layers
     sizes = [dataset.vertices] * (layers + 1)
-    return np.asarray(model.predict(sizes, edges, as_tensor(features)).numpy())
+    classes = model.predict(sizes, edges, as_tensor(features))
+    return np.asarray(classes.numpy())
 
 
 def _layer_in_slices(
