@@ -3,7 +3,8 @@
 A directory is built under another name, synced, and renamed into place with its
 manifest: what stands under the final name was once whole. Every array is compared with
 the manifest's size and CRC-32 before it is mapped, so that a later change is found
-when it is opened (1 GB/s; a store reads its own partition only).
+when it is opened (1 GB/s; a store reads its own partition only). A process does so once
+for as long as a file stays what it was.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -26,6 +28,8 @@ from emu.host.input_file import map_array, open_input, read_json
 
 _MANIFEST = "manifest.json"
 _MOST_MANIFEST = 1 << 24  # bytes; those of papers100M have 20 kB
+#: Arrays that stay mapped, each with a descriptor.
+_MOST_MAPPED = 128
 
 
 # CRC-32 finds damage, not forgery, and costs little beside the reading.
@@ -36,6 +40,21 @@ def _file_checksum(path: Path) -> int:
         while piece := file.read(1 << 20):
             checksum = isal_zlib.crc32(piece, checksum)
     return checksum
+
+
+@lru_cache(maxsize=_MOST_MAPPED)
+def _map_whole(
+    path: Path, checksum: int, *, inode: int, changed: int, size: int
+) -> Array | None:
+    """Map an array of this checksum, None where a file has another.
+
+    ``inode``, ``changed`` (ns) and ``size`` (bytes) say which file that is: another one
+    is read again. To read all small arrays of a graph again for every row of a
+    comparison took an eighth of it.
+    """
+    del inode, changed, size  # only to tell one file from the next
+    # Read once for the checksum; mapped after, its pages are mostly in memory.
+    return map_array(path) if _file_checksum(path) == checksum else None
 
 
 class PreparedArrays:
@@ -93,14 +112,24 @@ class PreparedArrays:
 
     def array(self, name: str) -> Array:
         """Map an array read-only; DataError when its content changed or is lost."""
-        # Read once for the checksum; mapped after, its pages are mostly in memory.
         path = self.folder / f"{name}.npy"
         try:
-            if _file_checksum(path) != self._files[path.name]["crc32"]:
-                raise self._damage(path, "its content changed")
-        except (OSError, KeyError) as error:
-            raise self._damage(path, str(error)) from error
-        return self.map_unchecked(name)
+            checksum = self._files[path.name]["crc32"]
+            status = path.stat()
+            mapped = _map_whole(
+                path,
+                checksum,
+                inode=status.st_ino,
+                changed=status.st_ctime_ns,
+                size=status.st_size,
+            )
+        # A header that numpy evaluates may be no mapping at all: TypeError.
+        except (OSError, KeyError, ValueError, TypeError, DataError) as error:
+            problem = getattr(error, "problem", str(error))
+            raise self._damage(path, problem) from error
+        if mapped is None:
+            raise self._damage(path, "its content changed")
+        return mapped
 
     def map_unchecked(self, name: str) -> Array:
         """Map an array without reading all of it; DataError when it cannot be."""

@@ -47,6 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Policy:
     """Function of a rule of one's own: returns the rates of flows on links of these
     capacities, checked."""
 
-    @property
+    @cached_property
     def code(self) -> int:
         """Its number in the core (core.h), which has the rules by their names."""
         # The core comes with numpy: a list of policies needs neither.

@@ -66,6 +66,23 @@ def test_damage_is_named_and_never_used(tmp_path: Path, file: str, damage: str) 
     assert caught.value.path == str(path)
 
 
+def test_damage_of_what_was_mapped_before_is_named(tmp_path: Path) -> None:
+    """An array is checked once, for as long as its file stays what it was."""
+    path = tmp_path / "set" / "numbers.npy"
+    prepared = prepare_arrays(path.parent, build)
+    array = prepared.array("numbers")
+    assert prepared.array("numbers") is array
+
+    damaged = bytearray(path.read_bytes())
+    damaged[-5] ^= 1
+    before = path.stat().st_ctime_ns
+    # Clocks of file systems go on every 4 ms.
+    while path.stat().st_ctime_ns == before:
+        path.write_bytes(damaged)
+    with pytest.raises(DataError, match="its content changed"):
+        prepared.array("numbers")
+
+
 def test_a_header_that_numpy_cannot_evaluate_is_damage(tmp_path: Path) -> None:
     path = tmp_path / "set" / "numbers.npy"
     prepared = prepare_arrays(path.parent, build)
