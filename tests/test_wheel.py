@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import subprocess
@@ -21,8 +22,14 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("scikit_build_core", reason="builds the wheel: extra dev")
     folder = tmp_path_factory.mktemp("wheel")
     build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"]
-    build += ["--quiet", "--wheel-dir", str(folder), "."]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    # What was compiled for the last one is kept: 20 s of CPU where nothing changed.
+    kept = ROOT / f".pytest_cache/wheel-{sys.implementation.cache_tag}"
+    kept.mkdir(parents=True, exist_ok=True)
+    build += ["--quiet", f"--config-settings=build-dir={kept / 'build'}"]
+    build += ["--wheel-dir", str(folder), "."]
+    with (kept / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two workers may want it
+        subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = folder.glob("*.whl")
     with ZipFile(wheel) as file:
         file.extractall(folder / "installed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -59,28 +60,78 @@ def lines_of(run: Path) -> list[str]:
     return sorted(line for log in logs for line in log.read_text().splitlines())
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize(
-    ("name", "count"), [("every_call", 150), ("data_parallel", 32)]
-)
-def test_values_are_those_of_gloo(tmp_path: Path, name: str, count: int) -> None:
-    """Real gloo over sockets is the witness, for every call, type and reduction."""
-    program = PROGRAMS / f"{name}.py"
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "4"]
+#: Forks ranks from one import of torch, where torchrun has each import it.
+FORKED = """
+import os, runpy, sys
+import torch.distributed
+
+program, ranks = sys.argv[1:]
+sys.argv = [program]
+os.environ["WORLD_SIZE"] = ranks
+children = []
+for rank in map(str, range(int(ranks))):
+    child = os.fork()
+    if child == 0:
+        os.environ["RANK"] = rank
+        runpy.run_path(program, run_name="__main__")
+        sys.stdout.flush()
+        os._exit(0)
+    children.append(child)
+sys.exit(any(os.waitpid(child, 0)[1] for child in children))
+"""
+
+
+def real_lines(program: Path, ranks: int = 4) -> list[str]:
+    """Return what ranks print, sorted, that send over gloo's sockets."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    addresses = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    settings = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     real = subprocess.run(
-        [*command, str(program)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+        [sys.executable, "-c", FORKED, str(program), str(ranks)],
+        env={**os.environ, **addresses, **settings},
         capture_output=True,
         text=True,
         check=True,
     )
+    return sorted(line for line in real.stdout.splitlines() if line)
 
+
+Ran = tuple[dict[str, Any], Path]
+
+
+@pytest.fixture(scope="module")
+def every_call(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Return result and directory of a program with every call: 3 s of CPU."""
+    return run(tmp_path_factory.mktemp("every"), PROGRAMS / "every_call.py")
+
+
+@pytest.fixture(scope="module")
+def parallel(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Return those of a program with DistributedDataParallel."""
+    return run(tmp_path_factory.mktemp("parallel"), DDP, nic="100 Mbit/s")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_values_of_every_call_are_those_of_gloo(every_call: Ran) -> None:
+    """Real gloo over sockets is the witness, for every call, type and reduction."""
+    _, directory = every_call
+    found = [line for line in lines_of(directory) if line[0].isdecimal()]
+
+    assert found == real_lines(PROGRAMS / "every_call.py")
+    assert len(found) >= 150
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_values_of_a_training_are_those_of_gloo(tmp_path: Path) -> None:
+    program = PROGRAMS / "data_parallel.py"
     _, directory = run(tmp_path, program)
     found = [line for line in lines_of(directory) if line[0].isdecimal()]
 
-    assert found == sorted(line for line in real.stdout.splitlines() if line)
-    assert len(found) >= count
+    assert found == real_lines(program)
+    assert len(found) >= 32
 
 
 DDP = (
@@ -104,9 +155,11 @@ dist.barrier()
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_two_runs_with_a_charge_have_the_same_bits(tmp_path: Path) -> None:
+def test_two_runs_with_a_charge_have_the_same_bits(
+    tmp_path: Path, parallel: Ran
+) -> None:
     """And a step has the bytes of its gradients on its NIC, and little else."""
-    first, directory = run(tmp_path, DDP, nic="100 Mbit/s")
+    first, directory = parallel
     second, again = run(tmp_path, DDP, nic="100 Mbit/s")
 
     assert first["makespan"] == second["makespan"]
@@ -120,22 +173,26 @@ def test_two_runs_with_a_charge_have_the_same_bits(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
-def test_a_program_of_every_call_takes_the_same_time_again(tmp_path: Path) -> None:
+def test_a_program_of_every_call_takes_the_same_time_again(
+    tmp_path: Path, every_call: Ran
+) -> None:
     """All clocks and waits: what a rank is told at its turns depends on no message."""
-    program = PROGRAMS / "every_call.py"
-    results = [run(tmp_path, program)[0]["ranks"] for _ in range(2)]
+    again, _ = run(tmp_path, PROGRAMS / "every_call.py")
 
     first, second = (
-        [(row["end"], row["waited"], row["calls"]) for row in rows] for rows in results
+        [(row["end"], row["waited"], row["calls"]) for row in result["ranks"]]
+        for result in (every_call[0], again)
     )
     assert first == second
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_the_recorded_job_takes_as_long_simulated(tmp_path: Path) -> None:
+def test_the_recorded_job_takes_as_long_simulated(
+    tmp_path: Path, parallel: Ran
+) -> None:
     """And at other NICs as long as the program itself there."""
-    slow, directory = run(tmp_path, DDP, nic="100 Mbit/s")
+    slow, directory = parallel
     fast, _ = run(tmp_path, DDP, nic="200 Mbit/s")
     from emu.scenario import prepare
 
