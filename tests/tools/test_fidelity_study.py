@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from argparse import ArgumentTypeError
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from emu.errors import DataError
 from tests.fidelity.corpus import draw_scenario
 from tools.runner import Ledger, insist
-from tools.studies.fidelity import band, single, spreads
+from tools.studies.fidelity import band, by_system, single, spreads, system_names
 from tools.trials.pairs import agreement, decisions, drawn_pair, pair_apart
 from tools.trials.trial import Trial
 
@@ -60,6 +61,29 @@ def test_the_table_counts_runs_retries_and_flags() -> None:
     assert "within 1 % of both: 3, flagged all the same 1 (1 by a guard)" in text
     assert "2 ms wall): 95.00 % of 100" in text
     assert "oneshot: none of 0" in text
+
+
+def test_systems_that_train_stand_beside_each_other() -> None:
+    rows = [
+        _row(0.001, case="a-1@wall/0", system="a", received=2e6, weights=1e-15),
+        _row(-0.004, case="a-2@wall/0", system="a", received=4e6, weights=3e-14),
+        _row(0.09, "untrusted", "a-3@wall/0", system="a", received=9e6, weights=0.0),
+        _row(0.5, case="b-1@wall/0", system="b", received=1e5, weights=2e-16),
+        _row(0.5, case="drawn-1@wall/0"),
+    ]
+
+    lines = list(by_system(rows))
+
+    assert _cells(lines, "a") == ["3", "2", "0.250", "0.400", "4.00", "3.0e-14"]
+    assert _cells(lines, "b")[:2] == ["1", "1"]
+    assert len(lines) == 4  # one empty, one of heads
+    assert list(by_system(rows[-1:])) == []
+
+
+def test_a_system_that_no_job_is_drawn_of_is_named() -> None:
+    assert system_names("pipegcn, adaqp") == ("pipegcn", "adaqp")
+    with pytest.raises(ArgumentTypeError, match="found 'pipegnc', drawn are jobs of p"):
+        system_names("pipegnc")
 
 
 def test_a_flag_is_no_false_alarm_where_the_run_missed_what_was_predicted() -> None:

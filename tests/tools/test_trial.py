@@ -57,7 +57,9 @@ class Carried:
             },
         }  # fmt: skip
         return SimpleNamespace(
-            run=SimpleNamespace(schedule=schedule), replayed=schedule, content=result
+            run=SimpleNamespace(schedule=schedule, realization=experiment.realization),
+            replayed=schedule,
+            content=result,
         )
 
 
@@ -84,9 +86,24 @@ def test_a_run_that_is_not_trusted_is_tried_again_and_counted(
     assert (trial.system, trial.shape) == ("custom", "graph")
     assert trial.finishes == trial.kept == trial.flows > 0
     assert trial.peak_rate > 0
+    real = experiment.scenario.emulation.stated_byte_scale
+    assert trial.received == experiment.realization.volumes.sum() * real > 0
+    assert math.isnan(trial.weights)  # it trains nothing
     assert (trial.tries, trial.tries_cost) == (0, 0.0)
     assert math.isnan(trial.predicted_error)
     assert len(carry.trusts) == 1
+
+
+def test_what_is_tried_again_may_be_slower_each_time(
+    experiment: Experiment, tmp_path: Path
+) -> None:
+    carry = Carried("untrusted", "untrusted", "trusted")
+    scale = experiment.scenario.emulation.stated_time_scale
+
+    trial = attempt("a@wall/0", experiment, tmp_path, retries=4, slower=3, carry=carry)
+
+    assert (trial.trust, trial.retries) == ("trusted", 2)
+    assert trial.time_scale == pytest.approx(9 * scale)
 
 
 def test_the_last_word_counts_when_none_is_trusted(

@@ -2,6 +2,10 @@
 
     tools/study fidelity OUT [--scale auto,1,4] [--flow-ends arrival,fluid]
                              [--scenarios N] [--repeats R] [--pairs P]
+    tools/study fidelity OUT --systems pipegcn,adaqp [--scenarios N] [--slower 2]
+
+With ``--systems`` scenarios are of these, N of each, and really train: their weights
+are held against the same training in one process.
 
 A run that its own verdict does not trust is retried and counted. With ``--pairs``, two
 placements or two policies of one scenario run at one time scale, and it is counted how
@@ -12,11 +16,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from emu.experiment.auto_scale import stating
 from emu.experiment.scale_search import ScaleChoice
@@ -24,6 +30,7 @@ from emu.report.many_runs import write_pair
 from emu.runs.intervals import interval
 from emu.scenario import Experiment, Scenario
 from tests.fidelity.corpus import draw_scenario
+from tests.fidelity.drawn_systems import SYSTEMS, draw_system
 from tools.runner import Study, Work, distribution, heading
 from tools.trials.pairs import agreement, drawn_pair
 from tools.trials.trial import (
@@ -81,10 +88,22 @@ def endings(text: str) -> tuple[str, ...]:
     return words
 
 
+def system_names(text: str) -> tuple[str, ...]:
+    """Return the systems of a list, of those that jobs can be drawn of."""
+    words = tuple(word.strip() for word in text.split(","))
+    unknown = [word for word in words if word not in SYSTEMS]
+    if unknown:
+        known = ", ".join(SYSTEMS)
+        raise ArgumentTypeError(f"found {unknown[0]!r}, drawn are jobs of {known}")
+    return words
+
+
 def options(parser: ArgumentParser) -> None:
     """Add what is drawn, and how it is run."""
     add = parser.add_argument
-    add("--scenarios", type=int, default=200)
+    add("--scenarios", type=int, default=200, help="how many, of each of --systems")
+    what = "systems, whose jobs train, in place of scenarios of all shapes"
+    add("--systems", type=system_names, default=(), metavar="A,B", help=what)
     add("--first", type=int, default=0, help="seed of the first one")
     add("--repeats", type=int, default=3)
     what = "time scales, each: a number, auto (by trials), or wall (see --wall)"
@@ -96,6 +115,8 @@ def options(parser: ArgumentParser) -> None:
     add("--peak", type=float, default=4.0, help="Gbit/s of made-up payloads, at most")
     add("--processes", type=int, default=48, help="per job, at most; 48: 16 machines")
     add("--retries", type=int, default=1, help="of a run that is not trusted")
+    what = "factor of the time scale from one retry to the next"
+    add("--slower", type=float, default=1.0, help=what)
     add("--pairs", type=int, default=0, help="scenarios in two variants")
     add("--keep", action="store_true", help="keep run directories")
 
@@ -112,13 +133,20 @@ def work(options: Namespace) -> Iterator[Work[Trial]]:
         for ends in options.flow_ends
     ]
     seeds = range(options.first, options.first + options.scenarios)
-    for number, seed, variant in itertools.product(
-        range(options.repeats), seeds, variants
+    for number, seed, system, variant in itertools.product(
+        range(options.repeats), seeds, options.systems or ("",), variants
     ):
-        content = draw_scenario(seed, most_processes=options.processes)
+        content = draw(options, seed, system)
         case = f"{content['name']}@{variant}/{number}"
         yield case, partial(one, options, case, content, variant)
     yield from pairs(options, variants[0])
+
+
+def draw(options: Namespace, seed: int, system: str) -> Content:
+    """Return the scenario of a seed: of a system, or of any shape without one."""
+    if system:
+        return draw_system(system, seed)
+    return draw_scenario(seed, most_processes=options.processes)
 
 
 def pairs(options: Namespace, variant: str) -> Iterator[Work[Trial]]:
@@ -149,8 +177,16 @@ def one(options: Namespace, case: str, content: Content, variant: str) -> list[T
     """Return the row of one run."""
     experiment, choice = at_scale(options, scenario_of(content), variant)
     runs = options.out / "runs"
-    how = {"retries": options.retries, "keep": options.keep, "choice": choice}
-    return [attempt(case, experiment, runs, **how)]
+    trial = attempt(
+        case,
+        experiment,
+        runs,
+        retries=options.retries,
+        slower=options.slower,
+        keep=options.keep,
+        choice=choice,
+    )
+    return [trial]
 
 
 def at_scale(
@@ -186,7 +222,7 @@ def table(rows: list[Trial], _: Namespace) -> list[str]:
 
 def single(rows: Sequence[Trial]) -> list[str]:
     """Return the figures of runs that were not compared in pairs."""
-    lines = _counts(rows)
+    lines = [*_counts(rows), *by_system(rows)]
     for error, what in (("makespan", "predicted"), ("replay", "replayed")):
         lines += ["", heading(f"|emulated/{what} - 1|, %", "runs")]
         lines += _split(rows, f"{error}_error", lambda _: "all runs")
@@ -229,6 +265,36 @@ def _counts(rows: Sequence[Trial]) -> list[str]:
         f"runs {len(rows)} of {scenarios} scenarios, {counts}",
         f"retried {retried} ({again} runs more), {hours:.2f} h of wall time",
     ]
+
+
+def by_system(rows: Sequence[Trial]) -> Iterator[str]:
+    """Yield a line for every system that trains: errors, bytes, weights."""
+    of_system: dict[str, list[Trial]] = {}
+    for row in rows:
+        if not math.isnan(row.weights):
+            of_system.setdefault(row.system, []).append(row)
+    if not of_system:
+        return
+    columns = ("runs", "trusted", "median, %", "worst, %", "MB", "weights")
+    yield ""
+    yield f"{'|makespan error| of trusted':28}" + _cells(columns)
+    for system, runs in of_system.items():
+        trusted = [row for row in runs if row.trust == "trusted"]
+        errors = [100 * abs(row.makespan_error) for row in trusted] or [math.nan]
+        megabytes = np.median([row.received for row in runs]) / 1e6
+        cells = (
+            f"{len(runs)}",
+            f"{len(trusted)}",
+            f"{np.median(errors):.3f}",
+            f"{max(errors):.3f}",
+            f"{megabytes:.2f}",
+            f"{max(row.weights for row in runs):.1e}",
+        )
+        yield f"{system:28}" + _cells(cells)
+
+
+def _cells(cells: Iterable[str]) -> str:
+    return "".join(f"{cell:>11}" for cell in cells)
 
 
 def _decided_by(row: Trial) -> str:

@@ -21,10 +21,13 @@ from emu.experiment.run_experiment import carry_out, emulation_settings
 from emu.experiment.run_result import RunResult
 from emu.experiment.scale_search import ScaleChoice
 from emu.problem import Job
+from emu.runs.array_files import read_weights
+from emu.runs.retraining import list_training
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Experiment, Scenario
 from emu.scenario.run_sections import AUTO
 from emu.scenario.scenario_file import loads
+from emu.systems.system import trainer_of, updates_missed
 from emu.trust.lateness import FlowCompletion, flow_completion
 
 
@@ -80,6 +83,11 @@ class Trial:
         The same over the flow's length.
     finish_excess_p95
         The same over what it may be.
+    received
+        Real bytes of all payloads, as they arrived.
+    weights
+        Largest distance of a weight from that of the same training in one process, as a
+        share of the largest one there; NaN of jobs that do not train.
     note
         Anything else that a study has to show.
     """
@@ -123,6 +131,8 @@ class Trial:
     finish_max: float = math.nan
     finish_share_p95: float = math.nan
     finish_excess_p95: float = math.nan
+    received: float = math.nan
+    weights: float = math.nan
     note: str = ""
 
     @property
@@ -230,6 +240,7 @@ def attempt(
     runs: Path,
     *,
     retries: int = 0,
+    slower: float = 1.0,
     keep: bool = False,
     carry: Callable[..., RunResult] = carry_out,
     choice: ScaleChoice | None = None,
@@ -238,6 +249,8 @@ def attempt(
 
     Parameters
     ----------
+    slower
+        Factor of the time scale from one time to the next.
     runs
         Directory that takes the run directories; those of runs that failed stay, others
         if ``keep``.
@@ -253,6 +266,9 @@ def attempt(
     """
     began = time.monotonic()
     for tried in range(retries + 1):
+        if tried and slower != 1.0:
+            scale = experiment.scenario.emulation.stated_time_scale
+            experiment = prepared_at(experiment.scenario, slower * scale)
         directory = RunDirectory.create(experiment.scenario.name, runs)
         trial = _once(case, experiment, directory, carry, choice)
         if trial.trust != "failed" and not keep:
@@ -288,7 +304,13 @@ def _once(
         outcome = carry(experiment, settings, directory)
     except EmulatorError as error:
         return Trial(**stated, problem=str(error))
-    return Trial(**stated, **_found(outcome, settings.time_scale))
+    volumes = outcome.run.realization.volumes
+    return Trial(
+        **stated,
+        **_found(outcome, settings.time_scale),
+        received=float(volumes.sum() * settings.byte_scale),
+        weights=weights_off(directory.path, problem.job),
+    )
 
 
 def _found(outcome: RunResult, time_scale: float) -> dict[str, Any]:
@@ -314,6 +336,22 @@ def _found(outcome: RunResult, time_scale: float) -> dict[str, Any]:
         "loop_lag": host["loop_lag_max"],
         "pacer_lag": host["pacer_lag_max"],
     }
+
+
+def weights_off(run: Path, job: Job) -> float:
+    """Return the largest distance of a run's weights from those of one process.
+
+    That is a share of the largest weight there; NaN where the job does not train alone.
+    """
+    jobs = list(list_training(job))
+    if len(jobs) != 1:
+        return math.nan
+    (_, settings), *_ = jobs
+    train = trainer_of(settings)
+    alone, _ = train(settings, job.iterations, updates_missed(job))
+    weights = [part.ravel() for part in read_weights(run).values()]
+    apart = np.abs(np.concatenate(weights) - alone)
+    return float(apart.max() / np.abs(alone).max())
 
 
 def shape_of(job: Job) -> str:
