@@ -1,8 +1,9 @@
 """Jobs of systems that train, drawn from a seed, whose times follow from rates.
 
-Graphs have 1,224 to 4,898 vertices, so that a processor trains them in a fraction of the
-stated times. NICs carry what an epoch sends in about as long as it computes; those of
-one job are up to 1:6 apart, as are their speeds of computation.
+Graphs have 1,224 to 4,898 vertices, so that a processor trains them in a fraction of
+the stated times; models are wide enough that even sums of gradients fill packets. NICs
+carry what an epoch sends in about as long as it computes; those of one job are up to
+1:6 apart.
 """
 
 from __future__ import annotations

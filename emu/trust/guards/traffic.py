@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.prediction.analysis.link_load import best_sums
+from emu.problem import Job
 from emu.trust.guards.evidence import CLOCKS, Evidence, fitting, list_hops, most_stated
 from emu.trust.violation import Finding
 
@@ -204,7 +205,10 @@ def enough_carried(evidence: Evidence) -> Iterator[Finding]:
     packets = float(sizes[has_bytes].mean()) / PACKET
     if packets < FEW:
         remedy = ""
-        if packets:
+        if is_trained(schedule.problem.job):
+            # Its bytes are real: byte_scale says for how many emulated ones they stand.
+            remedy = "train on a larger graph, batch or model"
+        elif packets:
             # Powers of ten: a scale that people write.
             enough = math.log10(evidence.byte_scale * FEW / packets)
             remedy = f"raise byte_scale to {10.0 ** math.ceil(enough):g}"
@@ -215,6 +219,12 @@ def enough_carried(evidence: Evidence) -> Iterator[Finding]:
             f"({packets:.2g} packets per flow, {sizes.sum():,.0f} real bytes in all)",
             remedy,
         )
+
+
+def is_trained(job: Job) -> bool:
+    """Return True where what a job sends follows from the graph on which it trains."""
+    parts = job.settings.get("jobs") or {"": job.settings}
+    return any("dataset" in settings for settings in parts.values())
 
 
 RATES = "rates"

@@ -95,6 +95,22 @@ def test_a_run_of_178_bytes_tests_control() -> None:
     assert found[0].to_json()["at"] is None
 
 
+def test_no_scale_makes_more_bytes_of_a_job_that_trains() -> None:
+    schedule, _ = golden()
+    few = frames(schedule)
+    few["bytes"] = (few["bytes"] * (0.2 / BYTE_SCALE)).round()
+    problem = schedule.problem
+    alone = {"dataset": "x"}
+    for job_settings in (alone, {"jobs": {"a": {}, "b": alone}}):
+        job = replace(problem.job, settings=job_settings)
+        trained = replace(schedule, problem=replace(problem, job=job))
+
+        found = examine(reported(trained, received=few, sent=few, byte_scale=0.2))
+
+        assert [f.guard for f in found] == ["enough carried"]
+        assert found[0].remedy == "train on a larger graph, batch or model"
+
+
 def one_flow(sizes: tuple[float, ...], **changes: Any) -> tuple[Schedule, list[str]]:
     """Return flows of m0 (out 40 B/s) to m1 (in 10) after 1 s, and what is said."""
     tasks = tuple(Task(f"{a}{n}", "x") for n in range(len(sizes)) for a in "ab")
