@@ -120,9 +120,10 @@ class ExchangeSection(WholeGraphSection):
             return
         oldest = max((exchange.age for exchange in exchanges), default=0)
         if oldest >= self.epochs:
+            age = "an epoch" if oldest == 1 else f"{oldest} epochs"
             problem = (
-                f"found {self.epochs}, and {self.system} reads what is {oldest} epochs "
-                f"old, so that nothing would be read: write {oldest + 1} or more"
+                f"found {self.epochs}, and {self.system} reads what is {age} old, so "
+                f"that nothing would be read: write {oldest + 1} or more"
             )
             yield ("job", "epochs"), problem
 

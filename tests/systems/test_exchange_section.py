@@ -58,6 +58,8 @@ def file(tmp_path: Path) -> Path:
         ({"job.rows.bits": 3}, "job.rows.bits: found 3"),
         ({"job.rows.age": -1}, "job.rows.age"),
         ({"job.gradients.age": 4}, "job.epochs: found 4, and partition_parallel reads"),
+        ({"job.rows.age": 9}, "reads what is 9 epochs old"),
+        ({"job.epochs": 1, "job.rows.age": 1}, "reads what is an epoch old"),
         ({"job.share": 0.5, "job.rows.whole": True}, "a share of whole parts"),
         ({"job.rows.smoothing": 1}, "job.rows.smoothing"),
         (
