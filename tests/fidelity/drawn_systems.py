@@ -158,6 +158,14 @@ def _draw_rapid(draw: Draw) -> Content:
     return {**_draw_sampled(draw), **owners, "cache": cache}
 
 
+def _draw_apt(draw: Draw) -> Content:
+    strategies = "auto", "gdp", "nfp", "snp", "dnp"
+    model = _draw_model(draw, "sage", "gcn", "gin")
+    keys = {"strategy": draw.one(*strategies), "partitioner": draw.one("metis", "hash")}
+    fanouts = [draw.count(2, 5) for _ in range(model["layers"])]
+    return {**_draw_sampled(draw), **keys, "model": model, "fanouts": fanouts}
+
+
 #: System -> what draws the keys of its own.
 SYSTEMS: dict[str, Callable[[Draw], Content]] = {
     "partition_parallel": _draw_partition_parallel,
@@ -170,4 +178,5 @@ SYSTEMS: dict[str, Callable[[Draw], Content]] = {
     "salient_plus_plus": _draw_salient,
     "rapid_gnn": _draw_rapid,
     "whole_graph": _draw_sampled,
+    "apt": _draw_apt,
 }
