@@ -122,6 +122,10 @@ class RatesSection(Section):
     collect_device: RatePerDevice | None = None
     """Collect one byte of rows that lie in memory of a device (``features: device``);
     default is ``collect``."""
+    pcie: RatePerDevice | None = None
+    """Bring one byte of rows or columns from memory of the host to that of a device,
+    which waits for it (``features: host``, systems of mini-batches): what a task that
+    trains collects. By default the way takes no time."""
     partition: Duration = Field(default=0.0, examples=["1 us"])
     """Cut the graph by METIS, per edge in either direction, before time 0 (setup)."""
     plan: Duration = Field(default=0.0, examples=["1 us"])
@@ -136,7 +140,7 @@ class RatesSection(Section):
     def on(self, device: str) -> dict[str, float]:
         """Return operation -> seconds on a device."""
         rates = {name: time_on(rate, device) for name, rate in self.stated.items()}
-        return {"collect_device": rates["collect"], **rates}
+        return {"collect_device": rates["collect"], "pcie": 0.0, **rates}
 
     def device_rates(self) -> Iterator[tuple[Trail, str, Times]]:
         """Yield (where, operation, device -> seconds) of those that differ."""

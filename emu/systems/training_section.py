@@ -11,7 +11,7 @@ from pydantic import Discriminator, Field, Tag
 from typing_extensions import override
 
 from emu.errors import ScenarioError
-from emu.problem import Cluster, Job, Realization
+from emu.problem import Cluster, Job, Realization, Task
 from emu.problem.fields.cluster_section import ClusterSection, MachineSection
 from emu.problem.fields.quantities import (
     DEFAULT_DEVICE,
@@ -80,6 +80,8 @@ _ON_CORES = (
     "sampler_fetch",
     "parameter_server",
 )
+#: Kinds of task that compute on a device with rows or columns of features.
+_COMPUTING = ("worker", "model_forward")
 #: Kinds of task whose stated time is that of a whole mini-batch.
 _SAMPLING = ("sampler", "sampler_hop", "sampler_fetch")
 
@@ -217,6 +219,23 @@ class TrainingSection(JobSection):
         if kind == "graph_store" and self.place_on(machine) == "device":
             return "gpu"
         return CORES if kind in _ON_CORES else ""
+
+    def brings_rows(self, task: Task) -> bool:
+        """Return True where a task brings rows from memory of the host to a device.
+
+        That takes time where ``rates.pcie`` is stated, and counts as collecting.
+        """
+        is_timed = self.rates is not None and self.rates.pcie is not None
+        if not is_timed or task.kind not in _COMPUTING:
+            return False
+        return self.place_on(task.pinned or DEFAULT_DEVICE) == "host"
+
+    @override
+    def rates_of(self, task: Task, device: str) -> dict[str, float]:
+        rates = super().rates_of(task, device)
+        if self.brings_rows(task):
+            rates["collect"] = rates["pcie"]
+        return rates
 
     @property
     @override

@@ -110,6 +110,30 @@ def test_a_row_of_mini_batches_on_one_machine_by_hand(system: str) -> None:
     assert answer.makespan == pytest.approx(by_hand, rel=1e-9)
 
 
+@pytest.mark.parametrize("system", ["dgtp", "data_parallel", "p3.none", "apt"])
+def test_rows_in_memory_of_the_host_cross_to_the_device(system: str) -> None:
+    """Every byte of the rows of each batch, once, while the device waits."""
+    crossing = 7e-9
+    base = scenario_of(1, iterations=3)
+    rates = {"job.rates.pcie": f"{crossing} s", "job.credit_window": 1}
+    for features in ("host", "device"):
+        keys = {**rates, "job.features": features}
+        with_way = measure(base, system, keys)
+        without = measure(base, system, {**keys, "job.rates.pcie": None})
+        dataset, (batches,) = drawn(with_way.scenario, 3)
+        rows = sum(4 * dataset.feature_length * len(b.vertices) for b in batches)
+        waits = rows * crossing if features == "host" else 0.0
+        assert with_way.makespan - without.makespan == pytest.approx(waits, rel=1e-6)
+        kinds = {"worker", "model_forward"}
+        counts = sum(
+            term.count
+            for work in with_way.work
+            for term in work.terms
+            if work.what in kinds and term.rate == crossing
+        )
+        assert counts == (rows if features == "host" else 0)
+
+
 def test_a_row_on_two_machines_by_hand() -> None:
     """Rows of the other machine cross one NIC; halves of the gradient do twice."""
     answer = measure(scenario_of(2), "data_parallel", {"job.machines": ["m0", "m1"]})

@@ -31,7 +31,7 @@ _LEFT_OUT = {
     # cannot run.
     "age", "bits", "gradients", "kept_gradients", "rows", "smooth_features",
     "smooth_gradients", "smoothing", "whole", "partition", "drawn", "dependencies",
-    "feature_type", "strategy",
+    "feature_type", "strategy", "pcie",
     "training_scales",  # of drawn graphs
     "fit_error",  # of fits
 }  # fmt: skip

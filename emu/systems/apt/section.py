@@ -150,7 +150,13 @@ class AptSection(GpuTurnsSection, ReplicaSection):
     def count_operations(
         self, job: Job, context: BuildContext, volumes: Floats
     ) -> Operations:
-        return CountedJob.of(job).operations(volumes)
+        counted = CountedJob.of(job)
+        operations = counted.operations(volumes)
+        for number, task in enumerate(job.tasks):
+            if self.brings_rows(task):
+                rows = counted.row_bytes(task.settings["rank"])
+                operations.add(number, {"collect": rows})
+        return operations
 
     @override
     def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:

@@ -86,6 +86,12 @@ class CountedJob:
         """Return the columns of features that a machine has."""
         return self.columns[rank % len(self.columns)]
 
+    def row_bytes(self, rank: int) -> Floats:
+        """Return the bytes of the rows that a machine needs in every iteration."""
+        row = feature_bytes(self.job.settings) * self.columns_on(rank)
+        sizes: Floats = row * self.shares.rows[rank].sum(axis=0)
+        return sizes
+
     def samplers_of(self, rank: int) -> range:
         """Return the numbers of a machine's samplers."""
         each = self.job.settings["samplers_per_worker"]

@@ -170,6 +170,8 @@ class PullingSection(GpuTurnsSection, StoresSection):
         operations.add_gradients(job, volumes, itemsize, "parameter_server")
         _count_batches(job, operations)
         _count_steps(job, operations)
+        bringing = [n for n, task in enumerate(job.tasks) if self.brings_rows(task)]
+        _count_rows(job, operations, bringing)
         return operations
 
     @override
@@ -254,6 +256,20 @@ def _count_batches(job: Job, operations: Operations) -> None:
                     operations.add(position, layer.forward)
                     # Features need no gradient: the first layer goes back faster.
                     operations.add(position, layer.backward(first=number == 0))
+
+
+def _count_rows(job: Job, operations: Operations, workers: Sequence[int]) -> None:
+    """Add the bytes of rows that workers bring from memory of the host."""
+    settings = job.settings
+    dataset = open_for(settings)
+    counts = count_job(settings, dataset, job.iterations)
+    row = feature_bytes(settings) * dataset.feature_length
+    samplers = settings["samplers_per_worker"]
+    for position in workers:
+        first = job.tasks[position].settings["worker"] * samplers
+        for batches in counts[first : first + samplers]:
+            rows = [row * batch.inputs for batch in batches]
+            operations.add(position, {"collect": rows})
 
 
 def _count_steps(job: Job, operations: Operations) -> None:

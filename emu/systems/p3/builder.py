@@ -37,7 +37,11 @@ class P3Builder:
         a mini-batch.
     """
 
-    def __init__(self, section: P3Keys, context: BuildContext) -> None:
+    def __init__(
+        self,
+        section: P3Keys,
+        context: BuildContext,
+    ) -> None:
         self.section = section
         self._window = context.window
         self.machines = section.ranks(context.machines)
@@ -49,6 +53,11 @@ class P3Builder:
         self.groups = len(self.machines) // self.members
         self.hops = section.hops if section.structure == "hashed" else 0
         self.entries = [ENTRIES[section.place_on(name)] for name in self.machines]
+
+    def brings_rows(self, rank: int) -> bool:
+        """Return True where a machine's columns come from memory of its host."""
+        task = Task("", PHASES["Mf"], pinned=self.machines[rank])
+        return self.section.brings_rows(task)
 
     def share(self, rank: int) -> float:
         """Return a machine's share of the columns over an even share."""
@@ -121,7 +130,11 @@ class P3Builder:
                     iterations=self.batches,
                 )
 
-    def _phases(self, rank: int, machine: str) -> Iterator[Task]:
+    def _phases(
+        self,
+        rank: int,
+        machine: str,
+    ) -> Iterator[Task]:
         """Yield the tasks of a machine's worker, which share its process."""
         demands = self.section.demands
         worker = Task(name="", kind="", pinned=machine, process=f"w{rank}")

@@ -26,7 +26,9 @@ FEATURE_BYTES = 4  # float32 in the prepared form, whatever the precision
 
 
 def split_layer(
-    kind: str, widths: tuple[int, int], counts: Sequence[SampleCounts]
+    kind: str,
+    widths: tuple[int, int],
+    counts: Sequence[SampleCounts],
 ) -> tuple[LayerWork, LayerWork]:
     """Return the operations of layer 1 on some columns, and of the rest of layer 1.
 
@@ -139,7 +141,9 @@ class _Phases:
         return {"collect": row_bytes * np.sum(rows, axis=0)}
 
     def _split(
-        self, columns: int, batches: Sequence[SampleCounts]
+        self,
+        columns: int,
+        batches: Sequence[SampleCounts],
     ) -> tuple[LayerWork, LayerWork]:
         is_only = self.model["layers"] == 1
         width = self.classes if is_only else self.model["hidden"]
@@ -175,6 +179,9 @@ class _Phases:
             yield work | {"launch": 0.0}
         if not forward:
             yield {"step": float(self.steps[0] * columns)}
-        # Columns on the device: the same task collects them first.
-        elif self.builder.entries[rank] == "Mf":
+            return
+        # Columns on the device: the same task collects them first. Those of the host
+        # a store has collected, which come over PCIe.
+        is_on_device = self.builder.entries[rank] == "Mf"
+        if is_on_device or self.builder.brings_rows(rank):
             yield self._collected(rank)
