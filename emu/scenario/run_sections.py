@@ -309,7 +309,7 @@ class EmulationSection(Section):
     hosts: dict[Name, Name] = Field(default_factory=dict, examples=[{"m0": "10.0.0.1"}])
     """Emulated machine -> host; the others go where payload and processes are
     balanced."""
-    # 200 tasks in 20 processes started in 8 s instead of 50, and held 1.4 GB for 3.5.
+    # 200 tasks in 20 processes started in 8 s instead of 50, and held 0.34 GB for 3.5.
     processes: shaping.Processes = EmulationSettings.processes
     """``task``: each has a process of its own; ``machine``: those of an emulated
     machine share one, which is killed as a whole; ``auto``: where processes outnumber

@@ -102,7 +102,7 @@ class Step(TaskProgram):
         sizes = self._chunk if isinstance(self._chunk, Sequence) else [self._chunk]
         longest = max(map(self._real_bytes, sizes))
         longest = max(longest, longest_row(self._rows))
-        self._pool = pool_of(process, self._seed, longest)
+        self._pool = pool_of(self._seed, longest)
 
     def _sends_of(self, step: int) -> Sequence[Send]:
         """Return the sends of a step, none before the first and after the last."""

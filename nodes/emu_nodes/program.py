@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from emu.emulation.wire.data_reader import Sink
 from emu.emulation.wire.process_spec import EdgeEnd, ProcessTask
 from emu.errors import NodeMisbehaved
 from emu.problem.workloads import CHECKPOINT
@@ -121,6 +122,13 @@ class Program(Protocol):
 
 class TaskProgram(Program):
     """Base of programs: an iteration is `work`, then a `payload` per out-edge."""
+
+    def sinks(self) -> Mapping[int, Sink]:
+        """Return what takes the payloads of in-edges as they come, by their positions.
+
+        The inputs of these are empty; all others are kept until they are read.
+        """
+        return {}
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         self._brief = brief

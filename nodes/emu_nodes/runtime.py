@@ -63,6 +63,7 @@ from emu_nodes.program import (
     KeepsState,
     Program,
     Shared,
+    TaskProgram,
     task_brief,
 )
 from emu_nodes.task_runner import (
@@ -458,7 +459,10 @@ class NodeProcess:
         for task in self._spec.tasks:
             brief = task_brief(task, self._spec.job_settings, self._spec.first)
             kind = load_program(task.program)
-            programs[task.task] = cast("Program", kind(brief, common))
+            program = cast("Program", kind(brief, common))
+            programs[task.task] = program
+            if isinstance(program, TaskProgram):
+                self._ends.server.sinks.update(program.sinks())
         return programs
 
     async def _obey(self, programs: dict[int, Program]) -> None:

@@ -2,13 +2,13 @@
 
 ``Task.settings["payload_bytes"]`` has a row per out-edge, in the order of
 ``Job.edges``: real bytes per iteration. Who receives them derives them, too, and
-compares: a checksum would vouch for whatever the sender has made.
+compares them as they come: a checksum would vouch for whatever the sender has made.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -16,18 +16,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
-from emu.host.stream_key import stream_key
-from emu.prediction.core import lib, pointer
-from emu_nodes.program import (
-    Array,
-    EdgeSpec,
-    Inputs,
-    Payload,
-    Shared,
-    TaskProgram,
-    TaskSpec,
-    tensor,
-)
+from emu.prediction.core import ffi, lib, pointer
+from emu_nodes.program import EdgeSpec, Payload, Shared, TaskProgram, TaskSpec
 
 Bytes: TypeAlias = NDArray[np.uint8]
 #: Bytes of the random pool, from any of which a payload may begin.
@@ -36,21 +26,26 @@ POOL = 1 << 20
 _BLOCK = 1 << 16
 
 
-@lru_cache(maxsize=4)
-def _pool(seed: int, longest: int) -> Bytes:
-    """Return the bytes of a seed, with a window of the longest payload everywhere."""
-    rng = np.random.default_rng([seed, 6])  # 6: no other draw of a seed has it
-    pool = rng.integers(256, size=POOL, dtype=np.uint8)
-    return np.resize(pool, longest + POOL)
+#: The longest so far, by its seed: all tasks of a job have one.
+_pools: dict[int, Bytes] = {}
+_making = threading.Lock()
 
 
-def pool_of(process: Shared, seed: int, longest: int) -> Bytes:
-    """Return the bytes of the tasks of a process, of which it keeps the longest."""
-    pool: Bytes | None = process.get("timed bytes")
-    if pool is None or len(pool) < longest + POOL:
-        pool = _pool(seed, longest)
-        process["timed bytes"] = pool
-    return pool
+def pool_of(seed: int, longest: int) -> Bytes:
+    """Return the bytes of a seed, with a window of the longest payload everywhere.
+
+    One array for all who ask with that seed, at once or one after the other: ten tasks
+    that share a process of the system made up to ten of them.
+    """
+    with _making:
+        pool = _pools.get(seed)
+        if pool is None or len(pool) < longest + POOL:
+            rng = np.random.default_rng([seed, 6])  # 6: no other draw of a seed has it
+            period = rng.integers(256, size=POOL, dtype=np.uint8)
+            pool = np.resize(period, longest + POOL)
+            _pools.clear()
+            _pools[seed] = pool
+        return pool
 
 
 def rows_by_edge(brief: TaskSpec) -> dict[int, list[int]]:
@@ -73,57 +68,86 @@ def longest_row(rows: Mapping[int, Sequence[int]]) -> int:
     return max((max(row, default=0) for row in rows.values()), default=0)
 
 
+class Comparison:
+    """Compares the payloads of an in-edge with what its sender has to send.
+
+    Programs call iteration 0 of frames ``first``.
+    """
+
+    def __init__(self, sender: EdgeSpec, seed: int, first: int) -> None:
+        self._sender = sender
+        self._seed = seed
+        self._first = first
+        self._pool = pointer(pool_of(seed, _BLOCK))
+        self._iteration = first
+        self._start = 0  # in the random bytes, of this body
+        self._came = 0
+        self._fault = -1  # where other bytes were seen first, -1: nowhere
+
+    def begin(self, iteration: int) -> None:
+        """Begin with the body of an iteration."""
+        self._iteration = iteration + self._first
+        edge = self._sender.edge
+        self._start = lib.window_start(self._seed, edge, self._iteration, POOL)
+        self._came = 0
+        self._fault = -1
+
+    def take(self, part: memoryview) -> None:
+        """Compare the next bytes of the body."""
+        size = len(part)
+        equal = lib.count_equal(
+            ffi.from_buffer("uint8_t[]", part),
+            size,
+            _BLOCK,
+            self._pool,
+            POOL,
+            self._start + self._came,
+        )
+        if equal < size and self._fault < 0:
+            self._fault = self._came + equal
+        self._came += size
+
+    def finish(self, sizes: Mapping[str, int]) -> None:
+        """Raise NodeMisbehaved when the body held other bytes than its own."""
+        peer = self._sender.peer
+        if sizes.keys() != {"bytes"}:
+            raise NodeMisbehaved(f"{peer} sent {sorted(sizes)}, not bytes")
+        if self._fault >= 0:
+            begin = self._fault
+            end = min(begin + _BLOCK, self._came)
+            raise NodeMisbehaved(
+                f"iteration {self._iteration} of {peer} came with other bytes "
+                f"than its own, from byte {begin} to {end} at most"
+            )
+
+
 class Timed(TaskProgram):
     """A task that takes its profiled time and sends bytes of (seed, edge, iteration).
 
     They are a window into one random pool, repeated up to the longest payload of the
     process; the window's start is a hash of the key. No payload is ever computed or
-    copied. Raises ValueError when the settings lack the bytes of every out-edge.
+    copied, and none that comes is kept. Raises ValueError when the settings lack the
+    bytes of every out-edge.
     """
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
-        self._seed: int = brief.job_settings.get("seed", 0)
+        self._seed: int = brief.job_settings.get("seed", 0) % (1 << 64)
         self._rows = rows_by_edge(brief)
         longest = max(_BLOCK, longest_row(self._rows))
-        pool_of(process, self._seed, longest)
+        self._pool = pool_of(self._seed, longest)
 
     @override
-    def work(self, iteration: int, inputs: Inputs) -> Payload:
-        """Raise NodeMisbehaved when an input holds other bytes than its own."""
-        for sender in self._brief.inputs:
-            if sender.edge in inputs:
-                body = tensor(inputs[sender.edge], "bytes", sender)
-                # An edge that reads the newest may bring any iteration.
-                number = self._reads.get(sender.edge, iteration - sender.lag)
-                self._compare(sender, number, body)
-        return {}
-
-    def _compare(self, sender: EdgeSpec, iteration: int, body: Array) -> None:
-        # Other tasks of the process may have made it longer since this one was made.
-        pool: Bytes = self._process["timed bytes"]
-        key = stream_key(self._seed, sender.edge, iteration)
-        octets = body.reshape(-1).view(np.uint8)
-        start = int(key) % POOL
-        equal = lib.count_equal(
-            pointer(octets),
-            octets.size,
-            _BLOCK,
-            pointer(pool),
-            POOL,
-            start,
-        )
-        if equal < octets.size:
-            end = min(equal + _BLOCK, octets.size)
-            raise NodeMisbehaved(
-                f"iteration {iteration} of {sender.peer} came with other bytes "
-                f"than its own, from byte {equal} to {end} at most"
-            )
+    def sinks(self) -> dict[int, Comparison]:
+        """Return comparisons, which raise NodeMisbehaved for other bytes than due."""
+        brief = self._brief
+        return {
+            sender.edge: Comparison(sender, self._seed, brief.first)
+            for sender in brief.inputs
+        }
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        pool: Bytes = self._process["timed bytes"]
-        key = stream_key(self._seed, output.edge, iteration)
-        start = int(key) % POOL
+        start = lib.window_start(self._seed, output.edge, iteration, POOL)
         end = start + self._rows[output.edge][iteration]
-        return {"bytes": pool[start:end]}
+        return {"bytes": self._pool[start:end]}

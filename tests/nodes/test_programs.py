@@ -6,12 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emu.errors import NodeMisbehaved
+from emu.host.stream_key import stream_key
+from emu.prediction.core import lib
 from emu.problem import Task
 from emu.problem.workloads.all_reduce import NamedEdge
 from emu.systems.custom.job import CustomFlow, CustomTask, custom_job
 from emu_nodes.program import Payload
+from emu_nodes.timed import Timed
 from tests.nodes.one_process import build, drive, small_job
 
 
@@ -144,25 +149,51 @@ def test_a_timed_task_must_know_what_to_send() -> None:
         build(job)
 
 
+@given(
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 2**31),
+    st.integers(0, 2**62),
+    st.integers(1, 2**40),
+)
+def test_windows_begin_at_the_key_of_seed_edge_and_iteration(
+    seed: int, edge: int, iteration: int, period: int
+) -> None:
+    start = lib.window_start(seed, edge, iteration, period)
+
+    assert start == int(stream_key(seed, edge, iteration)) % period
+
+
 @pytest.mark.parametrize("byte", [0, 70_000, 1_499_999])
 def test_bytes_of_the_right_number_and_the_wrong_content_are_refused(
     byte: int,
 ) -> None:
     tasks = [CustomTask(Task("a", "task"), 1.0), CustomTask(Task("b", "task"), 1.0)]
     job = custom_job(tasks, [CustomFlow(NamedEdge("a", "b"), 1.5e6)], 2, byte_scale=1.0)
-    inputs = payloads_into(drive(job), "b", 1)
-    wrong = inputs[0]["bytes"].copy()
+    right = payloads_into(drive(job), "b", 1)[0]["bytes"]
+    wrong = right.copy()
     wrong[byte] ^= 1
     program = build(job).programs["b"]
+    assert isinstance(program, Timed)
+    sink = program.sinks()[0]
 
-    program.run(1, inputs)
-    block = byte - byte % 65_536
-    place = f"from byte {block} to {min(block + 65_536, 1_500_000)}"
+    def bring(iteration: int, body: Any) -> None:
+        sink.begin(iteration)
+        for begin in range(0, len(body), 100_000):
+            sink.take(body[begin : begin + 100_000].data)
+        sink.finish({"bytes": len(body)})
+
+    bring(1, right)
+    begin = byte - byte % 100_000
+    begin += (byte - begin) // 65_536 * 65_536
+    place = f"from byte {begin} to {min(begin + 65_536, 1_500_000)}"
     expected = f"iteration 1 of a came with other bytes than its own, {place} at most"
     with pytest.raises(NodeMisbehaved, match=expected):
-        program.run(1, replaced(inputs, 0, bytes=wrong))
+        bring(1, wrong)
     with pytest.raises(NodeMisbehaved, match="iteration 0 of a came with other bytes"):
-        program.run(0, inputs)
+        bring(0, right)
+    bring(1, right)
+    with pytest.raises(NodeMisbehaved, match=r"a sent \['rows'\], not bytes"):
+        sink.finish({"rows": 1})
 
 
 def test_a_sampler_refuses_features_of_other_vertices() -> None:

@@ -97,7 +97,7 @@ def receive_sizes(
 
     Those that its first two iterations bring, as far as its share of `_RESERVED` goes:
     memory touched for the first time during the run stalls the loop for 1 ms per 4 MB.
-    Timed tasks give their inputs back before the next ones come: one iteration does.
+    Timed tasks keep none of their inputs.
     """
     job = problem.job
     room = min(_RESERVED / len(job.processes), settings.memory_limit / 2)
@@ -105,17 +105,14 @@ def receive_sizes(
     edges = [
         edge
         for edge in in_edges
-        if not job.control[edge] and job.edges[edge].source not in members
+        if not job.control[edge]
+        and job.edges[edge].source not in members
+        and job.tasks[job.edges[edge].destination].program != TIMED
     ]
-    programs = [job.tasks[job.edges[edge].destination].program for edge in edges]
-    computes = np.array([program != TIMED for program in programs], dtype=np.bool_)
 
     # Of all edges the first iteration comes before the second of any.
-    by_edge = np.ceil(volumes[edges, :2] * settings.byte_scale)
-    first_sizes = by_edge[:, 0]
-    second_sizes = by_edge[computes, 1:].ravel()
-    sizes = np.concatenate([first_sizes, second_sizes])
-    sizes = sizes[sizes > 0]
+    by_iteration = np.ceil(volumes[edges, :2] * settings.byte_scale).T
+    sizes = by_iteration[by_iteration > 0]
     fits = np.cumsum(sizes) < room
     return [int(size) for size in sizes[fits]]
 

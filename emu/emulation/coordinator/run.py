@@ -469,7 +469,7 @@ class Coordinator:
         if nics is None and len(boards) == len(agents):
             for board in boards:
                 desk.publish(board)
-                self._recorder.board.note(board, desk.rates.edge)
+                self._recorder.board.note(board, desk.news_edge, desk.core.news.count)
             return
 
         segments = desk.rates
@@ -492,7 +492,7 @@ class Coordinator:
                 self._membership.send_to_agent(agent, message)
             elif nics is None:
                 agent.board.publish(*columns)
-                self._recorder.board.note(agent.board, segments.edge)
+                self._recorder.board.note(agent.board, segments.edge, len(segments))
             else:  # of each machine's own senders alone: all boards are near
                 is_local = self._sender_machine[segments.edge] == agent.host_name
                 agent.board.publish(*(column[is_local] for column in columns))

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import math
 import os
-import struct
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from emu.errors import EmulatorError
 from emu.host.this_host import this_host
+from emu.prediction.core import ffi, lib
 
 # Another host's clock beside ours: offset, drift, and how far both may be off.
 #
@@ -41,11 +42,7 @@ BEAT = 1.0
 _TICK = BEAT / 2
 _CLOCK_MONOTONIC = 1
 _NONBLOCK_CLOEXEC = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
-_ABSOLUTE = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
-#: struct itimerspec: interval and value, each seconds and nanoseconds. Packed into
-#: memory that stays: with ctypes structures made anew a setting took 2.5 us, not 1.6.
-_ITIMERSPEC = struct.Struct("@llll")
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,33 +320,28 @@ class Alarm:
         self.fd = -1
         if _LIBC is not None and this_host.precise_timers():
             self.fd = int(_LIBC.timerfd_create(_CLOCK_MONOTONIC, _NONBLOCK_CLOEXEC))
-            self._settime = _LIBC.timerfd_settime
         self.device = "timerfd" if self.fd >= 0 else "loop"
         if self.fd >= 0:
-            self._value = ctypes.create_string_buffer(_ITIMERSPEC.size)
-            self._address = ctypes.c_void_p(ctypes.addressof(self._value))
             loop.add_reader(self.fd, self._on_expiry)
 
     def set(self, wall: float) -> None:
         """Ring at this wall time (at once if it is past), not any time before."""
         if self.fd >= 0:
-            self._expire(max(wall, 1e-9))
+            self._expire(wall)
         else:
             self.cancel()
             delay = max(0.0, wall - this_host.monotonic())
             self._handle = self._loop.call_later(delay, self._on_loop, wall)
 
     def _expire(self, wall: float) -> None:
-        """Have the timerfd expire at a wall time; never, if that is 0."""
-        seconds, nanoseconds = divmod(round(wall * 1e9), 1_000_000_000)
-        _ITIMERSPEC.pack_into(self._value, 0, 0, 0, seconds, nanoseconds)
-        if self._settime(self.fd, _ABSOLUTE, self._address, None) != 0:
-            raise OSError(ctypes.get_errno(), "timerfd_settime")
+        """Have the timerfd expire at a wall time; never, if that is infinite."""
+        if not lib.set_timer(self.fd, wall):
+            raise OSError(ffi.errno, "timerfd_settime")
 
     def cancel(self) -> None:
         """Do not ring."""
         if self.fd >= 0:
-            self._expire(0.0)
+            self._expire(math.inf)
         elif self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -38,6 +38,7 @@ from emu.emulation.network.send_log import FrameLog
 from emu.emulation.network.tcp_info import RowLog
 from emu.emulation.network.tls import ServerTls, TlsSocket
 from emu.emulation.network.tuning import tune_socket
+from emu.emulation.wire.data_reader import Sink
 from emu.errors import EmulatorError, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.problem.payloads import payload_kind
@@ -129,6 +130,8 @@ class DataServer:
         self.log = FrameLog()
         self.waits = RowLog()
         self.rates = rates or {}
+        self.sinks: dict[int, Sink] = {}
+        """What takes the payloads of an edge, where nobody keeps them."""
         self.connected: dict[int, DataConnection] = {}
         self.connections: dict[DataConnection, None] = {}  # a set has no order
         self.rejections = Rejections(notify)
@@ -215,8 +218,8 @@ class DataServer:
         self.frames += 1
         self.header_bytes += frame.overhead
         self.log.note(edge, iteration, event.first, delivery.arrived, volume)
-        for name, array in frame.arrays.items():
-            self.payloads[edge, name] += array.nbytes
+        for name, size in frame.sizes.items():
+            self.payloads[edge, name] += size
         self.inbox.deliver(delivery)
         self.on_arrival(edge, iteration, delivery.arrived, volume, frame.shaped)
 
@@ -255,6 +258,7 @@ class DataConnection:
             server.pool,
             fingerprint,
             self._receiver,
+            server.sinks,
         )
         self._open = True
         patience = server.strangers.patience

@@ -39,15 +39,38 @@ class PoolStatistics:
     """Most that ``in_use`` may become."""
 
 
+class Loan:
+    """So many bytes of receive memory as in use, until `release`; none were taken.
+
+    Of a payload that went into a sink, whose bytes are on their way until its task has
+    them, as those of any other.
+    """
+
+    __slots__ = ("_length", "_pool", "nbytes")
+
+    def __init__(self, pool: BufferPool, length: int, size: int) -> None:
+        self._pool: BufferPool | None = pool
+        self._length = length
+        self.nbytes = size
+
+    def release(self) -> None:
+        """Count them as free; raises ValueError if they were."""
+        if self._pool is None:
+            raise ValueError("this loan was released before")
+        self._pool.statistics.in_use -= self._length
+        self._pool = None
+
+
 class PooledBuffer:
     """Memory on loan: ``view`` has exactly the bytes asked for, until `release`."""
 
-    __slots__ = ("_block", "_pool", "view")
+    __slots__ = ("_block", "_pool", "nbytes", "view")
 
     def __init__(self, pool: BufferPool, block: NDArray[np.uint8], size: int) -> None:
         self._pool: BufferPool | None = pool
         self._block = block
         self.view = block.data[:size]
+        self.nbytes = size
 
     def release(self) -> None:
         """Give the memory back, to be overwritten; raises ValueError if it was."""
@@ -79,6 +102,21 @@ class BufferPool:
 
         Raises RunError if more than ``limit`` bytes would be in use.
         """
+        length = self._count(size)
+        if self._ready[length]:
+            block = self._ready[length].pop()
+        else:
+            self._drop_blocks(length)
+            block = np.empty(length, dtype=np.uint8)
+            self.statistics.held += length
+        return PooledBuffer(self, block, size)
+
+    def lend(self, size: int) -> Loan:
+        """Count ``size`` bytes as in use without memory; raises as `acquire`."""
+        return Loan(self, self._count(size), size)
+
+    def _count(self, size: int) -> int:
+        """Count the buffer of so many bytes as in use; return its length."""
         length = size_class(size)
         counts = self.statistics
         if counts.in_use + length > counts.limit:
@@ -87,16 +125,9 @@ class BufferPool:
                 "bytes of receive memory are in use: a smaller credit window or a "
                 "higher limit is needed"
             )
-
-        if self._ready[length]:
-            block = self._ready[length].pop()
-        else:
-            self._drop_blocks(length)
-            block = np.empty(length, dtype=np.uint8)
-            counts.held += length
         counts.in_use += length
         counts.high_water = max(counts.high_water, counts.in_use)
-        return PooledBuffer(self, block, size)
+        return length
 
     def _drop_blocks(self, length: int) -> None:
         """Keep what is held under the cap, too: drop the largest that lie ready."""
@@ -166,16 +197,16 @@ class Delivery:
     iteration: int
     payload: Mapping[str, NDArray[Any]]
     """Arrays in pooled memory (or the sender's own, within a process): valid until
-    `release`."""
+    `release`. None where a sink has taken them."""
     arrived: float
     """Wall time of the last byte, seconds of CLOCK_MONOTONIC."""
-    buffer: PooledBuffer | None = field(default=None, repr=False)
+    buffer: PooledBuffer | Loan | None = field(default=None, repr=False)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the payload's tensors, which are the volume of the flow."""
         if self.buffer is not None:
-            return len(self.buffer.view)
+            return self.buffer.nbytes
         return sum(array.nbytes for array in self.payload.values())
 
     def release(self) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from emu.emulation.network.authentication import Challenge, fresh_nonce
-from emu.emulation.network.inbox import BufferPool, Delivery, PooledBuffer
-from emu.emulation.wire.data_reader import DataReader
+from emu.emulation.network.inbox import BufferPool, Delivery, Loan, PooledBuffer
+from emu.emulation.wire.data_reader import DataReader, Sink
 from emu.emulation.wire.decoding import MessageReader
 from emu.emulation.wire.encoding import encode_message
 from emu.emulation.wire.frame_layout import (
@@ -72,6 +73,8 @@ class ReceivingEnd:
         Fingerprint of the TLS certificate that the peer saw, if any.
     receiver
         Fields of the core's `Receiver`, by its edge.
+    sinks
+        What takes the payloads of an edge, for edges whose payloads nobody keeps.
     """
 
     def __init__(
@@ -81,14 +84,16 @@ class ReceivingEnd:
         pool: BufferPool,
         certificate: bytes = b"",
         receiver: Callable[[int], dict[str, Any]] = lambda _: {},
+        sinks: Mapping[int, Sink] = MappingProxyType({}),
     ) -> None:
         self._keys = keys
         self._taken = taken
         self._certificate = certificate
         self._receiver = receiver
+        self._sinks = sinks
         self._challenge: Challenge | None = None
         self._pool = pool
-        self._buffer: PooledBuffer | None = None
+        self._buffer: PooledBuffer | Loan | None = None
         self._newest = -1
         self._strange = MessageReader(kinds={Kind.HELLO}, limits=_OF_STRANGERS)
         self.frames: DataReader | None = None
@@ -173,7 +178,11 @@ class ReceivingEnd:
         if edge in self._taken:
             raise NodeMisbehaved(f"edge {edge} is connected already")
         self.edge = edge
-        self.frames = DataReader(self._allocate, **self._receiver(edge))
+        self.frames = DataReader(
+            self._allocate,
+            find_sink=self._find_sink,
+            **self._receiver(edge),
+        )
         if rest := self._strange.take_rest():  # what it says before it is accepted
             self.frames.get_buffer()[: len(rest)] = rest
             self.frames.on_bytes(len(rest), wall)
@@ -181,8 +190,16 @@ class ReceivingEnd:
         yield Accepted(edge)
 
     def _allocate(self, size: int) -> memoryview:
-        self._buffer = self._pool.acquire(size)
-        return self._buffer.view
+        buffer = self._pool.acquire(size)
+        self._buffer = buffer
+        return buffer.view
+
+    def _find_sink(self) -> Sink | None:
+        sink = self._sinks.get(cast("int", self.edge))
+        reader = self.frames
+        if sink is not None and reader is not None and reader.core.length:
+            self._buffer = self._pool.lend(reader.core.length)
+        return sink
 
     def _take_frame(self, frame: Frame, receiver: Any) -> Arrived:
         edge = frame.edge
@@ -195,6 +212,9 @@ class ReceivingEnd:
             problem = f"sent iteration {iteration} after {self._newest}"
             raise NodeMisbehaved(f"edge {edge} {problem}")
         self._newest = iteration
+        sink = self._sinks.get(edge)
+        if sink is not None:
+            sink.finish(frame.sizes)
         buffer = self._buffer
         self._buffer = None
         delivery = Delivery(

@@ -6,10 +6,11 @@ leaves to this module, which accepts it or has the words to refuse it.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from isal import isal_zlib
@@ -41,8 +42,37 @@ MAX_DIMENSIONS = 16
 MAX_INTEGER = 1 << 62
 _KEYS = {"edge", "iteration", "shaped", "tensors"}
 _TYPES = {name.encode(): dtype for name, dtype in DTYPES.items()}
+#: Bytes of the window through which bodies pass that go into sinks: what the kernel
+#: wakes a reader for (`AT_ONCE` in receiving.c), few enough to stay in the cache.
+_WINDOW = 1 << 18
 #: Name, type and shape.
 _Tensor: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...]]
+
+
+class Sink(Protocol):
+    """Takes the bodies of an edge as they come; nobody keeps them."""
+
+    def begin(self, iteration: int, /) -> None:
+        """Begin with the body of an iteration."""
+
+    def take(self, part: memoryview, /) -> None:
+        """Take the next bytes of the body, which are valid during the call only."""
+
+    def finish(self, sizes: Mapping[str, int], /) -> None:
+        """Judge the body, which came as it left; ``sizes``: bytes of each tensor.
+
+        Raises NodeMisbehaved when it is not what its sender has to send.
+        """
+
+
+@functools.cache
+def _window() -> tuple[memoryview, Any]:
+    """Return the window of this process, and the same for the core.
+
+    One for all connections: whoever has received into it takes that before it returns.
+    """
+    memory = memoryview(bytearray(_WINDOW))
+    return memory, ffi.from_buffer("uint8_t[]", memory)
 
 
 class DataReader:
@@ -59,6 +89,8 @@ class DataReader:
         returns writable memory of exactly that length.
     limits
         Lengths beyond which a frame is refused.
+    find_sink
+        Called where a body begins; returns what takes it, None where it is to be kept.
     receiver
         Further fields of the core's `Receiver`.
     """
@@ -68,9 +100,11 @@ class DataReader:
         allocate: Callable[[int], memoryview],
         *,
         limits: WireLimits | None = None,
+        find_sink: Callable[[], Sink | None] = lambda: None,
         **receiver: Any,
     ) -> None:
         self._allocate = allocate
+        self._find_sink = find_sink
         self._limits = limits or WireLimits()
         room = max(lib.HEADS, self._limits.header)
         self._heads = np.empty(room, np.uint8)  # pages that are not used take no memory
@@ -93,7 +127,7 @@ class DataReader:
         self._judged: DataHeader | None = None  # of a header that is not plain
         self._body = memoryview(b"")
         self._memory: Any = None  # the same for the core
-        self._summed = 0  # bytes of the body that the checksum has
+        self._sink: Sink | None = None  # of the body
         self._checksum = 0
 
     @property
@@ -150,6 +184,8 @@ class DataReader:
                 return self._take_frame()
             if outcome == lib.HEADED:
                 self._begin_body()
+            elif outcome == lib.WINDOW_FULL:
+                self._take_part()
             elif outcome == lib.ODD_HEADER:
                 self._judged = self._judge_header()
                 core.shaped = self._judged.shaped
@@ -160,7 +196,7 @@ class DataReader:
                 raise OSError(core.error, os.strerror(core.error))
             else:
                 self.ended = outcome == lib.ENDED
-                self._sum()
+                self._take_part()
                 return None
 
     def end(self) -> None:
@@ -200,6 +236,15 @@ class DataReader:
     def _begin_body(self) -> None:
         core = self.core
         length = core.length
+        self._checksum = core.checksum
+        self._sink = self._find_sink()
+        if self._sink is not None:
+            header = core if self._judged is None else self._judged
+            self._sink.begin(header.iteration)
+            self._body, self._memory = _window()
+            lib.give_window(core, self._memory, _WINDOW)
+            return
+
         body = self._allocate(length) if length else memoryview(bytearray(0))
         # No fault of the peer's, so no WireError.
         if body.nbytes != length or body.readonly:
@@ -207,20 +252,27 @@ class DataReader:
         self._body = body
         self._memory = ffi.from_buffer("uint8_t[]", body)
         lib.give_body(core, self._memory, length)
-        self._summed = 0
-        self._checksum = core.checksum
 
-    def _sum(self) -> None:
+    def _take_part(self) -> None:
         """Take what has come of the body into its checksum, while it is warm."""
-        filled = self.core.filled
-        if self._memory is not None and self._summed < filled:
-            part = self._body[self._summed : filled]
-            self._checksum = isal_zlib.crc32(part, self._checksum)
-            self._summed = filled
+        core = self.core
+        taken = core.taken
+        filled = core.filled
+        if self._memory is None or taken == filled:
+            return
+
+        sink = self._sink
+        if sink is None:
+            part = self._body[taken:filled]
+        else:
+            part = self._body[: filled - taken]
+            sink.take(part)
+        self._checksum = isal_zlib.crc32(part, self._checksum)
+        core.taken = filled
 
     def _take_frame(self) -> Frame:
         core = self.core
-        self._sum()
+        self._take_part()
         if self._checksum != core.stated:
             raise MalformedFrame("a frame was altered on its way")
 
@@ -229,14 +281,21 @@ class DataReader:
         self._body = memoryview(b"")
         self._memory = None
         self._judged = None
-        specs = _plain_tensors(core) if judged is None else _judged_tensors(judged)
         header = core if judged is None else judged
+        tensors = _plain_tensors(core) if judged is None else _judged_tensors(judged)
+        arrays: dict[str, NDArray[Any]] = {}
+        if self._sink is None:
+            arrays = _arrays_in(body, tensors)
+            sizes = {name: array.nbytes for name, array in arrays.items()}
+        else:
+            sizes = _sizes_of(tensors)
         return Frame(
             edge=header.edge,
             iteration=header.iteration,
             shaped=header.shaped,
-            arrays=_arrays_in(body, specs),
-            volume=len(body),
+            arrays=arrays,
+            sizes=sizes,
+            volume=core.length,
             overhead=PREFIX_BYTES + core.header,
         )
 
@@ -265,6 +324,10 @@ def _arrays_in(
         arrays[name] = array
         offset += array.nbytes
     return arrays
+
+
+def _sizes_of(tensors: Iterable[_Tensor]) -> dict[str, int]:
+    return {name: dtype.itemsize * math.prod(shape) for name, dtype, shape in tensors}
 
 
 def decode_header(fields: Fields, *, limit: int) -> DataHeader:

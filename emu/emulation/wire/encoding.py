@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from emu.emulation.wire.frame_layout import CHECKSUM, DTYPES, Kind, Seal, prefix_of
 
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
 
 def encode_message(
     kind: Kind,
@@ -49,14 +51,15 @@ def encode_data(
     specs = []
     bodies = []
     for name, array in tensors:
-        dtype = f"{array.dtype.kind}{array.dtype.itemsize}"
-        if DTYPES.get(dtype) != array.dtype:
+        dtype = _NAMES.get(array.dtype)
+        if dtype is None:
             raise ValueError(f"tensor {name!r} has dtype {array.dtype}, none of ours")
         if not array.flags.c_contiguous:
             raise ValueError(f"tensor {name!r} is not C-contiguous")
         specs.append((name, dtype, array.shape))
-        if array.nbytes:
-            flat = array.reshape(-1).view(np.uint8)
+        if array.size:
+            is_flat = dtype == "u1" and array.ndim == 1
+            flat = array if is_flat else array.reshape(-1).view(np.uint8)
             bodies.append(flat.data)
 
     header = {

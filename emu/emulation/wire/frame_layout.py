@@ -166,14 +166,16 @@ class DataHeader(NamedTuple):
 class Frame(NamedTuple):
     """A complete data frame; ``arrays`` view the memory the allocator handed out.
 
-    The first three are as in `DataHeader`. ``volume`` counts the bytes of its tensors,
-    ``overhead`` those of prefix and header, which no flow volume contains.
+    The first three are as in `DataHeader`. ``arrays`` are empty where the body went
+    into a sink; ``sizes`` are the bytes of each tensor, ``volume`` of all, ``overhead``
+    those of prefix and header, which no flow volume contains.
     """
 
     edge: int
     iteration: int
     shaped: bool
     arrays: dict[str, NDArray[Any]]
+    sizes: dict[str, int]
     volume: int
     overhead: int
 

@@ -545,6 +545,9 @@ int64_t pass_instants(const Layout *layout, State *state, const double *volumes,
                       const double *holds, Gates *gates, RateChanges *board,
                       const Ends *ends, double until, Instants *found, Passage *passage);
 
+/* True where every iteration of every task has ended. */
+bool all_ended(const Layout *layout, const State *state);
+
 /* A binary heap of (key, item), smallest key first; see service_clocks.c. */
 void heap_push(double *keys, int64_t *items, int64_t size, double key, int64_t item);
 void heap_pop(double *keys, int64_t *items, int64_t size);
@@ -870,6 +873,7 @@ double finish(Pacing *p, Sender *s, bool shaped);
 void plan_look(const Pacing *p, Sender *s, double now);
 int32_t look(const Pacing *p, Sender *s, double now);
 int64_t ring(Pacing *p, double now);
+bool set_timer(int32_t fd, double wall);
 bool set_alarm(Pacing *p);
 double soonest(const Pacing *p);
 void drop(Pacing *p, const Sender *s);
@@ -882,8 +886,15 @@ typedef struct {
     const int64_t *number;
 } Segments;
 
+typedef struct { /* BOARD_ROWS of emu/emulation/wire/frame_layout.py */
+    double since;
+    uint32_t edge, iteration;
+    double rate;
+} BoardRow;
+
 void order_of_publication(const BoardEntry *board, const Segments *s, int64_t *order);
 bool publish(BoardEntry *board, int64_t entries, const Segments *s, int64_t *order);
+void read_board(const BoardEntry *board, const int64_t *edge, int64_t count, BoardRow *row);
 int64_t find_rises(const Segments *s, int64_t *iteration, double *known, int64_t *rises);
 
 /* Ends that processes have reported, and what follows from them: desk.c. What is indexed by
@@ -953,11 +964,11 @@ int32_t send_bytes(Sender *s, int64_t bytes);
 enum { HEADS = 1 << 14, WINDOW = 1 << 22 };
 /* Tensors of a plain header, at most, their dimensions and the bytes of their names. */
 enum { TENSORS = 8, DIMENSIONS = 4, NAME = 31 };
-/* What came of the bytes so far: more are to come; the same, and their owner is to look at
- * another connection; a header that needs memory for its body, plain or for the owner to
+/* What came of the bytes so far: more are to come; a window is full, and the owner is to
+ * take what is in it; a header that needs memory for its body, plain or for the owner to
  * judge; a prefix that the owner is to refuse; a whole frame; the end of the stream; an
  * error (`Receiver.error`). */
-enum { WAITS, HEADED, ODD_HEADER, ODD_PREFIX, ARRIVED, ENDED, FAILED };
+enum { WAITS, WINDOW_FULL, HEADED, ODD_HEADER, ODD_PREFIX, ARRIVED, ENDED, FAILED };
 /* The part of a frame that is due: its body has no memory yet, or it has. */
 enum { AT_PREFIX, AT_HEADER, AT_BODY, IN_BODY };
 
@@ -1008,6 +1019,8 @@ typedef struct { /* one connection whose edge is known */
     int64_t length;
     uint8_t *body;
     int64_t filled;
+    int64_t window;    /* bytes of `body` where that is not to hold all of it, else 0 */
+    int64_t taken;     /* bytes of the body that its owner has taken, in order */
     uint32_t stated;   /* its checksum as sent, */
     uint32_t checksum; /* and of its header */
     int64_t edge;
@@ -1028,6 +1041,7 @@ uint32_t checksum(const uint8_t *bytes, int64_t size);
 bool read_header(Receiver *r, const uint8_t *packed, int64_t size);
 int32_t take_frame(Receiver *r);
 bool give_body(Receiver *r, uint8_t *body, int64_t size);
+bool give_window(Receiver *r, uint8_t *window, int64_t size);
 Span next_room(Receiver *r);
 bool on_bytes(Receiver *r, int64_t count, double wall);
 int64_t missing(const Receiver *r);
@@ -1041,5 +1055,6 @@ int64_t receive_bytes(int32_t fd, uint8_t *start, int64_t size, Arrivals *a);
 int32_t receive(Receiver *r);
 
 /* Payloads of timed tasks: payloads.c. */
+int64_t window_start(uint64_t seed, int64_t edge, int64_t iteration, int64_t period);
 int64_t count_equal(const uint8_t *bytes, int64_t size, int64_t block,
                     const uint8_t *ring, int64_t period, int64_t start);

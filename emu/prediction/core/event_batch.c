@@ -251,3 +251,11 @@ int64_t pass_instants(const Layout *layout, State *state, const double *volumes,
     passage->next = next_internal(layout, state);
     return FULL;
 }
+
+bool all_ended(const Layout *layout, const State *state)
+{
+    for (int64_t task = 0; task < layout->tasks; task++)
+        if (state->ended[task] != layout->rounds[task])
+            return false;
+    return true;
+}

@@ -192,24 +192,41 @@ int32_t take_frame(Receiver *r)
     if (r->part == AT_BODY)
         return HEADED;
     if (r->filled < r->length)
-        return WAITS;
+        return r->window > 0 && r->filled - r->taken == r->window ? WINDOW_FULL : WAITS;
     r->part = AT_PREFIX;
     return ARRIVED;
 }
 
-/* Take memory for the body, the beginning of which may have come with its header; false
- * where it is of another length. */
+/* Let the body begin in some memory: its first bytes may have come with its header. */
+static void begin_body(Receiver *r, uint8_t *memory, int64_t window)
+{
+    int64_t count = at_most(r->length, r->end - r->begin);
+    if (count > 0)
+        memcpy(memory, r->heads + r->begin, (size_t)count);
+    r->begin += count;
+    r->body = memory;
+    r->window = window;
+    r->filled = count;
+    r->taken = 0;
+    r->part = IN_BODY;
+}
+
+/* Take memory for the body; false where it is of another length. */
 bool give_body(Receiver *r, uint8_t *body, int64_t size)
 {
     if (r->part != AT_BODY || size != r->length)
         return false;
-    int64_t count = at_most(size, r->end - r->begin);
-    if (count > 0)
-        memcpy(body, r->heads + r->begin, (size_t)count);
-    r->begin += count;
-    r->body = body;
-    r->filled = count;
-    r->part = IN_BODY;
+    begin_body(r, body, 0);
+    return true;
+}
+
+/* Take memory through which the body passes: its owner takes what has come, and says so by
+ * `taken`, before others use the window. False where it is too short. */
+bool give_window(Receiver *r, uint8_t *window, int64_t size)
+{
+    if (r->part != AT_BODY || size < r->room)
+        return false;
+    begin_body(r, window, size);
     return true;
 }
 
@@ -218,7 +235,10 @@ Span next_room(Receiver *r)
 {
     if (r->part == IN_BODY) {
         int64_t most = isinf(r->rate) ? WINDOW : PORTION;
-        return (Span){r->body + r->filled, at_most(r->length - r->filled, most)};
+        int64_t begin = r->window > 0 ? r->filled - r->taken : r->filled;
+        if (r->window > 0)
+            most = at_most(most, r->window - begin);
+        return (Span){r->body + begin, at_most(r->length - r->filled, most)};
     }
     r->end -= r->begin;
     memmove(r->heads, r->heads + r->begin, (size_t)r->end);

@@ -1,6 +1,21 @@
 /* Payloads of timed tasks: windows into a ring of random bytes. */
 #include "inline.h"
 
+/* Return a number below `period` for (seed, edge, iteration), as `stream_key` of
+ * emu/host/stream_key.py makes its key. */
+int64_t window_start(uint64_t seed, int64_t edge, int64_t iteration, int64_t period)
+{
+    const uint64_t parts[] = {seed, (uint64_t)edge, (uint64_t)iteration};
+    uint64_t key = 0;
+    for (int i = 0; i < 3; i++) {
+        key += parts[i] + 0x9e3779b97f4a7c15u;
+        key = (key ^ key >> 30) * 0xbf58476d1ce4e5b9u;
+        key = (key ^ key >> 27) * 0x94d049bb133111ebu;
+        key ^= key >> 31;
+    }
+    return (int64_t)(key % (uint64_t)period);
+}
+
 /* Return how many bytes equal those of a ring from `start` on, in whole blocks of `block`
  * up to the first that differs. */
 int64_t count_equal(const uint8_t *bytes, int64_t size, int64_t block,

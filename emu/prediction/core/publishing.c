@@ -48,6 +48,15 @@ bool publish(BoardEntry *board, int64_t entries, const Segments *s, int64_t *ord
     return true;
 }
 
+/* Read back what a board shows of some edges. */
+void read_board(const BoardEntry *board, const int64_t *edge, int64_t count, BoardRow *row)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const BoardEntry *e = board + edge[i];
+        row[i] = (BoardRow){e->since, (uint32_t)edge[i], (uint32_t)e->iteration, e->rate};
+    }
+}
+
 /* Fill in which segments their senders are notified of; return how many. Of a flow that
  * begins nothing is known: any rate is a rise. */
 int64_t find_rises(const Segments *s, int64_t *iteration, double *known, int64_t *rises)

@@ -77,7 +77,9 @@ int32_t send_bytes(Sender *s, int64_t bytes)
     return SENT;
 }
 
-static bool set_timer(int fd, double wall)
+/* Have a timerfd expire at a wall time, never where that is infinite; false where none could
+ * be set. */
+bool set_timer(int32_t fd, double wall)
 {
 #ifdef __linux__
     if (fd < 0)

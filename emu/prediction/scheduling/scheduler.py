@@ -164,7 +164,6 @@ class Scheduler:
         self._board = new_rate_changes(shape[0])
         self.room = room_for(len(job.tasks), len(job.edges))
         self.passage = structure("Passage", next=math.inf)
-        self._rounds = np.array(job.rounds)
         self._volumes = pointer(self.volumes)
         self._least = ffi.NULL if self.holds is None else pointer(self.holds)
 
@@ -400,7 +399,7 @@ class Scheduler:
     @property
     def finished(self) -> bool:
         """True where every iteration of every task ended."""
-        return bool((self.state.ended == self._rounds).all())
+        return bool(lib.all_ended(self._layout.c, self.state.c))
 
     @property
     def broken(self) -> str:

@@ -257,8 +257,10 @@ class State:
 
     def keep_room(self, looks: int) -> None:
         """Have room for ``looks`` more looks at quotas."""
+        if not self._tunings.size:
+            return
         total = self.looks + looks
-        if self._tunings.size and total > len(self.log.quotas):
+        if total > len(self.log.quotas):
             # Twice as much each time: copying stays in proportion to what is kept.
             larger = np.zeros((2 * total, self._tunings.size), np.int64)
             larger[: len(self.log.quotas)] = self.log.quotas

@@ -53,7 +53,7 @@ def test_a_process_knows_when_its_machine_is_slower() -> None:
     assert first_tasks["g0"].speed_shares == [1.0]
 
 
-@pytest.mark.parametrize(("program", "rounds"), [(TIMED, 1), ("own:Computes", 2)])
+@pytest.mark.parametrize(("program", "rounds"), [(TIMED, 0), ("own:Computes", 2)])
 def test_a_process_reserves_what_its_first_iterations_bring(
     program: str, rounds: int
 ) -> None:

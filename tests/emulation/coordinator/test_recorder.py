@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import tracemalloc
 from dataclasses import replace
@@ -10,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from emu.emulation.coordinator.board_record import BoardRecord
 from emu.emulation.coordinator.desk import Desk
 from emu.emulation.coordinator.outcome import Answers, Recorder
+from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.wire.frame_layout import FRAME_ROWS
 from emu.emulation.wire.messages import Frames, TaskEnded
 from emu.prediction.scheduling import Scheduler
@@ -92,3 +95,22 @@ def test_frames_are_told_apart_by_who_notes_them() -> None:
     noted = answers.frames()
     edges = {name: rows["edge"].tolist() for name, rows in noted.items()}
     assert edges == {"sent": [1], "received": [2], "connections": [], "waits": []}
+
+
+def test_a_record_of_a_board_has_what_stood_there_at_every_note() -> None:
+    """More rows than there is room for at first; of some edges, in any order."""
+    rng = np.random.default_rng(3)
+    record = BoardRecord()
+    expected: list[tuple[float, int, int, float]] = []
+    with contextlib.closing(RateBoard.create(7)) as board:
+        for n in range(200):
+            edges = rng.permutation(7)
+            count = int(rng.integers(0, 6))
+            rates = rng.random(7) + 1.0
+            board.publish(edges, np.arange(7) + n, 0.0, rates, n / 8)
+            record.note(board, edges, count)
+            for edge, place in zip(edges[:count], range(count), strict=True):
+                expected.append((n / 8, int(edge), place + n, rates[place]))
+
+    assert len(expected) > 256
+    assert record.rows().tolist() == expected

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -19,10 +20,11 @@ from emu.emulation.network.receiving_end import (
     Event,
     ReceivingEnd,
 )
+from emu.emulation.wire.data_reader import Sink
 from emu.emulation.wire.decoding import MessageReader
 from emu.emulation.wire.encoding import encode_data, encode_message
 from emu.emulation.wire.frame_layout import Kind
-from emu.errors import NodeLost, NodeMisbehaved, TruncatedFrame
+from emu.errors import NodeLost, NodeMisbehaved, RunError, TruncatedFrame
 from emu.prediction.core import lib
 from tests.emulation.network.strangers import NONCE
 
@@ -48,10 +50,13 @@ def fed(
 
 
 def introduced(
-    pool: BufferPool, cuts: Sequence[int] = (), taken: Container[int] = ()
+    pool: BufferPool,
+    cuts: Sequence[int] = (),
+    taken: Container[int] = (),
+    sinks: Mapping[int, Sink] = MappingProxyType({}),
 ) -> ReceivingEnd:
     """Return the end of a connection whose peer has proved itself."""
-    end = ReceivingEnd(KEYS, taken, pool)
+    end = ReceivingEnd(KEYS, taken, pool, sinks=sinks)
     hello = encode_message(Kind.HELLO, {"edge": EDGE, "nonce": NONCE})
     (asked,) = fed(end, hello, cuts, 0.0)
     assert isinstance(asked, Answer)
@@ -150,3 +155,55 @@ def test_an_end_between_frames_names_who_has_gone() -> None:
     left = introduced(BufferPool()).end("")
     assert isinstance(left, NodeLost)
     assert str(left) == "the sender of edge 2 has gone"
+
+
+class _Judges:
+    """A sink that judges the sizes of a body."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self._sizes = sizes
+
+    def begin(self, _iteration: int) -> None:
+        pass
+
+    def take(self, _part: memoryview) -> None:
+        pass
+
+    def finish(self, sizes: Mapping[str, int]) -> None:
+        if sizes != self._sizes:
+            raise NodeMisbehaved(f"not these: {sizes}")
+
+
+def test_a_payload_that_goes_into_a_sink_counts_as_in_use_and_takes_no_memory() -> None:
+    pool = BufferPool()
+    end = introduced(pool, sinks={EDGE: _Judges({"x": 5000})})
+    (event,) = fed(end, frame(0, 5000), (), 0.0)
+
+    assert isinstance(event, Arrived)
+    delivery = event.delivery
+    assert delivery.payload == {}
+    assert delivery.nbytes == 5000
+    assert pool.statistics.in_use == 5120
+    assert pool.statistics.held == 0
+
+    delivery.release()
+    assert pool.statistics.in_use == 0
+    with pytest.raises(ValueError, match="released before"):
+        delivery.release()
+
+
+def test_a_sink_judges_what_has_come_whole_and_is_of_its_edge() -> None:
+    foreign = b"".join(encode_data(EDGE + 1, 0, {"x": np.zeros(9, np.uint8)}))
+    end = introduced(BufferPool(), sinks={EDGE: _Judges({})})
+    with pytest.raises(NodeMisbehaved, match=f"a frame of edge {EDGE + 1}"):
+        fed(end, foreign, (), 0.0)
+
+    end = introduced(BufferPool(), sinks={EDGE: _Judges({})})
+    with pytest.raises(NodeMisbehaved, match=r"not these: \{'x': 9\}"):
+        fed(end, frame(0, 9), (), 0.0)
+
+
+def test_what_goes_into_a_sink_meets_the_limit_of_memory_in_use() -> None:
+    end = introduced(BufferPool(limit=8192), sinks={EDGE: _Judges({})})
+    with pytest.raises(RunError, match="10000 bytes arrive while 0 of at most 8192"):
+        fed(end, frame(0, 10_000), (), 0.0)

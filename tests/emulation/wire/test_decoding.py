@@ -476,3 +476,72 @@ def test_of_a_watched_body_no_more_is_taken_at_once_than_has_a_time() -> None:
         rooms[rate] = len(reader.get_buffer())
 
     assert rooms == {1e9: 1 << 16, math.inf: 1 << 20}
+
+
+class _Bodies:
+    """A sink that keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.bodies: list[bytes] = []
+
+    def begin(self, iteration: int) -> None:
+        self.begun.append(iteration)
+        self.bodies.append(b"")
+
+    def take(self, part: memoryview) -> None:
+        self.bodies[-1] += part
+
+    def finish(self, _sizes: Any) -> None:
+        """Not called by a reader: its owner looks at the frame before."""
+        raise AssertionError
+
+
+@given(
+    st.lists(st.integers(0, 600_000), min_size=1, max_size=3),
+    st.lists(st.integers(1, 300_000), max_size=12),
+    st.integers(0, 2**32 - 1),
+)
+def test_sinks_of_two_connections_get_all_bodies_through_one_window(
+    lengths: list[int], pieces: list[int], seed: int
+) -> None:
+    """Both receive in turn, so each finds the other's bytes in the window."""
+    rng = np.random.default_rng(seed)
+    streams, payloads = [], []
+    sinks = [_Bodies(), _Bodies()]
+    readers = [
+        DataReader(Recorder(), find_sink=lambda: sinks[0]),
+        DataReader(Recorder(), find_sink=lambda: sinks[1]),
+    ]
+    for edge in range(2):
+        sent = [rng.integers(256, size=n + edge, dtype=np.uint8) for n in lengths]
+        payloads.append(sent)
+        frames = [encode_data(edge, n, {"x": x}) for n, x in enumerate(sent)]
+        streams.append(b"".join(b"".join(views) for views in frames))
+
+    came: list[list[Frame]] = [[], []]
+    sizes = iter(pieces)
+    while any(streams):
+        for edge in range(2):
+            count = next(sizes, len(streams[edge]))
+            came[edge] += feed(readers[edge], streams[edge][:count])
+            streams[edge] = streams[edge][count:]
+
+    for edge in range(2):
+        assert sinks[edge].begun == [*range(len(lengths))]
+        assert sinks[edge].bodies == [x.tobytes() for x in payloads[edge]]
+        assert [frame.sizes for frame in came[edge]] == [
+            {"x": n + edge} for n in lengths
+        ]
+        assert [frame.volume for frame in came[edge]] == [n + edge for n in lengths]
+        assert not any(frame.arrays for frame in came[edge])
+
+
+def test_a_body_that_was_altered_in_its_second_window_is_refused() -> None:
+    size = (1 << 18) + 100
+    data = bytearray(b"".join(encode_data(1, 2, {"x": np.zeros(size, np.uint8)})))
+    data[-1] = 1
+    reader = DataReader(Recorder(), find_sink=_Bodies)
+
+    with pytest.raises(MalformedFrame, match="altered"):
+        feed(reader, bytes(data))

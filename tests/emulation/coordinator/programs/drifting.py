@@ -27,6 +27,10 @@ class Drifts(Timed):
         self._value = 0.0
 
     @override
+    def sinks(self) -> dict[int, Any]:
+        return {}  # it reads all
+
+    @override
     def run(self, iteration: int, inputs: Mapping[int, Payload]) -> dict[int, Payload]:
         came = [float(inputs[e]["bytes"][0]) for e in sorted(inputs)]
         self._value = drifted(self._value, came)
