@@ -6,11 +6,12 @@ from typing import Any
 
 from emu.graph_data import open_for
 from emu.problem.fields.cluster_section import MachineSection
+from emu.problem.fields.quantities import DEFAULT_DEVICE
 from emu.scenario.experiment import Experiment, prepare
 from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load
 from emu.systems.cache_section import settle_caches
-from emu.systems.job_section import PLANNED
+from emu.systems.job_section import PLANNED, PRECOMPUTING
 from emu.systems.system import list_transfers
 from emu.units import SIZE
 
@@ -134,14 +135,24 @@ def setup_to_run(experiment: Experiment) -> Experiment | None:
 def planning_seconds(experiment: Experiment) -> dict[str, float]:
     """Return seconds of what is computed before time 0, by cause, where rates say so.
 
-    One machine computes it. Raises DataError as `setup_bytes`.
+    One machine partitions and plans; what caches have to know each computes itself.
+    Raises DataError as `setup_bytes`.
     """
     seconds: dict[str, float] = {}
-    for _, _, section in experiment.scenario.each_job():
+    job = experiment.problem.job
+    for _, prefix, section in experiment.scenario.each_job():
         rates = section.operation_rates
-        if rates is None or not any(getattr(rates, name) for name in PLANNED):
+        if rates is None:
             continue
-        settings = experiment.problem.job.settings
+        settings = job.settings_of(prefix.rstrip("/"))
+        rate_of = rates.on(DEFAULT_DEVICE)
+        counts = section.precomputed(settings, job.iterations)
+        for name, count in counts.items():
+            length = rate_of[name] * count
+            seconds[PRECOMPUTING] = seconds.get(PRECOMPUTING, 0.0) + length
+
+        if not any(getattr(rates, name) for name in PLANNED):
+            continue
         edges = open_for(settings).edges
         for name in section.planning(settings):
             seconds[PLANNED[name]] = edges * getattr(rates, name)

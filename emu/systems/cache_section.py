@@ -71,6 +71,10 @@ class CachedSection(TrainingSection):
             return {}
         return self.model_dump(mode="json", exclude_none=True, include={"cache"})
 
+    @override
+    def precomputed(self, settings: JobSettings, iterations: int) -> dict[str, float]:
+        return count_precomputed(settings, iterations)
+
     @property
     @override
     def unprofiled(self) -> str:
@@ -312,6 +316,31 @@ def _homes(tasks: Sequence[Task], machine_of: Mapping[str, str]) -> list[int]:
         # Samplers of one machine share its cache.
         places.setdefault(machine, len(places))
     return [places[machine] for machine in samplers]
+
+
+def count_precomputed(settings: JobSettings, iterations: int) -> dict[str, float]:
+    """Return operation -> count of what a cache has to know before time 0.
+
+    Policy ``hot`` draws the batches of its first window, ``vip`` goes over all edges
+    once per hop. Degrees are there, and the others begin empty.
+    """
+    from emu.graph_data import BatchPlan, CachePlan, count_samples, open_for  # noqa: PLC0415
+
+    dataset = open_for(settings)
+    cache = CachePlan.from_settings(settings, dataset)
+    if cache is None:
+        return {}
+
+    plan = BatchPlan.from_settings(settings)
+    if cache.policy == "vip":
+        return {"aggregate": float(len(plan.fanouts) * dataset.edges)}
+    if cache.policy != HOT:
+        return {}
+
+    window = min(settings["cache"]["window"], iterations)
+    counts = count_samples(dataset, plan, window, None)
+    drawn = [sum(batch.edges for batch in batches) for batches in counts]
+    return {"sample": float(max(drawn))}
 
 
 def list_fills(job: Job) -> Iterator[Transfer]:

@@ -40,6 +40,8 @@ from emu.systems.device_memory import RESOURCE, Parts, demand_devices
 
 #: Rates of what is computed before time 0 -> what that is, in words.
 PLANNED = {"partition": "partitioning", "plan": "planning"}
+#: Cause of what is computed of batches before time 0, in words.
+PRECOMPUTING = "precomputing"
 #: Edges of the largest job that is built: two iterations of 245 workers in a ring, of
 #: 481,000, took 33 s of CPU and 1.3 GB; and flows over all of its iterations, of which
 #: times and bytes alone take 32 bytes each.
@@ -274,6 +276,18 @@ class JobSection(Section):
             boxes=settings.get("boxes") or (),
         )
         return {"partition": cut}
+
+    def precomputed(
+        self,
+        _settings: JobSettings,
+        _iterations: int,
+    ) -> Mapping[str, float]:
+        """Return operation -> count of what is computed of batches before time 0.
+
+        That of the process with the most; each does its own. Of a built job its
+        settings and length. Raises DataError as `planning`.
+        """
+        return {}
 
     def rate_problems(self) -> Problems:
         """Yield what is wrong with rates beside times, or beside a program's model."""

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import emu
 from emu.cli import app
 from emu.experiment.systems import as_system
-from emu.graph_data import open_for
+from emu.graph_data import BatchPlan, open_for
 from emu.problem import Profile
 from emu.scenario import ProfileFile, build_job, load, write_profile
 from emu.scenario.scenario_file import loads
@@ -298,3 +298,45 @@ def test_parts_and_plans_take_time_before_what_is_sent(
     more = content["seconds"] - free["seconds"]
     assert more == pytest.approx(sum(seconds.values()))
     assert content["causes"].keys() - free["causes"].keys() == planned.keys()
+
+
+@pytest.mark.parametrize("policy", ["hot", "vip", "degree"])
+def test_what_a_cache_has_to_know_takes_time_before_time_0(policy: str) -> None:
+    """Batches of the first window are drawn; all edges are gone over per hop."""
+    rates = {
+        "aggregate": "3 ns",
+        "multiply": "1 ns",
+        "sample": "7 us",
+        "collect": "1 ns",
+        "step": "1 ns",
+        "launch": "1 us",
+    }
+    base = loads(json.dumps(TRAINING), {"job.rates": rates, "job.times": None})
+    scenario = as_system(base, "rapid_gnn")
+    cache: dict[str, Any] = {"policy": policy, "share": 0.1}
+    if policy == "hot":
+        cache["window"] = 2
+    job = {"job.cache": cache, "job.partitioner": "hash", "job.iterations": 3}
+    scenario = load(scenario, job)
+    settings = build_job(scenario).settings
+    dataset = open_for(settings)
+    plan = BatchPlan.from_settings(settings)
+    train = plan.walk(dataset)
+    drawn = [
+        sum(
+            len(sources)
+            for number in range(2)
+            for sources, _ in plan.batch(
+                dataset.structure, train, sampler, number
+            ).edges
+        )
+        for sampler in range(plan.samplers)
+    ]
+    by_hand = {
+        "hot": 7e-6 * max(drawn),
+        "vip": 3e-9 * len(plan.fanouts) * dataset.edges,
+        "degree": 0.0,
+    }
+    causes = emu.setup(scenario)["causes"]
+    found = causes.get("precomputing", {"seconds": 0.0})["seconds"]
+    assert found == pytest.approx(by_hand[policy])
