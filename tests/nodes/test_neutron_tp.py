@@ -77,11 +77,11 @@ def test_weights_are_those_of_the_formulas(
     settings = dict(done.job.settings)
     expected, losses = formulas(settings)
     alone, alone_losses = reference_training(settings, KEYS["epochs"])
-    np.testing.assert_allclose(alone, expected, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(alone, expected, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(alone_losses, losses, rtol=1e-12)
     for rank in range(parts):
         found = done.programs[f"d{rank}.dense"].result()["parameters"]
-        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
     for epoch, loss in enumerate(losses):
         told = [done.reports[f"d{r}.score", epoch]["loss"] for r in range(parts)]
         assert np.mean(told) == pytest.approx(loss, rel=1e-12)

@@ -65,17 +65,18 @@ def test_the_table_counts_runs_retries_and_flags() -> None:
 
 def test_systems_that_train_stand_beside_each_other() -> None:
     rows = [
-        _row(0.001, case="a-1@wall/0", system="a", received=2e6, weights=1e-15),
-        _row(-0.004, case="a-2@wall/0", system="a", received=4e6, weights=3e-14),
-        _row(0.09, "untrusted", "a-3@wall/0", system="a", received=9e6, weights=0.0),
-        _row(0.5, case="b-1@wall/0", system="b", received=1e5, weights=2e-16),
+        _row(0.001, case="a-1@wall/0", system="adaqp", received=2e6, weights=1e-15),
+        _row(-0.004, case="a-2@wall/0", system="adaqp", received=4e6, weights=3e-14),
+        _row(0.09, "untrusted", "a-3@wall/0", system="adaqp", received=9e6),
+        _row(math.nan, "failed", "a-4@wall/0", system="adaqp"),
+        _row(math.nan, "failed", "b-1@wall/0", system="sancus"),
         _row(0.5, case="drawn-1@wall/0"),
     ]
 
     lines = list(by_system(rows))
 
-    assert _cells(lines, "a") == ["3", "2", "0.250", "0.400", "4.00", "3.0e-14"]
-    assert _cells(lines, "b")[:2] == ["1", "1"]
+    assert _cells(lines, "adaqp") == ["4", "2", "0.250", "0.400", "4.00", "3.0e-14"]
+    assert _cells(lines, "sancus") == ["1", "0", "nan", "nan", "nan", "nan"]
     assert len(lines) == 4  # one empty, one of heads
     assert list(by_system(rows[-1:])) == []
 

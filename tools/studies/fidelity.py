@@ -271,7 +271,7 @@ def by_system(rows: Sequence[Trial]) -> Iterator[str]:
     """Yield a line for every system that trains: errors, bytes, weights."""
     of_system: dict[str, list[Trial]] = {}
     for row in rows:
-        if not math.isnan(row.weights):
+        if row.system in SYSTEMS:
             of_system.setdefault(row.system, []).append(row)
     if not of_system:
         return
@@ -281,14 +281,16 @@ def by_system(rows: Sequence[Trial]) -> Iterator[str]:
     for system, runs in of_system.items():
         trusted = [row for row in runs if row.trust == "trusted"]
         errors = [100 * abs(row.makespan_error) for row in trusted] or [math.nan]
-        megabytes = np.median([row.received for row in runs]) / 1e6
+        received = [row.received for row in runs if row.received > 0]
+        weights = [row.weights for row in runs if not math.isnan(row.weights)]
+        megabytes = np.median(received or [math.nan]) / 1e6
         cells = (
             f"{len(runs)}",
             f"{len(trusted)}",
             f"{np.median(errors):.3f}",
             f"{max(errors):.3f}",
             f"{megabytes:.2f}",
-            f"{max(row.weights for row in runs):.1e}",
+            f"{max(weights, default=math.nan):.1e}",
         )
         yield f"{system:28}" + _cells(cells)
 

@@ -341,7 +341,8 @@ def _found(outcome: RunResult, time_scale: float) -> dict[str, Any]:
 def weights_off(run: Path, job: Job) -> float:
     """Return the largest distance of a run's weights from those of one process.
 
-    That is a share of the largest weight there; NaN where the job does not train alone.
+    That is a share of the largest weight there; NaN where the job does not train alone,
+    or where both diverge.
     """
     jobs = list(list_training(job))
     if len(jobs) != 1:
@@ -349,8 +350,11 @@ def weights_off(run: Path, job: Job) -> float:
     (_, settings), *_ = jobs
     train = trainer_of(settings)
     alone, _ = train(settings, job.iterations, updates_missed(job))
-    weights = [part.ravel() for part in read_weights(run).values()]
-    apart = np.abs(np.concatenate(weights) - alone)
+    parts = [part.ravel() for part in read_weights(run).values()]
+    weights = np.concatenate(parts)
+    if not np.isfinite(alone).all():
+        return math.inf if np.isfinite(weights).all() else math.nan
+    apart = np.abs(weights - alone)
     return float(apart.max() / np.abs(alone).max())
 
 
