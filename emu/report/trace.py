@@ -102,7 +102,7 @@ def crossings(schedule: Schedule) -> Crossings:
     routes = [hops[edge] for edge in flows[:, 0].tolist()]
     hop_counts = np.array([len(route) for route in routes], dtype=np.int64)
     flow = np.repeat(np.arange(len(flows)), hop_counts)
-    port = np.array([*chain.from_iterable(routes)], dtype=np.int64)
+    port = np.fromiter(chain.from_iterable(routes), np.int64)
 
     positions = tuple(flows.T)
     start = schedule.flow_start[positions][flow]
@@ -119,8 +119,9 @@ def crossings(schedule: Schedule) -> Crossings:
 
 def pack(values: NDArray[Any] | Sequence[float], dtype: str) -> str:
     """Return numbers as base64 of little-endian ``dtype``: a third of their JSON."""
+    little_endian = np.dtype(dtype).newbyteorder("<")
     with np.errstate(over="ignore"):  # 1e300 s of a damaged run: drawn as without end
-        array = np.ascontiguousarray(values, dtype=np.dtype(dtype).newbyteorder("<"))
+        array = np.ascontiguousarray(values, dtype=little_endian)
     return base64.b64encode(array.tobytes()).decode("ascii")
 
 
@@ -355,8 +356,10 @@ class _Group:
             kind = f"{self._job.tasks[edge.source].kind} flow"
             name = f"{self._job.edge_names[position]} {iteration}"
             args = self._describe_flow(position, iteration)
-            for bar in bars:  # the same flow, with its figures once
-                yield _bar(name, kind, bar, args if bar is bars[0] else {})
+            # The same flow, with its figures once.
+            yield _bar(name, kind, bars[0], args)
+            for bar in bars[1:]:
+                yield _bar(name, kind, bar, {})
 
             sender = self._task_bar(edge.source, iteration)
             receiver = self._task_bar(edge.destination, iteration + edge.lag)
@@ -432,7 +435,8 @@ class _Group:
         """Yield the rate through every link, assigned where that is known."""
         assignment = sum_rates(self._schedule)
         word = "mean" if assignment is None else "assigned"
-        for port, (times, rates) in enumerate(assignment or mean_rates(self._schedule)):
+        steps_by_port = assignment or mean_rates(self._schedule)
+        for port, (times, rates) in enumerate(steps_by_port):
             title = f"{self._name_port(port)}, {word} rate (MB/s)"
             pid, _ = self._tracks[port]
             for time, rate in np.column_stack([times, rates]).tolist():
@@ -446,7 +450,8 @@ class _Group:
         end = schedule.flow_end[flows]
         size = schedule.flow_bytes[flows]
         sources = [self._machine_of[edge.source] for edge in self._job.edges]
-        sender = np.array(sources, dtype=np.int64)[self._flows[:, 0]]
+        sender_of_edge = np.array(sources, dtype=np.int64)
+        sender = sender_of_edge[self._flows[:, 0]]
 
         for machine in range(len(self._problem.cluster.machines)):
             is_sent = sender == machine  # shape (flows,)
@@ -467,7 +472,8 @@ class _Group:
         cluster = self._problem.cluster
         for change in cluster.speed_changes:
             line = f"{change.machine} has {change.share:.3g} of its speed"
-            yield _mark(line, self._pid(cluster.index(change.machine)), change.time)
+            machine = cluster.index(change.machine)
+            yield _mark(line, self._pid(machine), change.time)
 
         for time, position, capacity in self._links.steps.rows.tolist():
             port = int(position)

@@ -497,8 +497,9 @@ def _number_trail(document: Document, trail: Trail) -> Trail:
             if step not in names:
                 break
             position = names.index(step)
-            trail = (*trail[:depth], position, *trail[depth + 1 :])
-        place = value_in(place, trail[depth : depth + 1])
+            rest = trail[depth + 1 :]
+            trail = (*trail[:depth], position, *rest)
+        place = value_in(place, [trail[depth]])
         if place is None:
             break
     return trail
@@ -592,5 +593,8 @@ def _missing(place: Any, step: str | int, owner: str) -> str:
         names = list(chain.from_iterable(_names(place)))
     if isinstance(step, str) and names and not step.isdigit():
         return f"{owner} has no {step!r}, {nearest(step, map(step_text, names))}"
-    places = f"{owner}[0] to {owner}[{len(place) - 1}]" if place else "none"
+    places = "none"
+    if place:
+        last = len(place) - 1
+        places = f"{owner}[0] to {owner}[{last}]"
     return f"{owner} is a list of {len(place)}, it has no {step}; its places: {places}"

@@ -387,7 +387,8 @@ def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGrap
     kinds = np.concatenate([part.kinds for part in parts])
     count = int(content["num_nodes"])
     # A count that is too large is not to be made a list of so many.
-    if len(ids) != count or not np.array_equal(np.sort(ids), np.arange(count)):
+    is_whole = len(ids) == count and np.array_equal(np.sort(ids), np.arange(count))
+    if not is_whole:
         problem = f"the parts do not hold each of {count} vertices once"
         raise DataError(problem, path=origin)
     counts = [len(part.ids) for part in parts]

@@ -75,16 +75,15 @@ def _take_relation(
 ) -> FoundGraph:
     """Return the graph of one relation, between vertices of one type."""
     name = ",".join(relation)
-    edges = [ends for triple, ends in graph.edges.items() if triple == relation]
-    if not edges:
+    if relation not in graph.edges:
         problem = f"holds no relation {name}, but {_list_relations(graph)}"
         raise DataError(problem, path=graph.origin)
-    kind = relation[0]
-    if kind != relation[2]:
+    kind, edge_type, target = relation
+    if kind != target:
         problem = f"--relation {name} joins two types of vertices: --flatten makes "
         raise DataError(f"{problem}one graph of all types", path=graph.origin)
 
-    subgraph = _read_type(graph, kind, edges[0], choices)
+    subgraph = _read_type(graph, kind, graph.edges[kind, edge_type, target], choices)
     notes = subgraph.notes
     if len(graph.edges) > 1:
         notes = (f"only {name} was taken", *notes)
