@@ -34,7 +34,8 @@ from emu.scenario.document import MOST_VALUES
 from emu.scenario.own_rules import is_program
 from emu.scenario.realize import model_programs
 from emu.scenario.scenario import file_schema
-from emu.systems.job_section import MOST_EDGES
+from emu.systems.job_section import MOST_EDGES, TRANSLATED
+from emu.systems.system import systems
 from emu.units import RATE
 
 #: File beside a copied scenario, from which its editor knows keys and values.
@@ -57,7 +58,9 @@ def init(
     labs = scenario_file.list_labs()
     names = scenarios | labs
     if name not in names:
-        raise ScenarioError(f"{nearest(name, names)}", file=f"no scenario {name!r}")
+        is_system = name in systems()
+        problem = f"a system; {TRANSLATED}" if is_system else nearest(name, names)
+        raise ScenarioError(problem, file=f"no scenario {name!r}")
     target = out or Path(name if name in labs else f"{name}.yaml")
     if target.exists():
         raise ScenarioError("is there already; choose another --out", file=str(target))

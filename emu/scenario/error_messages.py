@@ -306,7 +306,10 @@ def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
     foreign = system.section().foreign if system else {}
     if system and key in foreign:
         return f"system {system.name} has no {key}, {foreign[key]}"
-    return f"unknown key {key!r}, {nearest(key, list_keys(tuple(above)))}"
+    known = list_keys(tuple(above))
+    if not known and above[-1:] == ["times"]:
+        return f"unknown key {key!r}: times follow from job.rates, write these instead"
+    return f"unknown key {key!r}, {nearest(key, known)}"
 
 
 def _unknown_system(_: ErrorDetails, context: Mapping[str, Any]) -> str:

@@ -306,3 +306,10 @@ def test_a_run_with_an_impossible_neighbour_is_explained(tmp_path: Path) -> None
     assert all(step["makespan"] < 60 for step in content["moves"])
     assert sum(line.startswith("placed ") for line in text.splitlines()) <= 1
     assert (run / "report.html").is_file()
+
+
+def test_who_asks_for_a_system_is_told_how_a_file_of_it_is_written() -> None:
+    result = CliRunner().invoke(app, ["init", "pipegcn"])
+    assert result.exit_code == 2
+    words = "no scenario 'pipegcn': a system; emu compare FILE --systems NAME --write"
+    assert words in " ".join(result.stderr.split())

@@ -59,6 +59,7 @@ def file(tmp_path: Path) -> Path:
         ({"job.rows.age": -1}, "job.rows.age"),
         ({"job.gradients.age": 4}, "job.epochs: found 4, and partition_parallel reads"),
         ({"job.rows.age": 9}, "reads what is 9 epochs old"),
+        ({"job.times.worker": "1 s"}, "times follow from job.rates, write these"),
         ({"job.epochs": 1, "job.rows.age": 1}, "reads what is an epoch old"),
         ({"job.share": 0.5, "job.rows.whole": True}, "a share of whole parts"),
         ({"job.rows.smoothing": 1}, "job.rows.smoothing"),
