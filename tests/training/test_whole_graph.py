@@ -264,6 +264,26 @@ def test_scores_by_hand() -> None:
     assert accuracy["test"] == pytest.approx(right.mean())
 
 
+@pytest.mark.parametrize("norm", ["mean", "symmetric"])
+def test_gradients_of_sums_are_those_of_torch_to_the_bit(norm: str) -> None:
+    import torch
+
+    base = settings_of(dataset={"name": "products-like", "scale": 0.0005})
+    settings = {**base, "model": {**base["model"], "norm": norm}}
+    model = WholeGraphModel(settings, open_for(settings))
+    rows = torch.randn(len(model.matrix), 5, dtype=model.matrix.dtype)
+    gradient = torch.randn_like(rows)
+
+    def differentiate(sum_rows: Any) -> Any:
+        leaf = rows.clone().requires_grad_()
+        return torch.autograd.grad(sum_rows(leaf), leaf, gradient)[0]
+
+    own = differentiate(lambda leaf: torch.sparse.mm(model.matrix, leaf))
+    assert torch.equal(differentiate(model._sum), own)
+    if norm == "mean":  # the transpose is another matrix
+        assert not torch.allclose(own, torch.sparse.mm(model.matrix, gradient))
+
+
 def test_rows_and_parameters_of_another_length_are_refused() -> None:
     settings = settings_of()
     dataset, whole = open_parts(settings)
