@@ -32,7 +32,7 @@ from emu.host.files import write_atomic
 from emu.interchange.measurement import TimeUnit, read_measurement
 from emu.problem.fields.suggestion import nearest
 from emu.report import explanation_tables as words
-from emu.report import system_tables
+from emu.report import system_tables, target_tables
 from emu.report.comparison import candidate_json, comparison_tables
 from emu.report.many_runs import runs_json, runs_table
 from emu.report.measured_rows import measurement_rows, measurement_tables
@@ -400,9 +400,11 @@ def _tables_and_lines(
     if not to:
         lines = [premises, *system_tables.ranking(results)]
         return [system_tables.systems_table(results), limits], lines
-    tables = [system_tables.target_table(results, to), limits]
+    tables = [target_tables.target_table(results, to), limits]
     tables += system_tables.runs_of_rows(results)
-    return tables, [premises, *system_tables.target_lines(results)]
+    lines = [premises]
+    lines += target_tables.target_lines(results)
+    return tables, lines
 
 
 def write_systems(

@@ -8,12 +8,14 @@ from emu.experiment.look_seconds import delay_looks, look_seconds
 from emu.experiment.recorded_steps import time_steps
 from emu.experiment.scaled_steps import FoundSteps, Trend
 from emu.experiment.systems import Target
+from emu.graph_data import open_for
+from emu.graph_data.drawn_graph import DrawnGraph
 from emu.prediction.analysis.throughput import Speed, speed_of
-from emu.problem import Schedule
+from emu.problem import Job, Schedule
 from emu.scenario import Experiment, Scenario
 from emu.scenario.run_sections import ExpectSection
 from emu.scenario.virtual_training import Curve, time_looks
-from emu.training.looks import Look, epoch_of
+from emu.training.looks import Look, epoch_of, trains_whole_graph
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,9 @@ class Draw:
     """Accuracy over time until then."""
     trend: Trend | None = None
     """Steps of smaller graphs, from which those to the target follow."""
+    ghost_error: float = 0.0
+    """Half of the 95 % interval of the rows that parts read of others, as a share of
+    them; 0 where they are counted."""
 
 
 @dataclass(frozen=True)
@@ -89,4 +94,14 @@ def time_draw(
         reached=reached,
         curve=curve,
         trend=found.trend if found else None,
+        ghost_error=_ghost_error(job),
     )
+
+
+def _ghost_error(job: Job) -> float:
+    """Return how unsure the volumes between parts of a drawn graph are."""
+    settings = job.settings
+    if "model" not in settings or not trains_whole_graph(settings):
+        return 0.0
+    dataset = open_for(settings)
+    return dataset.ghost_error if isinstance(dataset, DrawnGraph) else 0.0

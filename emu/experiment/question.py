@@ -581,9 +581,9 @@ def _answer_seed(question: Question, seed: int) -> Answer:
     if question.row:
         check_memory(ready, schedule)
 
+    row = row_of(question)
     found = find_steps(
-        question.scenario,
-        question.system,
+        row,
         question.target,
         plain,
         schedule.problem.job.settings,

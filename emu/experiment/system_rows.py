@@ -377,7 +377,7 @@ def _trainings_of(question: Question, target: Target) -> Iterator[Scenario]:
     first = question.scenario.seed
     if question.trains_smaller:
         plain = scenario_of(question, first)
-        for _, scenario in list_smaller(question.scenario, plain, target):
+        for _, scenario in list_smaller(row_of(question), plain, target):
             yield scenario
         return
     for seed in range(first, first + question.seeds):

@@ -337,9 +337,10 @@ def _drawn_parts(dataset: DrawnGraph, aggregation: Aggregation) -> WholeGraph:
 
     @functools.lru_cache(maxsize=dataset.parts)
     def read(number: int) -> Part:
-        local = np.flatnonzero(dataset.owner == number)
-        remote = np.flatnonzero(dataset.readers >> number & 1)
-        edges = int(dataset.structure.degrees[local].sum())
+        local = dataset.members_of(number)
+        bit = dataset.readers.dtype.type(1 << number)
+        remote = np.flatnonzero(dataset.readers & bit)
+        edges = dataset.drawn.count_edges(local)
         crossing_edges = round(edges * dataset.crossing_shares[number])
         edges += aggregation.loops * len(local)
         nothing = np.empty(0)

@@ -19,6 +19,24 @@ def describe_steps(rows: Sequence[Answer]) -> str | None:
     return "; ".join(notes)
 
 
+def list_source_cells(rows: Sequence[Answer]) -> dict[str, list[str]]:
+    """Return row -> the 95 % interval of its steps, and what they are from.
+
+    Empty where every row has trained the graph itself.
+    """
+    if not any(row.trend or row.question.curve_file for row in rows):
+        return {}
+    return {row.system: _source_cells(row) for row in rows}
+
+
+def _source_cells(row: Answer) -> list[str]:
+    """Return the interval of a row's steps, and their source in a word."""
+    if trend := row.trend:
+        scales = len(set(trend.scales))
+        return [f"{trend.low:,.0f} to {trend.high:,.0f}", f"{scales} scales"]
+    return ["", row.question.curve_file or "training"]
+
+
 def _list_recorded(rows: Sequence[Answer]) -> Iterator[str]:
     """Yield what says of which rows the steps are recorded, and by which file."""
     rows_of_file = defaultdict[str, list[str]](list)
@@ -42,4 +60,7 @@ def _list_trends(rows: Sequence[Answer]) -> Iterator[str]:
     for trend, names in rows_of_trend.items():
         scales = ", ".join(f"{scale:g}" for scale in dict.fromkeys(trend.scales))
         steps = f"{trend.low:,.0f} to {trend.high:,.0f} steps (95 %)"
-        yield f"{', '.join(names)}: {steps} by trainings at {scales} of the graph"
+        place = " on one machine" if trend.alone else ""
+        yield (
+            f"{', '.join(names)}: {steps} by trainings{place} at {scales} of the graph"
+        )

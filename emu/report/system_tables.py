@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from html import escape
 from io import StringIO
-from math import inf
 from typing import Any
 
 from rich.table import Table
@@ -21,17 +19,14 @@ from emu.report.comparison import COLUMNS, write_makespans
 from emu.report.explanation_tables import placing_line, setup_row
 from emu.report.html import markup as html
 from emu.report.many_runs import compare, flat, write_pair
-from emu.report.step_sources import describe_steps
 from emu.report.terminal import plain_table
 from emu.runs.intervals import pair
 from emu.runs.result import Result
 from emu.scenario.machine_choice import machines_words
-from emu.scenario.virtual_training import NotReached
 from emu.systems.job_section import JobSection
 from emu.systems.training_section import TrainingSection
 from emu.units import (
     format_duration,
-    format_money,
     format_number,
     format_ratio,
     format_size,
@@ -151,51 +146,6 @@ def rank(results: Sequence[Answer]) -> list[Answer]:
     return sorted(_list_answers(results), key=lambda row: row.makespan)
 
 
-def target_table(results: Sequence[Answer], target: str) -> Table:
-    """Return one row per system that was trained to a target, the fastest first.
-
-    Differences are taken seed by seed. ``target`` is in words.
-    """
-    rows = rank(results)
-    columns = [">on", ">time", ">to the first", ">on all", ">epochs", ">steps"]
-    columns.append(">per epoch")
-    if any(row.cost for row in rows):
-        columns.append(">cost")
-
-    table = plain_table(f"Simulated, to {target}", "system", *columns)
-    for row in rows:
-        cells = _cells_of(row, rows[0])
-        if row.cost:
-            cells.append(format_money(row.cost["total"]))
-        table.add_row(row.system, *cells)
-
-    for row in results:
-        # It was trained as long as allowed: how near it came tells what it lacks.
-        if isinstance(row.refused, NotReached):
-            seconds = format_duration(row.refused.seconds)
-            nearest = f"{row.refused.nearest:.1%} at best"
-            table.add_row(row.system, "", seconds, nearest)
-
-    table.caption = describe_steps(rows)
-    return table
-
-
-def _cells_of(row: Answer, first: Answer) -> list[str]:
-    """Return the cells of a row that reaches a target, after its name."""
-    placing = row.placing
-    change = "" if row is first else write_pair(pair(row.makespans, first.makespans))
-    everywhere = "" if row.everywhere is None else format_duration(row.everywhere, 3)
-    return [
-        f"{len(placing['machines'])} of {placing['machines_in_all']}",
-        format_duration(row.makespan),
-        change,
-        everywhere,
-        f"{row.epochs:.3g}",
-        f"{row.steps:,.0f}",
-        format_duration(row.epoch_seconds, 3),
-    ]
-
-
 def limits_table(results: Sequence[Answer]) -> Table:
     """Return what crosses, what limits each system, and what its machines need."""
     table = plain_table(
@@ -234,6 +184,12 @@ def limits_table(results: Sequence[Answer]) -> Table:
     table.caption = (
         f"memory: of the fullest machine{of_gpus}; busy: what trains, the mean"
     )
+    errors = [draw.ghost_error for row in answers for draw in row.draws.values()]
+    if error := max(errors, default=0.0):
+        table.caption += (
+            f"; rows that parts of the whole graph read of others: by a sample, ± "
+            f"{error:.2%} (95 %) at most"
+        )
     return table
 
 
@@ -272,71 +228,6 @@ def _over_sockets(run: Confirmation) -> str:
     shortest = format_duration(max(low, 0.0))
     longest = format_duration(high)
     return f"{makespan} ({run.runs} runs: {shortest} to {longest})"
-
-
-def target_lines(results: Sequence[Answer]) -> Iterator[str]:
-    """Yield which system reaches a target first, how sure that is, and its settings.
-
-    Differences are taken seed by seed: one within its own 95 % interval is a tie.
-    """
-    rows = rank(results)
-    if len(rows) > 1:
-        yield from _say_first(rows)
-
-    # Systems that exchange otherwise but update alike train the same weights, and one
-    # training serves them all.
-    names_by_weights = defaultdict[str, list[str]](list)
-    for row in rows:
-        if row.question.curve_file:
-            continue
-        names_by_weights[row.weights].append(row.system)
-    for names in names_by_weights.values():
-        if len(names) > 1:
-            yield f"Equal weights, trained once: {', '.join(names)}."
-
-    for row in results:
-        # One alone is the file's own setting.
-        if len(row.tried) > 1:
-            yield _say_settings(row)
-
-
-def _say_first(rows: Sequence[Answer]) -> Iterator[str]:
-    """Yield which of several rows is first, and which of the others tie with it."""
-    best, *slower = rows
-    machines = ", ".join(best.placing["machines"])
-    # A makespan of 0 is of a job whose times and volumes are all 0.
-    ratio = slower[0].makespan / best.makespan if best.makespan else inf
-    yield (
-        f"{best.system} on {machines} is first, {ratio:.2f} x as fast as the next, "
-        f"{slower[0].system}."
-    )
-
-    ties = []
-    for row in slower:
-        change = pair(row.makespans, best.makespans)
-        # Seed by seed: seeds differ more than systems, and would hide who is first.
-        if change and change.tie:
-            ties.append(row.system)
-    if ties:
-        yield f"A tie with {best.system} within 95 %: {', '.join(ties)}."
-
-
-def _say_settings(row: Answer) -> str:
-    """Return the settings of a system that were tried, and those that are best."""
-    grid = defaultdict[str, dict[str, None]](dict)  # each value once, in order
-    for settings, _ in row.tried:
-        for key, value in settings.items():
-            grid[key.removeprefix("job.")][str(value)] = None
-
-    options = [f"{key} {' | '.join(values)}" for key, values in grid.items()]
-    best = [
-        f"{key.removeprefix('job.')} {value}"
-        for key, value in row.question.settings.items()
-    ]
-    return (
-        f"{row.system}: the best of {len(row.tried)}, {', '.join(options)}: "
-        f"{', '.join(best)}"
-    )
 
 
 def systems_csv(results: Sequence[Answer]) -> str:

@@ -52,8 +52,10 @@ def weight_settings(settings: JobSettings, *, opens: bool) -> dict[str, Any]:
     """
     # What parts exchange decides, unless all of them have all rows of their epoch.
     exchanges = () if is_exact(settings) else ("exchanges",)
-    # With `epoch: local` a sampler draws from its own part; else all draw from all.
-    is_parted = opens or settings.get("epoch") == "local" or exchanges
+    # With `epoch: local` a sampler draws from its own part; else all draw from all, as
+    # the sampler of the only part does.
+    is_local = settings.get("epoch") == "local" and settings.get("parts") != 1
+    is_parted = opens or is_local or exchanges
     names = [*_WEIGHTS, *exchanges, *(_PARTS if is_parted else ())]
     return {name: settings[name] for name in names if name in settings}
 

@@ -22,7 +22,7 @@ from emu.experiment.recorded_steps import recorded_looks
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import Target
 from emu.interchange.accuracy_curve import read_curve
-from emu.report.system_tables import target_lines, target_table
+from emu.report.target_tables import target_lines, target_table
 from emu.scenario import Scenario, build_job, load, prepare
 from tests.experiment.test_target import FILE
 

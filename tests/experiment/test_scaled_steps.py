@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.errors import EmulatorError, ScenarioErrors
-from emu.experiment.scaled_steps import SEEDS, fit_trend
-from emu.experiment.system_rows import compare_systems
+from emu.experiment.question import Answer, row_of
+from emu.experiment.row_figures import weights_of
+from emu.experiment.scaled_steps import SEEDS, fit_trend, place_alone
+from emu.experiment.system_rows import compare_systems, list_questions
 from emu.experiment.systems import Target
-from emu.scenario import Scenario, load, prepare
+from emu.report.step_sources import list_source_cells
+from emu.report.target_tables import target_lines
+from emu.scenario import Scenario, build_job, load, prepare
 from emu.scenario.scenario_file import loads
 
 SCALES = [0.002, 0.003, 0.005]
@@ -90,6 +95,62 @@ def test_rows_take_steps_from_smaller_graphs_and_time_from_their_own() -> None:
     assert first.trend is not None
     assert ready.reached is not None
     assert first.trend.low <= ready.reached.step <= first.trend.high
+
+
+def test_mini_batch_rows_share_the_trainings_of_one_machine() -> None:
+    scenario = scenario_of(
+        systems={"dgtp": {"cache": {"policy": "degree", "size": "9 kB"}}}
+    )
+    classes = {}
+    for name in ("data_parallel", "dgtp", "p3.none", "whole_graph", "p3.A"):
+        (question,) = list_questions(scenario, name, target=Target(0.5))
+        row = row_of(question)
+        plain = row.on(("m0", "m1"))
+        alone = place_alone(row, plain)
+        assert alone is not None
+        for learner in (plain, alone):
+            settings = build_job(learner).settings
+            # As many seeds per step, on however many machines.
+            assert settings["batch_size"] * settings["workers"] == 64
+        classes[name] = weights_of(alone)
+        assert weights_of(plain) != weights_of(alone)
+    late = classes.pop("p3.A")
+    assert len(set(classes.values())) == 1
+    assert late not in classes.values()
+
+    (question,) = list_questions(scenario, "dgcl", target=Target(0.5))
+    row = row_of(question)
+    assert place_alone(row, row.on(("m0", "m1"))) is None
+
+
+def test_intervals_that_overlap_part_no_rows() -> None:
+    first, second = compare_systems(
+        scenario_of(), ["data_parallel", "p3.A"], same_machines=True, target=Target(0.5)
+    )
+    assert first.trend is not None
+    assert second.trend is not None
+    assert first.trend != second.trend
+    rows = [first, replace_steps(second, first, low=0.9)]
+    (overlap,) = [line for line in target_lines(rows) if "do not part" in line]
+    assert "overlap" in overlap
+    cells = list_source_cells(rows)
+    assert cells["data_parallel"][1] == "3 scales"
+
+    # Twice as long at least, whatever the steps are.
+    first = replace_steps(first, first, low=0.99)
+    rows = [first, replace_steps(second, first, low=0.95, times=2)]
+    assert not any("do not part" in line for line in target_lines(rows))
+
+
+def replace_steps(row: Answer, near: Answer, low: float, times: float = 1.1) -> Answer:
+    """Return a row that takes so many times as long as another, in an interval."""
+    trend = row.trend
+    assert trend is not None
+    exact = replace(trend, low=trend.estimate * low, high=trend.estimate / low)
+    (draw,) = row.draws.values()
+    makespan = times * near.makespan if row is not near else draw.makespan
+    draws = {0: replace(draw, trend=exact, makespan=makespan)}
+    return replace(row, draws=draws)
 
 
 def test_a_smaller_graph_that_falls_short_is_named() -> None:

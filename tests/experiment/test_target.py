@@ -20,7 +20,8 @@ from emu.experiment.question import answer
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import Target
 from emu.graph_data import open_for
-from emu.report.system_tables import answer_json, target_lines, target_table
+from emu.report.system_tables import answer_json
+from emu.report.target_tables import target_lines, target_table
 from emu.scenario import Scenario, build_job, prepare
 from emu.scenario.scenario_file import loads
 

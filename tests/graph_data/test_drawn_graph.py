@@ -12,7 +12,14 @@ import emu
 from emu.errors import DataError, ScenarioError
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import Target
-from emu.graph_data import BatchPlan, count_samples, open_for, open_layers
+from emu.graph_data import (
+    BatchPlan,
+    count_samples,
+    drawn_graph,
+    open_for,
+    open_layers,
+)
+from emu.graph_data.drawn_graph import DrawnGraph
 from emu.graph_data.intervals import count_intervals
 from emu.scenario import build_job
 from emu.scenario.realize import open_data
@@ -72,6 +79,37 @@ def test_degrees_and_readers_are_those_of_the_generated_graph() -> None:
     counts = count_intervals(drawn, 2, "contiguous")
     assert counts.ghosts.sum() == remote[True]
     assert counts.vertices.sum() == drawn.vertices
+
+
+def test_a_sample_reads_what_its_interval_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = settings_of(drawn=True)["dataset"]
+
+    def count(draws: int) -> tuple[Any, float]:
+        monkeypatch.setattr(drawn_graph, "_READER_DRAWS", draws)
+        dataset = DrawnGraph(settings, "metis", 3)
+        numbers = range(dataset.parts)
+        counts = [np.count_nonzero(dataset.readers >> part & 1) for part in numbers]
+        return np.array(counts), dataset.ghost_error
+
+    exact, no_error = count(10**9)
+    assert no_error == 0
+    wider = 0.0
+    for draws in (400_000, 20_000):
+        found, error = count(draws)
+        assert error > wider
+        wider = error
+        # Three deviations, where the interval has about two.
+        assert abs(found / exact - 1).max() < 1.5 * error
+
+
+def test_edges_are_counted_as_degrees_say() -> None:
+    dataset = DrawnGraph(settings_of(drawn=True)["dataset"], "metis", 3)
+    some = np.arange(5, dataset.vertices, 3)
+    assert dataset.drawn.count_edges(some) == dataset.drawn.degrees[some].sum()
+    members = [dataset.members_of(part) for part in range(3)]
+    assert np.array_equal(np.concatenate(members), np.arange(dataset.vertices))
 
 
 def test_a_vertex_has_the_same_neighbours_whenever_it_is_asked_for() -> None:
