@@ -285,3 +285,20 @@ def test_stores_beside_gpus_are_spoken_of_where_none_are_stated() -> None:
         hint = apart_words(ready.scenario, ready.problem)
         assert text in hint
         assert bool(text) == bool(hint)
+
+
+def test_a_row_has_its_stores_on_machines_of_their_own() -> None:
+    """As GLT has them, beside a row whose machines own the graph themselves."""
+    document = drawn_pool(2, "dgtp")
+    stores = document["job"].pop("stores")
+    document["systems"] = {"distdgl": {"stores": stores}}
+    apart, beside = compare_systems(read_pool(document), ["distdgl", "data_parallel"])
+    assert owners_of(apart.experiment) == stores
+    computing = {
+        machine
+        for task, machine in apart.experiment.tasks.items()
+        if task.startswith("w")
+    }
+    assert computing
+    assert not computing & {*stores}
+    assert not {*owners_of(beside.experiment)} & {*stores}
