@@ -114,17 +114,9 @@ def _move(call: Call, member: int, ranks: int) -> Script:
             script = gloo.all_to_all(member, given, taken)
         case "barrier":
             script = gloo.barrier(member, ranks)
-        case "monitored_barrier":
-            script = _report_to_first(member, ranks)
         case kind:
             raise KeyError(kind)
     return script
-
-
-def _report_to_first(member: int, ranks: int) -> Script:
-    """Report to the first member, which answers when all have (ProcessGroupGloo)."""
-    yield from gloo.gather(member, ranks, 0, 0)
-    yield from gloo.scatter(member, ranks, 0, 0)
 
 
 def _carry_message(call: Call) -> Script:

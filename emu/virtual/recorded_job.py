@@ -6,6 +6,7 @@ rank 0, and the steps of its calls (`emu.virtual.recorded_messages`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -157,6 +158,7 @@ class _RankTasks:
             slot=figures["tag"] if is_message else event["slot"],
             task=self._former,
             end=f"r{self._rank}.end{self._count - 1}",
+            ended=end["time"] if end else math.inf,
             source=result["peer"] if result else None,
         )
         self._messages.add_call(self._rank, recorded)

@@ -24,7 +24,7 @@ from emu.virtual.gloo_transport import Steps, Wire
 _Key: TypeAlias = tuple[str, int, int, str, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RecordedCall:
     """A call as a rank made it."""
 
@@ -35,8 +35,14 @@ class RecordedCall:
     """Task at whose end it was made."""
     end: str
     """Task that ends with it."""
+    ended: float
+    """Seconds at which it was over; infinity where it never was."""
     source: int | None = None
     """Member that sent what a receive from anyone took."""
+
+
+def _end_of(recorded: RecordedCall) -> float:
+    return recorded.ended
 
 
 @dataclass(eq=False)
@@ -73,8 +79,9 @@ class MessageTasks:
         self._numbers = itertools.count()
         self._sends: defaultdict[_Key, list[_Post]] = defaultdict(list)
         self._receives: defaultdict[_Key, list[_Post]] = defaultdict(list)
-        self._open: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
-        """Group and rank -> tasks whose collectives the rank has not waited for."""
+        self._open: defaultdict[tuple[str, int], list[RecordedCall]]
+        self._open = defaultdict(list)
+        """Group and rank -> collectives for which the rank has not waited."""
 
     def add_call(self, rank: int, recorded: RecordedCall) -> None:
         """Add the steps of a rank in a call, from its task to the task's end."""
@@ -101,8 +108,8 @@ class MessageTasks:
     def note_wait(self, rank: int, recorded: RecordedCall) -> None:
         """Note that a rank has waited for a call."""
         open_calls = self._open[recorded.group, rank]
-        if recorded.end in open_calls:
-            open_calls.remove(recorded.end)
+        if recorded in open_calls:
+            open_calls.remove(recorded)
 
     def _play(
         self, steps: Steps, rank: int, recorded: RecordedCall, task: str
@@ -143,18 +150,22 @@ class MessageTasks:
         if kind in MESSAGES:
             return recorded.task
         open_calls = self._open[recorded.group, rank]
-        open_calls.append(recorded.end)
         workers = self._groups[recorded.group].transport.workers
-        blocking = open_calls[-1 - workers : -workers]
+        blocking: list[RecordedCall] = []
         if kind == "barrier":
-            blocking = open_calls[-1 - workers : -1]
+            blocking = open_calls[-workers:]
+        elif len(open_calls) >= workers:
+            # It has the worker that was free first.
+            by_end = sorted(open_calls, key=_end_of)
+            blocking = [by_end[-workers]]
+        open_calls.append(recorded)
         if not blocking:
             return recorded.task
 
         begin = f"r{rank}.begin{next(self._numbers)}"
         self._add_step(begin, rank, kind, recorded.task, [])
-        for end in blocking:
-            self._workload.add_flow(end, begin)
+        for call in blocking:
+            self._workload.add_flow(call.end, begin)
         return begin
 
     def _add_step(

@@ -199,7 +199,6 @@ def bytes_by_steps(kind: str, ranks: int, size: int) -> int:
             {"size": 8, "root": 0},
             "no tree for broadcast of 8 bytes .*3: --algorithm tree,ring",
         ),
-        ("monitored_barrier", {}, "NCCL has no monitored_barrier at train.py:3"),
         ("recv_anysource", {"size": 8}, "NCCL has no recv_anysource of 8 bytes"),
         ("allreduce", {"size": 8, "operation": "BAND"}, "no reduction BAND"),
     ],

@@ -203,6 +203,40 @@ def test_the_recorded_job_takes_as_long_simulated(
     assert doubled.simulate().makespan == pytest.approx(fast["makespan"], rel=1e-3)
 
 
+REPORTS = (
+    HEAD
+    + """
+from datetime import timedelta
+def report(came, **options):
+    try:
+        if dist.get_rank() in came:
+            dist.monitored_barrier(timeout=timedelta(seconds=2), **options)
+            print("passed", flush=True)
+    except RuntimeError as error:
+        print(error, flush=True)
+report([0, 1, 2, 3])
+report([0, 3])
+dist.barrier()
+report([0], wait_all_ranks=True)
+dist.barrier()
+"""
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_monitored_barrier_names_who_did_not_come(tmp_path: Path) -> None:
+    """By the words of gloo, after its timeout; the program goes on."""
+    result, directory = run(tmp_path, REPORTS)
+
+    lines = lines_of(directory)
+    assert lines.count("passed") == 4
+    assert "[Rank 0]: Rank 1 failed to pass monitoredBarrier in 2000 ms" in lines
+    assert "[Rank 0]: Ranks 1, 2, 3 failed to pass monitoredBarrier in 2000 ms" in lines
+    assert any(line.startswith("Rank 3 successfully reached") for line in lines)
+    assert 4.0 < result["makespan"] < 4.1
+
+
 NCCL = HEAD.replace("gloo", "nccl")
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from emu.errors import EmulatorError
 from emu.virtual.rank.deposits import Bytes, Deposits, fill, flat
+from emu.virtual.rank.monitored_barrier import MonitoredBarriers
 from emu.virtual.rank.rank_end import RankEnd, Result, VirtualWork
 from emu.virtual.rank.sums import (
     REDUCTIONS,
@@ -182,6 +183,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         self._group_name = ""
         self._slot = 0
         self._ranks = ranks
+        self._barriers = MonitoredBarriers(self, end, member, size)
         end.say("join", group=self._name, ranks=ranks, backend=backend)
 
     def getBackendName(self) -> str:  # noqa: N802 - torch's name
@@ -499,13 +501,16 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         """Wait for all members."""
         return self._post("barrier", {}, [], lambda _: None)
 
-    def monitored_barrier(self, timeout: Any = None, **_: Any) -> None:
+    def monitored_barrier(
+        self, timeout: timedelta | None = None, *, wait_all_ranks: bool = False
+    ) -> None:
         """Wait for all members, who report to the first.
 
-        Raises RuntimeError after a timeout.
+        Raises RuntimeError after a timeout, in which the first member names who did not
+        come, or all of them.
         """
-        work = self._post("monitored_barrier", {}, [], lambda _: None)
-        work.wait(timeout)
+        limit = timeout if timeout is not None else self._timeout or _DEFAULT
+        self._barriers.pass_one(limit, names_all=wait_all_ranks)
 
     def send(self, tensors: Any, receiver: int, tag: int = 0) -> VirtualWork:
         """Send a tensor to a member."""

@@ -167,6 +167,15 @@ class RankEnd:
         self.say("post", name=work.name, where=find_caller(), **fields)
         self._wait_at_end_of_backward()
 
+    def now(self) -> float:
+        """Return the seconds that this rank's clock shows."""
+        with self.clock as clock:
+            return clock.now()
+
+    def forget(self, work: VirtualWork) -> None:
+        """Wait no more for a call: whatever comes of it is of no use."""
+        self._works.pop(work.name, None)
+
     def wait(
         self,
         names: Collection[str],
