@@ -24,6 +24,7 @@ from emu.experiment.attempt_checks import check_attempts
 from emu.experiment.attempts import Ended, foreseen, with_until
 from emu.experiment.run_result import PreparedRun, learnt
 from emu.experiment.scale_search import ScaleChoice
+from emu.experiment.setup_counts import check_setup
 from emu.experiment.witness import recompute_witness
 from emu.host.foreign_code import code_runs
 from emu.host.input_file import one_error, parse_json, read_json, read_text
@@ -65,8 +66,9 @@ UNSEEN = {
     "realization.npz": "times of tasks and volumes that no scenario states",
     "training.csv": "losses; they are computed again by --training",
     "weights.npz": "weights; they are computed again by --training",
-    "setup/result.json": "sizes of caches and of what a set-up moves: sender and "
-    "receiver derive them by one definition",
+    "setup/result.json": "sizes of ghost features that a set-up moves, of caches that "
+    "change, and of weights that no edge carries later: sender and receiver derive "
+    "them by one definition",
 }
 
 
@@ -252,6 +254,7 @@ def _results(
     times = realization.times.tolist()
     work = schedule.work.tolist()
     return {
+        "moved first": check_setup(experiment, outcome.statistics, outcome.received),
         **_setup_faults(run, experiment),
         "result": agreement("result", result, content, "its records"),
         "verdict": verdict,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from emu.graph_data import open_for
+from emu.problem import Job
 from emu.problem.fields.cluster_section import MachineSection
 from emu.problem.fields.quantities import DEFAULT_DEVICE
 from emu.scenario.experiment import Experiment, prepare
@@ -44,23 +46,11 @@ def setup_bytes(experiment: Experiment) -> dict[tuple[str, str, str], float]:
     Caches that are filled before time 0 belong here. Raises DataError when the data set
     is missing, which with a profile nothing else needs, or damaged.
     """
-    scenario = experiment.scenario
-    scale = scenario.emulation.stated_byte_scale
+    scale = experiment.scenario.emulation.stated_byte_scale
     machine_of = experiment.problem.machine_of_task
-
-    # Several jobs each by itself: one alone knows what its system begins with.
-    jobs = {f"{item.name}/": build_job(part) for item, part in scenario.parts()}
-    if not jobs:
-        jobs[""] = experiment.problem.job
-
     sizes: dict[tuple[str, str, str], float] = {}
-    for prefix, job in jobs.items():
-        names = [task.name for task in job.tasks]
-        places = {name: machine_of.get(prefix + name, "") for name in names}
-        # Caches where samplers stand: what fills them before time 0 is sent there.
-        for cause, source, destination, size in list_transfers(
-            settle_caches(job, places)
-        ):
+    for prefix, job in jobs_as_placed(experiment):
+        for cause, source, destination, size in list_transfers(job):
             key = (cause, machine_of[prefix + source], machine_of[prefix + destination])
             sizes[key] = sizes.get(key, 0.0) + size / scale
     return {
@@ -69,6 +59,23 @@ def setup_bytes(experiment: Experiment) -> dict[tuple[str, str, str], float]:
         # Tasks of one machine share its memory.
         if size and sender != receiver
     }
+
+
+def jobs_as_placed(experiment: Experiment) -> Iterator[tuple[str, Job]]:
+    """Yield what the names of a job's tasks begin with, and the job.
+
+    Its caches are where its samplers stand: what fills them is sent there.
+    """
+    scenario = experiment.scenario
+    machine_of = experiment.problem.machine_of_task
+    # Several jobs each by itself: one alone knows what its system begins with.
+    jobs = {f"{item.name}/": build_job(part) for item, part in scenario.parts()}
+    if not jobs:
+        jobs[""] = experiment.problem.job
+    for prefix, job in jobs.items():
+        names = [task.name for task in job.tasks]
+        places = {name: machine_of.get(prefix + name, "") for name in names}
+        yield prefix, settle_caches(job, places)
 
 
 def setup_of(experiment: Experiment) -> Experiment | None:

@@ -1,0 +1,99 @@
+"""What is moved before time 0, counted again by who receives it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emu.emulation.wire.frame_layout import FRAME_ROWS
+from emu.experiment import setup_counts
+from emu.experiment.setup_counts import check_setup
+from emu.scenario import Experiment, prepare
+from emu.scenario.scenario_file import load, loads
+from emu.systems.setup import WEIGHTS, Transfer
+from emu.systems.system import list_transfers
+
+TEXT = """
+cluster: {machines: [{name: m, count: 3, nic: 1 Gbit/s}]}
+job:
+  system: dgtp
+  dataset: {name: products-like, scale: 0.001}
+  model: {hidden: 8, layers: 2}
+  fanouts: [3, 4]
+  batch_size: 8
+  iterations: 6
+  workers: 2
+  samplers_per_worker: 2
+  times: {sampler: 1 ms, worker: 1 ms, graph_store: 1 ms, parameter_server: 1 ms}
+  cache: {policy: degree, size: 40 kB}
+placement:
+  policy: explicit
+  tasks: {s0: m0, s1: m0, w0: m0, s2: m0, s3: m1, w1: m2, ps0: m1}
+"""
+#: Real bytes of two layers of GraphSAGE: 100 features, width 8, 47 classes.
+PARAMETERS = 4 * (2 * 100 * 8 + 8 + 2 * 8 * 47 + 47)
+
+
+def experiment(*changes: str) -> Experiment:
+    """Return one with samplers on two of three machines."""
+    return prepare(load(loads(TEXT), changes))
+
+
+def records(of: Experiment) -> tuple[dict[str, Any], Any]:
+    """Return statistics and frames of parameters that came six times to each worker."""
+    job = of.problem.job
+    names = [task.name for task in job.tasks]
+    ends = [(names[edge.source], names[edge.destination]) for edge in job.edges]
+    edges = [ends.index(("ps0", worker)) for worker in ("w0", "w1")]
+    payloads = [
+        {"edge": edge, "kind": "parameters", "bytes": 6 * PARAMETERS} for edge in edges
+    ]
+    frames = np.zeros(12, FRAME_ROWS)
+    frames["edge"] = np.repeat(edges, 6)
+    frames["bytes"] = PARAMETERS
+    return {"w": {"received": {"payloads": payloads}}}, frames
+
+
+@pytest.mark.parametrize("policy", ["degree", "vip"])
+@pytest.mark.parametrize("size", ["40 kB", "600 kB"])
+def test_a_sound_set_up_has_its_second_counts(policy: str, size: str) -> None:
+    """Two caches, of 100 rows or of all that others own, and weights of two workers."""
+    sound = experiment(f"job.cache={{policy: {policy}, size: {size}}}")
+    count, faults = check_setup(sound, *records(sound))
+
+    assert (count, faults) == (4, [])
+
+
+def test_caches_that_change_and_weights_that_no_edge_carries_have_none() -> None:
+    changing = experiment("job.cache.policy=lru")
+    assert check_setup(changing, {}, np.zeros(0, FRAME_ROWS)) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("cause", "word"),
+    [
+        (WEIGHTS, f"weights from ps0 to w0 is {PARAMETERS / 2}"),
+        ("cached rows", "cached rows of m0 is 20000.0"),
+    ],
+)
+def test_half_of_what_is_moved_is_seen(
+    cause: str, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the definition that senders and receivers share."""
+
+    def halve(job: Any) -> list[Transfer]:
+        return [
+            transfer._replace(size=transfer.size / 2)
+            if transfer.cause == cause
+            else transfer
+            for transfer in list_transfers(job)
+        ]
+
+    monkeypatch.setattr(setup_counts, "list_transfers", halve)
+    sound = experiment()
+    _, faults = check_setup(sound, *records(sound))
+
+    assert len(faults) == 2
+    assert word in faults[0].sentence
