@@ -8,7 +8,7 @@ weights by what came over the same edge in training.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -42,22 +42,30 @@ def check_setup(
     have none. Raises DataError as `emu.scenario.setup.setup_bytes`.
     """
     machine_of = experiment.problem.machine_of_task
-    parameters = list_parameter_bytes(experiment.problem.job, statistics, received)
+    job_of_all = experiment.problem.job
+    parameters = list_parameter_bytes(job_of_all, statistics, received)
     found: dict[str, float] = {}
     expected: dict[str, float] = {}
     for prefix, job in jobs_as_placed(experiment):
         transfers = list_transfers(job)
-        places = {task.name: machine_of[prefix + task.name] for task in job.tasks}
+        places = {}
+        for task in job.tasks:
+            places[task.name] = machine_of[prefix + task.name]
+
         for machine, size in count_cached_bytes(job, places):
             key = f"{prefix}{CACHED} of {machine}"
             expected[key] = size
             found[key] = _sum_received(transfers, places, machine)
+
         for transfer in transfers:
-            edge = (prefix + transfer.source, prefix + transfer.destination)
+            source = prefix + transfer.source
+            destination = prefix + transfer.destination
+            edge = (source, destination)
             if transfer.cause == WEIGHTS and edge in parameters:
-                key = f"{WEIGHTS} from {edge[0]} to {edge[1]}"
+                key = f"{WEIGHTS} from {source} to {destination}"
                 expected[key] = parameters[edge]
                 found[key] = found.get(key, 0.0) + transfer.size
+
     return agreement("setup", found, expected, "a count by who receives it")
 
 
@@ -92,14 +100,13 @@ def _sum_received(
     transfers: Iterable[Transfer], places: Mapping[str, str], machine: str
 ) -> float:
     """Return bytes of cached rows that other machines send one."""
-    sizes: Sequence[float] = [
-        transfer.size
-        for transfer in transfers
-        if transfer.cause == CACHED
-        and places[transfer.destination] == machine
-        and places[transfer.source] != machine
-    ]
-    return float(sum(sizes))
+    total = 0.0
+    for transfer in transfers:
+        is_cached = transfer.cause == CACHED
+        is_sent = places[transfer.source] != machine
+        if is_cached and is_sent and places[transfer.destination] == machine:
+            total += transfer.size
+    return total
 
 
 def list_parameter_bytes(
@@ -119,10 +126,12 @@ def list_parameter_bytes(
         sizes[edge].add(size)
 
     found = {}
-    for edge, kinds_of_edge in kinds.items():
-        if kinds_of_edge == {_PARAMETERS} and len(sizes[edge]) == 1:
-            ends = job.edges[edge]
-            names = (job.tasks[ends.source].name, job.tasks[ends.destination].name)
-            (size,) = sizes[edge]
-            found[names] = float(size)
+    for position, kinds_of_edge in kinds.items():
+        if kinds_of_edge != {_PARAMETERS} or len(sizes[position]) != 1:
+            continue
+        edge = job.edges[position]
+        source = job.tasks[edge.source].name
+        destination = job.tasks[edge.destination].name
+        (size,) = sizes[position]
+        found[source, destination] = float(size)
     return found
