@@ -129,9 +129,9 @@ def list_parameter_bytes(
     for position, kinds_of_edge in kinds.items():
         if kinds_of_edge != {_PARAMETERS} or len(sizes[position]) != 1:
             continue
-        edge = job.edges[position]
-        source = job.tasks[edge.source].name
-        destination = job.tasks[edge.destination].name
+        ends = job.edges[position]
+        source = job.tasks[ends.source].name
+        destination = job.tasks[ends.destination].name
         (size,) = sizes[position]
         found[source, destination] = float(size)
     return found
