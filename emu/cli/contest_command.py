@@ -15,6 +15,7 @@ from emu.cli.app import app, argument, option
 from emu.cli.confirmation import confirm_row
 from emu.cli.options import JsonTarget, Overrides, emit
 from emu.cli.progress import status_line
+from emu.cli.repeat_runs import Plan, read_plan
 from emu.errors import ScenarioError
 from emu.experiment.contest import (
     Contest,
@@ -57,6 +58,7 @@ def contest(
     json_target: JsonTarget = None,
     *,
     confirm: bool = option("--confirm", "Run both sides over sockets as well."),
+    repeat: str = option("N|auto", "With --confirm: run each so often.", "1"),
 ) -> None:
     """Find where one rule, placement or system loses most to another.
 
@@ -68,6 +70,10 @@ def contest(
     tie decides does not count. Beside it stands what is left of the loss where machines
     are equal, tasks take no time, flows are equal, or there is one iteration.
     """
+    plan = read_plan(repeat)
+    if plan is not None and not confirm:
+        problem = "is of runs: write --confirm as well"
+        raise ScenarioError(problem, file=f"--repeat {repeat}")
     sides = read_contestants(loser, winner, kind)
     file = out or Path(f"contest_{loser}_{winner}.yaml")
     if file.exists():
@@ -85,7 +91,7 @@ def contest(
 
         found = find_worst(*sides, start, effort, watch)
         if found is not None and confirm:
-            found = _confirm(found, say)
+            found = _confirm(found, plan, say)
 
     if found is None:
         _say_none(sides, effort, json_target)
@@ -117,12 +123,14 @@ def _start(kind: Kind, near: Path | None, overrides: Overrides, within: float) -
     return lambda _: base
 
 
-def _confirm(found: Contest[Any], say: Callable[[str], None]) -> Contest[Any]:
+def _confirm(
+    found: Contest[Any], plan: Plan | None, say: Callable[[str], None]
+) -> Contest[Any]:
     """Return the contest with runs over sockets of both sides."""
     say(f"over sockets: {found.loser.name}, 1 of 2")
-    loser = confirm_row(found.bout.loser, found.loser.name)
+    loser = confirm_row(found.bout.loser, found.loser.name, plan)
     say(f"over sockets: {found.winner.name}, 2 of 2")
-    winner = confirm_row(found.bout.winner, found.winner.name)
+    winner = confirm_row(found.bout.winner, found.winner.name, plan)
     return replace(found, bout=replace(found.bout, loser=loser, winner=winner))
 
 

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from emu.experiment.contest import Contest, Kind
 from emu.experiment.contest.search import JITTER
+from emu.report.system_tables import over_sockets
 from emu.report.terminal import plain_table
 from emu.runs.result import Result
 from emu.units import format_duration, format_number, format_ratio
@@ -56,8 +57,8 @@ def contest_table(found: Contest[Any]) -> Table:
     for name, row in ((loser, found.bout.loser), (winner, found.bout.winner)):
         run = ""
         if row.run is not None:
-            seconds = format_duration(row.run.makespan)
-            run = f"{seconds} ({format_ratio(row.run.makespan_error)}, {row.run.trust})"
+            error = format_ratio(row.run.makespan_error)
+            run = f"{over_sockets(row.run)}, {error}, {row.run.trust}"
         table.add_row(name, format_duration(row.makespan), row.limit, run)
     return table
 

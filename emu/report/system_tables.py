@@ -211,7 +211,7 @@ def runs_of_rows(results: Sequence[Answer]) -> list[Table]:
             table.add_row(
                 row.system,
                 format_duration(first_makespan, 5),
-                _over_sockets(run),
+                over_sockets(run),
                 format_ratio(run.makespan_error),
                 run.trust,
                 run.outcome,
@@ -219,7 +219,7 @@ def runs_of_rows(results: Sequence[Answer]) -> list[Table]:
     return [table] if table.row_count else []
 
 
-def _over_sockets(run: Confirmation) -> str:
+def over_sockets(run: Confirmation) -> str:
     """Return how long a row took, and of several runs how long a further one takes."""
     makespan = format_duration(run.makespan, 5)
     if run.further is None:

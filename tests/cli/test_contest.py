@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from emu.cli import app
+from emu.cli import app, contest_command
+from emu.experiment.draw import Confirmation
 
 SCENARIO = """
 cluster: {machines: [{name: a, nic: 10 Mbit/s}, {name: b, nic: 40 Mbit/s}]}
@@ -85,3 +88,26 @@ def test_what_does_not_fit_is_refused(words: list[str], said: str) -> None:
     assert result.exit_code == 2
     assert said in " ".join(result.stderr.split())
     assert result.stderr.count("\n") <= 3
+
+
+def test_repeats_are_of_runs_over_sockets_and_of_both_sides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused = call("contest", "oes", "maxmin", "--repeat", "3")
+    assert refused.exit_code == 2
+    assert "write --confirm as well" in refused.stderr
+
+    asked = list[tuple[str, object]]()
+
+    def confirm(row: Any, name: str, plan: Any) -> Any:
+        asked.append((name, plan.count))
+        run = Confirmation("runs/x", 2.0, 0.01, "trusted", "agrees", 3, (1.9, 2.1))
+        return replace(row, run=run)
+
+    monkeypatch.setattr(contest_command, "confirm_row", confirm)
+    words = ["--tries", "200", "--confirm", "--repeat", "3"]
+    result = call("contest", "oes", "maxmin", *words)
+
+    assert asked == [("oes", 3), ("maxmin", 3)]
+    assert result.exit_code == 0, result.output
+    assert "3 runs" in result.stdout

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from emu.emulation.wire.frame_layout import FRAME_ROWS
+from emu.errors import NodeMisbehaved
 from emu.experiment import setup_counts
 from emu.experiment.setup_counts import check_setup
 from emu.scenario import Experiment, prepare
 from emu.scenario.scenario_file import load, loads
 from emu.systems.setup import WEIGHTS, Transfer
 from emu.systems.system import list_transfers
+from emu_nodes.dgtp.job_data import JobData
 
 TEXT = """
 cluster: {machines: [{name: m, count: 3, nic: 1 Gbit/s}]}
@@ -97,3 +99,11 @@ def test_half_of_what_is_moved_is_seen(
 
     assert len(faults) == 2
     assert word in faults[0].sentence
+
+
+def test_a_hit_that_a_cache_does_not_hold_is_named() -> None:
+    """As of a row that its own machine has, which no store sends it."""
+    held = np.array([2, 5, 9])
+    JobData.check_hits("s0", np.array([2, 9]), held)
+    with pytest.raises(NodeMisbehaved, match="cache of s0 counts vertex 10 as a hit"):
+        JobData.check_hits("s0", np.array([5, 10]), held)

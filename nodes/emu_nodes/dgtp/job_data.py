@@ -33,6 +33,17 @@ class JobData:
         self.feature_type = feature_type(brief.job_settings)
         self._cache = CachePlan.from_settings(brief.job_settings, self.dataset)
 
+    @staticmethod
+    def check_hits(name: str, hits: Ids, held: Ids) -> None:
+        """Raise NodeMisbehaved where the cache of a task has no row of a hit."""
+        is_held = np.isin(hits, held)
+        if not is_held.all():
+            vertex = hits[~is_held][0]
+            raise NodeMisbehaved(
+                f"the cache of {name} counts vertex {vertex} as a hit and does not "
+                "hold its row: no store has sent it"
+            )
+
     def batch(self, sampler: int, iteration: int) -> SampledBatch:
         """Sample the mini-batch of one (sampler, iteration).
 

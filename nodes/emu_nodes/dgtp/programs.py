@@ -294,16 +294,8 @@ class Sampler(_SamplerTask):
         if self._cache is None:
             return np.zeros(len(vertices), np.bool_)
         hits = self._cache.look(vertices)
-        found = vertices[hits]
-        is_held = np.isin(found, self._held)
-        if not is_held.all():
-            vertex = found[~is_held][0]
-            raise NodeMisbehaved(
-                f"the cache of {self._brief.name} counts vertex {vertex} as a hit and "
-                "does not hold its row: no store has sent it"
-            )
-
-        places = np.searchsorted(self._held, found)
+        self._data.check_hits(self._brief.name, vertices[hits], self._held)
+        places = np.searchsorted(self._held, vertices[hits])
         features[hits] = self._rows[places]
         return hits
 
