@@ -6,9 +6,8 @@ the same preset, do: the steps that they take are fitted as a power of their sca
 Mini-batches are trained on one machine, with as many seeds per step, and rows that
 differ in nothing else share a training. Who holds which of the seeds moved steps less
 than another seed of the walk: products to 0.78 in 16 on four machines (95 %: 8 to 30),
-in 18 on one (9 to 33). A system with a cache of its own trains on its own machines.
-What parts of a whole graph exchange decides how it learns: such rows train on their own
-machines.
+in 18 on one (9 to 33). What parts of a whole graph exchange decides how it learns: such
+rows train on their own machines.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from typing_extensions import override
 
 from emu.errors import InfeasiblePlacement, ScenarioError
@@ -62,6 +62,17 @@ class CachedSection(TrainingSection):
     """Rows that every machine keeps of those that others own, which they do not send
     again; whose rows are others' is decided by where a sampler stands. Searches for a
     placement take sampler s for one beside store s * stores // samplers."""
+
+    @model_serializer(mode="wrap")
+    def _leave_default_out(self, dump: SerializerFunctionWrapHandler) -> Keys:
+        """Return the keys without a system's own cache, which nobody stated.
+
+        Read again as stated, it would bind other systems and a machine alone.
+        """
+        keys: Keys = dump(self)
+        if "cache" not in self.model_fields_set and self.cache is not None:
+            keys.pop("cache", None)
+        return keys
 
     @property
     def cache_keys(self) -> Keys:

@@ -60,6 +60,8 @@ def document(system: str, job: dict[str, Any]) -> Scenario:
         ms |= {"parameter_server": 2}
     if system == "p3":
         ms = {"sampler": 6, **PHASES}
+    if system == "apt":
+        ms = {"sampler": 6, "graph_store": 3, **PHASES}
     times: dict[str, Any] = {kind: f"{time} ms" for kind, time in ms.items()}
     if "worker" in times:
         times["worker"] = {"default": "28 ms", "quick": "14 ms"}

@@ -195,7 +195,7 @@ BROKEN = [
     (GOOD, "system: custom", "system: distdgl", 7, "job.system",
      "found system 'distdgl', a row of tables: emu compare FILE --systems"),
     (GOOD, "  system: custom\n", "", 6, "job.system",
-     "the key 'system' is missing, write system: adaqp, bns_gcn, custom, "),
+     "the key 'system' is missing, write system: adaqp, apt, bns_gcn, "),
     (GOOD, "policy: explicit", "policy: explict", 15, "placement.policy",
      "found 'explict', did you mean 'explicit'?"),
     (GOOD, "s0: b}", "s0: c}", 16, "placement.tasks.s0", "no machine 'c', known: a, b"),

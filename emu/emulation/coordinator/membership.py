@@ -187,9 +187,14 @@ class Membership:
             with contextlib.suppress(EmulatorError):
                 member.connection.send(order)
 
+        leaving = asyncio.create_task(leave())
         try:
-            await asyncio.gather(leave(), self.launcher.aclose(_LEAVE))
+            # Not gathered: a signal that comes now would end that as soon as `leave`
+            # is cancelled, before the launcher has killed and reaped its children.
+            await self.launcher.aclose(_LEAVE)
+            await leaving
         finally:
+            leaving.cancel()
             for agent in self.agents:
                 if agent.board is not None:
                     agent.board.close()

@@ -18,6 +18,7 @@ import pytest
 
 from emu.emulation.coordinator import RunSettings
 from emu.emulation.coordinator.process_specs import process_specs
+from emu.emulation.launch.launcher import LocalLauncher
 from emu.emulation.wire.frame_layout import VERSION, Kind
 from emu.emulation.wire.process_spec import ProcessSpec
 from emu.errors import DataError, DeadlineExceeded, EmulatorError, NodeLost, RunError
@@ -104,6 +105,25 @@ def test_interrupt(
 
     assert told.startswith(f"interrupted by {number.name} while ")
     assert signal.getsignal(number) is before
+
+
+def test_interrupt_while_all_leave(
+    tmp_path: Path, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was started is ended and reaped all the same."""
+    problem, realization = golden(3)
+    close = LocalLauncher.aclose
+
+    async def interrupt(launcher: LocalLauncher, grace: float) -> None:
+        leftovers.note()
+        signal.raise_signal(signal.SIGINT)
+        await close(launcher, grace)
+
+    monkeypatch.setattr(LocalLauncher, "aclose", interrupt)
+    observer = Acts("task p0 2", lambda: None, problem)
+    told = ends(problem, realization, observer, tmp_path, KeyboardInterrupt)
+
+    assert told.startswith("interrupted by SIGINT while ")
 
 
 SCRIPT = """
