@@ -169,7 +169,7 @@ def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:
     """Return a run of the job with fewer stores, which share what all had.
 
     Stores are pinned. Their flows with a task carry together what they did; any other
-    task and flow is in both jobs, by its name.
+    task and flow is in both jobs, by its name, but for those of caches.
     """
     times = dict(zip(_ends_of(job), run.times, strict=True))
     sums: dict[_Key, NDArray[np.float64]] = {}
@@ -179,9 +179,12 @@ def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:
 
     keys = _edge_keys(fewer)
     counts = Counter(keys)
+    # Beside a single store nothing is cached: what caches of several take in ahead is
+    # unknown then, and left to the full search.
+    volumes = [sums.get(key, nothing) / counts[key] for key in keys]
     return Realization(
         times=np.array([times[name] for name in _ends_of(fewer)]),
-        volumes=np.array([sums[key] / counts[key] for key in keys]),
+        volumes=np.array(volumes),
     )
 
 
