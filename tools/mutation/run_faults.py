@@ -184,9 +184,9 @@ FAULTS: dict[str, RunFault] = {
     ),
     "a byte altered on its way": RunFault(
         "emu/emulation/wire/data_reader.py",
-        "        body = self._body\n",
-        "        body = self._body\n        "
-        'body[:1] = bytes([body[0] ^ 1]) if len(body) else b""\n',
+        "sink.take(part)",
+        # The checksum of the frame stays that of what came.
+        "sink.take(memoryview(bytes([part[0] ^ 1]) + bytes(part[1:])))",
     ),
     "features of other vertices": RunFault(
         "nodes/emu_nodes/dgtp/programs.py",
