@@ -140,7 +140,7 @@ def place_alone(row: Row, plain: Scenario) -> Scenario | None:
         return None
     settings = {**row.settings}
     if getattr(plain.job, "cache", None) is not None:
-        # One machine has nobody whose rows it could keep.
+        # One machine owns every row: a cache would have none to keep.
         settings["job.cache"] = None
     first, *_ = plain.job.ranks(plain.stated_cluster.names)
     with suppress(EmulatorError):

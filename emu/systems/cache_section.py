@@ -65,9 +65,9 @@ class CachedSection(TrainingSection):
 
     @model_serializer(mode="wrap")
     def _leave_default_out(self, dump: SerializerFunctionWrapHandler) -> Keys:
-        """Return the keys without a system's own cache, which nobody stated.
+        """Return the keys, without a cache that is only the system's default.
 
-        Read again as stated, it would bind other systems and a machine alone.
+        Read again it would count as stated, also for other systems and one machine.
         """
         keys: Keys = dump(self)
         if "cache" not in self.model_fields_set and self.cache is not None:

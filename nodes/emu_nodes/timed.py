@@ -2,7 +2,8 @@
 
 ``Task.settings["payload_bytes"]`` has a row per out-edge, in the order of
 ``Job.edges``: real bytes per iteration. Who receives them derives them, too, and
-compares them as they come: a checksum would vouch for whatever the sender has made.
+compares them as they come: a checksum would also pass wrong bytes that the sender has
+made.
 """
 
 from __future__ import annotations

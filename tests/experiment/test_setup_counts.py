@@ -1,4 +1,4 @@
-"""What is moved before time 0, counted again by who receives it."""
+"""Bytes that are moved before time 0, counted again per receiver."""
 
 from __future__ import annotations
 

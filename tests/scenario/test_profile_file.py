@@ -102,7 +102,7 @@ def test_a_profile_holds_for_its_settings(
 
 
 def test_a_profile_with_a_setting_that_the_job_lacks_is_refused() -> None:
-    """What a cache kept was neither read nor sent, and is both without one."""
+    """Times of rows that a cache kept were not measured."""
     cache = {"policy": "degree", "size": 1e6}
     cached = Job(JOB.tasks, JOB.edges, 5, settings={"seed": 3, "cache": cache})
 

@@ -131,7 +131,7 @@ class DataServer:
         self.waits = RowLog()
         self.rates = rates or {}
         self.sinks: dict[int, Sink] = {}
-        """What takes the payloads of an edge, where nobody keeps them."""
+        """The sink of an edge, whose payloads are compared and not kept."""
         self.connected: dict[int, DataConnection] = {}
         self.connections: dict[DataConnection, None] = {}  # a set has no order
         self.rejections = Rejections(notify)

@@ -74,7 +74,7 @@ class ReceivingEnd:
     receiver
         Fields of the core's `Receiver`, by its edge.
     sinks
-        What takes the payloads of an edge, for edges whose payloads nobody keeps.
+        The sink of each edge whose payloads are compared and not kept.
     """
 
     def __init__(

@@ -50,7 +50,7 @@ _Tensor: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...]]
 
 
 class Sink(Protocol):
-    """Takes the bodies of an edge as they come; nobody keeps them."""
+    """Takes the bodies of an edge as they come, and keeps none of them."""
 
     def begin(self, iteration: int, /) -> None:
         """Begin with the body of an iteration."""

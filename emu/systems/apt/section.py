@@ -97,7 +97,7 @@ class AptSection(GpuTurnsSection, ReplicaSection):
         """Return the strategy, by a dry run where it is to be chosen."""
         if self.strategy != "auto":
             return self.strategy
-        if context.cluster is None:  # nobody may open data yet
+        if context.cluster is None:  # data are not open yet
             return "gdp"
         dataset = open_for(settings)
         split = split_model(

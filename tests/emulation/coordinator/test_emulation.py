@@ -110,7 +110,7 @@ def test_interrupt(
 def test_interrupt_while_all_leave(
     tmp_path: Path, leftovers: Leftovers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was started is ended and reaped all the same."""
+    """The launcher still ends and reaps every process that it started."""
     problem, realization = golden(3)
     close = LocalLauncher.aclose
 
