@@ -1,6 +1,7 @@
 """Drawn scenarios on NICs that the kernel limits, against their predictions.
 
     tools/study kernel OUT [--scenarios N] [--wall S] [--sharing fair,tcp]
+    tools/study kernel OUT --repeats 4
     tools/study kernel OUT --sharing userspace,assigned
     tools/study kernel OUT --scenarios 0 --pairs 30 --sharing fair [--wall S]
 
@@ -12,7 +13,8 @@ rates and the kernel limits none; these two are then held against each other. Wi
 ``--pairs``, drawn scenarios run in two placements each, some a few per cent apart and
 some far, and it is counted how often kernel and simulation agree on which is better.
 Runs under ``tcp`` stand apart by what `emu.prediction.analysis.link_load` says
-beforehand.
+beforehand. With ``--repeats`` every drawn scenario runs so often, and the interval that
+all runs but the last give is held against the last one.
 
 Seeds begin at the date of the commit (20261125 draws from 20261125000 on), so that no
 change was tuned on them; ``--first 0`` draws those of the figures before that.
@@ -32,6 +34,7 @@ from typing import Any
 from emu.errors import EmulatorError
 from emu.experiment.dry_run import dry_run
 from emu.lab.machines.lab import missing_needs
+from emu.runs.repeats import further
 from emu.scenario import Scenario, load, prepare
 from tests.fidelity.corpus import draw_scenario
 from tools.runner import Study, Work, distribution, heading
@@ -44,6 +47,8 @@ FASTEST = 12.5e6
 USERSPACE = "userspace"
 #: Seeds of a day.
 _A_DAY = 1000
+#: Share by which a run may differ from its prediction: `max_difference` by default.
+MOST_DIFFERENCE = 0.03
 #: About how far apart two placements are, in turns.
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.5)
 
@@ -54,6 +59,7 @@ def options(parser: ArgumentParser) -> None:
     add("--scenarios", type=int, default=39)
     add("--first", type=int, help="first seed; default is of the commit's date")
     add("--pairs", type=int, default=0, help="scenarios in two placements")
+    add("--repeats", type=int, default=1, help="runs of each drawn scenario")
     add("--wall", type=float, default=8.0, help="seconds per run")
     add("--sharing", default="fair,tcp", help="of fair, tcp, assigned, userspace")
 
@@ -100,13 +106,15 @@ def drawn(seed: int, **content: Any) -> Scenario:
 
 
 def singles(
-    count: int, wall: float, first: int = 0
+    count: int, wall: float, first: int = 0, repeats: int = 1
 ) -> Iterator[tuple[str, Scenario, float]]:
-    """Yield the golden scenario and drawn ones, with their time scales."""
+    """Yield the golden scenario and drawn ones, with their time scales, repeated."""
     if count:
         some = (drawn(first + 2 * number) for number in range(count))
-        for one in (load("golden"), *some):
-            yield f"{one.name}@{{}}/0", one, wall / expected(one)
+        for scenario in (load("golden"), *some):
+            time_scale = wall / expected(scenario)
+            for repeat in range(repeats):
+                yield f"{scenario.name}@{{}}/{repeat}", scenario, time_scale
 
 
 def pairs(
@@ -144,7 +152,7 @@ def work(options: Namespace) -> Iterator[Work[Trial]]:
         raise EmulatorError("; ".join(needs))
     first = first_seed() if options.first is None else options.first
     chosen = itertools.chain(
-        singles(options.scenarios, options.wall, first),
+        singles(options.scenarios, options.wall, first, options.repeats),
         pairs(options.pairs, options.wall, first),
     )
     for place, scenario, time_scale in chosen:
@@ -182,6 +190,7 @@ def table(rows: list[Trial], _: Namespace) -> Iterator[str]:
         for note in sorted({row.note for row in mine} - {""}):
             some = [abs(row.makespan_error) for row in mine if row.note == note]
             yield distribution(f"{name}, {note}", some)
+        yield from judged(mine)
     took = {(row.scenario, row.variant): row.emulated for row in alone}
     apart = [
         abs(seconds / took[name, USERSPACE] - 1)
@@ -194,6 +203,25 @@ def table(rows: list[Trial], _: Namespace) -> Iterator[str]:
         both = [row for row in rows if _paired(row) and row.variant == name]
         if both:
             yield from (f"{name}:", *agreement(both))
+
+
+def judged(rows: list[Trial]) -> Iterator[str]:
+    """Yield how many runs are trusted by how far they are off, and what repeats say."""
+    near = [row for row in rows if abs(row.makespan_error) <= 0.01]
+    far = [row for row in rows if abs(row.makespan_error) > MOST_DIFFERENCE]
+    for words, chosen in (("within 1 %", near), ("over 3 %", far)):
+        trusted = sum(row.trust == "trusted" for row in chosen)
+        yield f"  {words}: {trusted} of {len(chosen)} trusted"
+
+    outcomes = [
+        [row.makespan_error for row in runs]
+        for _, runs in itertools.groupby(rows, lambda row: row.scenario)
+    ]
+    repeated = [errors for errors in outcomes if len(errors) > 2]
+    if repeated:
+        spans = [(further(errors[:-1]), errors[-1]) for errors in repeated]
+        held = sum(span.low <= error <= span.high for span, error in spans)
+        yield f"  the last run is in the interval of the others: {held} of {len(spans)}"
 
 
 def _paired(row: Trial) -> bool:
