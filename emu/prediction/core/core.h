@@ -177,9 +177,14 @@ typedef struct {
     double load;               /* bytes left of them, by `Wave.since` */
     double base, sent;         /* bytes per second that they have by MADD, and in all */
     double share;              /* aalo: bytes per second of each, of what others left */
-    int64_t wave, next;        /* sincronia: whose it is; the next one over `port`, or -1 */
     bool sends, receives;      /* it is the first port of some of them, the last of some */
 } WavePort;
+
+/* What a wave has on a port, under sincronia. */
+typedef struct {
+    double load;               /* bytes left, more than 0 */
+    int64_t number;            /* of the wave, among those listed */
+} Stake;
 
 typedef struct {
     int64_t coflow, turn;
@@ -187,9 +192,10 @@ typedef struct {
     int64_t alive;             /* 0: there is no such wave */
     int64_t port_first, port_end; /* its ports */
     int64_t full;              /* of its ports, the one that was full when last looked for */
+    int64_t common;            /* a port that all of its flows cross, or -1 */
     int64_t extra;             /* first of its flows that had more than their part, or -1 */
-    double key;                /* sebf_madd: its gamma, seconds, to 32 bits; sincronia: its
-                                  weight while it has no place; aalo: its queue */
+    double key;                /* sebf_madd: its gamma, seconds, to 32 bits; aalo: its
+                                  queue */
     double queue_end;          /* aalo, bytes: what it has sent when it leaves its queue */
     double sent;               /* aalo: bytes that it has sent by now */
     double came;               /* aalo, seconds: when the first of its flows began */
@@ -216,6 +222,12 @@ typedef struct {
     int64_t extras;
     double *volume;            /* per group of a wave: bytes of its flow */
     double *came, *carried;    /* per group whose wave is made anew: those of the old one */
+    /* Under sincronia, of this event: what waves have on every port, in the places of
+     * `port_start`, and of how many; waves as they were listed; and their weights, infinite
+     * where they have their place. */
+    Stake *stake;
+    int64_t *stakes, *listed;
+    double *weight;
 } Waves;
 
 /* What mrtf keeps; see shortest_remaining.c. */

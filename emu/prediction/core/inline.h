@@ -47,6 +47,22 @@ static inline double least_of(const double *times, int64_t count)
     return smaller(smaller(a, b), smaller(c, d));
 }
 
+/* The most of some numbers, 0 where none is more: likewise. */
+static inline double largest_of(const double *numbers, int64_t count)
+{
+    double a = 0.0, b = 0.0, c = 0.0, d = 0.0;
+    int64_t i = 0;
+    for (; i + 4 <= count; i += 4) {
+        a = larger(a, numbers[i]);
+        b = larger(b, numbers[i + 1]);
+        c = larger(c, numbers[i + 2]);
+        d = larger(d, numbers[i + 3]);
+    }
+    for (; i < count; i++)
+        a = larger(a, numbers[i]);
+    return larger(larger(a, b), larger(c, d));
+}
+
 /* Take the entry at `place` out of a list of `count`. */
 static inline void remove_at(int64_t *list, int64_t count, int64_t place)
 {

@@ -15,6 +15,7 @@
 #include "critical_path.c"
 #include "coflows.c"
 #include "waves.c"
+#include "sincronia.c"
 #include "wave_order.c"
 #include "rates.c"
 #include "rate_changes.c"

@@ -32,6 +32,12 @@ static void take_waves(const Layout *layout, Room *room, Waves *waves)
     waves->volume = numbers(room, groups);
     waves->came = numbers(room, groups);
     waves->carried = numbers(room, groups);
+    if (layout->policy == SINCRONIA) {
+        waves->stake = taken(room, layout->hops, sizeof *waves->stake, true);
+        waves->stakes = integers(room, layout->ports);
+        waves->listed = integers(room, groups);
+        waves->weight = numbers(room, groups);
+    }
     for (int64_t coflow = 0, i = 0; coflow < coflows && !measures(room); coflow++) {
         int64_t ports = waves->port_start[coflow];
         for (; i < layout->coflow_start[coflow + 1]; i++) {

@@ -93,8 +93,12 @@ static int64_t count_ports(const Layout *layout, State *state, int64_t w, int64_
         waves->port[waves->at[layout->hop_start[group]]].sends = true;
         waves->port[waves->at[layout->hop_start[group + 1] - 1]].receives = true;
     }
-    FOR_WAVE_PORTS(at, waves, wave)
+    wave->common = -1;
+    FOR_WAVE_PORTS(at, waves, wave) {
         state->scratch.head[at->port] = -1;
+        if (at->flows == wave->alive)
+            wave->common = at->port;
+    }
     return wave->port_end;
 }
 
@@ -205,23 +209,31 @@ static void count_wave(const Layout *layout, State *state, Wave *wave, double no
     }
 }
 
-/* Set the gamma of a wave, and its key, by what was sent of it. */
-static void weigh_wave(const Layout *layout, State *state, Wave *wave, double now)
+/* Count what is left of a wave, by what was sent of it. False where that is as it was. */
+static bool count_down(const Layout *layout, State *state, Wave *wave, double now)
 {
     Waves *waves = &state->scratch.waves;
-    double gamma = 0.0, since = wave->since;
+    double since = wave->since;
     wave->since = now;
     if (!wave->fresh && !wave->sends)
-        return;
+        return false;
     wave->fresh |= wave->coflow < layout->tasks && wave->end - wave->first <= FEW;
-    if (wave->fresh)
+    if (wave->fresh) {
         count_wave(layout, state, wave, now);
-    FOR_WAVE_PORTS(at, waves, wave) {
-        if (!wave->fresh)
-            at->load = larger(at->load - at->sent * (now - since), 0.0);
+        return true;
+    }
+    FOR_WAVE_PORTS(at, waves, wave)
+        at->load = larger(at->load - at->sent * (now - since), 0.0);
+    return true;
+}
+
+/* Set the key of a wave that has sent something: its gamma. */
+static void weigh_wave(State *state, Wave *wave)
+{
+    double gamma = 0.0;
+    FOR_WAVE_PORTS(at, &state->scratch.waves, wave)
         if (state->capacity[at->port] > 0.0)
             gamma = larger(gamma, at->load / state->capacity[at->port]);
-    }
     wave->key = coarse(gamma);
 }
 
@@ -305,7 +317,7 @@ static inline void set_base(const Layout *layout, State *state, int64_t group, d
 static void allocate_wave(const Layout *layout, State *state, Wave *wave, double now)
 {
     Waves *waves = &state->scratch.waves;
-    bool held_up = layout->policy == SINCRONIA || is_held_up(state, wave);
+    bool held_up = is_held_up(state, wave);
     double longest = held_up ? INFINITY : longest_on_port(state, wave);
     double ends = now + longest;
     bool in_time = ends == wave->ends || fabs(ends - wave->ends) <= ON_TIME * now;
@@ -337,6 +349,19 @@ static void allocate_wave(const Layout *layout, State *state, Wave *wave, double
     wave->sends = !held_up;
 }
 
+/* Give the flows of a wave no part of their own: sincronia's have what is left alone. */
+static void clear_wave(State *state, Wave *wave)
+{
+    Waves *waves = &state->scratch.waves;
+    if (wave->fresh)
+        FOR_ALIVE(group, waves, wave)
+            state->scratch.rate[group] = 0.0;
+    if (wave->sends)
+        FOR_WAVE_PORTS(at, waves, wave)
+            at->sent = 0.0;
+    wave->sends = false;
+}
+
 /* Give `more` to a flow beside its part, and note that it has more. */
 static void add_rest(const Layout *layout, State *state, Wave *wave, int64_t group, double more,
                      double now)
@@ -358,6 +383,9 @@ static void fill_wave(const Layout *layout, State *state, Wave *wave, double now
     Waves *waves = &state->scratch.waves;
     const double *residual = state->scratch.residual;
     int64_t senders = 0, receivers = 0; /* ports with something left */
+    bool is_blocked = wave->common >= 0 && residual[wave->common] == 0.0;
+    if (is_blocked && !wave->fresh)
+        return;
     FOR_WAVE_PORTS(at, waves, wave) {
         bool free = at->flows > 0 && residual[at->port] > 0.0;
         senders += free && at->sends;
