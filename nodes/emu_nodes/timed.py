@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import NodeMisbehaved
-from emu.prediction.core import ffi, lib, pointer
+from emu.prediction.core import lib, structure
 from emu_nodes.program import EdgeSpec, Payload, Shared, TaskProgram, TaskSpec
 
 Bytes: TypeAlias = NDArray[np.uint8]
@@ -77,47 +77,30 @@ class Comparison:
 
     def __init__(self, sender: EdgeSpec, seed: int, first: int) -> None:
         self._sender = sender
-        self._seed = seed
         self._first = first
-        self._pool = pointer(pool_of(seed, _BLOCK))
-        self._iteration = first
-        self._start = 0  # in the random bytes, of this body
-        self._came = 0
-        self._fault = -1  # where other bytes were seen first, -1: nowhere
-
-    def begin(self, iteration: int) -> None:
-        """Begin with the body of an iteration."""
-        self._iteration = iteration + self._first
-        edge = self._sender.edge
-        self._start = lib.window_start(self._seed, edge, self._iteration, POOL)
-        self._came = 0
-        self._fault = -1
-
-    def take(self, part: memoryview) -> None:
-        """Compare the next bytes of the body."""
-        size = len(part)
-        equal = lib.count_equal(
-            ffi.from_buffer("uint8_t[]", part),
-            size,
-            _BLOCK,
-            self._pool,
-            POOL,
-            self._start + self._came,
+        self._ring = pool_of(seed, _BLOCK)
+        self.core = structure(
+            "Expected",
+            seed=seed,
+            edge=sender.edge,
+            first=first,
+            ring=self._ring,
+            period=POOL,
+            block=_BLOCK,
+            fault=-1,
         )
-        if equal < size and self._fault < 0:
-            self._fault = self._came + equal
-        self._came += size
+        """Its `Expected` of the core, which compares."""
 
     def finish(self, sizes: Mapping[str, int]) -> None:
         """Raise NodeMisbehaved when the body held other bytes than its own."""
         peer = self._sender.peer
         if sizes.keys() != {"bytes"}:
             raise NodeMisbehaved(f"{peer} sent {sorted(sizes)}, not bytes")
-        if self._fault >= 0:
-            begin = self._fault
-            end = min(begin + _BLOCK, self._came)
+        begin = self.core.fault
+        if begin >= 0:
+            end = min(begin + _BLOCK, sizes["bytes"])
             raise NodeMisbehaved(
-                f"iteration {self._iteration} of {peer} came with other bytes "
+                f"iteration {self.core.iteration} of {peer} came with other bytes "
                 f"than its own, from byte {begin} to {end} at most"
             )
 

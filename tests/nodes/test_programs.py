@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from emu.errors import NodeMisbehaved
 from emu.host.stream_key import stream_key
-from emu.prediction.core import lib
+from emu.prediction.core import lib, pointer
 from emu.problem import Task
 from emu.problem.workloads.all_reduce import NamedEdge
 from emu.systems.custom.job import CustomFlow, CustomTask, custom_job
@@ -177,9 +177,10 @@ def test_bytes_of_the_right_number_and_the_wrong_content_are_refused(
     sink = program.sinks()[0]
 
     def bring(iteration: int, body: Any) -> None:
-        sink.begin(iteration)
+        lib.expect_body(sink.core, iteration)
         for begin in range(0, len(body), 100_000):
-            sink.take(body[begin : begin + 100_000].data)
+            part = body[begin : begin + 100_000]
+            lib.compare(sink.core, begin, pointer(part), len(part))
         sink.finish({"bytes": len(body)})
 
     bring(1, right)

@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 
 from emu.emulation.network.clock import awake_timeout
 from emu.emulation.network.send_log import FrameLog
-from emu.errors import DeadlineExceeded, EmulatorError, NodeMisbehaved, RunError
+from emu.emulation.wire.data_reader import no_room
+from emu.errors import DeadlineExceeded, EmulatorError, NodeMisbehaved
 from emu.host.this_host import this_host
+from emu.prediction.core import ffi, lib
 
 # Receive memory: taken once, touched before the run, used again and again.
 #
@@ -40,24 +42,23 @@ class PoolStatistics:
 
 
 class Loan:
-    """So many bytes of receive memory as in use, until `release`; none were taken.
+    """So many bytes of receive memory that count as in use until `release`.
 
-    Of a payload that went into a sink, whose bytes are on their way until its task has
-    them, as those of any other.
+    Of a payload that was compared and not kept (the core counted it as it came): its
+    bytes are on their way until its task has them, as those of any other.
     """
 
-    __slots__ = ("_length", "_pool", "nbytes")
+    __slots__ = ("_pool", "nbytes")
 
-    def __init__(self, pool: BufferPool, length: int, size: int) -> None:
+    def __init__(self, pool: BufferPool, size: int) -> None:
         self._pool: BufferPool | None = pool
-        self._length = length
         self.nbytes = size
 
     def release(self) -> None:
         """Count them as free; raises ValueError if they were."""
         if self._pool is None:
             raise ValueError("this loan was released before")
-        self._pool.statistics.in_use -= self._length
+        lib.take_back(self._pool.core, self.nbytes)
         self._pool = None
 
 
@@ -87,14 +88,21 @@ class BufferPool:
     def __init__(self, limit: int = 4 << 30) -> None:
         if limit < _LEAST:
             raise ValueError(f"limit must be at least {_LEAST} bytes, not {limit}")
-        self.statistics = PoolStatistics(limit=limit)
+        self.core = ffi.new("PayloadMemory *", {"limit": limit})
+        """Its `PayloadMemory` of the core."""
         self._ready: dict[int, list[NDArray[np.uint8]]] = defaultdict(list)
+
+    @property
+    def statistics(self) -> PoolStatistics:
+        """Counts so far."""
+        core = self.core
+        return PoolStatistics(core.in_use, core.high_water, core.held, core.limit)
 
     def reserve(self, size: int) -> None:
         """Take and touch a buffer for ``size`` bytes ahead of the run."""
         block = np.empty(size_class(size), dtype=np.uint8)
         block.fill(0)  # touches every page: the first to do so pays for it
-        self.statistics.held += block.nbytes
+        self.core.held += block.nbytes
         self._ready[block.nbytes].append(block)
 
     def acquire(self, size: int) -> PooledBuffer:
@@ -102,36 +110,20 @@ class BufferPool:
 
         Raises RunError if more than ``limit`` bytes would be in use.
         """
-        length = self._count(size)
+        if not lib.lend(self.core, size):
+            raise no_room(self.core, size)
+        length = size_class(size)
         if self._ready[length]:
             block = self._ready[length].pop()
         else:
             self._drop_blocks(length)
             block = np.empty(length, dtype=np.uint8)
-            self.statistics.held += length
+            self.core.held += length
         return PooledBuffer(self, block, size)
-
-    def lend(self, size: int) -> Loan:
-        """Count ``size`` bytes as in use without memory; raises as `acquire`."""
-        return Loan(self, self._count(size), size)
-
-    def _count(self, size: int) -> int:
-        """Count the buffer of so many bytes as in use; return its length."""
-        length = size_class(size)
-        counts = self.statistics
-        if counts.in_use + length > counts.limit:
-            raise RunError(
-                f"{size} bytes arrive while {counts.in_use} of at most {counts.limit} "
-                "bytes of receive memory are in use: a smaller credit window or a "
-                "higher limit is needed"
-            )
-        counts.in_use += length
-        counts.high_water = max(counts.high_water, counts.in_use)
-        return length
 
     def _drop_blocks(self, length: int) -> None:
         """Keep what is held under the cap, too: drop the largest that lie ready."""
-        counts = self.statistics
+        counts = self.core
         for _, blocks in sorted(self._ready.items(), reverse=True):
             while blocks and counts.held + length > counts.limit:
                 block = blocks.pop()
@@ -139,17 +131,14 @@ class BufferPool:
 
     def take_back(self, block: NDArray[np.uint8]) -> None:
         """Accept a released block (called by `PooledBuffer.release`)."""
-        self.statistics.in_use -= block.nbytes
+        lib.take_back(self.core, block.nbytes)
         self._ready[block.nbytes].append(block)
 
 
 def size_class(size: int) -> int:
     """Return the length of the buffer that serves ``size`` bytes."""
-    if size <= _LEAST:
-        return _LEAST
-    # A quarter of the power of two below.
-    step = 1 << max(0, (size - 1).bit_length() - 3)
-    return -(-size // step) * step  # rounded up
+    length: int = lib.size_class(size)
+    return length
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from emu.emulation.wire.frame_layout import (
     WireLimits,
 )
 from emu.errors import EmulatorError, NodeLost, NodeMisbehaved
+from emu.prediction.core import lib
 
 _OF_STRANGERS = WireLimits(header=0, body=0, message=4096)
 
@@ -74,7 +75,7 @@ class ReceivingEnd:
     receiver
         Fields of the core's `Receiver`, by its edge.
     sinks
-        The sink of each edge whose payloads are compared and not kept.
+        What the payloads of edges are compared with that are not kept.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class ReceivingEnd:
         self._sinks = sinks
         self._challenge: Challenge | None = None
         self._pool = pool
-        self._buffer: PooledBuffer | Loan | None = None
+        self._buffer: PooledBuffer | None = None
         self._newest = -1
         self._strange = MessageReader(kinds={Kind.HELLO}, limits=_OF_STRANGERS)
         self.frames: DataReader | None = None
@@ -141,6 +142,8 @@ class ReceivingEnd:
         if self._buffer is not None:
             self._buffer.release()
             self._buffer = None
+        if self.frames is not None:
+            lib.give_up(self.frames.core)
 
     def end(self, cause: str) -> EmulatorError:
         """Return what it means that no more bytes come, with its cause in words."""
@@ -181,6 +184,7 @@ class ReceivingEnd:
         self.frames = DataReader(
             self._allocate,
             find_sink=self._find_sink,
+            memory=self._pool.core,
             **self._receiver(edge),
         )
         if rest := self._strange.take_rest():  # what it says before it is accepted
@@ -195,11 +199,7 @@ class ReceivingEnd:
         return buffer.view
 
     def _find_sink(self) -> Sink | None:
-        sink = self._sinks.get(cast("int", self.edge))
-        reader = self.frames
-        if sink is not None and reader is not None and reader.core.length:
-            self._buffer = self._pool.lend(reader.core.length)
-        return sink
+        return self._sinks.get(cast("int", self.edge))
 
     def _take_frame(self, frame: Frame, receiver: Any) -> Arrived:
         edge = frame.edge
@@ -215,8 +215,11 @@ class ReceivingEnd:
         sink = self._sinks.get(edge)
         if sink is not None:
             sink.finish(frame.sizes)
-        buffer = self._buffer
+        buffer: PooledBuffer | Loan | None = self._buffer
         self._buffer = None
+        if receiver.passes and frame.volume:
+            buffer = Loan(self._pool, frame.volume)  # which the core has counted
+            receiver.passes = False
         delivery = Delivery(
             edge=edge,
             iteration=iteration,

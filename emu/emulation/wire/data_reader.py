@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-from isal import isal_zlib
 from numpy.typing import NDArray
 
 from emu.emulation.wire.decoding import (
@@ -34,7 +33,13 @@ from emu.emulation.wire.frame_layout import (
     TensorSpec,
     WireLimits,
 )
-from emu.errors import FrameTooLarge, MalformedFrame, NodeMisbehaved, WireError
+from emu.errors import (
+    FrameTooLarge,
+    MalformedFrame,
+    NodeMisbehaved,
+    RunError,
+    WireError,
+)
 from emu.prediction.core import ffi, lib, pointer
 
 MAX_TENSORS = 1024
@@ -42,7 +47,7 @@ MAX_DIMENSIONS = 16
 MAX_INTEGER = 1 << 62
 _KEYS = {"edge", "iteration", "shaped", "tensors"}
 _TYPES = {name.encode(): dtype for name, dtype in DTYPES.items()}
-#: Bytes of the window through which bodies pass that go into sinks: what the kernel
+#: Bytes of the window through which bodies pass that are not kept: what the kernel
 #: wakes a reader for (`AT_ONCE` in receiving.c), few enough to stay in the cache.
 _WINDOW = 1 << 18
 #: Name, type and shape.
@@ -50,13 +55,10 @@ _Tensor: TypeAlias = tuple[str, np.dtype[Any], tuple[int, ...]]
 
 
 class Sink(Protocol):
-    """Takes the bodies of an edge as they come, and keeps none of them."""
+    """Expected content of the bodies of an edge, which are compared and not kept."""
 
-    def begin(self, iteration: int, /) -> None:
-        """Begin with the body of an iteration."""
-
-    def take(self, part: memoryview, /) -> None:
-        """Take the next bytes of the body, which are valid during the call only."""
+    core: Any
+    """Its `Expected` of the core."""
 
     def finish(self, sizes: Mapping[str, int], /) -> None:
         """Judge the body, which came as it left; ``sizes``: bytes of each tensor.
@@ -66,13 +68,12 @@ class Sink(Protocol):
 
 
 @functools.cache
-def _window() -> tuple[memoryview, Any]:
-    """Return the window of this process, and the same for the core.
+def _window() -> NDArray[np.uint8]:
+    """Return the window of this process.
 
-    One for all connections: whoever has received into it takes that before it returns.
+    One for all connections: what has come into it is taken before anything else is.
     """
-    memory = memoryview(bytearray(_WINDOW))
-    return memory, ffi.from_buffer("uint8_t[]", memory)
+    return np.empty(_WINDOW, np.uint8)
 
 
 class DataReader:
@@ -90,7 +91,10 @@ class DataReader:
     limits
         Lengths beyond which a frame is refused.
     find_sink
-        Called where a body begins; returns what takes it, None where it is to be kept.
+        Called where a body begins; returns what it is compared with, None where it is
+        to be kept.
+    memory
+        `PayloadMemory` of the core in which what is not kept counts as well, if any.
     receiver
         Further fields of the core's `Receiver`.
     """
@@ -101,6 +105,7 @@ class DataReader:
         *,
         limits: WireLimits | None = None,
         find_sink: Callable[[], Sink | None] = lambda: None,
+        memory: Any = ffi.NULL,
         **receiver: Any,
     ) -> None:
         self._allocate = allocate
@@ -118,6 +123,9 @@ class DataReader:
             "rate": math.inf,
             "noted": math.nan,
             "burst": -1.0,
+            "memory": memory,
+            "window": pointer(_window()),
+            "window_room": _WINDOW,
         }
         self.core = ffi.new("Receiver *", fields | receiver)
         """Its `Receiver` of the core."""
@@ -126,9 +134,7 @@ class DataReader:
         self._error: WireError | NodeMisbehaved | None = None
         self._judged: DataHeader | None = None  # of a header that is not plain
         self._body = memoryview(b"")
-        self._memory: Any = None  # the same for the core
-        self._sink: Sink | None = None  # of the body
-        self._checksum = 0
+        self._sink: Sink | None = None
 
     @property
     def receives(self) -> bool:
@@ -166,7 +172,8 @@ class DataReader:
         Raises FrameTooLarge when a length is beyond its limit, and nothing was
         allocated for it; MalformedFrame when the bytes are not a frame of ours, or
         contradict each other; NodeMisbehaved when the peer says hello again; OSError
-        when it receives itself and cannot.
+        when it receives itself and cannot; RunError when there is no room for a body
+        that is not kept.
         """
         if self._error is not None:
             raise self._error
@@ -184,19 +191,20 @@ class DataReader:
                 return self._take_frame()
             if outcome == lib.HEADED:
                 self._begin_body()
-            elif outcome == lib.WINDOW_FULL:
-                self._take_part()
             elif outcome == lib.ODD_HEADER:
                 self._judged = self._judge_header()
+                core.edge = self._judged.edge
+                core.iteration = self._judged.iteration
                 core.shaped = self._judged.shaped
                 self._begin_body()
+            elif outcome == lib.NO_ROOM:
+                raise no_room(core.memory, core.length)
             elif outcome == lib.ODD_PREFIX:
                 self._refuse_prefix()
             elif outcome == lib.FAILED:
                 raise OSError(core.error, os.strerror(core.error))
             else:
                 self.ended = outcome == lib.ENDED
-                self._take_part()
                 return None
 
     def end(self) -> None:
@@ -236,13 +244,11 @@ class DataReader:
     def _begin_body(self) -> None:
         core = self.core
         length = core.length
-        self._checksum = core.checksum
         self._sink = self._find_sink()
         if self._sink is not None:
-            header = core if self._judged is None else self._judged
-            self._sink.begin(header.iteration)
-            self._body, self._memory = _window()
-            lib.give_window(core, self._memory, _WINDOW)
+            core.expected = self._sink.core
+            if not lib.let_pass(core):
+                raise no_room(core.memory, length)
             return
 
         body = self._allocate(length) if length else memoryview(bytearray(0))
@@ -250,54 +256,45 @@ class DataReader:
         if body.nbytes != length or body.readonly:
             raise ValueError(f"the allocator returned no writable {length} bytes")
         self._body = body
-        self._memory = ffi.from_buffer("uint8_t[]", body)
-        lib.give_body(core, self._memory, length)
-
-    def _take_part(self) -> None:
-        """Take what has come of the body into its checksum, while it is warm."""
-        core = self.core
-        taken = core.taken
-        filled = core.filled
-        if self._memory is None or taken == filled:
-            return
-
-        sink = self._sink
-        if sink is None:
-            part = self._body[taken:filled]
-        else:
-            part = self._body[: filled - taken]
-            sink.take(part)
-        self._checksum = isal_zlib.crc32(part, self._checksum)
-        core.taken = filled
+        lib.give_body(core, ffi.from_buffer("uint8_t[]", body), length)
 
     def _take_frame(self) -> Frame:
         core = self.core
-        self._take_part()
-        if self._checksum != core.stated:
+        if core.checksum != core.stated:
             raise MalformedFrame("a frame was altered on its way")
 
-        body = self._body
-        judged = self._judged
-        self._body = memoryview(b"")
-        self._memory = None
-        self._judged = None
-        header = core if judged is None else judged
-        tensors = _plain_tensors(core) if judged is None else _judged_tensors(judged)
         arrays: dict[str, NDArray[Any]] = {}
         if self._sink is None:
-            arrays = _arrays_in(body, tensors)
+            arrays = _arrays_in(self._body, self._tensors())
             sizes = {name: array.nbytes for name, array in arrays.items()}
+        elif self._judged is None and lib.has_bytes_alone(core):
+            sizes = {"bytes": core.length}
         else:
-            sizes = _sizes_of(tensors)
+            sizes = _sizes_of(self._tensors())
+        self._body = memoryview(b"")
+        self._judged = None
         return Frame(
-            edge=header.edge,
-            iteration=header.iteration,
-            shaped=header.shaped,
+            edge=core.edge,
+            iteration=core.iteration,
+            shaped=core.shaped,
             arrays=arrays,
             sizes=sizes,
             volume=core.length,
             overhead=PREFIX_BYTES + core.header,
         )
+
+    def _tensors(self) -> Iterator[_Tensor]:
+        judged = self._judged
+        return _plain_tensors(self.core) if judged is None else _judged_tensors(judged)
+
+
+def no_room(memory: Any, size: int) -> RunError:
+    """Return what it means that so many bytes have no room in a `PayloadMemory`."""
+    return RunError(
+        f"{size} bytes arrive while {memory.in_use} of at most {memory.limit} "
+        "bytes of receive memory are in use: a smaller credit window or a "
+        "higher limit is needed"
+    )
 
 
 def _plain_tensors(core: Any) -> Iterator[_Tensor]:

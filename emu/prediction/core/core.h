@@ -976,11 +976,11 @@ int32_t send_bytes(Sender *s, int64_t bytes);
 enum { HEADS = 1 << 14, WINDOW = 1 << 22 };
 /* Tensors of a plain header, at most, their dimensions and the bytes of their names. */
 enum { TENSORS = 8, DIMENSIONS = 4, NAME = 31 };
-/* What came of the bytes so far: more are to come; a window is full, and the owner is to
- * take what is in it; a header that needs memory for its body, plain or for the owner to
- * judge; a prefix that the owner is to refuse; a whole frame; the end of the stream; an
- * error (`Receiver.error`). */
-enum { WAITS, WINDOW_FULL, HEADED, ODD_HEADER, ODD_PREFIX, ARRIVED, ENDED, FAILED };
+/* What came of the bytes so far: more are to come; a header that needs memory for its body,
+ * plain or for the owner to judge; a prefix that the owner is to refuse; a whole frame; the
+ * end of the stream; a body beyond the limit of `Receiver.memory`; an error
+ * (`Receiver.error`). */
+enum { WAITS, HEADED, ODD_HEADER, ODD_PREFIX, ARRIVED, ENDED, NO_ROOM, FAILED };
 /* The part of a frame that is due: its body has no memory yet, or it has. */
 enum { AT_PREFIX, AT_HEADER, AT_BODY, IN_BODY };
 
@@ -1013,6 +1013,36 @@ typedef struct {
     int64_t size;
 } Span;
 
+/* Memory for payloads of a process, bytes: memory.c. Owner: Python. */
+typedef struct {
+    int64_t in_use, high_water; /* handed out now, and at most so far */
+    int64_t held;               /* taken from the system, in use or ready */
+    int64_t limit;              /* the most that `in_use` may become */
+} PayloadMemory;
+
+int64_t size_class(int64_t size);
+bool lend(PayloadMemory *m, int64_t size);
+void take_back(PayloadMemory *m, int64_t size);
+
+/* Payloads that a timed task gets over an edge, which it knows: payloads.c. */
+typedef struct {
+    uint64_t seed;
+    int64_t edge;
+    int64_t first;        /* number in the job of iteration 0 of frames */
+    const uint8_t *ring;  /* random bytes, */
+    int64_t period;       /* so many, */
+    int64_t block;        /* of which so many are compared at once */
+    int64_t iteration;    /* number in the job of the present body, */
+    int64_t start;        /* its place in the ring, */
+    int64_t fault;        /* and where other bytes were seen first in it, -1: nowhere */
+} Expected;
+
+int64_t window_start(uint64_t seed, int64_t edge, int64_t iteration, int64_t period);
+int64_t count_equal(const uint8_t *bytes, int64_t size, int64_t block,
+                    const uint8_t *ring, int64_t period, int64_t start);
+void expect_body(Expected *e, int64_t iteration);
+void compare(Expected *e, int64_t came, const uint8_t *bytes, int64_t size);
+
 typedef struct { /* one connection whose edge is known */
     int32_t fd;    /* -1 where its owner receives */
     int32_t error; /* errno */
@@ -1031,10 +1061,13 @@ typedef struct { /* one connection whose edge is known */
     int64_t length;
     uint8_t *body;
     int64_t filled;
-    int64_t window;    /* bytes of `body` where that is not to hold all of it, else 0 */
-    int64_t taken;     /* bytes of the body that its owner has taken, in order */
-    uint32_t stated;   /* its checksum as sent, */
-    uint32_t checksum; /* and of its header */
+    Expected *expected; /* what its bodies are compared with, and not kept; NULL: they are */
+    uint8_t *window;    /* through which those pass, */
+    int64_t window_room; /* and its bytes */
+    PayloadMemory *memory; /* that those count in as well; NULL: in none */
+    bool passes;         /* the body does, and counts in `memory` until its owner says no */
+    uint32_t stated;   /* checksum of header and body as sent, */
+    uint32_t checksum; /* and of what has come of them */
     int64_t edge;
     int64_t iteration;
     bool shaped;
@@ -1049,11 +1082,13 @@ typedef struct { /* one connection whose edge is known */
     double burst; /* the most; -1: none */
 } Receiver;
 
-uint32_t checksum(const uint8_t *bytes, int64_t size);
+uint32_t checksum(uint32_t before, const uint8_t *bytes, int64_t size); /* checksum.c */
 bool read_header(Receiver *r, const uint8_t *packed, int64_t size);
 int32_t take_frame(Receiver *r);
 bool give_body(Receiver *r, uint8_t *body, int64_t size);
-bool give_window(Receiver *r, uint8_t *window, int64_t size);
+bool let_pass(Receiver *r);
+void give_up(Receiver *r);
+bool has_bytes_alone(const Receiver *r);
 Span next_room(Receiver *r);
 bool on_bytes(Receiver *r, int64_t count, double wall);
 int64_t missing(const Receiver *r);
@@ -1065,8 +1100,3 @@ bool read_disorder(int32_t fd, Disorder *d);
 bool ask_for_stamps(int32_t fd);
 int64_t receive_bytes(int32_t fd, uint8_t *start, int64_t size, Arrivals *a);
 int32_t receive(Receiver *r);
-
-/* Payloads of timed tasks: payloads.c. */
-int64_t window_start(uint64_t seed, int64_t edge, int64_t iteration, int64_t period);
-int64_t count_equal(const uint8_t *bytes, int64_t size, int64_t block,
-                    const uint8_t *ring, int64_t period, int64_t start);

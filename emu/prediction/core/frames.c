@@ -13,22 +13,6 @@ enum { VERSION = 5, DATA = 2, PREFIX_BYTES = 20, SUM_BYTES = 4 };
 enum { PORTION = 1 << 16 };
 #define MOST ((uint64_t)1 << 62) /* of edges and iterations */
 
-/* CRC-32 of zlib, by four bits: of prefixes and headers, which are short. */
-uint32_t checksum(const uint8_t *bytes, int64_t size)
-{
-    static const uint32_t of_nibble[16] = {
-        0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4,
-        0x4db26158, 0x5005713c, 0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c,
-        0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c};
-    uint32_t sum = ~0u;
-    for (int64_t i = 0; i < size; i++) {
-        sum ^= bytes[i];
-        sum = sum >> 4 ^ of_nibble[sum & 15];
-        sum = sum >> 4 ^ of_nibble[sum & 15];
-    }
-    return ~sum;
-}
-
 static uint64_t big_endian(const uint8_t *bytes, int64_t size)
 {
     uint64_t number = 0;
@@ -159,7 +143,7 @@ static bool read_prefix(Receiver *r, const uint8_t *prefix)
     r->length = (int64_t)big_endian(prefix + 12, 4);
     return memcmp(prefix, MAGIC, 4) == 0 && big_endian(prefix + 4, 2) == VERSION
            && big_endian(prefix + 6, 2) == DATA
-           && big_endian(prefix + 16, 4) == checksum(prefix, 16)
+           && big_endian(prefix + 16, 4) == checksum(0, prefix, 16)
            && r->header >= SUM_BYTES && r->header <= r->header_limit
            && r->length <= r->body_limit;
 }
@@ -182,7 +166,7 @@ int32_t take_frame(Receiver *r)
             return WAITS;
         r->first = r->wall;
         r->stated = (uint32_t)big_endian(next, SUM_BYTES);
-        r->checksum = checksum(next + SUM_BYTES, r->header - SUM_BYTES);
+        r->checksum = checksum(0, next + SUM_BYTES, r->header - SUM_BYTES);
         r->begin += r->header;
         r->filled = 0;
         r->part = AT_BODY;
@@ -192,23 +176,32 @@ int32_t take_frame(Receiver *r)
     if (r->part == AT_BODY)
         return HEADED;
     if (r->filled < r->length)
-        return r->window > 0 && r->filled - r->taken == r->window ? WINDOW_FULL : WAITS;
+        return WAITS;
     r->part = AT_PREFIX;
     return ARRIVED;
 }
 
-/* Let the body begin in some memory: its first bytes may have come with its header. */
-static void begin_body(Receiver *r, uint8_t *memory, int64_t window)
+/* Take bytes of the body while they are warm. */
+static void take_part(Receiver *r, const uint8_t *bytes, int64_t size)
 {
+    r->checksum = checksum(r->checksum, bytes, size);
+    if (r->passes)
+        compare(r->expected, r->filled, bytes, size);
+    r->filled += size;
+}
+
+/* Take the first bytes of the body, which came with its header. */
+static void begin_body(Receiver *r, uint8_t *memory)
+{
+    const uint8_t *bytes = r->heads + r->begin;
     int64_t count = at_most(r->length, r->end - r->begin);
-    if (count > 0)
-        memcpy(memory, r->heads + r->begin, (size_t)count);
+    if (count > 0 && !r->passes)
+        memcpy(memory, bytes, (size_t)count);
     r->begin += count;
     r->body = memory;
-    r->window = window;
-    r->filled = count;
-    r->taken = 0;
+    r->filled = 0;
     r->part = IN_BODY;
+    take_part(r, bytes, count);
 }
 
 /* Take memory for the body; false where it is of another length. */
@@ -216,18 +209,37 @@ bool give_body(Receiver *r, uint8_t *body, int64_t size)
 {
     if (r->part != AT_BODY || size != r->length)
         return false;
-    begin_body(r, body, 0);
+    r->passes = false;
+    begin_body(r, body);
     return true;
 }
 
-/* Take memory through which the body passes: its owner takes what has come, and says so by
- * `taken`, before others use the window. False where it is too short. */
-bool give_window(Receiver *r, uint8_t *window, int64_t size)
+/* Let the body pass through the window: it is compared with what is expected, and counts as
+ * memory in use, which it is on its way. False where that has no room for it. */
+bool let_pass(Receiver *r)
 {
-    if (r->part != AT_BODY || size < r->room)
+    if (r->part != AT_BODY || r->expected == NULL
+        || (r->memory != NULL && r->length > 0 && !lend(r->memory, r->length)))
         return false;
-    begin_body(r, window, size);
+    r->passes = true;
+    expect_body(r->expected, r->iteration);
+    begin_body(r, r->window);
     return true;
+}
+
+/* Let go of a body that passed, or has begun to, and that no one counts but `memory`. */
+void give_up(Receiver *r)
+{
+    if (r->passes && r->memory != NULL && r->length > 0)
+        take_back(r->memory, r->length);
+    r->passes = false;
+}
+
+/* True where a plain header has one tensor, which has the name of expected ones. */
+bool has_bytes_alone(const Receiver *r)
+{
+    const Tensor *t = r->tensor;
+    return r->tensors == 1 && t->size == 5 && memcmp(t->name, "bytes", 5) == 0;
 }
 
 /* Return the memory that the next bytes belong in. */
@@ -235,10 +247,10 @@ Span next_room(Receiver *r)
 {
     if (r->part == IN_BODY) {
         int64_t most = isinf(r->rate) ? WINDOW : PORTION;
-        int64_t begin = r->window > 0 ? r->filled - r->taken : r->filled;
-        if (r->window > 0)
-            most = at_most(most, r->window - begin);
-        return (Span){r->body + begin, at_most(r->length - r->filled, most)};
+        if (r->passes)
+            most = at_most(most, r->window_room);
+        uint8_t *begin = r->passes ? r->body : r->body + r->filled;
+        return (Span){begin, at_most(r->length - r->filled, most)};
     }
     r->end -= r->begin;
     memmove(r->heads, r->heads + r->begin, (size_t)r->end);
@@ -275,7 +287,7 @@ bool on_bytes(Receiver *r, int64_t count, double wall)
     }
     if (!isinf(r->rate)) /* headers count for nothing: rates are of payload */
         note_burst(r, count);
-    r->filled += count;
+    take_part(r, r->passes ? r->body : r->body + r->filled, count);
     return true;
 }
 

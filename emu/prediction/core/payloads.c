@@ -31,3 +31,19 @@ int64_t count_equal(const uint8_t *bytes, int64_t size, int64_t block,
     }
     return size;
 }
+
+/* Begin with the body of an iteration. */
+void expect_body(Expected *e, int64_t iteration)
+{
+    e->iteration = iteration + e->first;
+    e->start = window_start(e->seed, e->edge, e->iteration, e->period);
+    e->fault = -1;
+}
+
+/* Compare the next bytes of the body, of which `came` came before them. */
+void compare(Expected *e, int64_t came, const uint8_t *bytes, int64_t size)
+{
+    int64_t equal = count_equal(bytes, size, e->block, e->ring, e->period, e->start + came);
+    if (equal < size && e->fault < 0)
+        e->fault = came + equal;
+}

@@ -148,6 +148,11 @@ int32_t receive(Receiver *r)
 {
     for (;;) {
         int32_t outcome = take_frame(r);
+        if (outcome == HEADED && r->expected != NULL) {
+            if (!let_pass(r))
+                return NO_ROOM;
+            continue;
+        }
         if (outcome != WAITS || r->fd < 0)
             return outcome;
         if (r->drained) {

@@ -25,7 +25,7 @@ from emu.emulation.wire.decoding import MessageReader
 from emu.emulation.wire.encoding import encode_data, encode_message
 from emu.emulation.wire.frame_layout import Kind
 from emu.errors import NodeLost, NodeMisbehaved, RunError, TruncatedFrame
-from emu.prediction.core import lib
+from emu.prediction.core import lib, structure
 from tests.emulation.network.strangers import NONCE
 
 EDGE, KEYS = 2, edge_keys("secret", range(4))
@@ -158,16 +158,17 @@ def test_an_end_between_frames_names_who_has_gone() -> None:
 
 
 class _Judges:
-    """A sink that judges the sizes of a body."""
+    """Compares bodies with zeros, and judges their sizes."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self._sizes = sizes
-
-    def begin(self, _iteration: int) -> None:
-        pass
-
-    def take(self, _part: memoryview) -> None:
-        pass
+        self.core = structure(
+            "Expected",
+            edge=EDGE,
+            ring=np.zeros(100, np.uint8),
+            period=100,
+            block=4096,
+        )
 
     def finish(self, sizes: Mapping[str, int]) -> None:
         if sizes != self._sizes:
@@ -207,3 +208,15 @@ def test_what_goes_into_a_sink_meets_the_limit_of_memory_in_use() -> None:
     end = introduced(BufferPool(limit=8192), sinks={EDGE: _Judges({})})
     with pytest.raises(RunError, match="10000 bytes arrive while 0 of at most 8192"):
         fed(end, frame(0, 10_000), (), 0.0)
+
+
+def test_a_body_that_is_not_kept_gives_its_room_back_when_its_sender_goes() -> None:
+    pool = BufferPool()
+    end = introduced(pool, sinks={EDGE: _Judges({})})
+    assert fed(end, frame(0, 5000)[:-1], (), 0.0) == []
+    assert pool.statistics.in_use == 5120
+
+    end.give_up()
+    end.give_up()
+
+    assert pool.statistics.in_use == 0

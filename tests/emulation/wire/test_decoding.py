@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
 
 from emu.emulation.wire.data_reader import DataReader, decode_header
 from emu.emulation.wire.decoding import AHEAD, MessageReader
@@ -31,7 +32,8 @@ from emu.errors import (
     TruncatedFrame,
     WireError,
 )
-from emu.prediction.core import ffi, lib
+from emu.host.stream_key import stream_key
+from emu.prediction.core import ffi, lib, structure
 from tests.emulation.wire.prefix import prefix_of
 
 LIMITS = WireLimits(header=4096, body=1 << 16, message=4096)
@@ -420,9 +422,14 @@ def is_short(name: str) -> bool:
     return name.isascii() and len(name) <= 31
 
 
-@given(st.binary(max_size=300))
-def test_sums_are_those_of_zlib(data: bytes) -> None:
-    assert lib.checksum(data, len(data)) == zlib.crc32(data)
+@given(st.integers(0, 2**32 - 1), st.integers(0, 700), st.integers(0, 15))
+def test_sums_are_those_of_zlib(before: int, size: int, offset: int) -> None:
+    """Of any length behind any other sum, wherever the bytes lie."""
+    content = np.random.default_rng([before, size]).bytes(offset + size)
+    data = ffi.from_buffer("uint8_t[]", content) + offset
+    content = content[offset:]
+
+    assert lib.checksum(before, data, size) == zlib.crc32(content, before)
 
 
 def test_an_error_stays() -> None:
@@ -478,19 +485,30 @@ def test_of_a_watched_body_no_more_is_taken_at_once_than_has_a_time() -> None:
     assert rooms == {1e9: 1 << 16, math.inf: 1 << 20}
 
 
-class _Bodies:
-    """A sink that keeps what it was given."""
+class _Ring:
+    """Compares bodies of an edge with windows into random bytes."""
 
-    def __init__(self) -> None:
-        self.begun: list[int] = []
-        self.bodies: list[bytes] = []
+    def __init__(self, edge: int, first: int = 0, *, block: int = 1 << 16) -> None:
+        rng = np.random.default_rng(edge)
+        self._period = 10_000
+        self._bytes = rng.integers(256, size=self._period, dtype=np.uint8)
+        self._first = first
+        self._edge = edge
+        self.core = structure(
+            "Expected",
+            seed=7,
+            edge=edge,
+            first=first,
+            ring=self._bytes,
+            period=self._period,
+            block=block,
+        )
 
-    def begin(self, iteration: int) -> None:
-        self.begun.append(iteration)
-        self.bodies.append(b"")
-
-    def take(self, part: memoryview) -> None:
-        self.bodies[-1] += part
+    def body(self, iteration: int, size: int) -> NDArray[np.uint8]:
+        """Return what is expected, found in another way."""
+        number = iteration + self._first
+        start = int(stream_key(7, self._edge, number)) % self._period
+        return self._bytes[(start + np.arange(size)) % self._period]
 
     def finish(self, _sizes: Any) -> None:
         """Not called by a reader: its owner looks at the frame before."""
@@ -500,22 +518,25 @@ class _Bodies:
 @given(
     st.lists(st.integers(0, 600_000), min_size=1, max_size=3),
     st.lists(st.integers(1, 300_000), max_size=12),
-    st.integers(0, 2**32 - 1),
+    st.data(),
 )
-def test_sinks_of_two_connections_get_all_bodies_through_one_window(
-    lengths: list[int], pieces: list[int], seed: int
+def test_bodies_of_two_connections_are_compared_through_one_window(
+    lengths: list[int], pieces: list[int], data: st.DataObject
 ) -> None:
     """Both receive in turn, so each finds the other's bytes in the window."""
-    rng = np.random.default_rng(seed)
-    streams, payloads = [], []
-    sinks = [_Bodies(), _Bodies()]
+    block = data.draw(st.sampled_from([64, 1000, 1 << 16]))
+    rings = [_Ring(0, block=block), _Ring(1, first=5, block=block)]
     readers = [
-        DataReader(Recorder(), find_sink=lambda: sinks[0]),
-        DataReader(Recorder(), find_sink=lambda: sinks[1]),
+        DataReader(Recorder(), find_sink=lambda: rings[0]),
+        DataReader(Recorder(), find_sink=lambda: rings[1]),
     ]
+    streams, faults = [], []
     for edge in range(2):
-        sent = [rng.integers(256, size=n + edge, dtype=np.uint8) for n in lengths]
-        payloads.append(sent)
+        sent = [rings[edge].body(n, size + edge) for n, size in enumerate(lengths)]
+        altered = data.draw(st.integers(-1, sent[-1].size - 1))
+        faults.append(altered)
+        if altered >= 0:
+            sent[-1][altered] ^= 1
         frames = [encode_data(edge, n, {"x": x}) for n, x in enumerate(sent)]
         streams.append(b"".join(b"".join(views) for views in frames))
 
@@ -528,8 +549,12 @@ def test_sinks_of_two_connections_get_all_bodies_through_one_window(
             streams[edge] = streams[edge][count:]
 
     for edge in range(2):
-        assert sinks[edge].begun == [*range(len(lengths))]
-        assert sinks[edge].bodies == [x.tobytes() for x in payloads[edge]]
+        expected = rings[edge].core
+        if faults[edge] < 0:
+            assert expected.fault == -1
+        else:
+            assert expected.fault <= faults[edge] < expected.fault + block
+        assert expected.iteration == len(lengths) - 1 + 5 * edge
         assert [frame.sizes for frame in came[edge]] == [
             {"x": n + edge} for n in lengths
         ]
@@ -541,7 +566,7 @@ def test_a_body_that_was_altered_in_its_second_window_is_refused() -> None:
     size = (1 << 18) + 100
     data = bytearray(b"".join(encode_data(1, 2, {"x": np.zeros(size, np.uint8)})))
     data[-1] = 1
-    reader = DataReader(Recorder(), find_sink=_Bodies)
+    reader = DataReader(Recorder(), find_sink=lambda: _Ring(1))
 
     with pytest.raises(MalformedFrame, match="altered"):
         feed(reader, bytes(data))
