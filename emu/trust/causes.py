@@ -25,6 +25,7 @@ from emu.problem import Cluster, Problem, Realization, Schedule
 from emu.trust import link_shares
 from emu.trust.delays import Delays, measure_delays
 from emu.trust.observed import Observations
+from emu.trust.waiting_flows import let_flows_wait
 from emu.units import format_duration, format_rate, format_size
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -60,6 +61,8 @@ class Change(NamedTuple):
     """Seconds that (task, iteration) takes longer."""
     delays: Floats | float = 0.0
     """Seconds that (edge, iteration) takes longer, at the rate that it has."""
+    waits: Floats | float = 0.0
+    """Seconds that (edge, iteration) sends nothing, and leaves its links to others."""
     volumes: Floats | float = 0.0
     """Bytes that (edge, iteration) has more."""
     rates: Mapping[str, float] = MappingProxyType({})
@@ -99,6 +102,7 @@ class ChangedSimulation:
         more = self._rates * change.delays + change.volumes
         volumes = self._volumes + scale * np.nan_to_num(more)
         volumes = np.maximum(volumes, _KEPT * self._volumes)
+
         problem = self._problem
         if change.rates:
             shares = {
@@ -106,10 +110,23 @@ class ChangedSimulation:
                 for name, share in change.rates.items()
             }
             problem = replace(problem, cluster=with_shares(problem.cluster, shares))
-        return self._simulate(problem, work, volumes) - self._end
 
-    def _simulate(self, problem: Problem, work: Floats, volumes: Floats) -> float:
-        return makespan(problem, Realization(work, volumes), self._policy)
+        waits = scale * np.nan_to_num(change.waits)
+        return self._simulate(problem, work, volumes, waits) - self._end
+
+    def _simulate(
+        self,
+        problem: Problem,
+        work: Floats,
+        volumes: Floats,
+        waits: Floats | float = 0.0,
+    ) -> float:
+        realization = Realization(work, volumes)
+        if np.any(waits):
+            # Only what is sent can wait.
+            sent_later = np.where(volumes > 0, waits, 0.0)
+            problem, realization = let_flows_wait(problem, realization, sent_later)
+        return makespan(problem, realization, self._policy)
 
 
 def with_shares(cluster: Cluster, shares: Mapping[str, float]) -> Cluster:
@@ -192,7 +209,8 @@ def list_causes(
 
     stalls = delays.stalls
     for cause in of_flows:
-        stalls = np.maximum(stalls, np.maximum(cause.change.delays, 0.0))
+        idle = np.maximum(cause.change.delays, cause.change.waits)
+        stalls = np.maximum(stalls, np.maximum(idle, 0.0))
     yield from _list_link_causes(emulated, links, late, stalls, observed)
 
 
@@ -215,7 +233,7 @@ def _list_flow_causes(
             f"segments were lost: {number:,} were sent again, and what came behind "
             f"waited for up to {format_duration(float(lost.max()))}"
         )
-        yield Cause(text, Change(delays=lost))
+        yield Cause(text, Change(waits=lost))
 
     yield from _list_window_causes(emulated, simulation, observed, counts)
 

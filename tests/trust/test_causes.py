@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from emu.prediction.analysis.flow_counts import FlowCounts
-from emu.prediction.simulation import simulate
+from emu.prediction.simulation import makespan, simulate
 from emu.problem import (
     Cluster,
     Edge,
@@ -30,6 +30,7 @@ from emu.trust.causes import (
 )
 from emu.trust.observed import Observations, ProcessWaits
 from emu.trust.prediction import judge_prediction
+from emu.trust.waiting_flows import let_flows_wait
 
 ITERATIONS = 5
 SHAPE = (2, ITERATIONS)
@@ -250,3 +251,72 @@ def test_slow_start_leaves_the_way_idle_until_the_window_fills_it() -> None:
 
     # The last window needs no acknowledgement: 0.9 s and 0.8 s are idle before it.
     assert np.allclose(slow_start(counts, volumes, volumes / 100.0), 1.7)
+
+
+def incast() -> tuple[Problem, Realization]:
+    """Return two senders whose flows of 100 B share a NIC of 100 B/s, for 2 s each."""
+    machines = tuple(Machine(name, 100.0, 100.0) for name in "abc")
+    tasks = (Task("s", "worker"), Task("t", "worker"), Task("r", "worker"))
+    job = Job(tasks, (Edge(0, 2), Edge(1, 2)), 2)
+    realization = Realization(np.zeros((3, 2)), np.full((2, 2), 100.0))
+    return Problem(Cluster(machines), job, Placement((0, 1, 2))), realization
+
+
+@pytest.mark.parametrize(
+    ("waits", "seconds"),
+    [
+        # The other flow has the NIC for itself for a second, then this one.
+        ([[1.0, 0.0], [0.0, 0.0]], 4.0),
+        # From 1 to 3 s nothing is sent: the second flow of t is behind its first.
+        ([[0.0, 0.0], [3.0, 0.0]], 5.0),
+        ([[0.0, 0.0], [3.0, 2.0]], 6.0),
+        ([[0.0, 0.0], [3.0, 4.0]], 8.0),
+    ],
+)
+def test_a_link_carries_others_while_a_flow_waits(
+    waits: list[list[float]], seconds: float
+) -> None:
+    problem, realization = incast()
+    assert makespan(problem, realization, "maxmin") == 4.0
+
+    changed = let_flows_wait(problem, realization, np.array(waits))
+
+    assert makespan(*changed, "maxmin") == pytest.approx(seconds, abs=1e-12)
+
+
+def test_a_timeout_beside_many_flows_is_named() -> None:
+    """Of eight flows that share a NIC for 8 s one waits for 20 s, and ends after 21.
+
+    As many bytes more, at the eighth of the NIC that it has, would end after 10.5.
+    """
+    machines = tuple(Machine(name, 100.0, 100.0) for name in "abcdefghr")
+    tasks = tuple(Task(name, "worker") for name in "abcdefghr")
+    job = Job(tasks, tuple(Edge(sender, 8) for sender in range(8)), 1)
+    shared = Problem(Cluster(machines), job, Placement((*range(9),)))
+    realization = Realization(np.zeros((9, 1)), np.full((8, 1), 100.0))
+    stated = simulate(shared, realization, "maxmin")
+    waits = np.zeros((8, 1))
+    waits[3] = 20.0
+    later = simulate(*let_flows_wait(shared, realization, waits), "maxmin")
+    ran = replace(
+        later,
+        problem=shared,
+        task_start=later.task_start[:9],
+        task_end=later.task_end[:9],
+        flow_ready=later.flow_ready[:8],
+        flow_start=later.flow_start[:8],
+        flow_end=later.flow_end[:8],
+        flow_bytes=later.flow_bytes[:8],
+        rates=None,
+    )
+    counts = {field.name: np.zeros((8, 1)) for field in fields(FlowCounts)}
+    timeouts = FlowCounts(**counts | {"timeouts": waits / 20.0, "timer": waits})
+
+    found = judge_prediction(
+        ran, stated, stated, threshold=0.03, observed=Observations(counts=timeouts)
+    )
+
+    assert ran.makespan == pytest.approx(21.0)
+    (said,) = found.reasons
+    assert said.startswith("segments were lost")
+    assert said.endswith("100 % of the difference")
