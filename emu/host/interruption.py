@@ -143,8 +143,8 @@ def die_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-class ParentWatch:
-    """A look at whether the parent of this process has been stopped for too long.
+class StopWatch:
+    """A look at whether a process, such as the parent, has been stopped for too long.
 
     A process that SIGSTOP has stopped neither dies nor closes what its children read.
     Without /proc nothing is seen: a child waits for its parent's end.
@@ -153,9 +153,9 @@ class ParentWatch:
     #: Wall seconds between two looks.
     PAUSE = 1.0
 
-    def __init__(self, patience: float) -> None:
+    def __init__(self, process: int, patience: float) -> None:
         self.patience = patience
-        self._path = Path(f"/proc/{os.getppid()}/stat")
+        self._path = Path(f"/proc/{process}/stat")
         self._looks = 0
 
     def look(self) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from emu.host.interruption import ParentWatch
+from emu.host.interruption import StopWatch
 from tests.leftovers import Leftovers
 
 ROOT = Path(__file__).parents[2]
@@ -358,8 +358,7 @@ def test_survivors_of_a_stopped_run_end_without_tracebacks(
 def test_a_parent_that_is_stopped_is_seen_and_one_that_goes_on_is_not() -> None:
     parent = subprocess.Popen(["sleep", "60"])
     try:
-        watch = ParentWatch(patience=2.0)
-        watch._path = Path(f"/proc/{parent.pid}/stat")
+        watch = StopWatch(parent.pid, patience=2.0)
         assert [watch.look() for _ in range(4)] == [False] * 4
 
         parent.send_signal(signal.SIGSTOP)

@@ -164,6 +164,10 @@ class Agent:
                 if isinstance(order, Failed):
                     raise NodeMisbehaved(f"not wanted: {printable(order.text)}")
                 await self._serve(expect(order, Launch), connection)
+        except asyncio.CancelledError as interruption:
+            # Before the connection ends, which would not say why.
+            self._fail("Interrupted", f"was interrupted by {interruption}")
+            raise
         finally:
             await self._forks.aclose(_GRACE)
             if self._connection is not None:

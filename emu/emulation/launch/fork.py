@@ -15,7 +15,9 @@ import msgpack
 from emu.emulation.launch.fork_server import LENGTH, pack
 from emu.emulation.launch.host_report import usable_cores
 from emu.emulation.launch.programs import share_processes
+from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.process_spec import ProcessSpec
+from emu.host.interruption import StopWatch
 
 # One compute thread per process: they share two or four cores with dozens of others,
 # and an OpenMP pool cannot be forked. Read by the libraries when they are imported.
@@ -45,6 +47,9 @@ class ForkServer:
         self._changed = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
         self._following: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self.patience = EmulationSettings.heartbeat_timeout
+        """Wall seconds for which the server may be stopped."""
         self._writer: asyncio.StreamWriter | None = None
 
     async def start(self) -> None:
@@ -64,6 +69,7 @@ class ForkServer:
             )
         reader, self._writer = await asyncio.open_unix_connection(sock=agent_end)
         self._following = asyncio.create_task(self._follow(reader))
+        self._watching = asyncio.create_task(self._watch(self._process))
 
     async def fork(self, specs: Sequence[ProcessSpec], preload: list[str]) -> None:
         """Order one process per specification, or some of them in one.
@@ -77,6 +83,8 @@ class ForkServer:
 
         self._ordered = True
         self._alive = {spec.process for spec in specs}
+        if specs:
+            self.patience = specs[0].settings.heartbeat_timeout
         try:
             self._writer.write(pack({"preload": preload}))
             for members in share_processes(specs, usable_cores()):
@@ -107,7 +115,22 @@ class ForkServer:
             code = await self._process.wait()
             self._lose(f"the fork server {describe_end(code)}")
 
+    async def _watch(self, server: asyncio.subprocess.Process) -> None:
+        """End the server once it has been stopped for as long as a peer may be silent.
+
+        It would fork nothing, and tell of no end.
+        """
+        watch = StopWatch(server.pid, self.patience)
+        while not watch.look():
+            await asyncio.sleep(StopWatch.PAUSE)
+            watch.patience = self.patience
+        self._lose(f"the fork server was stopped for {self.patience:g} s of wall time")
+        with contextlib.suppress(ProcessLookupError):
+            server.kill()
+
     def _lose(self, end: str) -> None:
+        if self._lost:  # the first end is the cause of what follows
+            return
         self._alive.clear()  # never forked, or they die with the server
         self._changed.set()
         self._lost = end
@@ -129,9 +152,11 @@ class ForkServer:
                     self._changed.clear()
                     await self._changed.wait()
 
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait([self._following])
+        tasks = [task for task in (self._following, self._watching) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         if self._writer is not None:
             self._writer.close()
         with contextlib.suppress(TimeoutError):

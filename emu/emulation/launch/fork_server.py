@@ -33,7 +33,7 @@ import msgpack
 from emu.emulation.launch.programs import RUNTIME
 from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.frame_layout import Fields
-from emu.host.interruption import ParentWatch, die_with_parent
+from emu.host.interruption import StopWatch, die_with_parent
 
 LENGTH = struct.Struct(">Q")
 _PR_SET_NAME = 15
@@ -50,7 +50,8 @@ class _ForkServer:
         self._agent = agent
         self._names: dict[int, list[str]] = {}  # of what a process is, by its id
         self._broken = False
-        self._watch = ParentWatch(EmulationSettings.heartbeat_timeout)
+        patience = EmulationSettings.heartbeat_timeout
+        self._watch = StopWatch(os.getppid(), patience)
         # A signal writes into it what select wakes up of.
         self._woken, self._wakes = socket.socketpair()
         self._woken.setblocking(False)
@@ -67,7 +68,7 @@ class _ForkServer:
             selector.register(self._woken, selectors.EVENT_READ)
             with contextlib.suppress(OSError, EOFError):
                 while True:
-                    events = selector.select(ParentWatch.PAUSE)
+                    events = selector.select(StopWatch.PAUSE)
                     # An agent that is stopped closes nothing.
                     if not events and self._watch.look():
                         break

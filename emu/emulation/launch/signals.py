@@ -52,7 +52,7 @@ def run_until_signalled(
     def end(number: signal.Signals, task: asyncio.Task[T]) -> None:
         if not signals:
             signals.append(f"{number.name} while {story()}")
-            task.cancel()
+            task.cancel(number.name)
 
     async def listening() -> T:
         loop = asyncio.get_running_loop()

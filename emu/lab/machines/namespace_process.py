@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from emu.host.interruption import ParentWatch
+from emu.host.interruption import StopWatch
 from emu.lab.machines import namespaces, netlink, tap
 from emu.lab.machines.namespace_rpc import ANSWER, LARGEST
 from emu.lab.machines.netlink import Netlink
@@ -62,9 +62,10 @@ def main() -> int:
         end.close()
     # A pipe from the command, which closes however that ends; one that was stopped
     # would keep its machines for ever.
-    watch = ParentWatch(_STOPPED)
+    command = os.getppid()
+    watch = StopWatch(command, _STOPPED)
     while not watch.look():
-        if select.select([sys.stdin], [], [], ParentWatch.PAUSE)[0]:
+        if select.select([sys.stdin], [], [], StopWatch.PAUSE)[0]:
             break
     return 0
 

@@ -80,6 +80,30 @@ def test_agent_introduces_its_host_and_leaves_when_stopped() -> None:
     assert said[1:] == ["the run ended: that was all"]
 
 
+def test_an_agent_that_is_interrupted_says_so_before_it_leaves() -> None:
+    """Else its run only knew of a connection that had closed."""
+    heard: list[Failed] = []
+
+    async def interrupt() -> None:
+        async def greet(connection: ControlConnection, _who: Identity) -> None:
+            expect(unpack(await connection.receive(5.0)), AgentHello)
+            serving.cancel("SIGTERM")
+            async for fields in messages(connection):
+                message = unpack(fields)
+                if isinstance(message, Failed):
+                    heard.append(message)
+
+        server = ControlServer(token=TOKEN, on_connection=greet)
+        address = await server.start("127.0.0.1")
+        serving = asyncio.create_task(Agent(address, TOKEN).run())
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        await server.aclose()
+
+    asyncio.run(interrupt())
+    assert heard == [Failed("Interrupted", "was interrupted by SIGTERM", "")]
+
+
 def test_wrong_token_is_refused_at_once() -> None:
     async def join() -> None:
         server = ControlServer(token=TOKEN, on_connection=lambda *_: asyncio.sleep(0))

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from emu.emulation.launch.fork import ForkServer
+from emu.host.interruption import StopWatch
 from tests.emulation.launch.specs import process_spec
 
 HERE = Path(__file__).parent
@@ -189,6 +190,23 @@ async def test_server_that_is_stopped_is_ended_all_the_same(
         await until(lambda: "emu:sleep" in ends.children())
         for process in ends.children().values():
             process.suspend()
+
+
+async def test_server_that_stays_stopped_is_lost_and_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Processes that it had yet to fork were what a run missed, at its deadline."""
+    monkeypatch.setattr(StopWatch, "PAUSE", 0.02)
+    async with forking(monkeypatch, "sleep") as ends:
+        await until(lambda: "emu:sleep" in ends.children())
+        ends.server.patience = 0.1
+        for process in ends.children().values():
+            if not process.name().startswith("emu:"):
+                process.suspend()
+        await until(lambda: ends.lost)
+        await until(lambda: not psutil.Process().children())
+
+        assert ends.lost == ["the fork server was stopped for 0.1 s of wall time"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel does it on Linux")
