@@ -158,11 +158,13 @@ class RunError(EmulatorError):
 
     ``seen`` and ``noticed`` are when the first sign of it came, and when the run was
     given up, on the clock of the coordinator's host; NaN where none was under way.
+    ``processes`` are those that have died, empty where it is not known which.
     """
 
     exit_code = 5
     seen: float = math.nan
     noticed: float = math.nan
+    processes: tuple[str, ...] = ()
 
 
 class NodeLost(RunError):

@@ -72,6 +72,8 @@ class Ended:
     """Readings of this host's clock, wall seconds: at run time 0 (that of the sign
     where it had not begun), at the first sign, and when it was given up. Empty in runs
     of an earlier emu."""
+    victims: tuple[str, ...] = ()
+    """Processes that died by themselves, where that is known."""
 
 
 def sum_losses(ended: Sequence[Ended]) -> dict[str, float]:
@@ -120,14 +122,10 @@ def foreseen(
     """
     if not ended and not experiment.kills:
         return None
-    kills = [*experiment.kills]
-    for attempt in ended:
-        if not attempt.killed:
-            death = attempt.began + attempt.ran
-            # Of no process: whatever has ended by then, this has ended the attempt.
-            kills.append(Kill(death, attempt.error, ()))
+    deaths = _list_deaths(experiment, ended)
+    kills = (*experiment.kills, *deaths)
 
-    whole = replace(experiment, kills=tuple(kills))
+    whole = replace(experiment, kills=kills)
     if ended:
         first = ended[0]
         # A resumed run began with a cut, and so do the attempts that are foreseen.
@@ -139,6 +137,28 @@ def foreseen(
     if as_it_came is None or as_stated is None:
         return as_it_came
     return replace(as_it_came, stated=as_stated.makespan)
+
+
+def _list_deaths(experiment: Experiment, ended: Sequence[Ended]) -> list[Kill]:
+    """Return what died by itself, as kills that a file might state."""
+    job_count = len(experiment.problem.job.job_names)
+    kills = []
+    for attempt in ended:
+        if attempt.killed:
+            continue
+
+        # What died before run time 0 died in the attempt, and not before it.
+        sign = attempt.began + attempt.ran
+        death = math.nextafter(sign, math.inf)
+        # Of no process where that is not known, as when an agent died: whatever has
+        # ended by then, this has ended the attempt. With several jobs a process takes
+        # all along, which only a death of no process does.
+        victims: tuple[str, ...] = ()
+        if job_count == 1:
+            victims = tuple(attempt.victims)
+        name = ", ".join(victims) or attempt.error
+        kills.append(Kill(death, name, victims))
+    return kills
 
 
 def _attempts_at(experiment: Experiment) -> attempts.Attempts | None:
@@ -236,7 +256,11 @@ class Progress(Observer):
         coming = [kill for kill in experiment.kills if kill not in idle]
         death = experiment.began + self.ran(error)
         recovery = experiment.scenario.recovery_time
-        return attempts.time_down(coming, self.due.now, death, recovery)
+        deaths = self.due.now
+        if not deaths and error.processes:
+            # A state and its copy are lost with their processes, whoever killed them.
+            deaths = (Kill(death, str(error), error.processes),)
+        return attempts.time_down(coming, deaths, death, recovery)
 
     def end_attempt(self, error: RunError, cut: Cut) -> Ended:
         """Return the attempt that an error has ended before the next begins at ``cut``.
@@ -252,6 +276,11 @@ class Progress(Observer):
         zero = self.zero
         if math.isnan(zero):
             zero = error.seen
+
+        is_stated = bool(self.due.now)
+        victims: tuple[str, ...] = ()
+        if not is_stated:
+            victims = error.processes
         return Ended(
             first_iteration=experiment.first,
             next_iteration=cut.iteration,
@@ -261,8 +290,9 @@ class Progress(Observer):
             recovery=recovery,
             error=str(error),
             began=experiment.began,
-            killed=bool(self.due.now),
+            killed=is_stated,
             clock=(zero, error.seen, error.noticed),
+            victims=victims,
         )
 
     def after(self, ended: Ended, error: RunError) -> Experiment:

@@ -466,7 +466,13 @@ class Membership:
         self._report(severity, error(text))
 
     def _lose(self, process: str, end: str) -> NodeLost:
-        return NodeLost(f"process {process} {end} ({self._doing(process)})")
+        loss = NodeLost(f"process {process} {end} ({self._doing(process)})")
+        joined = self.processes.get(process)
+        lead = joined.lead if joined is not None else process
+        # What shares a process dies with it.
+        members = [each.name for each in self.processes.values() if each.lead == lead]
+        loss.processes = tuple(members) or (process,)
+        return loss
 
     def _report(
         self,

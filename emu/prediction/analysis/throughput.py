@@ -128,7 +128,8 @@ def speed_of(job: Job, task_end: Floats, seconds: float, epoch: Epoch | None) ->
     full = ends[depth : len(ends) - depth]
     # From end to end: the first iteration also has the start of the job, which a longer
     # one would not pay again.
-    gaps = len(full) - 1
+    # What restarts near its end may have too few cycles left for any full one.
+    gaps = max(len(full) - 1, 0)
     if gaps > 0:
         # The latest end need not be that of the last iteration: some task of an earlier
         # one may end after it.
