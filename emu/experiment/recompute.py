@@ -25,6 +25,7 @@ from emu.experiment.attempts import Ended, foreseen, with_until
 from emu.experiment.run_result import PreparedRun, learnt
 from emu.experiment.scale_search import ScaleChoice
 from emu.experiment.setup_counts import check_setup
+from emu.experiment.traffic_checks import check_traffic
 from emu.experiment.witness import recompute_witness
 from emu.host.foreign_code import code_runs
 from emu.host.input_file import one_error, parse_json, read_json, read_text
@@ -56,15 +57,17 @@ UNSEEN = {
     "manifest.json": "when the run started, and on which system and versions; readings "
     "of the clock as an attempt that died by itself began and ended, moved alike",
     "processes.json": "CPU, memory and start-up of processes, each counted by itself; "
-    "settings of their host",
+    "settings of their host, and what its kernel counted beyond the payloads of a run",
     "reports.npz": "by how much a task says that it was late, and its CPU time",
     "frames.npz": "an arrival moved by less than 0.1 ms of wall time per hop, or 1 ms "
     "between hosts; all notes of a flow moved alike by what its links and tasks leave "
-    "free; counts and waits of connections, as far as they can be; and the board of "
-    "another host than the coordinator's, where a lower rate shows as lateness alone",
+    "free; counts and waits of connections, as far as they can be; long turns of the "
+    "coordinator; and the board of another host than the coordinator's, where a lower "
+    "rate shows as lateness alone",
     "rates.npz": "whether the policy gives these rates: that is asked by --policy",
     "realization.npz": "times of tasks and volumes that no scenario states",
-    "training.csv": "losses; they are computed again by --training",
+    "training.csv": "losses, which are computed again by --training, and the other "
+    "figures of tasks, such as rows and edges",
     "weights.npz": "weights; they are computed again by --training",
     "setup/result.json": "sizes of ghost features that a set-up moves, of caches that "
     "change, and of weights that no edge carries later: sender and receiver derive "
@@ -264,6 +267,7 @@ def _results(
         ),
         "times": agreement("times", times, work, "reports.npz (ends less starts)"),
         "counts": _counts(made.run),
+        **check_traffic(made.run),
     }
 
 

@@ -150,6 +150,17 @@ def test_a_job_with_deaths_is_predicted_as_its_file_with_them(
     assert content["recovery"]["foreseen_makespan"] == before.stated
 
 
+def test_a_death_before_run_time_0_is_foreseen() -> None:
+    """Recovery is part of the job, though nothing had run: it was left out."""
+    calm = replace(just_after_a_cut(), kills=())
+    ended = [Ended(0, 0, 0.0, 0.0, 0.1, 2.0, "w0 died", victims=("w0",))]
+    before = foreseen(calm, ended)
+
+    assert before is not None
+    assert len(before.killed) == 1
+    assert before.makespan == pytest.approx(2.0 + calm.simulate().makespan)
+
+
 def test_what_is_foreseen_begins_with_the_first_attempt() -> None:
     calm = replace(just_after_a_cut(), kills=())
     ran = dying().time_of_cut(6) + 1e-3
