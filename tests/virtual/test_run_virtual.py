@@ -224,6 +224,27 @@ dist.barrier()
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_groups_made_again_have_other_members(tmp_path: Path) -> None:
+    """Torch gives their names again once all groups were destroyed."""
+    text = """
+for members in ([1, 2], [0, 1, 3], [1, 2]):
+    group = dist.new_group(members)
+    if dist.get_rank() in members:
+        total = torch.tensor(10 ** dist.get_rank())
+        dist.all_reduce(total, group=group)
+        print(dist.get_rank(), int(total), flush=True)
+    dist.destroy_process_group()
+    dist.init_process_group("gloo")
+dist.barrier()
+"""
+    _, directory = run(tmp_path, HEAD + text)
+
+    pairs = ["1 110", "2 110"]
+    assert lines_of(directory) == sorted([*pairs, *pairs, "0 1011", "1 1011", "3 1011"])
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_monitored_barrier_names_who_did_not_come(tmp_path: Path) -> None:
     """By the words of gloo, after its timeout; the program goes on."""
@@ -338,6 +359,29 @@ def test_what_cannot_go_on_is_told(tmp_path: Path, case: str) -> None:
 def test_a_program_without_a_group_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="made no process group"):
         run(tmp_path, "print(1)\n")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_modules_are_found_where_python_finds_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the program first, then in every folder of PYTHONPATH."""
+    folders = [tmp_path / "program", tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "nearest.py").write_text(f"FOLDER = {folder.name!r}\n")
+    (tmp_path / "first" / "only_first.py").touch()
+    (tmp_path / "second" / "only_second.py").touch()
+    path = os.pathsep.join(map(str, folders[1:]))
+    monkeypatch.setenv("PYTHONPATH", path)
+    program = tmp_path / "program" / "train.py"
+    imports = "import nearest, only_first, only_second\nprint(nearest.FOLDER)\n"
+    program.write_text(HEAD + imports)
+
+    _, directory = run(tmp_path, program, ranks=2)
+
+    assert lines_of(directory) == ["program", "program"]
 
 
 @pytest.mark.slow

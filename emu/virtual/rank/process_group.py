@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import zlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -161,7 +162,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
     """A group of ranks whose calls take virtual time."""
 
     _made: ClassVar[Counter[str]] = Counter()
-    """Groups by name so far: a name comes back when all groups were destroyed."""
+    """Groups by name so far: names come back when all groups were destroyed."""
     _device_types: ClassVar[list[torch.device]] = [torch.device("cpu")]
 
     def __init__(self, options: Any, end: RankEnd, backend: str) -> None:
@@ -169,10 +170,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         size: int = options.group_size
         super().__init__(member, size)
         ranks = [*options.global_ranks_in_group] or [*range(size)]
-        label = options.group_id.replace("/", "-")
-        number = self._made[label]
-        self._made[label] += 1
-        self._name = f"{label}.{number}"
+        self._name = self._next_name(options.group_id, ranks)
         self._member = member
         self._members = size
         self._end = end
@@ -185,6 +183,20 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         self._ranks = ranks
         self._barriers = MonitoredBarriers(self, end, member, size)
         end.say("join", group=self._name, ranks=ranks, backend=backend)
+
+    @classmethod
+    def _next_name(cls, group_id: str, ranks: Sequence[int]) -> str:
+        """Return a name that the members of a group alone have, and all of them alike.
+
+        Their own count says which of all groups it is that torch called so: another
+        group of that name may have had other members.
+        """
+        label = group_id.replace("/", "-")
+        members = zlib.crc32(str(ranks).encode())
+        name = f"{label}.{members:08x}"
+        number = cls._made[name]
+        cls._made[name] += 1
+        return f"{name}.{number}"
 
     def getBackendName(self) -> str:  # noqa: N802 - torch's name
         """Return a name: by gloo's own DDP would look for its devices."""

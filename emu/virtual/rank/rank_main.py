@@ -119,11 +119,12 @@ class RankProcess:
         try:
             if command[0] == "-m":
                 sys.argv = command[1:]
-                sys.path[0] = str(Path.cwd())
+                sys.path.insert(0, str(Path.cwd()))
                 runpy.run_module(command[1], run_name="__main__", alter_sys=True)
             else:
                 sys.argv = command
-                sys.path[0] = str(Path(command[0]).resolve().parent)
+                folder = Path(command[0]).resolve().parent
+                sys.path.insert(0, str(folder))
                 runpy.run_path(command[0], run_name="__main__")
         except SystemExit as error:
             if error.code not in {None, 0}:
