@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -159,3 +161,28 @@ def test_numpy_computes_in_one_thread_unless_told(stated: str) -> None:
     assert kept == (stated or "None")
     if not stated:
         assert threads == "1"
+
+
+def _imports_of(file: Path) -> set[tuple[str, str]]:
+    """Return module and name of everything that a file takes from emu."""
+    imports = set[tuple[str, str]]()
+    for node in ast.walk(ast.parse(file.read_text())):
+        module = getattr(node, "module", None) or ""
+        if isinstance(node, ast.ImportFrom) and module.startswith("emu"):
+            imports |= {(module, alias.name) for alias in node.names}
+    return imports
+
+
+def test_programs_of_shipped_scenarios_import_what_is_there() -> None:
+    folder = Path(emu.__file__).parent.parent / "scenarios"
+    imports = set[tuple[str, str]]()
+    for file in folder.rglob("*.py"):
+        imports |= _imports_of(file)
+    assert ("emu.graph_data.dataset", "open_dataset") in imports
+
+    missing = [
+        (module, name)
+        for module, name in sorted(imports)
+        if not hasattr(import_module(module), name)
+    ]
+    assert missing == []

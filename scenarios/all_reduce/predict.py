@@ -40,7 +40,7 @@ def measured(setting: str, sharing: str, folder: Path) -> Fit:
             command += ["--set", change]
         command += ["--runs", str(folder)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        (folder / "done").write_text(str(max(folder.glob("lab-lab-*"))))
+        (folder / "done").write_text(str(max(folder.glob("*-lab-*"))))
     return fit_run(Path((folder / "done").read_text()), skip=1)
 
 

@@ -97,6 +97,7 @@ def main() -> None:
             home / f"lab-{given.nic}-{repeat}",
             sharing="fair",
             arguments=arguments,
+            time_scale=given.time_scale,
         )
         found["in a lab"].append(accuracy(lab.path / "trainer-m0.log"))
         whole = labs.partitioned(given.graph, 1)

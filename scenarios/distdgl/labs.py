@@ -46,13 +46,21 @@ def options(
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batches", type=int, default=20, help="per epoch")
     parser.add_argument("--first", type=int, help="batches of the first epoch")
+    parser.add_argument("--time-scale", default="auto", help="wall seconds of one")
+    parser.add_argument("--samplers", type=int, default=0, help="beside each trainer")
+    parser.add_argument("--ahead", type=int, help="batches that samplers are ahead")
+    parser.add_argument("--cache", type=float, help="rows of others, share of a part")
     return parser
 
 
 def arguments_of(given: argparse.Namespace) -> str:
     """Return what train.py gets of the options."""
     text = f"--epochs {given.epochs} --batches {given.batches}"
-    return text if given.first is None else f"{text} --first {given.first}"
+    for name in ("first", "ahead", "cache"):
+        value = getattr(given, name)
+        if value is not None:
+            text += f" --{name} {value}"
+    return text
 
 
 def partitioned(graph: str, parts: int = 4) -> Path:
@@ -79,12 +87,13 @@ class Trained:
 
     @property
     def epochs(self) -> list[float]:
-        """Seconds of every epoch: the slowest trainer's."""
+        """Seconds of every epoch: the slowest trainer's, which has its own clock."""
+        time_scale = self.told["time_scale"]
         slowest: dict[int, float] = defaultdict(float)
         for log in self.path.glob("trainer-*.log"):
             for number, seconds, _ in EPOCH.findall(log.read_text()):
                 slowest[int(number)] = max(slowest[int(number)], float(seconds))
-        return [slowest[number] for number in sorted(slowest)]
+        return [slowest[number] / time_scale for number in sorted(slowest)]
 
     @property
     def seconds(self) -> float:
@@ -146,18 +155,31 @@ def trained(
     *,
     sharing: str,
     arguments: str,
+    samplers: int = 0,
+    time_scale: str = "auto",
 ) -> Trained:
-    """Train on machines with these names and NICs in Mbit/s, unless that was done."""
+    """Train on machines with these names and NICs in Mbit/s, unless that was done.
+
+    ``samplers``: processes beside each trainer that sample for it; 0: itself.
+    ``time_scale``: wall seconds of one of the lab's.
+    """
     done = folder / "done.json"
     if not done.exists():
         began = now()
-        rows = ", ".join(f"{{name: {one}, nic: {nic} Mbit/s}}" for one, nic in machines)
+        # A core each, in dilated time: what waits for cores cannot be fitted.
+        rows = ", ".join(
+            f"{{name: {name}, nic: {nic} Mbit/s, cpu: 1}}" for name, nic in machines
+        )
         settings = [f"cluster.machines=[{rows}]", f"lab.sharing={sharing}"]
+        settings.append(f"lab.time_scale={time_scale}")
         for number in range(PROGRAMS):
             program = f"lab.programs[{number}]"
             settings += [
                 f"{program}.run='{{python}} {{folder}}/train.py {arguments}'",
                 f"{program}.env.DGL_CONF_PATH='{graph / 'graph.json'}'",
+                # A client of the servers each: trainers, and their samplers.
+                f"{program}.env.DGL_NUM_CLIENT='{len(machines) * (1 + samplers)}'",
+                f"{program}.env.DGL_NUM_SAMPLER='{samplers}'",
             ]
         command = [sys.executable, "-P", "-m", "emu", "lab", str(HERE / "lab.yaml")]
         for setting in settings:
@@ -170,7 +192,7 @@ def trained(
         )
         if said.returncode:
             raise SystemExit(said.stdout + said.stderr)
-        run = max(folder.glob("lab-lab-*"))
+        run = max(folder.glob("*-lab-*"))
         done.write_text(json.dumps({"run": str(run), "began": began}))
     told = json.loads(done.read_text())
     return Trained(Path(told["run"]), told["began"])

@@ -11,7 +11,7 @@ import dgl
 import numpy as np
 import torch
 
-from emu.graph_data import open_dataset
+from emu.graph_data.dataset import open_dataset
 
 #: Of products-like: 24,490 vertices.
 SCALE = 0.01

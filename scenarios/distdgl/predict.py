@@ -45,9 +45,10 @@ def common(parser: argparse.ArgumentParser) -> argparse.Namespace:
     """Return the command line, with what train.py gets and where runs are kept."""
     given = parser.parse_args()
     given.arguments = labs.arguments_of(given)
-    given.home = labs.HOME / f"{given.graph} {given.arguments}".replace(
-        " --", "-"
-    ).replace(" ", "-")
+    name = f"{given.graph} {given.arguments}"
+    if given.samplers:
+        name += f" --samplers {given.samplers}"
+    given.home = labs.HOME / name.replace(" --", "-").replace(" ", "-")
     return given
 
 
@@ -60,6 +61,8 @@ def train(given: argparse.Namespace, nics: str, sharing: str, repeat: int) -> Tr
         given.home / sharing / f"{nics}-{repeat}",
         sharing=sharing,
         arguments=given.arguments,
+        samplers=given.samplers,
+        time_scale=given.time_scale,
     )
 
 

@@ -42,6 +42,13 @@ def options() -> argparse.Namespace:
     parser.add_argument("--fanouts", type=int, nargs="+", default=[5, 10])
     parser.add_argument("--hidden", type=int, default=64)
     parser.add_argument("--rate", type=float, default=0.01)
+    parser.add_argument("--ahead", type=int, help="batches that samplers are ahead")
+    parser.add_argument(
+        "--cache",
+        type=float,
+        default=0.0,
+        help="rows of others that are kept, as a share of a part: those of most edges",
+    )
     parser.add_argument("--test", action="store_true", help="test accuracy at the end")
     return parser.parse_args()
 
@@ -51,6 +58,44 @@ def part_of(graph: dgl.distributed.DistGraph, split: str) -> torch.Tensor:
     book = graph.get_partition_book()
     mask = graph.ndata[f"{split}_mask"]
     return dgl.distributed.node_split(mask, book, force_even=True)
+
+
+class Rows:
+    """Features by vertex, of which a trainer keeps some of other machines."""
+
+    def __init__(self, graph: dgl.distributed.DistGraph, share: float) -> None:
+        self.features = graph.ndata["feat"]
+        count = graph.num_nodes()
+        vertices = torch.arange(count)
+        book = graph.get_partition_book()
+        self.is_own = book.nid2partid(vertices) == book.partid
+
+        degrees = graph.in_degrees(vertices) if share else torch.zeros(count)
+        degrees[self.is_own] = -1
+        order = degrees.argsort(descending=True, stable=True)
+        kept = round(share * count / book.num_partitions())
+        hot = order[:kept]
+        # Where the row of each vertex is kept; -1: nowhere.
+        self.places = torch.full((count,), -1)
+        self.places[hot] = torch.arange(kept)
+        self.kept = self.features[hot] if kept else torch.empty(0)
+
+        self.found = 0
+        self.asked = 0
+
+    def of(self, vertices: torch.Tensor) -> torch.Tensor:
+        """Return the rows of some vertices, from the cache or their owners."""
+        if not len(self.kept):
+            return self.features[vertices]
+        places = self.places[vertices]
+        is_kept = places >= 0
+        rows = torch.empty(len(vertices), self.kept.shape[1])
+        rows[is_kept] = self.kept[places[is_kept]]
+        rows[~is_kept] = self.features[vertices[~is_kept]]
+
+        self.found += int(is_kept.sum())
+        self.asked += int((~self.is_own[vertices]).sum())
+        return rows
 
 
 def train(given: argparse.Namespace, graph: dgl.distributed.DistGraph) -> nn.Module:
@@ -64,33 +109,38 @@ def train(given: argparse.Namespace, graph: dgl.distributed.DistGraph) -> nn.Mod
     optimiser = torch.optim.Adam(model.parameters(), lr=given.rate)
     dgl.random.seed(rank)
     np.random.seed(rank)
-    loader = dgl.dataloading.DistNodeDataLoader(
-        graph,
-        part_of(graph, "train"),
-        dgl.dataloading.NeighborSampler(given.fanouts),
-        batch_size=given.batch_size,
-        shuffle=True,
-        drop_last=True,
-    )
+    features = Rows(graph, given.cache)
+    vertices = part_of(graph, "train")
     for epoch in range(given.epochs):
         most = given.batches if epoch or given.first is None else given.first
+        # No more than its batches: samplers would be ahead with those of no epoch.
+        chosen = vertices[torch.randperm(len(vertices))[: most * given.batch_size]]
+        loader = dgl.dataloading.DistNodeDataLoader(
+            graph,
+            chosen,
+            dgl.dataloading.NeighborSampler(given.fanouts),
+            batch_size=given.batch_size,
+            drop_last=True,
+            queue_size=given.ahead,
+        )
         distributed.barrier()
         began, losses = time.monotonic(), []
-        for number, (inputs, outputs, blocks) in enumerate(loader, 1):
-            rows, labels = graph.ndata["feat"][inputs], graph.ndata["label"][outputs]
+        for inputs, outputs, blocks in loader:
+            rows, labels = features.of(inputs), graph.ndata["label"][outputs]
             loss = functional.cross_entropy(model(blocks, rows), labels)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
             losses.append(loss.item())
-            if number == most:
-                break
         seconds = time.monotonic() - began
         print(
             f"rank {rank} epoch {epoch} {seconds:.3f} s "
             f"batches {len(losses)} loss {np.mean(losses):.4f}",
             flush=True,
         )
+    if features.asked:
+        share = features.found / features.asked
+        print(f"rank {rank} found {share:.4f} of the rows of others", flush=True)
     return model
 
 
