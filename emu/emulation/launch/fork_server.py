@@ -37,8 +37,8 @@ from emu.host.interruption import StopWatch, die_with_parent
 
 LENGTH = struct.Struct(">Q")
 _PR_SET_NAME = 15
-#: Modules that are imported where they are first used: each of 20 processes took 12 ms of
-#: CPU and 2 MB for that, after the fork.
+#: Modules that are imported where they are first used: each of 20 processes took 12 ms
+#: of CPU and 2 MB for that, after the fork.
 _LOADED_LATE = ("encodings.idna", "numpy.random")
 
 
