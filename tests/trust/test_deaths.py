@@ -17,6 +17,7 @@ from emu.experiment.attempts import (
     recovery_of,
     with_outages,
 )
+from emu.prediction.simulation import simulate
 from emu.problem import Kill, Outages, Schedule
 from emu.scenario import Experiment, prepare
 from emu.scenario.scenario_file import loads
@@ -243,6 +244,27 @@ def test_each_simulation_is_down_for_its_own_time() -> None:
     )
 
     assert violations == []
+
+
+@pytest.mark.parametrize(("share", "is_reason"), [(0.8, True), (-0.8, False)])
+def test_attempts_are_a_reason_in_the_direction_of_the_difference(
+    share: float, *, is_reason: bool
+) -> None:
+    """A run with longer attempts is late by these, one with shorter ones despite."""
+    whole = dying("0.4 s")
+    made = whole.simulate()
+    times = whole.realization.times
+    late_work = replace(whole.realization, times=2.5 * times)
+    slow = simulate(whole.problem, late_work)
+    seconds = slow.length - made.length
+    dead = share / (1 - share) * seconds if is_reason else share * seconds
+    run = replace(slow, outages=Outages(3.0 + dead, 2.0))
+    predicted = replace(made, outages=Outages(3.0, 2.0))
+
+    found = judge_prediction(run, predicted, predicted, threshold=0.01)
+
+    assert found.outcome is Outcome.DIFFERS
+    assert any("attempts" in words for words in found.reasons) is is_reason
 
 
 def test_a_headline_without_its_deaths_is_wrong() -> None:

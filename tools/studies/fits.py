@@ -1,10 +1,12 @@
 """Programs of several kinds fitted at one setting of NICs, predicted at others.
 
-    tools/study fits OUT [--only KIND]
+    tools/study fits OUT [--only KIND] [--cpu CORES]
 
 Each runs in a lab of four machines of 40 Mbit/s and is fitted, by the lines that it
 prints and by its period. Both fits predict it at three other settings, into OUT, before
 it is measured there. An iteration is that of the slowest process by its own clock.
+With ``--cpu`` each machine has so many cores, and labs are dilated to fit this host:
+beside other programs a fit refuses what waited for cores.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from __future__ import annotations
 import json
 import re
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -60,10 +63,19 @@ class Predicted:
     timeouts: int
 
 
-def lab(kind: str, nics: tuple[str, ...], folder: Path) -> Path:
+def options(parser: ArgumentParser) -> None:
+    """Add what machines have."""
+    parser.add_argument("--cpu", type=float, help="cores of a machine; dilates labs")
+
+
+def lab(
+    kind: str, nics: tuple[str, ...], folder: Path, cpu: float | None = None
+) -> Path:
     """Run the programs of a kind on machines with these NICs; return the directory."""
     run = f"exec {sys.executable} {_PROGRAM} {kind} {ITERATIONS}"
-    machines = [{"name": f"m{n}", "nic": _nic(nic)} for n, nic in enumerate(nics)]
+    machines: list[dict[str, Any]] = []
+    for number, nic in enumerate(nics):
+        machines.append({"name": f"m{number}", "nic": _nic(nic)})
     peers = [{"name": "peer", "run": run}]
     served = [
         {"name": "server", "on": ["m0"], "run": run},
@@ -73,11 +85,13 @@ def lab(kind: str, nics: tuple[str, ...], folder: Path) -> Path:
     programs = served if kind in SERVED else peers
     file = folder / "lab.json"
     folder.mkdir(parents=True, exist_ok=True)
-    file.write_text(
-        json.dumps(
-            {"cluster": {"machines": machines}, "lab": {"programs": programs} | until}
-        )
-    )
+    section: dict[str, Any] = {"programs": programs, **until}
+    if cpu is not None:
+        section["time_scale"] = "auto"
+        for machine in machines:
+            machine["cpu"] = cpu
+    content = {"cluster": {"machines": machines}, "lab": section}
+    file.write_text(json.dumps(content))
     directory = RunDirectory.create(f"{kind}-lab", folder)
     result = run_lab(load_lab(str(file), []), directory)
     if result["failed"]:
@@ -96,7 +110,10 @@ def measured(run: Path) -> float:
     """Return the seconds per iteration of the slowest, without the first two."""
     clocks = [_LINE.findall(log.read_text()) for log in run.glob("*.log")]
     times = [np.array(found, float)[2:] for found in clocks if found]
-    return max(float(each[-1] - each[0]) / (len(each) - 1) for each in times)
+    slowest = max(float(each[-1] - each[0]) / (len(each) - 1) for each in times)
+    # Clocks of programs are this host's: a dilated second takes several of theirs.
+    scale = json.loads((run / "lab.json").read_text()).get("time_scale", 1.0)
+    return slowest / float(scale)
 
 
 def per_iteration(schedule: Schedule) -> float:
@@ -121,14 +138,14 @@ def predictions(run: Path, mark: str) -> dict[str, float]:
     return found
 
 
-def compared(kind: str, out: Path) -> list[Predicted]:
+def compared(kind: str, out: Path, cpu: float | None = None) -> list[Predicted]:
     """Return the rows of one kind, whose predictions are written beforehand."""
-    base = lab(kind, FITTED, out / kind / "fitted")
+    base = lab(kind, FITTED, out / kind / "fitted", cpu)
     expected = {mark: predictions(base, mark) for mark in ("iteration", "")}
     (out / kind / "predictions.json").write_text(json.dumps(expected))
     rows = []
     for name, nics in SETTINGS.items():
-        run = lab(kind, nics, out / kind / name)
+        run = lab(kind, nics, out / kind / name, cpu)
         tcp = json.loads((run / "lab.json").read_text())["tcp"].values()
         counts = [sum(one[key] for one in tcp) for key in ("retransmitted", "timeouts")]
         each = expected["iteration"][name], expected[""][name]
@@ -140,7 +157,7 @@ def compared(kind: str, out: Path) -> list[Predicted]:
 def work(options: Namespace) -> Iterator[Work[Predicted]]:
     """Yield every kind."""
     for kind in (*SERVED, *PEERS):
-        yield kind, partial(compared, kind, options.out)
+        yield kind, partial(compared, kind, options.out, options.cpu)
 
 
 def table(rows: list[Predicted], _: Namespace) -> Iterator[str]:
@@ -159,4 +176,10 @@ def table(rows: list[Predicted], _: Namespace) -> Iterator[str]:
             yield distribution(f"{kind or 'all'} {title}", errors_)
 
 
-STUDY = Study(row=Predicted, work=work, table=table)
+STUDY = Study(
+    row=Predicted,
+    work=work,
+    table=table,
+    options=options,
+    settled=("cpu",),
+)

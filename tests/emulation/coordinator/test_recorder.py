@@ -71,6 +71,22 @@ def test_rates_are_kept_in_their_order() -> None:
     assert rates.edge.dtype == rates.iteration.dtype == np.int64
 
 
+def test_a_flow_of_no_bytes_ends_no_sooner_than_the_one_before_it() -> None:
+    """It takes its turn on the edge, however early its task has ended."""
+    run = recorder()
+    # From one machine to the other, as w0 of iterations 0 and 1 sends to p0.
+    crossing = next(edge for edge, hops in enumerate(run._problem.hops) if hops)
+    run.task_end[:] = 1.0
+    run._volumes[crossing] = [40.0, 0.0, 0.0]
+    run._activated[crossing, 0] = 2.0
+    run._ended[crossing, 0] = 7.0
+
+    schedule = run.schedule()
+
+    assert schedule.flow_end[crossing, :2].tolist() == [7.0, 7.0]
+    assert schedule.flow_start[crossing, 1] == 7.0
+
+
 def test_reports_of_a_later_attempt_are_of_iterations_of_the_whole_job() -> None:
     """What a task said is filed when its end settles, once."""
     run = recorder(first=5)

@@ -43,8 +43,12 @@ def test_a_run_whose_times_were_moved_is_noticed(
     question = TIME_SCALE * schedule.length + asked
     figures: dict[str, Any] = {"answered": [question, question + 9.0]}
     figures["host_metrics"] = {"loop_lag_max": LAG}
+    # Whoever is asked last is asked when the others have answered.
+    later = {"answered": [question + 0.6, question + 9.0]}
     evidence = reported(
-        schedule, statistics={"w0": figures}, sends=logged(schedule, delay)
+        schedule,
+        statistics={"w0": figures, "g0": later},
+        sends=logged(schedule, delay),
     )
     findings = [str(finding) for finding in examine(evidence)]
     found = [text for text in findings if "log" in text or "asked" in text]
