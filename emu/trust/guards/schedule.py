@@ -262,7 +262,8 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     too_early = is_shaped & (firsts < soonest)
     left_early = is_shaped & (sends < soonest)
     too_late = is_shaped & (notices > schedule.flow_end + slack)
-    is_apart = np.abs(notices - arrivals) > clocks
+    # Both are of one note of one kernel: on one clock they are equal to the digit.
+    is_apart = np.abs(notices - arrivals) > least_apart / evidence.time_scale
     # A sender notes the time before it hands the last byte over, and logs it after.
     logged_sends = evidence.logged_sends
     most_between = (_LOGGED + 2 * evidence.standstill) / evidence.time_scale

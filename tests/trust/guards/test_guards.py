@@ -311,6 +311,18 @@ def test_an_arrival_that_was_told_early_is_found() -> None:
     assert said(schedule, notified=schedule.flow_end) == []
 
 
+@pytest.mark.parametrize("one_clock", [True, False])
+def test_an_arrival_that_is_told_early_is_found_where_all_read_one_clock(
+    one_clock: bool,  # noqa: FBT001
+) -> None:
+    """By 0.8 ms of wall time, at every hop: both are of one note of one kernel."""
+    schedule, _ = golden()
+    told = schedule.flow_end - 0.0008 / TIME_SCALE
+    sentences = said(schedule, notified=told, one_clock=one_clock)
+    is_found = any("was notified to have come at" in text for text in sentences)
+    assert is_found == one_clock
+
+
 def test_an_arrival_that_did_not_count_is_found_however_little_it_was_late() -> None:
     """0.1 ms of wall time after the end that the schedule gives the flow."""
     schedule, _ = golden()
