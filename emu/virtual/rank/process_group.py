@@ -128,7 +128,7 @@ class _Brought:
         ranks = len(self.ranks)
         marks = self.view(0, ranks, size)
         total = self.view(0, size, size + _room_of_marks(ranks))
-        if marks.min() == _MADE:
+        if _are_made(marks):
             return total
 
         parts = self.views(size)
@@ -144,9 +144,15 @@ class _Brought:
                 pieces = [part[span] for part in parts]
                 total[span] = reduce_piece(pieces, owner, content, operation)
                 marks[owner] = _MADE
-        while marks.min() < _MADE:
+        while not _are_made(marks):
             os.sched_yield()
         return total
+
+
+def _are_made(marks: Bytes) -> bool:
+    """Return True where all pieces of a sum are there."""
+    # Ten times as fast as a minimum of so few numbers.
+    return marks.tobytes().count(_MADE) == marks.size
 
 
 def _room_of_marks(ranks: int) -> int:
