@@ -86,6 +86,8 @@ class Deposits:
         """Size -> places that a deposit of it may have."""
         self._sizes: dict[int, int] = {}
         """By place."""
+        self._allocated: dict[int, int] = {}
+        """Bytes from a place on that have memory."""
         self._end = 0
         """Bytes so far."""
 
@@ -100,9 +102,11 @@ class Deposits:
         rounded = 1 << (size - 1).bit_length()
         place = self._find_place(rounded)
         memory = self._memory_of(self._rank)
-        if place not in self._sizes or rounded > _PAGE:
+        if size > self._allocated.get(place, 0):
             # A page that cannot be had would end this process later, without a word.
+            # To ask for pages that are there takes longer than to write them.
             os.posix_fallocate(memory.descriptor, place, size)
+            self._allocated[place] = size
         self._sizes[place] = rounded
 
         address = memory.address + place
@@ -128,6 +132,7 @@ class Deposits:
         if size >= _LARGE:
             mapping = self._memory_of(self._rank).mapping
             mapping.madvise(mmap.MADV_REMOVE, place, size)
+            del self._allocated[place]
 
     def view(self, rank: int, place: int, count: int) -> Bytes:
         """Return bytes of a rank's deposits, not copied, shape (count,)."""
