@@ -24,7 +24,8 @@ from emu.graph_data.batches import BatchPlan
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.drawn_batches import DrawnBatch, draw_batch
 from emu.graph_data.drawn_graph import DrawnStructure
-from emu.graph_data.sampling import Structure, rows_of
+from emu.graph_data.sampling import Structure
+from emu.prediction.core import lib, pointer
 from emu.problem.workloads import SampleCounts
 from emu.problem.workloads.fetches import feature_type
 
@@ -68,8 +69,12 @@ class CachePlan:
         )
 
 
-def _chance_to_meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> Floats:
+# Samplers that walk over all training vertices ask for the same, one after the other.
+@lru_cache(maxsize=2)
+def _chance_to_meet(dataset: Dataset, plan: BatchPlan, sampler: int | None) -> Floats:
     """Return the probability that a batch of a sampler has each vertex, about.
+
+    ``sampler``: None where every sampler walks over all training vertices.
 
     Per hop a vertex joins unless no vertex before it draws it: 1 - prod (1 - p(v)
     min(1, fanout / degree(v))), as if draws were independent, so that it counts 11 to
@@ -78,7 +83,7 @@ def _chance_to_meet(dataset: Dataset, plan: BatchPlan, sampler: int) -> Floats:
     """
     structure = dataset.structure
     train = plan.walk(dataset)
-    if plan.epoch != "replicate":
+    if sampler is not None:
         bounds = plan.share_bounds(len(train))
         # A sampler meets only what is reached from its own share.
         train = train[bounds[sampler] : bounds[sampler + 1]]
@@ -104,9 +109,15 @@ def _chance_to_miss(structure: Structure, draws: Floats, misses: Floats) -> Floa
     if isinstance(structure, DrawnStructure):
         # Its edges are drawn themselves: a mean over them stands for their product.
         return misses * np.exp(-structure.expect_hits(draws * structure.degrees))
-    destinations = rows_of(structure.indptr)
     misses = misses.copy()
-    np.multiply.at(misses, structure.indices, 1.0 - draws[destinations])
+    lib.missed(
+        pointer(structure.indptr),
+        structure.vertices,
+        pointer(structure.indices),
+        structure.indices.itemsize == 8,
+        pointer(draws),
+        pointer(misses),
+    )
     return misses
 
 
@@ -121,8 +132,9 @@ def choose_rows(dataset: Dataset, plan: BatchPlan, cache: CachePlan, home: int) 
         return np.empty(0, np.int64)
     worth = dataset.structure.degrees.astype(np.float64)
     if cache.policy == "vip":
+        has_share = plan.epoch != "replicate"
         chances = [
-            _chance_to_meet(dataset, plan, sampler)
+            _chance_to_meet(dataset, plan, sampler if has_share else None)
             for sampler, store in enumerate(cache.homes)
             if store == home
         ]
@@ -352,6 +364,11 @@ def count_samples(
             count(sampler, iteration, sampler_cache) for iteration in range(batches)
         ]
         return tuple(counts)
+
+    if cache is not None:
+        # Before samplers do: those of one machine would all compute it at once.
+        for home in sorted({*cache.homes}):
+            choose_rows(dataset, plan, cache, home)
 
     samplers = range(plan.samplers)
     # Compiled sampling lets others run.

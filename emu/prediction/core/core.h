@@ -683,6 +683,8 @@ int64_t relabelled(const int64_t *known, int64_t given, const int64_t *ids, int6
 void compressed(const void *sources, const void *destinations, bool wide_ends,
                 int64_t edges, int64_t vertices, int64_t *ends, int64_t *fill,
                 void *indices, bool wide, int64_t *indptr);
+void missed(const int64_t *indptr, int64_t vertices, const void *indices, bool wide,
+            const double *draws, double *misses);
 void drawn_keys(const double *prefix, int64_t vertices, const int64_t *bounds_of_block,
                 const int64_t *bounds_of_class, const double *near, int64_t edges,
                 RandomDouble next, void *generator, int64_t *slots, int64_t capacity,

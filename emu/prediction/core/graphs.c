@@ -90,6 +90,20 @@ void compressed(const void *sources, const void *destinations, bool wide_ends,
         compact(ends, vertices, indices, false, indptr);
 }
 
+/* Multiply what every vertex misses by the chance that each edge from it is not drawn, edge
+ * by edge. `draws`: that a vertex draws any one of its neighbours. */
+void missed(const int64_t *indptr, int64_t vertices, const void *indices, bool wide,
+            const double *draws, double *misses)
+{
+    for (int64_t vertex = 0; vertex < vertices; vertex++) {
+        double factor = 1.0 - draws[vertex];
+        if (factor == 1.0) /* most, where few vertices are seeds */
+            continue;
+        for (int64_t edge = indptr[vertex]; edge < indptr[vertex + 1]; edge++)
+            misses[at(indices, wide, edge)] *= factor;
+    }
+}
+
 /* Return a vertex of low .. high - 1, by weight; `prefix` holds sums of weights. */
 static int64_t by_weight(const double *prefix, int64_t low, int64_t high,
                          RandomDouble next, void *generator)

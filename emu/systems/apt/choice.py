@@ -13,7 +13,7 @@ import numpy as np
 
 from emu.graph_data import BatchPlan, Dataset
 from emu.problem.workloads import model_shapes
-from emu.systems.apt.shares import STRATEGIES, ShareCounts, count_shares
+from emu.systems.apt.shares import STRATEGIES, ShareCounts, count_strategies
 
 #: Mini-batches of each sampler that are drawn to estimate costs.
 DRY_RUN = 4
@@ -73,11 +73,15 @@ def choose(
     byte_seconds: Sequence[float],
 ) -> str:
     """Return the strategy of the smallest `estimate`, the first of equal ones."""
-    count = min(batches, DRY_RUN)
-    costs = {}
-    for strategy in STRATEGIES:
-        if strategy == "nfp" and dataset.feature_length < dataset.parts:
-            continue  # some machine would have no column
-        counts = count_shares(dataset, plan, strategy, count)
-        costs[strategy] = estimate(strategy, counts, row, width, byte_seconds)
+    strategies = [
+        strategy
+        for strategy in STRATEGIES
+        # Of fewer columns than machines some machine would have none.
+        if strategy != "nfp" or dataset.feature_length >= dataset.parts
+    ]
+    counted = count_strategies(dataset, plan, strategies, min(batches, DRY_RUN))
+    costs = {
+        strategy: estimate(strategy, counts, row, width, byte_seconds)
+        for strategy, counts in counted.items()
+    }
     return min(costs, key=costs.__getitem__)
