@@ -164,7 +164,7 @@ def _part_of(path: Path, result: RunResult, news: str) -> RunFigures:
     return RunFigures(
         path=str(path),
         makespan=content["makespan"],
-        error=content["makespan_error"] if content["times"] != "measured" else None,
+        error=content["makespan_error"],
         trust=content["verdict"]["trust"],
         iterations=tuple(iteration_lengths(result.run.schedule).tolist()),
         started_anew=news,

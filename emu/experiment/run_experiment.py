@@ -441,8 +441,6 @@ def result_of(
         predicted,
         simulation,
         threshold=emulation.max_difference,
-        # With times that only the run has measured nothing was predicted.
-        timed=prepared.times != "measured",
         policy=prepared.policy,
         observed=observe(prepared, run),
         chance=verdict.chance,

@@ -85,13 +85,13 @@ class PreparedRun:
 
     @property
     def times(self) -> str:
-        """Where the times of the prediction are from; ``measured``: it had none."""
+        """Where the times of the prediction are from, whatever real work takes."""
         scenario = self.experiment.scenario
         if any(section.operation_rates for *_, section in scenario.each_job()):
             return "counted"
         if scenario.profile is not None:
             return "profiled"
-        return "measured" if self.emulation.compute == "real" else "stated"
+        return "stated"
 
     @property
     def by_kernel(self) -> bool:

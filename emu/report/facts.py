@@ -190,8 +190,6 @@ def _lengths(result: Result, digits: int) -> Iterator[Fact]:
         yield Fact("emulated makespan", length, meaning, "makespan")
 
     times = f"times were {result.get('times', 'stated')}"
-    if result.get("times") == "measured":
-        times = "times were not stated, the run measured them (compute: real)"
     predicted = "predicted before the run"
     stated = (result.get("recovery") or {}).get("foreseen_makespan")
     if stated is not None:

@@ -44,8 +44,8 @@ class Prediction:
     outcome: Outcome
     error: float | None
     """Makespan of the run over the predicted one, minus 1; over the one of a simulation
-    of its own times and volumes where no times were predicted, or if that is more. Of a
-    lab likewise of seconds per iteration; None where they are not known."""
+    of its own times and volumes if that is more. Of a lab likewise of seconds per
+    iteration; None where they are not known."""
     threshold: float
     """Share by which the two may differ."""
     since: float | None = None
@@ -72,7 +72,6 @@ def judge_prediction(
     replayed: Schedule,
     *,
     threshold: float,
-    timed: bool = True,
     policy: str = "maxmin",
     observed: Observations | None = None,
     chance: str = "",
@@ -85,8 +84,6 @@ def judge_prediction(
         Simulations of what was expected, and of the run's own times and volumes.
     threshold
         Share of the makespan.
-    timed
-        Whether times were predicted; else ``replayed`` alone counts.
     policy
         Rule by which causes are simulated.
     observed
@@ -96,7 +93,7 @@ def judge_prediction(
         then.
     """
     observed = observed or Observations()
-    simulations = [replayed, predicted] if timed else [replayed]
+    simulations = [replayed, predicted]
     errors = [emulated.error_over(simulation) for simulation in simulations]
     place = _place_of_headline(errors, threshold)
     error = errors[place]
