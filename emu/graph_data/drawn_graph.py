@@ -241,6 +241,13 @@ class DrawnStructure(Structure):
         return targets[is_within], positions
 
 
+def narrow(vertices: Ints) -> Any:
+    """Return numbers of vertices, of a graph of up to 2 billion in half the bytes."""
+    if vertices.max(initial=0) <= np.iinfo(np.int32).max:
+        return vertices.astype(np.int32)
+    return vertices
+
+
 def _range_around(vertices: Ids, bounds: Ids) -> tuple[Ids, Ids]:
     """Return the first vertex of the range that each is in, and that behind it."""
     group = np.searchsorted(bounds, vertices, "right") - 1
@@ -354,8 +361,9 @@ class DrawnGraph(Dataset):
         stride = int(max(1, all_draws // _READER_DRAWS))
         samples = []
         for part in range(self.parts):
-            members = np.flatnonzero(self.owner == part)
-            indptr, targets = self.drawn.neighbours(members[::stride])
+            members = narrow(np.flatnonzero(self.owner == part))
+            drawn = members[::stride].astype(np.int64)
+            indptr, targets = self.drawn.neighbours(drawn)
             rows, _ = _number_draws(np.diff(indptr))
             owners = self.owner[targets].astype(np.int64)
             samples.append(_Sample(members, stride, rows, owners))

@@ -27,7 +27,7 @@ from typing_extensions import override
 from emu.errors import DataError
 from emu.graph_data.array_types import Array, Floats, Ints, SmallInts
 from emu.graph_data.dataset import Dataset
-from emu.graph_data.drawn_graph import DrawnGraph
+from emu.graph_data.drawn_graph import DrawnGraph, narrow
 from emu.graph_data.opened import open_for
 from emu.graph_data.prepared import PreparedArrays, prepare_arrays, write_arrays
 from emu.graph_data.sampling import Structure, bounds_of, rows_of
@@ -115,6 +115,11 @@ class Part:
     def vertices(self) -> Ints:
         """Local vertices, then those it holds besides, then remote ones."""
         return np.concatenate([self.local, self.held, self.remote])
+
+    @property
+    def size(self) -> int:
+        """Number of `vertices`."""
+        return len(self.local) + len(self.held) + len(self.remote)
 
     def count_crossing_edges(self) -> int:
         """Return the entries of `forward` whose source is a vertex of another part."""
@@ -339,7 +344,7 @@ def _drawn_parts(dataset: DrawnGraph, aggregation: Aggregation) -> WholeGraph:
     def read(number: int) -> Part:
         local = dataset.members_of(number)
         bit = dataset.readers.dtype.type(1 << number)
-        remote = np.flatnonzero(dataset.readers & bit)
+        remote = narrow(np.flatnonzero(dataset.readers & bit))
         edges = dataset.drawn.count_edges(local)
         crossing_edges = round(edges * dataset.crossing_shares[number])
         edges += aggregation.loops * len(local)

@@ -344,7 +344,7 @@ class ExchangeSection(WholeGraphSection):
         for rank, _ in enumerate(machines):
             parts = [graph.part(rank) for graph in graphs]
             first, *_ = parts
-            features = len(first.vertices) * length
+            features = first.size * length
             numbers = 0
             for part, width in zip(parts, widths, strict=True):
                 numbers += 2 * len(part.local) * width

@@ -314,7 +314,7 @@ class DgclJobSection(DgclKeys):
             # Rows of others come before each layer but the first, which has features.
             for part, width in zip(parts[1:], widths[:-1], strict=True):
                 numbers += 2 * len(part.remote) * width
-            features = len(parts[0].vertices) * length
+            features = parts[0].size * length
             memory[f"d{rank}.layer1"] = {
                 "features": float(itemsize * features),
                 "rows of layers": float(itemsize * numbers),
@@ -366,7 +366,7 @@ class DgclJobSection(DgclKeys):
                 kind,
                 (inputs, outputs),
                 int(part.forward.indptr[-1]),
-                len(part.vertices),
+                part.size,
                 len(part.local),
                 shortens=inputs > outputs,
             )
