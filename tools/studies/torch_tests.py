@@ -63,9 +63,9 @@ def run(test: str) -> list[Tried]:
         cluster = folder / "cluster.yaml"
         cluster.write_text(CLUSTER)
         options = ["--charge", "1 us", "--runs", str(folder / "runs")]
-        command = [sys.executable, "-m", "emu", "virtual", str(cluster), *options]
+        command = [sys.executable, "-P", "-m", "emu", "virtual", str(cluster)]
         result = subprocess.run(
-            [*command, "--", str(PROGRAM), str(folder), test],
+            [*command, *options, "--", str(PROGRAM), str(folder), test],
             capture_output=True,
             text=True,
             timeout=PATIENCE,
