@@ -39,8 +39,11 @@ def no_features(evidence: Evidence) -> Iterator[Finding]:
     receivers read in the frames, not what the workload says of its edges.
     """
     job = evidence.schedule.problem.job
-    # Several jobs may run together: another system's features may travel.
-    of_p3 = {task.job_name for task in job.tasks if task.kind == PHASES["Mf"]}
+    # Several jobs may run together: another system's features may travel. So may those
+    # of apt, which has the same phases and asks stores for rows.
+    with_phases = {task.job_name for task in job.tasks if task.kind == PHASES["Mf"]}
+    asking = {task.job_name for task in job.tasks if task.kind == "sampler_fetch"}
+    of_p3 = with_phases - asking
     for (edge, kind), count in count_kinds(evidence.statistics).items():
         source = job.tasks[job.edges[edge].source]
         if kind == FEATURES and count and source.job_name in of_p3:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.prediction.analysis.link_load import fluid_bytes, pieces
+from emu.problem.workloads.all_reduce import ALL_REDUCE
 from emu.trust.audit import PUNCTUALITY, audit
 from emu.trust.audit_checks import sound, work_of
 from emu.trust.guards.evidence import (
@@ -463,7 +464,12 @@ def _first_and_last_tasks(job: Job, prefix: str) -> Iterator[tuple[int, int]]:
     """Yield the tasks that begin a mini-batch of a job, each with a worker it feeds."""
     positions = {task.name: position for position, task in enumerate(job.tasks)}
     positions.pop(f"{prefix}release", None)
-    members = {task for name, task in positions.items() if name.startswith(prefix)}
+    members = {
+        task
+        for name, task in positions.items()
+        # Sums over workers come behind a mini-batch: no window waits for them.
+        if name.startswith(prefix) and job.tasks[task].kind != ALL_REDUCE
+    }
     inner = [
         e for e in job.edges if e.lag == 0 and {e.source, e.destination} <= members
     ]

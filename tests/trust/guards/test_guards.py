@@ -362,13 +362,23 @@ def test_volumes_that_task_and_announcement_halve_alike_are_found() -> None:
     assert any("(12) g0->s1[0] carried 20 of 40 bytes" in words for words in found)
 
 
-@pytest.mark.parametrize(("kind", "broken"), [("features", 1), ("activations", 0)])
-def test_features_of_p3_that_travel_are_found(kind: str, broken: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "kinds", "broken"),
+    [
+        ("features", {"sampler": "model_forward"}, 1),
+        ("activations", {"sampler": "model_forward"}, 0),
+        # Apt has P3's phases, and asks stores for features.
+        ("features", {"sampler": "model_forward", "worker": "sampler_fetch"}, 0),
+    ],
+)
+def test_features_of_p3_that_travel_are_found(
+    kind: str, kinds: dict[str, str], broken: int
+) -> None:
     """Of the same job without P3's tasks they may."""
     schedule, _ = golden()
     problem = schedule.problem
     tasks = tuple(
-        replace(task, kind="model_forward" if task.kind == "sampler" else task.kind)
+        replace(task, kind=kinds.get(task.kind, task.kind))
         for task in problem.job.tasks
     )
     job = replace(problem.job, tasks=tasks)

@@ -22,7 +22,7 @@ from emu.problem import (
     Realization,
     Task,
 )
-from emu.runs.audit_inputs import has_other_windows
+from emu.runs.audit_inputs import has_other_windows, list_windows
 from emu.scenario import Experiment, load, prepare
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
@@ -34,7 +34,10 @@ from emu.trust.guards.schedule import (
     task_times,
     window,
 )
+from tests.fidelity.drawn_systems import draw_system
 from tests.integration.scenarios import GOLDEN
+from tests.trust.guards.reported import reported
+from tools.trials.trial import scenario_of
 
 
 @given(drawn=problems(links=True, changes=True))
@@ -107,6 +110,27 @@ def test_a_window_off_by_one_is_named(most: int) -> None:
     (found,) = window(evidence(experiment(most + 1), stated=most))
     assert f"the credit window is {most}" in found.sentence
     assert f"[{most}] started" in found.sentence  # the first that may not yet
+
+
+@pytest.mark.parametrize(
+    ("system", "seed"),
+    [
+        ("apt", 20261304),
+        ("apt", 20261305),
+        ("rapid_gnn", 20261305),
+        ("salient_plus_plus", 20261305),
+    ],
+)
+def test_windows_of_systems_that_train_are_kept(system: str, seed: int) -> None:
+    """As they are simulated, also where sums of gradients end after the next start."""
+    made = prepare(scenario_of(draw_system(system, seed)))
+    windows = list_windows(made.scenario)
+    sound = replace(reported(made.simulate()), windows=windows)
+    smaller = [(prefix, most - 1) for prefix, most in windows]
+
+    assert windows
+    assert not [*window(sound)]
+    assert [*window(replace(sound, windows=tuple(smaller)))]
 
 
 def headline() -> tuple[dict[str, Any], dict[str, Any]]:
