@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from emu.trust.guards import schedule, tasks, traffic
+from emu.trust.guards import credit_windows, schedule, tasks, traffic
 from emu.trust.guards.evidence import Evidence
 from emu.trust.violation import Finding
 
@@ -39,7 +39,7 @@ GUARDS = (
     schedule.lower_bounds,
     schedule.task_times,
     tasks.beginnings,
-    schedule.window,
+    credit_windows.window,
 )
 
 

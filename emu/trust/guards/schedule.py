@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.prediction.analysis.link_load import fluid_bytes, pieces
-from emu.problem.workloads.all_reduce import ALL_REDUCE
 from emu.trust.audit import PUNCTUALITY, audit
 from emu.trust.audit_checks import sound, work_of
 from emu.trust.guards.evidence import (
@@ -39,7 +38,7 @@ from emu.trust.violation import (
 )
 
 if TYPE_CHECKING:
-    from emu.problem import Job, Problem, Realization, Schedule
+    from emu.problem import Problem, Realization, Schedule
 
     Floats = NDArray[np.float64]
 
@@ -397,7 +396,6 @@ def _find_first(broken: NDArray[np.bool_], times: Floats) -> _First | None:
 
 
 TIMES = "task times"
-WINDOW = "window"
 #: Share of its time by which a task may seem to be shorter, and of the run's end:
 #: rounding, as nominal times are kept exactly.
 _ROUNDING = 1e-6
@@ -427,66 +425,6 @@ def task_times(evidence: Evidence) -> Iterator[Finding]:
         f"{name} took {work[task]:.6g} s of the {evidence.times[task]:.6g} s that are "
         f"stated (and {first.others} others)",
     )
-
-
-def window(evidence: Evidence) -> Iterator[Finding]:
-    """Yield the first start that the credit window of a scenario does not allow.
-
-    With window K, iteration n of what begins a mini-batch starts only after iteration
-    n - K of every worker that it reaches. Which edges a job has for that does not
-    enter: they may be the mistake.
-    """
-    schedule = evidence.schedule
-    job = schedule.problem.job
-
-    for prefix, most in evidence.windows:
-        for first, last in _first_and_last_tasks(job, prefix):
-            # A worker with fewer iterations bounds fewer starts.
-            last_bound = most + job.rounds[last]
-            rounds = min(job.rounds[first], job.iterations, last_bound)
-            # The first K iterations wait for no worker.
-            for n in range(most, rounds):
-                start = schedule.task_start[first, n]
-                bound = schedule.task_end[last, n - most]
-                if start < bound - _ROUNDING * bound:
-                    early = task_name(job, first, n)
-                    yield Finding(
-                        WINDOW,
-                        float(start),
-                        f"{early} started at {start:.6g} s, before "
-                        f"{task_name(job, last, n - most)} ended at {bound:.6g} s: the "
-                        f"credit window is {most}",
-                    )
-                    return
-
-
-def _first_and_last_tasks(job: Job, prefix: str) -> Iterator[tuple[int, int]]:
-    """Yield the tasks that begin a mini-batch of a job, each with a worker it feeds."""
-    positions = {task.name: position for position, task in enumerate(job.tasks)}
-    positions.pop(f"{prefix}release", None)
-    members = {
-        task
-        for name, task in positions.items()
-        # Sums over workers come behind a mini-batch: no window waits for them.
-        if name.startswith(prefix) and job.tasks[task].kind != ALL_REDUCE
-    }
-    inner = [
-        e for e in job.edges if e.lag == 0 and {e.source, e.destination} <= members
-    ]
-    feeds = {task: {task} for task in members}
-    turns = {task: turn for turn, task in enumerate(job.order)}
-    # From the last task back: what a task feeds is complete before its sources take it.
-    for edge in sorted(inner, key=lambda edge: -turns[edge.source]):
-        feeds[edge.source] |= feeds[edge.destination]
-
-    first_tasks = sorted(members - {edge.destination for edge in inner})
-    # Where there are graph stores, they begin the mini-batches.
-    stores = [task for task in first_tasks if job.tasks[task].kind == "graph_store"]
-    workers = {task for task in members if job.tasks[task].kind == "worker"}
-    last_tasks = workers or members - {edge.source for edge in inner}
-    for first in stores or first_tasks:
-        for last in sorted((feeds[first] & last_tasks) - {first}):
-            yield first, last
 
 
 #: Share by which a number may be off: sums in another order.

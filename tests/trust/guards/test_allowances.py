@@ -22,12 +22,12 @@ from emu.problem import (
 )
 from emu.testing import two_machine_example
 from emu.trust.audit import audit
+from emu.trust.guards.credit_windows import window
 from emu.trust.guards.evidence import Evidence
 from emu.trust.guards.schedule import (
     headline_faults,
     lower_bounds,
     task_times,
-    window,
 )
 from emu.trust.guards.traffic import FEW, PACKET, enough_carried
 from emu.trust.lateness import clock_uncertainty

@@ -27,12 +27,12 @@ from emu.scenario import Experiment, load, prepare
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems
 from emu.trust.audit import audit
+from emu.trust.guards.credit_windows import window
 from emu.trust.guards.evidence import Evidence, fitting, list_capacities, most_stated
 from emu.trust.guards.schedule import (
     headline_faults,
     least_makespan,
     task_times,
-    window,
 )
 from tests.fidelity.drawn_systems import draw_system
 from tests.integration.scenarios import GOLDEN
