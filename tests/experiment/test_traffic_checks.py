@@ -1,4 +1,4 @@
-"""What kernels counted, against payloads: an edit of either is a contradiction."""
+"""Counts of kernels against payloads: an edit of either is a contradiction."""
 
 from __future__ import annotations
 

@@ -285,7 +285,7 @@ def test_a_link_carries_others_while_a_flow_waits(
 
 
 def test_a_timeout_beside_many_flows_is_named() -> None:
-    """Of eight flows that share a NIC for 8 s one waits for 20 s, and ends after 21.
+    """One of eight flows that share a NIC for 8 s waits for 20 s, and ends after 21.
 
     As many bytes more, at the eighth of the NIC that it has, would end after 10.5.
     """

@@ -42,7 +42,7 @@ from tools.runner import Study, Work
 LAB = Path(__file__).parent.parent.parent / "scenarios" / "virtual" / "lab.yaml"
 RANKS = (4, 16)
 LATENCIES = ("50 us", "0 s")
-#: Steps of a run; of the first half's length nothing is told.
+#: Steps of a run; lengths are those of the second half.
 STEPS = 8
 #: What scenarios/virtual/features.py states.
 BATCH, FANOUT, DRAWN_VERTICES, CLASSES = 200, 10, 100_000, 256
@@ -76,7 +76,7 @@ class Compared:
 
     @property
     def parts(self) -> list[float]:
-        """What `latency`, `gloo` and `rest` are, in shares of the system's step."""
+        """Shares of the system's step: `latency`, `gloo` and `rest`."""
         latency = self.virtual - self.virtual_alone
         beyond = latency - (self.system - self.system_alone)
         gloo = self.virtual_alone - self.nccl_alone
@@ -133,7 +133,7 @@ def compare(case: str, program: str, ranks: int) -> list[Compared]:
 
 @dataclass(frozen=True)
 class VirtualRun:
-    """What a run of a program tells: seconds and bytes."""
+    """Seconds and bytes of a run of a program."""
 
     step: float
     job: float

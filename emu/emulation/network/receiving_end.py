@@ -217,9 +217,11 @@ class ReceivingEnd:
             sink.finish(frame.sizes)
         buffer: PooledBuffer | Loan | None = self._buffer
         self._buffer = None
-        if receiver.passes and frame.volume:
-            buffer = Loan(self._pool, frame.volume)  # which the core has counted
+        if receiver.passes:
+            # Also of an empty body, or the next one would be given up as if it passed.
             receiver.passes = False
+            if frame.volume:
+                buffer = Loan(self._pool, frame.volume)  # which the core has counted
         delivery = Delivery(
             edge=edge,
             iteration=iteration,

@@ -220,3 +220,16 @@ def test_a_body_that_is_not_kept_gives_its_room_back_when_its_sender_goes() -> N
     end.give_up()
 
     assert pool.statistics.in_use == 0
+
+
+def test_a_body_without_room_behind_an_empty_one_gives_nothing_back() -> None:
+    pool = BufferPool(limit=8192)
+    end = introduced(pool, sinks={EDGE: _Judges({"x": 0})})
+    (event,) = fed(end, frame(0, 0), (), 0.0)
+    assert isinstance(event, Arrived)
+
+    with pytest.raises(RunError, match="10000 bytes arrive while 0 of at most 8192"):
+        fed(end, frame(1, 10_000), (), 0.0)
+    end.give_up()
+
+    assert pool.statistics.in_use == 0

@@ -424,7 +424,7 @@ def is_short(name: str) -> bool:
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 700), st.integers(0, 15))
 def test_sums_are_those_of_zlib(before: int, size: int, offset: int) -> None:
-    """Of any length behind any other sum, wherever the bytes lie."""
+    """The sum goes on from any other sum, at any length, wherever the bytes lie."""
     content = np.random.default_rng([before, size]).bytes(offset + size)
     data = ffi.from_buffer("uint8_t[]", content) + offset
     content = content[offset:]

@@ -249,7 +249,8 @@ def test_faults_of_frames_are_found(words: str) -> None:
 
 @pytest.mark.parametrize("one_clock", [True, False])
 def test_arrivals_a_little_early_are_found_where_clocks_are_one(
-    one_clock: bool,  # noqa: FBT001
+    *,
+    one_clock: bool,
 ) -> None:
     """By 0.8 ms of wall time, at every hop of a chain."""
     schedule, _ = golden()
@@ -313,7 +314,8 @@ def test_an_arrival_that_was_told_early_is_found() -> None:
 
 @pytest.mark.parametrize("one_clock", [True, False])
 def test_an_arrival_that_is_told_early_is_found_where_all_read_one_clock(
-    one_clock: bool,  # noqa: FBT001
+    *,
+    one_clock: bool,
 ) -> None:
     """By 0.8 ms of wall time, at every hop: both are of one note of one kernel."""
     schedule, _ = golden()
