@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from operator import add
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,25 +52,35 @@ class JobArrays(SimpleNamespace):
     def __init__(self, *, own: OwnRates | None, **fields: Any) -> None:
         super().__init__(own=own, **fields)
         _check(self)
+        machines, pool_names = self.slots.shape
+        last_owner = int(self.owner.max(initial=-1))
+        zones = len(self.routes["route_of"])
         route_lengths = np.diff(self.routes["route_start"])
-        rows, count = self.tuners["path"].shape
+        quota_rows, tuner_count = self.tuners["path"].shape
 
         fields |= {
             "tasks": len(self.rounds),
             "edges": len(self.source),
-            "machines": self.slots.shape[0],
+            "machines": machines,
             "ports": len(self.capacity),
-            "names": self.slots.shape[1],
-            "jobs": int(self.owner.max(initial=-1)) + 1,
+            "names": pool_names,
+            "jobs": last_owner + 1,
             "change_count": len(self.changes),
             "coflows": len(self.coflow_start) - 1,
             "routes": {
                 **self.routes,
-                "zones": len(self.routes["route_of"]),
+                "zones": zones,
                 "longest": int(route_lengths.max()),
             },
-            "tuners": {**self.tuners, "rows": rows, "count": count},
-            "speeds": {**self.speeds, "count": len(self.speeds["time"])},
+            "tuners": {
+                **self.tuners,
+                "rows": quota_rows,
+                "count": tuner_count,
+            },
+            "speeds": {
+                **self.speeds,
+                "count": len(self.speeds["time"]),
+            },
         }
 
         if own is not None:
@@ -85,6 +95,15 @@ class JobArrays(SimpleNamespace):
             self.own.check()
 
 
+@dataclass(frozen=True)
+class _KeptThing(Generic[Made]):
+    """Something that was made, until one of its sources goes."""
+
+    made: Made
+    references: list[weakref.ref[Any]]
+    """Weak ones of the sources: they tell when a source goes."""
+
+
 class Kept(Generic[Made]):
     """Memory of what was made of some objects while these live, the newest few.
 
@@ -93,25 +112,27 @@ class Kept(Generic[Made]):
     """
 
     def __init__(self) -> None:
-        self._made: dict[tuple[int, ...], tuple[list[weakref.ref[Any]], Made]] = {}
+        self._things: dict[tuple[int, ...], _KeptThing[Made]] = {}
 
     def get(
         self, sources: Sequence[object], code: int, make: Callable[[], Made]
     ) -> Made:
         """Return what ``make`` made of ``sources`` and ``code``, now or before."""
-        key = (*map(id, sources), code)
-        if key in self._made:
-            return self._made[key][1]
+        addresses = map(id, sources)
+        key = (*addresses, code)
+        if key in self._things:
+            return self._things[key].made
         made = make()
 
         def forget(_: object) -> None:
             # Another object may get this address.
-            self._made.pop(key, None)
+            self._things.pop(key, None)
 
         references = [weakref.ref(source, forget) for source in sources]
-        if len(self._made) >= _MOST_KEPT:
-            self._made.pop(next(iter(self._made)), None)
-        self._made[key] = references, made
+        if len(self._things) >= _MOST_KEPT:
+            oldest = next(iter(self._things))
+            self._things.pop(oldest, None)
+        self._things[key] = _KeptThing(made, references)
         return made
 
 
@@ -138,12 +159,14 @@ def rule_of(job: Job, policy: Policy) -> Policy:
 def job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
     """Return the arrays of ``job`` on ``cluster``, those of last time if they live."""
     policy = rule_of(job, policy)
-    if policy.rates is not None:  # a rule of one's own remembers what it was asked
+
+    def make() -> JobArrays:
         return _new_job_arrays(job, cluster, policy)
+
+    if policy.rates is not None:  # a rule of one's own remembers what it was asked
+        return make()
     sources = (job, cluster)
-    return _jobs.get(
-        sources, policy.code, lambda: _new_job_arrays(job, cluster, policy)
-    )
+    return _jobs.get(sources, policy.code, make)
 
 
 def placed_layout(problem: Problem, policy: Policy) -> Layout:
@@ -159,12 +182,19 @@ def placed_layout(problem: Problem, policy: Policy) -> Layout:
 
     if policy.rates is not None:
         return make()
-    return _layouts.get((problem,), policy.code, make)
+    sources = (problem,)
+    return _layouts.get(sources, policy.code, make)
 
 
 def _new_job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
     links = cluster.links
-    route_fields = ("nic", "zone", "route_of", "route_start", "route_port")
+    routes = {
+        "nic": links.nic,
+        "zone": links.zone,
+        "route_of": links.route_of,
+        "route_start": links.route_start,
+        "route_port": links.route_port,
+    }
     own = None
     if policy.rates is not None:
         own = OwnRates(job, cluster, policy.rates)
@@ -177,7 +207,7 @@ def _new_job_arrays(job: Job, cluster: Cluster, policy: Policy) -> JobArrays:
         rounds=_ints(job.rounds),
         order=_ints(job.order),
         **_edges(job, by_job=policy.by_job),
-        routes={name: getattr(links, name) for name in route_fields},
+        routes=routes,
         capacity=links.capacities,
         latency=links.latencies,
         changes=links.steps.rows,
@@ -194,68 +224,95 @@ def _numbered(names: Iterable[str], first: int = 0) -> dict[str, int]:
 
 def _edges(job: Job, *, by_job: bool) -> dict[str, Array]:
     edges = job.edges
-    tasks = job.tasks
+    tasks = len(job.tasks)
     source = _ints(edge.source for edge in edges)
     destination = _ints(edge.destination for edge in edges)
     rank = _ints(job.edge_ranks)
 
-    # An array that is empty is NULL to the core, which then looks nothing up.
-    owner = _ints(())
-    if by_job:
-        # Only rules by job ask for owners: others find no array, and divide no port.
-        jobs = _numbered(job.job_names)
-        owner = _ints(jobs[tasks[edge.source].job_name] for edge in edges)
-    channel = _ints(())
-    if job.channels:
-        channels = _numbered(job.channels)
-        channel = _ints(channels.get(edge.channel, -1) for edge in edges)
-    latest = np.array([edge.latest for edge in edges], dtype=np.bool_)
-    if not latest.any():
-        latest = latest[:0]
-
     # Flows to one task are a coflow, unless they name another.
-    coflows = _numbered(job.coflows, first=len(tasks))
-    coflow = _ints(coflows.get(edge.coflow, edge.destination) for edge in edges)
+    named_coflows = _numbered(job.coflows, first=tasks)
+    coflow = _ints(named_coflows.get(edge.coflow, edge.destination) for edge in edges)
+    coflows = tasks + len(named_coflows)
     return {
         "source": source,
         "destination": destination,
         "sent": _ints(job.flow_counts),
         "lag": _ints(edge.lag for edge in edges),
-        "owner": owner,
         "rank": rank,
         "control": np.array(job.control, dtype=np.bool_),
-        "channel": channel,
         "coflow": coflow,
-        "latest": latest,
-        **_edges_by("out", source, len(tasks), source),
-        **_edges_by("in", destination, len(tasks), destination),
+        **_marks_of_edges(job, by_job=by_job),
+        **_edges_by("out", source, tasks, source),
+        **_edges_by("in", destination, tasks, destination),
         # By rank, since the flows of a coflow break ties so; the others keep the job's
         # order.
-        **_edges_by("coflow", coflow, len(tasks) + len(coflows), rank),
+        **_edges_by("coflow", coflow, coflows, rank),
+    }
+
+
+def _marks_of_edges(job: Job, *, by_job: bool) -> dict[str, Array]:
+    """Return what edges of few jobs have; empty where those of this job have none.
+
+    An array that is empty is NULL to the core, which then looks nothing up.
+    """
+    owner = _ints(())
+    # Only rules by job ask for owners: others find no array, and divide no port.
+    if by_job:
+        jobs = _numbered(job.job_names)
+        sources = [job.tasks[edge.source] for edge in job.edges]
+        owner = _ints(jobs[task.job_name] for task in sources)
+
+    channel = _ints(())
+    if job.channels:
+        channels = _numbered(job.channels)
+        channel = _ints(channels.get(edge.channel, -1) for edge in job.edges)
+
+    latest_marks = [edge.latest for edge in job.edges]
+    if not any(latest_marks):
+        latest_marks = []
+    return {
+        "owner": owner,
+        "channel": channel,
+        "latest": np.array(latest_marks, dtype=np.bool_),
     }
 
 
 def _edges_by(name: str, owner: Ints, count: int, ranks: Ints) -> dict[str, Ints]:
     """Return the edges of every owner, one owner behind the other, and their starts."""
-    ends = np.cumsum(np.bincount(owner, minlength=count))
+    edge_counts = np.bincount(owner, minlength=count)
+    ends = np.cumsum(edge_counts)
+    edges = np.lexsort((ranks, owner))
     return {
         f"{name}_start": np.append(0, ends),
-        f"{name}_edge": np.lexsort((ranks, owner)).astype(np.int64),
+        f"{name}_edge": edges.astype(np.int64),
     }
 
 
-def _pools(job: Job, cluster: Cluster) -> dict[str, Any]:
-    tuners = cluster.tuners
-    pools = {tuner.pool for tuner in tuners} | {tuner.watched for tuner in tuners}
+class _Pools(TypedDict):
+    """Slots that tasks take on machines, and those who tune how many there are."""
+
+    taken: Ints
+    freed: Ints
+    slots: Ints
+    tuners: dict[str, Array]
+
+
+def _pools(job: Job, cluster: Cluster) -> _Pools:
+    names = set[str]()
+    for tuner in cluster.tuners:
+        names |= {tuner.pool, tuner.watched}
     for task in job.tasks:
-        pools |= {task.takes, task.gives_back}
+        names |= {task.takes, task.gives_back}
+    names.discard("")
     # Sorted: a set of names has another order in every process.
-    numbers = _numbered(sorted(pools - {""}))
+    numbers = _numbered(sorted(names))
 
     # -1 stands where a machine does not limit a pool.
-    slots = np.full((len(cluster.machines), len(numbers)), -1, dtype=np.int64)
+    shape = (len(cluster.machines), len(numbers))
+    slots = np.full(shape, -1, dtype=np.int64)
     for row, machine in zip(slots, cluster.machines, strict=True):
-        for name, count in slots_on(machine, job).items():
+        limits = slots_on(machine, job)
+        for name, count in limits.items():
             # A machine may limit pools that no task of this job uses.
             if name in numbers:
                 row[numbers[name]] = count
@@ -269,21 +326,26 @@ def _pools(job: Job, cluster: Cluster) -> dict[str, Any]:
 
 def _tuners(cluster: Cluster, numbers: dict[str, int]) -> dict[str, Array]:
     tuners = cluster.tuners
-    longest = max((len(tuner.path) for tuner in tuners), default=0)
+    lengths = [len(tuner.path) for tuner in tuners]
+    longest = max(lengths, default=0)
     # Quotas are 1 or more: a 0 ends the path of a tuner that has a shorter one.
     path = np.zeros((longest, len(tuners)), np.int64)
     for column, tuner in enumerate(tuners):
-        path[: len(tuner.path), column] = tuner.path
+        path[: lengths[column], column] = tuner.path
 
-    # The core numbers pools machine by machine, as the entries of `slots`.
-    firsts = [tuner.machine * len(numbers) for tuner in tuners]
-    tuned_pools = [numbers[tuner.pool] for tuner in tuners]
-    watched_pools = [numbers[tuner.watched] for tuner in tuners]
+    tuned = []
+    watched = []
+    for tuner in tuners:
+        # The core numbers pools machine by machine, as the entries of `slots`.
+        first_pool = tuner.machine * len(numbers)
+        tuned.append(first_pool + numbers[tuner.pool])
+        watched.append(first_pool + numbers[tuner.watched])
+    periods = [tuner.period for tuner in tuners]
     return {
-        "tuned": _ints(map(add, firsts, tuned_pools)),
-        "watched": _ints(map(add, firsts, watched_pools)),
+        "tuned": _ints(tuned),
+        "watched": _ints(watched),
         "most": _ints(tuner.most for tuner in tuners),
-        "period": np.array([tuner.period for tuner in tuners], np.float64),
+        "period": np.array(periods, np.float64),
         "path": path,
     }
 
@@ -299,10 +361,16 @@ def _speeds(job: Job, cluster: Cluster) -> dict[str, Array]:
             "share": np.empty(0),
             "slowed": np.empty(0, np.bool_),
         }
+
     start, time, share = cluster.speed_steps.flat
     # Gates take their time on a slow machine, too.
-    is_slowed = np.array([not task.gate for task in job.tasks], dtype=np.bool_)
-    return {"start": start, "time": time, "share": share, "slowed": is_slowed}
+    is_slowed = [not task.gate for task in job.tasks]
+    return {
+        "start": start,
+        "time": time,
+        "share": share,
+        "slowed": np.array(is_slowed, dtype=np.bool_),
+    }
 
 
 class Layout:
@@ -320,17 +388,20 @@ class Layout:
     """
 
     def __init__(self, job: JobArrays, machine_of: Ints) -> None:
-        check_machines(machine_of, len(job.rounds), job.slowness.shape[1])
+        _, machines = job.slowness.shape
+        check_machines(machine_of, len(job.rounds), machines)
         self.job = job
         self.c = ffi.new("Layout *")
         #: Holds all that the structure points to.
-        self.memory = new_room(lib.room_of_layout(job.core))
+        size = lib.room_of_layout(job.core)
+        self.memory = new_room(size)
         room = room_in(self.memory)
         lib.lay_out(job.core, pointer(machine_of), room, self.c)
 
         #: Bytes of room that a state of it takes.
         self.state_room: int = lib.room_of_state(self.c)
-        self.group: Ints = view(self.memory, self.c.group, len(job.source), np.int64)
+        edges = len(job.source)
+        self.group: Ints = view(self.memory, self.c.group, edges, np.int64)
         hops = view(self.memory, self.c.hop, self.c.hops, np.int64)
         # The core writes the -1 of a missing NIC into the route, since C raises
         # nothing.
@@ -345,7 +416,8 @@ def check_machines(machine_of: Ints, tasks: int, machines: int) -> None:
             f"machine_of must be int64 of shape ({tasks},), "
             f"not {machine_of.dtype} of {machine_of.shape}"
         )
-    if not ((machine_of >= 0) & (machine_of < machines)).all():
+    is_known = (machine_of >= 0) & (machine_of < machines)
+    if not is_known.all():
         raise ValueError(f"machine_of names a machine beyond {machines - 1}")
 
 
@@ -420,26 +492,35 @@ def _check(job: JobArrays) -> None:
                 raise ValueError(f"{name} must have {count} entries")
         _check_range(name, entries, known.least, sizes[known.end])
     # The last flow of an edge serves iteration sent - 1 + lag, which must be there.
-    turn_counts = (job.sent + job.lag)[job.sent > 0]
+    is_sent = job.sent > 0
+    turn_counts = job.sent[is_sent] + job.lag[is_sent]
     _check_range("sent with lag", turn_counts, 0, sizes["counts"])
 
+    _check_lists(job, sizes)
+    _check_numbers(job, sizes["machines"])
+    answers = job.own is not None and job.by_flow
+    if (job.policy == lib.OWN) != answers:
+        raise ValueError("a rule of one's own rates flows one by one, and answers")
+
+
+def _check_lists(job: JobArrays, sizes: dict[str, int]) -> None:
+    """Raise ValueError unless lists of entries, owner by owner, hold all of them."""
     tasks = sizes["tasks"]
     _check_starts("out_start", job.out_start, tasks, job.out_edge)
     _check_starts("in_start", job.in_start, tasks, job.in_edge)
     coflows = sizes["coflows"]
     _check_starts("coflow_start", job.coflow_start, coflows, job.coflow_edge)
+
+    routes = sizes["routes"]
     route_start = job.routes["route_start"]
     route_port = job.routes["route_port"]
-    _check_starts("route_start", route_start, sizes["routes"], route_port)
+    _check_starts("route_start", route_start, routes, route_port)
+
     machines = sizes["machines"]
+    speed_start = job.speeds["start"]
     speed_time = job.speeds["time"]
     if speed_time.size:
-        _check_starts("start", job.speeds["start"], machines, speed_time)
-
-    _check_numbers(job, machines)
-    answers = job.own is not None and job.by_flow
-    if (job.policy == lib.OWN) != answers:
-        raise ValueError("a rule of one's own rates flows one by one, and answers")
+        _check_starts("start", speed_start, machines, speed_time)
 
 
 def _count_things(job: JobArrays) -> dict[str, int]:
@@ -464,30 +545,39 @@ def _count_things(job: JobArrays) -> dict[str, int]:
 def _check_numbers(job: JobArrays, machines: int) -> None:
     if job.changes.ndim != 2 or job.changes.shape[1] != 3:
         raise ValueError("a change is a time, a port and a capacity")
-    _check_range("port that changes", job.changes[:, 1], 0, len(job.capacity))
+    change_port = job.changes[:, 1]
+    new_capacity = job.changes[:, 2]
+    _check_range("port that changes", change_port, 0, len(job.capacity))
 
-    tuners = job.tuners
-    speeds = job.speeds
-    tasks = len(job.rounds)
-    tuned_slots = job.slots.ravel()[tuners["tuned"]]
-    first_speeds = speeds["time"][speeds["start"][:-1]]
+    nic = job.routes["nic"]
     latency_shapes = {(0,), job.capacity.shape}
+    tasks = len(job.rounds)
     slowness_shapes = {(0, machines), (tasks, machines)}
+
+    tuned_slots = job.slots.ravel()[job.tuners["tuned"]]
+    period = job.tuners["period"]
+
+    speed_start = job.speeds["start"]
+    speed_time = job.speeds["time"]
+    share = job.speeds["share"]
+    first_times = speed_time[speed_start[:-1]]
+    speed_counts = np.diff(speed_start)
+    slowed_marks = len(job.speeds["slowed"])
     requirements = {
-        "a NIC is of a machine": job.routes["nic"].shape == (machines, 2),
+        "a NIC is of a machine": nic.shape == (machines, 2),
         "changes must be numbers": np.isfinite(job.changes).all(),
         # At time 0 every link carries something; only a change may cut one.
         "capacities must be positive numbers": (job.capacity > 0).all(),
-        "a capacity must not be negative": (job.changes[:, 2] >= 0).all(),
+        "a capacity must not be negative": (new_capacity >= 0).all(),
         "latencies must be of every port": job.latency.shape in latency_shapes,
         "latencies must be 0 or more": (job.latency >= 0).all(),
         "slowness is of every task": job.slowness.shape in slowness_shapes,
         "a tuned pool must have slots": (tuned_slots > 0).all(),
-        "a tuner must have a period": (tuners["period"] > 0).all(),
-        "a speed is of every step": speeds["share"].shape == speeds["time"].shape,
-        "a mark of speed is of every task": len(speeds["slowed"]) in {0, tasks},
-        "the first speed of a machine must be at 0": (first_speeds == 0).all(),
-        "a machine must have a speed": (np.diff(speeds["start"]) > 0).all(),
+        "a tuner must have a period": (period > 0).all(),
+        "a speed is of every step": share.shape == speed_time.shape,
+        "a mark of speed is of every task": slowed_marks in {0, tasks},
+        "the first speed of a machine must be at 0": (first_times == 0).all(),
+        "a machine must have a speed": (speed_counts > 0).all(),
     }
     for text, holds in requirements.items():
         if not holds:
@@ -503,5 +593,6 @@ def _check_starts(name: str, start: Ints, owners: int, entry: Array) -> None:
     is_whole = start.shape == (owners + 1,) and start[0] == 0
     if not is_whole or start[-1] != len(entry):
         raise ValueError(f"{name} must begin at 0 and end with its entries")
-    if (start[1:] < start[:-1]).any():
+    decreases = start[1:] < start[:-1]
+    if decreases.any():
         raise ValueError(f"{name} must not decrease")
