@@ -101,11 +101,14 @@ def attempt(
     copy: Path,
     fault: Fault,
     build: Callable[[Path], bool] | None = None,
+    *,
+    patience: float = PATIENCE,
 ) -> Outcome:
     """Plant ``fault`` in ``copy``, run its tests, and take it out again.
 
     ``build``: called with the changed file; returns True where it has built something
-    of it, which has to look changed afterwards as well.
+    of it, which has to look changed afterwards as well. ``patience``: wall seconds
+    after which its tests are stopped.
     """
     began = time.monotonic()
     path = copy / fault.file
@@ -120,7 +123,7 @@ def attempt(
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 2_000_000_000))
     try:
         is_built = build is not None and build(path)
-        code, output = _run_tests(copy, fault.tests, "-x", patience=PATIENCE)
+        code, output = _run_tests(copy, fault.tests, "-x", patience=patience)
     finally:
         path.write_text(text, encoding="utf-8")
         if not is_built:  # bytecode of before stays valid

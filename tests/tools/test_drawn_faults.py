@@ -101,18 +101,25 @@ def test_a_line_has_the_tests_that_reach_it(
         (tmp_path / folder / "__init__.py").touch()
     (tmp_path / "emu/sums.py").write_text(SUMS)
     (tmp_path / "tests/test_sums.py").write_text(
+        "from hypothesis import given, strategies as st\n"
         "from emu.sums import longest\n"
         "def test_none(): assert longest([], []) == 0\n"
         "def test_one(): assert longest([1], [3]) == 2\n"
+        "@given(st.just([-1]))\n"
+        "def test_any(starts): assert longest(starts, [3], 0) == 0\n"
     )
     data = tmp_path / "contexts"
     map_lines(tmp_path, ["tests"], data, options=())
     covering = CoveringTests(data, tmp_path, tmp_path)
 
     assert covering.of_line("emu/sums.py", 4, 9) == ("tests/test_sums.py::test_none",)
-    assert covering.of_line("emu/sums.py", 6, 9) == ("tests/test_sums.py::test_one",)
-    assert len(covering.of_line("emu/sums.py", 3, 9)) == 2
+    # A test with drawn data is called by Hypothesis.
+    of_sums = ("tests/test_sums.py::test_any", "tests/test_sums.py::test_one")
+    assert covering.of_line("emu/sums.py", 6, 9) == of_sums
+    assert len(covering.of_line("emu/sums.py", 3, 9)) == 3
     assert len(covering.of_line("emu/sums.py", 3, 1)) == 1
+    # Its default is read with the module: all tests of the file may see another.
+    assert len(covering.of_line("emu/sums.py", 2, 9)) == 3
     assert covering.of_line("emu/others.py", 1, 9) == ()
 
 

@@ -11,12 +11,15 @@ import pytest
 from emu.prediction.analysis.flow_counts import FlowCounts
 from emu.prediction.simulation import makespan, simulate
 from emu.problem import (
+    CapacityChange,
     Cluster,
     Edge,
     Job,
+    Link,
     Machine,
     Placement,
     Problem,
+    RateHistory,
     Realization,
     Schedule,
     Task,
@@ -27,6 +30,7 @@ from emu.trust.causes import (
     ChangedSimulation,
     name_cause,
     slow_start,
+    with_shares,
 )
 from emu.trust.observed import Observations, ProcessWaits
 from emu.trust.prediction import judge_prediction
@@ -320,3 +324,77 @@ def test_a_timeout_beside_many_flows_is_named() -> None:
     (said,) = found.reasons
     assert said.startswith("segments were lost")
     assert said.endswith("100 % of the difference")
+
+
+def test_every_link_of_a_cluster_has_its_own_share() -> None:
+    machines = (Machine("a", 100.0, 200.0), Machine("b", 300.0, 400.0))
+    changes = (CapacityChange(1.0, "wan", 40.0), CapacityChange(2.0, "b in", 60.0))
+    cluster = Cluster(machines, (Link("wan", 500.0),), changes=changes)
+    shares = {"a out": 0.5, "b in": 0.25, "b out": 2.0, "wan": 0.1}
+
+    changed = with_shares(cluster, shares)
+
+    nics = [(m.bandwidth_in, m.bandwidth_out) for m in changed.machines]
+    assert nics == [(100.0, 100.0), (75.0, 800.0)]
+    assert [link.capacity for link in changed.shared_links] == [50.0]
+    assert [change.capacity for change in changed.changes] == [4.0, 15.0]
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        # Finished, queued, informed, and how late the alarm rang, after the fluid.
+        ((0.5, 0.5, 0.5, 0.0), "payloads were ready after their flows should end"),
+        ((0.5, -1.0, 0.5, 0.0), "late coordinator: rates reached senders late"),
+        ((0.5, -1.0, -1.0, 0.5), "alarms of senders rang late"),
+        ((0.5, -1.0, -1.0, 0.0), "cause not found"),
+    ],
+)
+def test_what_delays_a_paced_flow_is_what_its_sender_noted(
+    row: tuple[float, ...], words: str
+) -> None:
+    """Rates carry every flow in 1 s; its last byte comes half a second later."""
+    ran = simulated(share=2 / 3)
+    flows = ran.flows()
+    starts = ran.flow_start[tuple(flows.T)]
+    order = np.argsort(starts)
+    edge, iteration = flows[order].T
+    times = np.column_stack([starts[order], starts[order] + 1.0]).ravel()
+    rates = RateHistory(
+        time=times,
+        edge=np.repeat(edge, 2),
+        iteration=np.repeat(iteration, 2),
+        rate=np.tile([100.0, 0.0], len(starts)),
+    )
+    sends = {}
+    for flow in zip(edge.tolist(), iteration.tolist(), strict=True):
+        *instants, lag = row
+        due = ran.flow_start[flow] + 1.0
+        sends[flow] = np.array([*(due + np.array(instants)), lag])
+
+    said = reason(replace(ran, rates=rates), sends=sends)
+
+    # No NIC is to blame for what senders did.
+    named = "" if words == "cause not found" else ", by up to 500 ms: 100 %"
+    if named:
+        assert said.startswith(words + named)
+    else:
+        assert "senders" not in said
+        assert "payloads" not in said
+
+
+@pytest.mark.parametrize(
+    ("volume", "words"),
+    [
+        (150.0, "flows had 450 B more than predicted"),
+        (50.0, "flows had 450 B less than predicted"),
+    ],
+)
+def test_other_volumes_than_predicted_are_named(volume: float, words: str) -> None:
+    """Of nine flows: what the last iteration sends back, nobody reads."""
+    ran = simulated(volume=volume)
+    sound = dict.fromkeys(["a out", "a in", "b out", "b in"], 1.0)
+    found = judge_prediction(
+        ran, STATED, ran, threshold=0.03, observed=Observations(nics=sound)
+    )
+    assert found.reasons[0].startswith(words)

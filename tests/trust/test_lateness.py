@@ -27,6 +27,7 @@ from emu.problem import (
 from emu.testing import two_machine_example
 from emu.trust.lateness import (
     YOUNG,
+    FlowCompletion,
     chain_lateness,
     clock_uncertainty,
     flow_completion,
@@ -209,3 +210,10 @@ def test_what_is_late_is_held_against_its_length_or_two_milliseconds() -> None:
     allowed = np.maximum(0.01 * finish.length[:2], 0.002)
     assert finish.excess[:2] == pytest.approx([0.006, 0.002] / allowed)
     assert finish.share[0] == pytest.approx(0.006 / finish.length[0])
+
+
+def test_the_share_of_a_flow_is_of_its_length_however_short() -> None:
+    finish = FlowCompletion(
+        error=np.array([0.2, -0.1, 0.1]), length=np.array([0.5, 2.0, 0.0])
+    )
+    assert finish.share.tolist() == [0.4, 0.05, np.inf]

@@ -15,7 +15,14 @@ from queue import SimpleQueue
 from rich.console import Console
 from rich.table import Table
 
-from emu.testing.faults import Fault, Outcome, attempt, list_failures, read_faults
+from emu.testing.faults import (
+    PATIENCE,
+    Fault,
+    Outcome,
+    attempt,
+    list_failures,
+    read_faults,
+)
 from tools.building.core import MADE, build_core
 from tools.runner import Ledger
 
@@ -64,8 +71,13 @@ def prepare(root: Path, folder: Path, count: int) -> tuple[Path, list[Path]]:
     return sound, copies
 
 
-def outcomes(copies: Sequence[Path], chosen: Sequence[Fault]) -> Iterator[Outcome]:
-    """Yield the outcome of every fault, with as many at a time as there are copies."""
+def outcomes(
+    copies: Sequence[Path], chosen: Sequence[Fault], *, patience: float = PATIENCE
+) -> Iterator[Outcome]:
+    """Yield the outcome of every fault, with as many at a time as there are copies.
+
+    ``patience``: wall seconds after which the tests of one are stopped.
+    """
     free: SimpleQueue[Path] = SimpleQueue()
     for copy in copies:
         free.put(copy)
@@ -73,7 +85,7 @@ def outcomes(copies: Sequence[Path], chosen: Sequence[Fault]) -> Iterator[Outcom
     def one(fault: Fault) -> Outcome:
         copy = free.get()
         try:
-            return attempt(copy, fault, _build)
+            return attempt(copy, fault, _build, patience=patience)
         finally:
             free.put(copy)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from coverage import CoverageData
 
+_ROOT = Path(__file__).parents[2]
 #: Exit codes of pytest where all tests ran.
 PASSED = 0
 FAILED = 1
@@ -50,17 +51,15 @@ def map_lines(
     """
     settings = data.with_suffix(".toml")
     settings.write_text(
-        "[tool.coverage.run]\n"
-        'dynamic_context = "test_function"\n'
-        'source_pkgs = ["emu", "emu_nodes"]\n',
-        encoding="utf-8",
+        '[tool.coverage.run]\nsource_pkgs = ["emu", "emu_nodes"]\n', encoding="utf-8"
     )
-    places = os.pathsep.join(str(tree / name) for name in ("", "nodes"))
+    places = os.pathsep.join([str(tree), str(tree / "nodes"), str(_ROOT)])
     command = [
         *(sys.executable, "-m", "coverage", "run", "--append"),
         f"--rcfile={settings}",
         f"--data-file={data}",
-        *("-m", "pytest", "-q", "-p", "no:cacheprovider", *options, *tests),
+        *("-m", "pytest", "-q", "-p", "no:cacheprovider"),
+        *("-p", "tools.mutation.contexts", *options, *tests),
     ]
     environment = {**os.environ, "PYTHONPATH": places}
     code = subprocess.run(command, cwd=tree, env=environment, check=False).returncode
@@ -100,22 +99,20 @@ class CoveringTests:
         """Return at most so many tests that reach a line, as pytest names them.
 
         Those that reach the fewest lines of the product go first: they are about it.
-        None where no test does.
+        A line that runs once, as its module is read, has the tests that reach others of
+        its file. None where no test does.
         """
         path = self._files.get(file)
         if path is None:
             return ()
-        contexts = self._notes.contexts_by_lineno(path).get(line, [])
-        tests = [context for context in contexts if context.startswith("tests.")]
+        contexts_by_line = self._notes.contexts_by_lineno(path)
+        contexts = set(contexts_by_line.get(line, []))
+        if contexts == {""}:
+            contexts.update(*contexts_by_line.values())
+        tests = [
+            context
+            for context in contexts
+            if (self._root / context.partition("::")[0]).is_file()
+        ]
         nearest = sorted(tests, key=lambda context: (self._reach[context], context))
-        named = [self._name(context) for context in nearest[:most]]
-        return tuple(name for name in named if name)
-
-    def _name(self, context: str) -> str:
-        """Return a test as pytest names it: ``tests/x/test_y.py::test_z``."""
-        parts = context.split(".")
-        for count in range(len(parts) - 1, 0, -1):
-            module = Path(*parts[:count]).with_suffix(".py")
-            if (self._root / module).is_file():
-                return "::".join([str(module), *parts[count:]])
-        return ""
+        return tuple(nearest[:most])

@@ -130,7 +130,7 @@ def main(options: Namespace) -> int:
         unreached = [fault for fault in faults if not fault.tests]
         found += [Outcome(fault.case, "unreached", "", 0.0) for fault in unreached]
         ledger.add(found)
-        for outcome in outcomes(copies, reached):
+        for outcome in outcomes(copies, reached, patience=options.patience):
             found.append(outcome)
             ledger.add([outcome])
             text = f"{outcome.fate:9} {outcome.seconds:5.1f} s  {outcome.case}"

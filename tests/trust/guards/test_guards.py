@@ -276,6 +276,58 @@ def test_a_board_that_shows_other_rates_is_found(factor: float, edges: int) -> N
     assert all("senders of g0->s1 found" in sentence for sentence in found)
 
 
+def test_a_board_of_an_edge_that_is_not_there_is_found() -> None:
+    schedule = simulate(*two_machine_example(3), record_rates=True)
+    edges = len(schedule.problem.job.edges)
+    board = np.zeros(1, BOARD_ROWS)
+    board["edge"] = edges
+
+    (found,) = said(schedule, board=board)
+
+    assert found == (
+        f"rates at 0 s: senders of edge {edges}, which is not there found 1 rates that "
+        "nobody decided, the first 0 B/s from 0 s on"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "fires"),
+    # 0.15 s ahead of the order and 1 ms of clocks, of wall time; 3 s of work.
+    [(-0.152, True), (-0.150, False), (0.6, False), (0.602, True)],
+)
+def test_a_task_begins_after_its_order_and_before_its_end(
+    seconds: float, *, fires: bool
+) -> None:
+    schedule, _ = golden()
+    began = schedule.task_start.copy()
+    began[4, 1] += seconds / TIME_SCALE
+
+    found = [words for words in said(schedule, began=began) if "says that it" in words]
+
+    assert bool(found) == fires
+    assert all("task w0[1] says" in words for words in found)
+    assert all(words.endswith("(and 0 others)") for words in found)
+
+
+def test_a_constraint_that_is_broken_once_has_no_others() -> None:
+    schedule, realization = golden()
+    ends = schedule.task_end.copy()
+    ends[4, 1] -= 1.5  # w0 takes 3 s
+    (once,) = (
+        words
+        for words in said(replace(schedule, task_end=ends), times=realization.times)
+        if "takes less" in words
+    )
+    ends[4, 0] -= 1.5
+    (twice,) = (
+        words
+        for words in said(replace(schedule, task_end=ends), times=realization.times)
+        if "takes less" in words
+    )
+    assert "others" not in once
+    assert twice.endswith("(and 1 others)")
+
+
 def test_a_task_that_ends_before_its_time_is_found() -> None:
     schedule, realization = golden()
     ends = schedule.task_end.copy()
@@ -423,6 +475,19 @@ def test_flows_overflow_where_some_interval_does(
     assert found.at == min(over)
     assert found.most == pytest.approx(max(excess.values()))
     assert excess[found.since, found.until] == pytest.approx(found.most)
+
+
+def test_what_fits_to_the_last_digit_does_not_overflow() -> None:
+    """Behind a long run: its times are exact to 1e-11 s, and 1,000 volumes sum up."""
+    count = 1000
+    chance = np.random.default_rng(5)
+    lengths = chance.uniform(0.1, 1.0, count)
+    ends = 1e5 + np.cumsum(lengths)
+    starts = ends - lengths
+    for capacity in (1e3, 1e9):
+        assert of_flows(starts, ends, capacity * lengths, capacity, 0.0) is None
+        more = of_flows(starts, ends, 1.001 * capacity * lengths, capacity, 0.0)
+        assert more is not None
 
 
 def test_counts_of_a_connection_never_fall_and_waits_lie_in_their_flow() -> None:
