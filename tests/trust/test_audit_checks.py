@@ -1,0 +1,258 @@
+"""What an audit looks at beside the constraints: speeds, rates, channels, quotas.
+
+Every fault is planted alone, in data of which no two quantities are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from emu.prediction.simulation import simulate
+from emu.problem import (
+    Cluster,
+    Edge,
+    Fault,
+    Job,
+    Machine,
+    Outages,
+    Placement,
+    Problem,
+    RateHistory,
+    Realization,
+    Schedule,
+    Task,
+    Tuner,
+    with_faults,
+)
+from emu.trust.audit import audit
+from emu.trust.audit_checks import work_of
+
+
+def said(schedule: Schedule, **options: Any) -> list[str]:
+    """Return what an audit without any tolerance but rounding says."""
+    return [str(violation) for violation in audit(schedule, **options).violations]
+
+
+def placed(schedule: Schedule, name: str, place: Any, value: float) -> Schedule:
+    """Return the schedule with another value at one place of an array."""
+    array = getattr(schedule, name).copy()
+    array[place] = value
+    change: dict[str, Any] = {name: array}
+    return replace(schedule, **change)
+
+
+def two_flows() -> Schedule:
+    """Return a (1 s), which sends 20 B and then 30 B to b over 10 B/s; b takes 4 s.
+
+    Iterations of a end at 1 and 2 s; its flows last from 1 to 3 and from 3 to 6 s.
+    """
+    machines = (Machine("m0", 40.0, 10.0), Machine("m1", 50.0, 60.0))
+    job = Job((Task("a", "a", iterations=2), Task("b", "b")), (Edge(0, 1),), 3)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    times = np.array([[1.0] * 3, [4.0] * 3])
+    realization = Realization(times, np.array([[20.0, 30.0, 0.0]]))
+    made = simulate(problem, realization, record_rates=True)
+    return replace(made, task_settled=made.task_end, flow_settled=made.flow_end)
+
+
+def with_row(
+    schedule: Schedule, time: float, iteration: int, rate: float, edge: int = 0
+) -> Schedule:
+    """Return the schedule with one more row of rates, in the order of time."""
+    rates = schedule.rates
+    assert rates is not None
+    place = int(np.searchsorted(rates.time, time, side="right"))
+    row = {"time": time, "edge": edge, "iteration": iteration, "rate": rate}
+    columns = {
+        name: np.insert(getattr(rates, name), place, value)
+        for name, value in row.items()
+    }
+    return replace(schedule, rates=RateHistory(**columns))
+
+
+FAULTS: dict[str, Callable[[Schedule], Schedule]] = {
+    "(6) a[1] was known to have ended before it did: 0.5 s": (
+        lambda s: placed(s, "task_settled", (0, 1), 1.5)
+    ),
+    "(7) a->b[0] was known to have ended before it did: 0.25 s": (
+        lambda s: placed(s, "flow_settled", (0, 0), 2.75)
+    ),
+    "(7) a->b[1] is not ready when its source ended: 0.5 s": (
+        lambda s: placed(s, "flow_ready", (0, 1), 1.5)
+    ),
+    "(7) a->b[0] started before it was ready: 0.5 s": (
+        lambda s: placed(s, "flow_ready", (0, 0), 1.5)
+    ),
+    "(7) a->b[0] has -1.0 as its ready": (
+        lambda s: placed(s, "flow_ready", (0, 0), -1.0)
+    ),
+    "(7) a->b[1] has inf as its end": lambda s: placed(s, "flow_end", (0, 1), np.inf),
+    "(12) a->b[1] has nan as its bytes": (
+        lambda s: placed(s, "flow_bytes", (0, 1), np.nan)
+    ),
+    "(7) a->b[2] is not to be sent and has a start: 1 iterations": (
+        lambda s: placed(s, "flow_start", (0, 2), 9.0)
+    ),
+    "(12) a->b[2] is not to be sent and has a bytes: 1 iterations": (
+        lambda s: placed(s, "flow_bytes", (0, 2), 5.0)
+    ),
+    "(12) a->b[1] has a rate before it started, at 2.5 s: 0.5 s": (
+        lambda s: with_row(s, 2.5, 1, 4.0)
+    ),
+    "(12) a->b[0] has a rate after it ended, at 3.25 s: 0.25 s": (
+        lambda s: with_row(s, 3.25, 0, 4.0)
+    ),
+    "(12) a->b[2] has a rate and is not sent, at 4 s": (
+        lambda s: with_row(s, 4.0, 2, 0.0)
+    ),
+    "is -1 B/s at 4 s of edge 0, iteration 1": lambda s: with_row(s, 4.0, 1, -1.0),
+    "is inf B/s at 4 s of edge 0, iteration 1": lambda s: with_row(s, 4.0, 1, np.inf),
+    "is 1 B/s at 4 s of edge 1, iteration 0": (
+        lambda s: with_row(s, 4.0, 0, 1.0, edge=1)
+    ),
+    "is 1 B/s at 4 s of edge -1, iteration 0": (
+        lambda s: with_row(s, 4.0, 0, 1.0, edge=-1)
+    ),
+    "is 1 B/s at 4 s of edge 0, iteration 3": lambda s: with_row(s, 4.0, 3, 1.0),
+    "is 1 B/s at 4 s of edge 0, iteration -1": lambda s: with_row(s, 4.0, -1, 1.0),
+}
+
+
+@pytest.mark.parametrize("words", FAULTS)
+def test_each_fault_is_named_where_it_is(words: str) -> None:
+    schedule = two_flows()
+    assert said(schedule) == []
+
+    found = said(FAULTS[words](schedule))
+
+    assert any(words in sentence for sentence in found), found
+
+
+def test_a_rate_of_nothing_may_be_stated_at_any_time() -> None:
+    """It takes nothing from a link."""
+    assert said(with_row(two_flows(), 2.5, 1, 0.0)) == []
+
+
+def test_rates_stand_in_the_order_of_time() -> None:
+    schedule = two_flows()
+    rates = schedule.rates
+    assert rates is not None
+    turned = replace(schedule, rates=rates.rows(np.arange(len(rates.time))[::-1]))
+
+    assert any(
+        "that is not in the order of time, at 1 s" in text for text in said(turned)
+    )
+
+
+@pytest.mark.parametrize(
+    ("stated", "off"), [(16.5, ""), (16.0, "0.5"), (18.0, "1.5"), (np.nan, "16.5")]
+)
+def test_a_makespan_is_the_last_end_and_what_deaths_add(
+    stated: float, off: str
+) -> None:
+    """The last task ends at 15 s."""
+    schedule = replace(two_flows(), outages=Outages(1.5, recovery=0.25))
+    words = f"is said to be {stated:g} s, the last task ends at 16.5 s: {off} s"
+    expected = [f"(15) the makespan {words}"] if off else []
+    assert said(schedule, makespan=stated) == expected
+
+
+def test_work_is_counted_at_the_speed_that_its_machine_has() -> None:
+    """m0 stands from 2 to 3 s, is half as fast from 5 to 9 s; m1 a quarter from 4."""
+    machines = (Machine("m0", 1.0, 1.0), Machine("m1", 1.0, 1.0))
+    cluster = with_faults(
+        Cluster(machines),
+        (
+            Fault("m1", 4.0, np.inf, 0.25, of_machine=True),
+            Fault("m0", 5.0, 9.0, 0.5, of_machine=True),
+            Fault("m0", 2.0, 3.0, 0.0, of_machine=True),
+        ),
+    )
+    tasks = (Task("a", "a"), Task("b", "b"), Task("g", "g", gate=True))
+    problem = Problem(cluster, Job(tasks, (), 3), Placement((0, 1, 0)))
+    start = np.array([[0.0, 1.0, 6.0], [1.0, 3.0, 5.0], [0.0, 1.0, 6.0]])
+    end = np.array([[1.0, 6.0, 10.0], [3.0, 5.0, 9.0], [1.0, 6.0, 10.0]])
+
+    work = work_of(problem, start, end)
+
+    by_a = [1.0, 5.0 - 1.0 - 0.5 * 1.0, 4.0 - 0.5 * 3.0]
+    by_b = [2.0, 2.0 - 0.75 * 1.0, 4.0 - 0.75 * 4.0]
+    assert work.tolist() == [by_a, by_b, [1.0, 5.0, 4.0]]
+
+
+def on_a_channel() -> Schedule:
+    """m0 stands from 2 to 3 s, has half its speed from 5 to 9 s; m1 less from 4 s."""
+    machines = (Machine("m0", 40.0, 10.0), Machine("m1", 50.0, 60.0))
+    tasks = (Task("a", "a"), Task("b", "b"), Task("c", "c"))
+    edges = (Edge(0, 2, channel="line"), Edge(1, 2, channel="line"))
+    problem = Problem(Cluster(machines), Job(tasks, edges, 1), Placement((0, 0, 1)))
+    times = np.array([[1.0], [2.0], [4.0]])
+    return simulate(problem, Realization(times, np.array([[20.0], [30.0]])))
+
+
+def test_flows_of_a_channel_go_one_after_the_other_as_they_get_ready() -> None:
+    schedule = on_a_channel()
+    assert said(schedule) == []
+
+    early = placed(schedule, "flow_start", (1, 0), 2.5)
+    busy = "started while another flow was under way on channel line: 0.5 s"
+    assert said(early) == [f"channels b->c[0] {busy}"]
+    turned = replace(
+        schedule,
+        flow_start=np.array([[5.0], [2.0]]),
+        flow_end=np.array([[7.0], [5.0]]),
+        task_start=np.array([[0.0], [0.0], [7.0]]),
+        task_end=np.array([[1.0], [2.0], [11.0]]),
+    )
+    overtakes = "started before one that got ready earlier on channel line: 1 s"
+    assert said(turned) == [f"channels b->c[0] {overtakes}"]
+
+
+def tuned() -> Schedule:
+    """Return a run of 7 s whose quota of 20 slots is looked at every 2 s, 3 times."""
+    machine = Machine("m0", 1.0, 1.0, slots={"a": 20, "b": 1})
+    cluster = Cluster((machine,), tuners=(Tuner(0, "a", "b", 30, period=2.0),))
+    tasks = (Task("x", "x", takes="a"), Task("y", "y", takes="b"))
+    problem = Problem(cluster, Job(tasks, (), 1), Placement((0, 0)))
+    times = np.array([[7.0], [1.0]])
+    return simulate(problem, Realization(times, np.zeros((0, 1))))
+
+
+@pytest.mark.parametrize(
+    ("quotas", "words"),
+    [
+        ([20, 22, 25], ""),
+        ([18, 18, 20], ""),
+        ([20, 22], "was looked at 2 of 3 times: 1 looks"),
+        ([20, 21, 21], "went from 20 to 21 at 4 s: 1 slots"),
+        ([16, 16, 16], "went from 20 to 16 at 2 s: 4 slots"),
+    ],
+)
+def test_quotas_go_in_steps_and_none_is_left_out(quotas: list[int], words: str) -> None:
+    schedule = tuned()
+    assert schedule.quotas is not None
+    assert schedule.quotas.tolist() == [[20]] * 3
+
+    changed = replace(schedule, quotas=np.array(quotas)[:, None])
+
+    expected = [f"slots the quota of a of m0 {words}"] if words else []
+    assert said(changed) == expected
+
+
+def test_a_look_in_the_instant_of_the_end_may_be_missing() -> None:
+    """0.1 s times 3 is a rounding above the third look of a tuner of 0.1 s."""
+    machine = Machine("m0", 1.0, 1.0, slots={"a": 20, "b": 1})
+    cluster = Cluster((machine,), tuners=(Tuner(0, "a", "b", 30, period=0.1),))
+    problem = Problem(
+        cluster, Job((Task("x", "x", takes="a"),), (), 1), Placement((0,))
+    )
+    times = np.array([[3 * 0.1]])
+    made = simulate(problem, Realization(times, np.zeros((0, 1))))
+    missing = replace(made, quotas=np.array([[20], [20]]))
+
+    assert said(missing, tolerance=0.0) == []
