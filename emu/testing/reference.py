@@ -21,19 +21,17 @@ from fractions import Fraction
 from math import ceil, floor, inf
 
 from emu.problem import Edge, Problem, Realization
+from emu.trust.coflow_rules import note_coflows, time_in_queue
 from emu.trust.guards.evidence import list_capacities, list_hops, list_latencies
 from emu.trust.rate_rules import (
     POLICIES,
     Event,
-    Flow,
-    Rank,
     is_needed,
-    note_coflows,
     rank_of,
     remaining_paths,
     rounds_of,
-    time_in_queue,
 )
+from emu.trust.rated_flows import Flow, Rank
 
 #: Share of a time within which events are of one instant.
 INSTANT = 1e-12

@@ -11,18 +11,17 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from emu.problem import RateHistory, Realization, Schedule
+from emu.trust.coflow_rules import note_coflows, time_in_queue
 from emu.trust.guards.evidence import list_capacities, list_hops
 from emu.trust.rate_rules import (
     POLICIES,
     Event,
-    Flow,
     Rates,
     ask_rule,
-    note_coflows,
     rank_of,
     remaining_paths,
-    time_in_queue,
 )
+from emu.trust.rated_flows import Flow
 from emu.trust.violation import Findings, Violation, flow_name
 
 #: Share of its narrowest link by which a rate may be off: rounding.

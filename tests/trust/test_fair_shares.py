@@ -17,7 +17,8 @@ from emu.testing.strategies import problems, random_problem
 from emu.trust import fair_shares
 from emu.trust.fair_shares import shares_of_max_min
 from emu.trust.guards.evidence import list_capacities, list_hops
-from emu.trust.rate_rules import Event, Flow, maxmin
+from emu.trust.rate_rules import Event, maxmin
+from emu.trust.rated_flows import Flow
 
 
 def slow_shares(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
@@ -29,14 +28,18 @@ class CoflowTimes:
         Coflows without bytes over a link have no slowdown; without others it is 1.
         """
         has_bytes = self.alone > 0
-        # The mean of quotients, as papers on coflows report it: each coflow counts the
-        # same, however large it is.
-        slowdown = self.seconds[has_bytes] / self.alone[has_bytes]
+        slowdown = 1.0
+        if has_bytes.any():
+            # The mean of quotients, as papers on coflows report it: each coflow counts
+            # the same, however large it is.
+            slowdowns = self.seconds[has_bytes] / self.alone[has_bytes]
+            slowdown = float(slowdowns.mean())
+
         return {
             "count": len(self.names),
             "mean": float(self.seconds.mean()),
             "p95": float(np.percentile(self.seconds, 95)),
-            "slowdown": float(slowdown.mean()) if len(slowdown) else 1.0,
+            "slowdown": slowdown,
         }
 
 
@@ -48,15 +51,20 @@ def coflow_times(schedule: Schedule) -> CoflowTimes | None:
     """
     edges = schedule.problem.job.edges
     # In the order of the job, so that the figures of two runs stand in one order.
-    names = [*dict.fromkeys(edge.coflow for edge in edges if edge.coflow)]
-    numbers = {name: number for number, name in enumerate(names)}
-    name_of_edge = np.array([numbers.get(edge.coflow, -1) for edge in edges], np.int64)
+    numbers: dict[str, int] = {}
+    number_of_edge = np.full(len(edges), -1, np.int64)
+    for position, stated in enumerate(edges):
+        name = stated.coflow
+        if name:
+            numbers.setdefault(name, len(numbers))
+            number_of_edge[position] = numbers[name]
 
     edge, iteration = schedule.flows().T
     # Flows of no bytes end at once and are never active (A15): no coflow begins or ends
     # with one.
     has_bytes = schedule.flow_bytes[edge, iteration] > 0
-    belongs = has_bytes & (name_of_edge[edge] >= 0)
+    has_name = number_of_edge[edge] >= 0
+    belongs = has_bytes & has_name
     if not belongs.any():
         return None
     edge = edge[belongs]
@@ -66,22 +74,25 @@ def coflow_times(schedule: Schedule) -> CoflowTimes | None:
     # may have different lags.
     lags = np.array([stated.lag for stated in edges])
     served = iteration + lags[edge]
-    labels = np.stack([name_of_edge[edge], served])
+    number = number_of_edge[edge]
+    labels = np.stack([number, served])
     coflows, coflow = np.unique(labels, axis=1, return_inverse=True)
-    count = coflows.shape[1]
+    numbers_of_coflows, turns = coflows.tolist()
+    names = [*numbers]
+    coflow_names = [names[number] for number in numbers_of_coflows]
 
     # From ready and not from start: what a flow waits behind others of its edge is time
     # that the coflow takes.
     ready = schedule.flow_ready[edge, iteration]
-    starts = np.full(count, np.inf)
+    starts = np.full(len(turns), np.inf)
     np.minimum.at(starts, coflow, ready)
     arrival = schedule.flow_end[edge, iteration]
-    ends = np.full(count, -np.inf)
+    ends = np.full(len(turns), -np.inf)
     np.maximum.at(ends, coflow, arrival)
 
     sizes = schedule.flow_bytes[edge, iteration]
     return CoflowTimes(
-        names=[(names[number], serves) for number, serves in coflows.T.tolist()],
+        names=[*zip(coflow_names, turns, strict=True)],
         seconds=ends - starts,
         alone=_times_alone(schedule.problem, edge, sizes, coflow),
     )
@@ -93,19 +104,28 @@ def _times_alone(problem: Problem, edge: Ints, sizes: Floats, coflow: Ints) -> F
     ``edge``, ``sizes``, ``coflow``: edge, bytes and number of the coflow of each flow.
     """
     # A row per flow and link that it crosses.
-    hops = [problem.hops[position] for position in edge.tolist()]
-    hop_counts = [len(links) for links in hops]
-    link = np.fromiter(chain.from_iterable(hops), np.int64)
+    crossed_links: list[int] = []
+    hop_counts = []
+    for position in edge.tolist():
+        hops = problem.hops[position]
+        crossed_links += hops
+        hop_counts.append(len(hops))
+    link = np.array(crossed_links, np.int64)
     size = np.repeat(sizes, hop_counts)
     owner = np.repeat(coflow, hop_counts)
 
     # One code per coflow and link that it crosses: its bytes there are one sum.
     # A table of coflows by links would be mostly empty: codes name the pairs in use.
     capacities = problem.links.capacities
-    codes, code_of = np.unique(owner * len(capacities) + link, return_inverse=True)
-    crossed_link = codes % len(capacities)
-    seconds = np.bincount(code_of, size) / capacities[crossed_link]
+    links = len(capacities)
+    code = owner * links + link
+    codes, position_of_code = np.unique(code, return_inverse=True)
+    link_of_code = codes % links
+    coflow_of_code = codes // links
+    total = np.bincount(position_of_code, size)
+    seconds = total / capacities[link_of_code]
 
-    alone = np.zeros(int(coflow.max()) + 1)
-    np.maximum.at(alone, codes // len(capacities), seconds)
+    last_coflow = int(coflow.max())
+    alone = np.zeros(last_coflow + 1)
+    np.maximum.at(alone, coflow_of_code, seconds)
     return alone

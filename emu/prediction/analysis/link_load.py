@@ -26,8 +26,7 @@ def sum_rates(schedule: Schedule) -> list[Steps] | None:
     history = schedule.rates
     if history is None:
         return None
-    edge, time, change = _changes(schedule, history)
-    return _running_sums(schedule, edge, time, change)
+    return _running_sums(schedule, _changes(schedule, history))
 
 
 def peak_rate(schedule: Schedule) -> float:
@@ -37,15 +36,35 @@ def peak_rate(schedule: Schedule) -> float:
     """
     if schedule.rates is None:
         raise ValueError("the schedule holds no rates")
-    _, time, change = _changes(schedule, schedule.rates)
+    changes = _changes(schedule, schedule.rates)
     # What ends at a moment makes room for what begins then.
-    order = np.lexsort((change, time))
-    sums = np.cumsum(change[order])
+    order = np.lexsort((changes.change, changes.time))
+    sums = np.cumsum(changes.change[order])
     return float(sums.max(initial=0.0))
 
 
-def _changes(schedule: Schedule, history: RateHistory) -> tuple[Ints, Floats, Floats]:
-    """Return edge, time and change of rate; nothing ends before its last change."""
+class Changes(NamedTuple):
+    """Changes of rates, a row each."""
+
+    path: Ints
+    """Edge whose rate changes; behind all edges each port by itself is a path."""
+    time: Floats
+    """Seconds."""
+    change: Floats
+    """Bytes per second."""
+
+    def by_time(self) -> Changes:
+        """Return the same in the order of time; rows of one time keep theirs."""
+        order = np.argsort(self.time, kind="stable")  # histories are nearly in order
+        return Changes(
+            path=self.path[order],
+            time=self.time[order],
+            change=self.change[order],
+        )
+
+
+def _changes(schedule: Schedule, history: RateHistory) -> Changes:
+    """Return the changes of rates; nothing ends before its last change."""
     split = pieces(schedule, history)
     end = np.maximum(split.end, split.rates.time)
     return changes_of(split._replace(end=end))
@@ -57,53 +76,48 @@ def mean_rates(schedule: Schedule) -> list[Steps]:
     The mean rate of a flow is its bytes over its duration.
     """
     edge, iteration = schedule.flows().T
-    # What moves in no time has no rate.
-    takes_time = (
-        schedule.flow_end[edge, iteration] > schedule.flow_start[edge, iteration]
-    )
-    edge = edge[takes_time]
-    iteration = iteration[takes_time]
-
     start = schedule.flow_start[edge, iteration]
     end = schedule.flow_end[edge, iteration]
     size = schedule.flow_bytes[edge, iteration]
-    rate = size / (end - start)
-    return _running_sums(
-        schedule,
-        edge=np.tile(edge, 2),
+
+    # What moves in no time has no rate.
+    takes_time = end > start
+    edge = edge[takes_time]
+    start = start[takes_time]
+    end = end[takes_time]
+    seconds = end - start
+    rate = size[takes_time] / seconds
+    changes = Changes(
+        path=np.tile(edge, 2),
         time=np.append(start, end),
         change=np.append(rate, -rate),
     )
+    return _running_sums(schedule, changes)
 
 
-def _running_sums(
-    schedule: Schedule,
-    edge: Ints,
-    time: Floats,
-    change: Floats,
-) -> list[Steps]:
-    """Return the running sums of ``change`` per port, one value per distinct time."""
+def _running_sums(schedule: Schedule, changes: Changes) -> list[Steps]:
+    """Return the running sums of changes per port, one value per distinct time."""
     problem = schedule.problem
     # A stable order by time: of each port it is that of its own changes, too.
-    order = np.argsort(time, kind="stable")
-    edge = edge[order]
-    time = time[order]
-    change = change[order]
+    edge, time, change = changes.by_time()
 
-    ports = len(problem.capacities)
-    crosses = np.zeros((ports, len(problem.hops)), dtype=bool)
+    shape = (len(problem.capacities), len(problem.hops))
+    crosses = np.zeros(shape, dtype=bool)
     for position, hops in enumerate(problem.hops):
         crosses[list(hops), position] = True
 
     steps = []
-    for edges, most in zip(crosses, problem.links.steps.most, strict=True):
-        is_here = edges[edge]
+    most = problem.links.steps.most
+    for port, crosses_port in enumerate(crosses):
+        is_here = crosses_port[edge]
         times = time[is_here]
         level = np.cumsum(change[is_here])
         # Sums of differences leave rounding where nothing moves any more.
-        level[np.abs(level) < 1e-9 * most] = 0.0
+        is_rounding = np.abs(level) < 1e-9 * most[port]
+        level[is_rounding] = 0.0
 
-        is_last = np.append(times[1:] != times[:-1], True)[: len(times)]
+        is_last = np.ones(len(times), dtype=bool)
+        is_last[:-1] = times[1:] != times[:-1]
         steps.append((times[is_last], level[is_last]))
     return steps
 
@@ -112,9 +126,10 @@ class LinkContention:
     """The active flows of every port of a schedule; those without bytes not counted."""
 
     def __init__(self, schedule: Schedule) -> None:
+        links = schedule.problem.links
         self._hops = schedule.problem.hops
-        self._steps = schedule.problem.links.steps
-        crossing: list[list[int]] = [[] for _ in schedule.problem.links]
+        self._steps = links.steps
+        crossing: list[list[int]] = [[] for _ in links]
         for edge, hops in enumerate(self._hops):
             for port in hops:
                 crossing[port].append(edge)
@@ -123,16 +138,20 @@ class LinkContention:
         self._ended = list[Floats]()
         for edges in crossing:
             has_bytes = schedule.flow_bytes[edges] > 0
-            starts = schedule.flow_start[edges][has_bytes]
-            ends = schedule.flow_end[edges][has_bytes]
+            starts = schedule.flow_start[edges]
+            ends = schedule.flow_end[edges]
             # Sorted each by itself: only their numbers up to a moment are asked for.
-            self._begun.append(np.sort(starts))
-            self._ended.append(np.sort(ends))
+            begun = np.sort(starts[has_bytes])
+            ended = np.sort(ends[has_bytes])
+            self._begun.append(begun)
+            self._ended.append(ended)
 
     def degree(self, port: int, times: Floats) -> Ints:
         """Return the active flows over ``port`` just after each of ``times``."""
-        starts = np.searchsorted(self._begun[port], times, "right")
-        ends = np.searchsorted(self._ended[port], times, "right")
+        begun = self._begun[port]
+        ended = self._ended[port]
+        starts = np.searchsorted(begun, times, "right")
+        ends = np.searchsorted(ended, times, "right")
         return starts - ends
 
     @property
@@ -142,7 +161,8 @@ class LinkContention:
         for port, starts in enumerate(self._begun):
             # Only a start raises the number.
             degrees = self.degree(port, starts)
-            most = max(most, int(degrees.max(initial=0)))
+            most_of_port = int(degrees.max(initial=0))
+            most = max(most, most_of_port)
         return most
 
     def bottleneck(self, edge: int, start: float, end: float) -> int:
@@ -168,7 +188,10 @@ class LinkContention:
             shares.append(capacity / degree)
 
         tightest = np.argmin(shares, axis=0)
-        seconds = [lengths[tightest == hop].sum() for hop in range(len(hops))]
+        seconds = []
+        for hop in range(len(hops)):
+            is_tightest = tightest == hop
+            seconds.append(lengths[is_tightest].sum())
         longest = int(np.argmax(seconds))
         return hops[longest]
 
@@ -177,7 +200,8 @@ class LinkContention:
         changes = [np.array([start])]
         for port in hops:
             capacity_changes, _ = self._steps.of(port)
-            for times in (self._begun[port], self._ended[port], capacity_changes):
+            histories = [self._begun[port], self._ended[port], capacity_changes]
+            for times in histories:
                 first, last = np.searchsorted(times, [start, end], "right")
                 changes.append(times[first:last])
         # One that comes twice has no length. np.unique would import numpy.ma: 20 ms.
@@ -206,25 +230,29 @@ class Pieces(NamedTuple):
     @property
     def first(self) -> Ints:
         """Position of the first piece of every flow."""
-        return np.flatnonzero(~np.roll(self.goes_on, 1))
+        # The last piece of all never goes on: rolled round, it makes the first a first.
+        follows = np.roll(self.goes_on, 1)
+        return np.flatnonzero(~follows)
 
 
 def pieces(schedule: Schedule, rates: RateHistory) -> Pieces:
     """Return the pieces of all flows."""
-    order = np.lexsort(  # stable: time stays in order
-        (_short(rates.iteration), _short(rates.edge)),
-    )
+    edge_key = _short(rates.edge)
+    iteration_key = _short(rates.iteration)
+    order = np.lexsort((iteration_key, edge_key))  # stable: time stays in order
     rows = rates.rows(order)
     edge = rows.edge
     iteration = rows.iteration
+    has_same_edge = edge[1:] == edge[:-1]
+    has_same_iteration = iteration[1:] == iteration[:-1]
     goes_on = np.zeros(order.size, dtype=bool)
-    goes_on[:-1] = edge[1:] == edge[:-1]
-    goes_on[:-1] &= iteration[1:] == iteration[:-1]
+    goes_on[:-1] = has_same_edge & has_same_iteration
 
     # The last piece of a flow lasts until the flow ends.
-    is_last = ~goes_on
     end = np.roll(rows.time, -1)
-    end[is_last] = schedule.flow_end[edge[is_last], iteration[is_last]]
+    is_last = ~goes_on
+    flows = edge[is_last], iteration[is_last]
+    end[is_last] = schedule.flow_end[flows]
     return Pieces(
         schedule=schedule,
         history=rates,
@@ -238,7 +266,8 @@ def pieces(schedule: Schedule, rates: RateHistory) -> Pieces:
 def _short(values: Ints) -> NDArray[Any]:
     """Return the same in 16 bits where they fit: a fourth of the time to sort."""
     largest = int(values.max(initial=0))
-    return values.astype(np.min_scalar_type(largest))
+    shortest_type = np.min_scalar_type(largest)
+    return values.astype(shortest_type)
 
 
 def fluid_ends(schedule: Schedule) -> Floats:
@@ -263,16 +292,19 @@ def fluid_ends(schedule: Schedule) -> Floats:
     flow = split.rates.edge, split.rates.iteration
 
     # Bytes of a flow that its earlier pieces have carried, by one sum over all flows.
-    sizes = np.where(split.goes_on, rate * (split.end - time), 0.0)
+    seconds = split.end - time
+    sizes = np.where(split.goes_on, rate * seconds, 0.0)
     carried_bytes = np.cumsum(sizes) - sizes
     first = split.first
     piece_counts = np.diff(first, append=len(time))
     carried_bytes -= np.repeat(carried_bytes[first], piece_counts)
-    missing = np.maximum(schedule.flow_bytes[flow] - carried_bytes, 0.0)
+    volume = schedule.flow_bytes[flow]
+    missing = np.maximum(volume - carried_bytes, 0.0)
 
     has_rate = rate > 0
+    seconds_left = missing[has_rate] / rate[has_rate]
     arrival = np.full(len(time), np.inf)
-    arrival[has_rate] = time[has_rate] + missing[has_rate] / rate[has_rate]
+    arrival[has_rate] = time[has_rate] + seconds_left
     piece_end = np.where(split.goes_on, split.end, np.inf)
     # Rounding of a long sum must not push the end into the next piece, or out of all.
     latest_end = piece_end + 1e-9 * np.abs(time)
@@ -281,8 +313,9 @@ def fluid_ends(schedule: Schedule) -> Floats:
     ends: Floats = np.full_like(schedule.flow_end, np.nan)
     # Later pieces are written first: where rounding names several, the earliest wins.
     latest_first = np.flatnonzero(is_end)[::-1]
-    edge, iteration = flow
-    ends[edge[latest_first], iteration[latest_first]] = arrival[latest_first]
+    edge = split.rates.edge[latest_first]
+    iteration = split.rates.iteration[latest_first]
+    ends[edge, iteration] = arrival[latest_first]
     return ends
 
 
@@ -292,24 +325,32 @@ def fluid_bytes(split: Pieces) -> Floats:
     fluid = np.zeros(split.schedule.flow_end.shape)
     first = split.first
     if first.size:
-        sizes = rates.rate * (split.end - rates.time)
-        flows = rates.edge[first], rates.iteration[first]
-        fluid[flows] = np.add.reduceat(sizes, first)
+        seconds = split.end - rates.time
+        sizes = rates.rate * seconds
+        edge = rates.edge[first]
+        iteration = rates.iteration[first]
+        fluid[edge, iteration] = np.add.reduceat(sizes, first)
     return fluid
 
 
-def changes_of(split: Pieces) -> tuple[Ints, Floats, Floats]:
-    """Return edge, time and change of rate, of every row and of every flow's end."""
+def changes_of(split: Pieces) -> Changes:
+    """Return the changes of rates, of every row and of every flow's end."""
     rate = split.rates.rate
     last_rate = np.roll(rate, 1)
     last_rate[split.first] = 0.0
     change = np.empty_like(last_rate)
     change[split.order] = rate - last_rate
 
-    last = np.flatnonzero(~split.goes_on)
-    edge = np.append(split.history.edge, split.rates.edge[last])
-    time = np.append(split.history.time, split.end[last])
-    return edge, time, np.append(change, -rate[last])
+    # Behind the rows the ends of the flows, at which their rates fall to 0.
+    is_last = ~split.goes_on
+    edge_of_end = split.rates.edge[is_last]
+    time_of_end = split.end[is_last]
+    rate_at_end = rate[is_last]
+    return Changes(
+        path=np.append(split.history.edge, edge_of_end),
+        time=np.append(split.history.time, time_of_end),
+        change=np.append(change, -rate_at_end),
+    )
 
 
 def _instants(times: Floats, tolerance: float) -> Ints:
@@ -322,29 +363,33 @@ def _instants(times: Floats, tolerance: float) -> Ints:
     while first < times.size:
         starts.append(first)
         time = times[first]
-        limit = time + max(tolerance, 1e-12 * abs(time))
+        rounding = 1e-12 * abs(time)
+        limit = time + max(tolerance, rounding)
         first = int(np.searchsorted(times, limit, side="right"))
     is_new = np.zeros(times.size, dtype=np.int64)
     is_new[starts[1:]] = 1
     return np.cumsum(is_new)
 
 
-def _changes_and_losses(split: Pieces) -> tuple[Ints, Floats, Floats]:
-    """Return path, time and change, by time: of rates, and of what capacities lose.
+def _changes_and_losses(split: Pieces) -> Changes:
+    """Return the changes, by time: of rates, and of what capacities lose.
 
     A capacity's loss is summed as the rate of one more flow would be. Its path is
     numbered behind the edges, by port.
     """
     edge, time, change = changes_of(split)
     problem = split.schedule.problem
-    loss_time, loss_port, loss = problem.links.steps.losses.T
+    losses = problem.links.steps.losses
+    loss_time, loss_port, loss = losses.T
 
-    loss_path = len(problem.hops) + loss_port.astype(np.int64)
-    path = np.append(edge, loss_path)
-    time = np.append(time, loss_time)
-    change = np.append(change, loss)
-    order = np.argsort(time, kind="stable")  # nearly in order, as histories are
-    return path[order], time[order], change[order]
+    edges = len(problem.hops)
+    loss_path = edges + loss_port.astype(np.int64)
+    changes = Changes(
+        path=np.append(edge, loss_path),
+        time=np.append(time, loss_time),
+        change=np.append(change, loss),
+    )
+    return changes.by_time()
 
 
 def _ports_by_hop(problem: Problem) -> list[Ints]:
@@ -381,22 +426,28 @@ def excess_loads(split: Pieces, tolerance: float) -> list[tuple[float, float]]:
     rows = max(_BLOCK // max(ports, 1), 1)
     for first in range(0, begin.size, rows):
         start, end = np.searchsorted(instant, [first, first + rows])
-        row = instant[start:end] - first
-        size = (int(row[-1]) + 1) * columns
+        block = slice(start, end)
+        row = instant[block] - first
+        row_count = int(row[-1]) + 1
+        size = row_count * columns
         sums = np.zeros(size)
         for port_of_path in ports_by_hop:
-            cell = row * columns + port_of_path[path[start:end]]
-            sums += np.bincount(cell, change[start:end], size)
+            port = port_of_path[path[block]]
+            cell = row * columns + port
+            sums += np.bincount(cell, change[block], size)
 
         # The last column has what paths of fewer hops would add beyond their last.
-        sums_by_port = sums.reshape(-1, columns)[:, :ports]
+        table = sums.reshape(row_count, columns)
+        sums_by_port = table[:, :ports]
         loads = level + np.cumsum(sums_by_port, axis=0)
         worst = np.argmax(loads, axis=0)
+        worst_time = begin[first + worst]
         most = loads[worst, np.arange(ports)]
-        peak_time = np.where(most > peak, begin[first + worst], peak_time)
+        peak_time = np.where(most > peak, worst_time, peak_time)
         peak = np.maximum(most, peak)
         level = loads[-1]
-    return list(zip(peak.tolist(), peak_time.tolist(), strict=True))
+    pairs = zip(peak.tolist(), peak_time.tolist(), strict=True)
+    return list(pairs)
 
 
 def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
@@ -411,30 +462,45 @@ def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
     best = best.copy()
     node = place
     step = np.arange(place.size)
-    for _ in range(max(place.size - 1, 0).bit_length()):
-        order = np.argsort(node >> 1, kind="stable")
-        nodes = node[order]
+    levels = max(place.size - 1, 0).bit_length()
+    for _ in range(levels):
+        node_parent = node >> 1
+        order = np.argsort(node_parent, kind="stable")
         totals = total[order]
         bests = best[order]
-        side = nodes & 1
-        parent = nodes >> 1
+        side = node[order] & 1
+        parent = node_parent[order]
         is_first = np.diff(parent, prepend=-1)
-        first = np.maximum.accumulate(np.where(is_first, step, 0))
+        first_step = np.where(is_first, step, 0)
+        first = np.maximum.accumulate(first_step)
 
         # Of both children the newest values that a step of their parent sees.
         sums = []
         tops = []
         for child in (0, 1):
-            latest = np.maximum.accumulate(np.where(side == child, step, -1))
+            step_of_child = np.where(side == child, step, -1)
+            latest = np.maximum.accumulate(step_of_child)
             is_known = latest >= first
             sums.append(np.where(is_known, totals[latest], 0.0))
             tops.append(np.where(is_known, bests[latest], -np.inf))
         left_sum, right_sum = sums
         left_top, right_top = tops
+
         total[order] = left_sum + right_sum
-        best[order] = np.maximum(left_top, left_sum + right_top)
-        node = node >> 1
+        across = left_sum + right_top
+        best[order] = np.maximum(left_top, across)
+        node = node_parent
     return best
+
+
+class BusyInterval(NamedTuple):
+    """Time from some flow's start to some flow's end over a port."""
+
+    excess: float
+    """Bytes beyond what the port can carry then."""
+    begin: float
+    """Seconds."""
+    end: float
 
 
 def worst_interval(
@@ -442,49 +508,64 @@ def worst_interval(
     port: int,
     factor: float,
     tolerance: float,
-) -> tuple[float, float, float]:
+) -> BusyInterval:
     """Return the most bytes over ``factor`` times capacity in an interval, and that.
 
     Counted are the flows that lie in the interval as a whole, so that any excess is
-    certain. It runs from some flow's start to some flow's end and is stretched by
-    ``tolerance`` seconds. The clock here is the bytes that the port can have carried.
-
-    Returns
-    -------
-    tuple[float, float, float]
-        Excess in bytes, begin and end of the interval in seconds; zeros where there is
-        no excess.
+    certain. It is stretched by ``tolerance`` seconds. The clock here is the bytes that
+    the port can have carried. Zeros where there is no excess.
     """
-    crosses = np.array([port in hops for hops in schedule.problem.hops], dtype=bool)
-    is_over = ~np.isnan(schedule.flow_end) & crosses[:, None]
-    edge, iteration = np.nonzero(is_over)
-    if not edge.size:
-        return 0.0, 0.0, 0.0
-    # Latest starts first: after each step the set holds all flows that begin no
-    # earlier, so that every step stands for one begin of the interval.
-    flow_start = schedule.flow_start[edge, iteration]
-    latest_first = np.argsort(-flow_start, kind="stable")
-    flows = edge[latest_first], iteration[latest_first]
+    nothing = BusyInterval(excess=0.0, begin=0.0, end=0.0)
+    flows = _flows_over(schedule, port)
     sizes = schedule.flow_bytes[flows]
+    if not sizes.size:
+        return nothing
 
     steps = schedule.problem.links.steps
-    start = steps.carry(port, schedule.flow_start[flows])
-    end = steps.carry(port, schedule.flow_end[flows])
+    start_time = schedule.flow_start[flows]
+    end_time = schedule.flow_end[flows]
+    start = steps.carry(port, start_time)
+    end = steps.carry(port, end_time)
     by_end = np.argsort(end, kind="stable")
     rank_of_end = np.empty(end.size, dtype=np.int64)
     rank_of_end[by_end] = np.arange(end.size)
-    best = best_sums(rank_of_end, sizes, sizes - factor * end)
-    first = int(np.argmax(best + factor * start))
+    surplus = sizes - factor * end
+    best = best_sums(rank_of_end, sizes, surplus)
+    best_from_start = best + factor * start
+    first = int(np.argmax(best_from_start))
 
     # The interval begins with that flow; the sums from there decide where it ends.
-    inside = by_end[start[by_end] >= start[first]]
+    is_inside = start[by_end] >= start[first]
+    inside = by_end[is_inside]
     sums = np.cumsum(sizes[inside])
     slack = steps.most[port] * tolerance
-    excess = sums - factor * (end[inside] - start[first] + slack)
+    room = end[inside] - start[first] + slack
+    excess = sums - factor * room
     worst = int(np.argmax(excess))
     # A sum of many volumes is itself exact to some last bits only.
     if excess[worst] <= 1e-12 * sums[-1]:
-        return 0.0, 0.0, 0.0
-    begin_time = float(schedule.flow_start[flows][first])
-    end_time = float(schedule.flow_end[flows][inside[worst]])
-    return float(excess[worst]), begin_time, end_time
+        return nothing
+
+    last = inside[worst]
+    return BusyInterval(
+        excess=float(excess[worst]),
+        begin=float(start_time[first]),
+        end=float(end_time[last]),
+    )
+
+
+def _flows_over(schedule: Schedule, port: int) -> tuple[Ints, Ints]:
+    """Return edges and iterations of the flows that crossed a port, latest first.
+
+    In this order, whenever one more is looked at, all that begin no earlier have been:
+    each flow stands for one begin of an interval.
+    """
+    has_ended = ~np.isnan(schedule.flow_end)
+    for position, hops in enumerate(schedule.problem.hops):
+        if port not in hops:
+            has_ended[position] = False
+    edge, iteration = np.nonzero(has_ended)
+
+    start = schedule.flow_start[edge, iteration]
+    latest_first = np.argsort(-start, kind="stable")
+    return edge[latest_first], iteration[latest_first]

@@ -29,7 +29,7 @@ from emu.problem import (
 )
 from emu.testing import two_machine_example
 from emu.testing.strategies import problems, random_problem
-from emu.trust import rate_rules
+from emu.trust import rate_rules, rated_flows
 from tools.benches.evaluator import MakespanEvaluator
 
 RULES = [name for name in RATE_POLICIES if name != "portfolio"]
@@ -67,7 +67,7 @@ def test_max_min_gives_every_flow_at_least_its_equal_share(
             for flow, rate in current.items()
             if schedule.flow_end[flow] > instant * (1 + 1e-12)
         }
-        made: Any = rate_rules.Flow  # keys and links may be anything
+        made: Any = rated_flows.Flow  # keys and links may be anything
         flows = [
             made(edge, iteration, 0, problem.hops[edge], 1.0, 1.0)
             for edge, iteration in current
