@@ -186,7 +186,7 @@ def test_work_is_counted_at_the_speed_that_its_machine_has() -> None:
 
 
 def on_a_channel() -> Schedule:
-    """m0 stands from 2 to 3 s, has half its speed from 5 to 9 s; m1 less from 4 s."""
+    """Return flows over one channel, of a (1 s) and b (2 s): 1 to 3 and 3 to 6 s."""
     machines = (Machine("m0", 40.0, 10.0), Machine("m1", 50.0, 60.0))
     tasks = (Task("a", "a"), Task("b", "b"), Task("c", "c"))
     edges = (Edge(0, 2, channel="line"), Edge(1, 2, channel="line"))

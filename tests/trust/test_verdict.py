@@ -315,3 +315,93 @@ def test_the_default_scale_is_told_of_auto() -> None:
 
     assert "time_scale: auto" in _decide(late, time_scale=1.0).remedies[0]
     assert "auto" not in _decide(late, time_scale=0.5).remedies[0]
+
+
+def test_each_figure_is_of_the_process_that_it_is_worst_of() -> None:
+    """Of three processes none is first, or last, or worst in everything."""
+
+    def counted(loop: Any, pacer: Any, sent: Any, host: Any, waited: float) -> Any:
+        return {
+            "host_metrics": {
+                "seconds": 50.0,
+                "loop_lag_mean": loop[0],
+                "loop_lag_max": loop[1],
+                "waited": waited,
+                "host": dict(zip(("busy", "idle", "steal"), host, strict=True)),
+            },
+            "pacer": dict(zip(("wakes", "mean_lag", "max_lag"), pacer, strict=True)),
+            "sent": [
+                dict(zip(("late_sends", "max_behind", "max_stale"), row, strict=True))
+                for row in sent
+            ],
+        }
+
+    figures = host_figures(
+        {
+            "a": counted(
+                (0.01, 0.2),
+                (10, 0.1, 0.3),
+                [(1, 0.5, 0.01), (2, 0.1, 0.07)],
+                (50.0, 40.0, 10.0),
+                waited=4.0,
+            ),
+            "b": counted((0.02, 0.9), (30, 0.3, 0.8), [], (60.0, 40.0, 0.0), 3.0),
+            "c": counted(
+                (0.06, 0.4), (0, 9.0, 0.4), [(4, 0.2, 0.03)], (1.0, 7.0, 2.0), 2.0
+            ),
+        }
+    )
+
+    assert vars(figures) == pytest.approx(
+        {
+            "loop_lag_mean": 0.03,
+            "loop_lag_max": 0.9,
+            "pacer_lag_mean": 0.25,
+            "pacer_lag_max": 0.8,
+            "late_sends": 7,
+            "max_behind": 0.5,
+            "max_stale": 0.07,
+            "cpu_busy": 0.6,
+            "cpu_steal": 0.2,
+            "cpu_wait": 0.08,
+        }
+    )
+
+
+def test_what_is_exactly_at_a_limit_is_allowed() -> None:
+    """1 % may be; up to three times as much is a hint."""
+    nothing = Lateness(0.0, 0.0, 0.0)
+    assert _decide(Lateness(1.0, 0.0, 0.0)).trust is Trust.TRUSTED
+    assert _decide(Lateness(3.0, 0.0, 0.0)).trust is Trust.DEGRADED
+    waited = HostFigures(cpu_wait=0.1)
+    assert _decide(nothing, waited, by_kernel=True).trust is Trust.TRUSTED
+    assert _decide(nothing, by_kernel=True, held_up=0.01).trust is Trust.TRUSTED
+    assert _decide(nothing, by_kernel=True, own_delay=0.03).trust is Trust.DEGRADED
+    late = _decide(Lateness(2.0, 0.0, 0.0), sensitivity=0.01)
+    assert not late.is_by_chance
+    # A tenth of all lateness is worth no sentence, and no figure at its limit is.
+    at_limits = HostFigures(
+        cpu_busy=0.95,
+        cpu_steal=0.03,
+        cpu_wait=0.1,
+        loop_lag_max=0.01,
+        pacer_lag_max=0.01,
+    )
+    verdict = _decide(Lateness(4.0, 0.5, 0.5), at_limits)
+    assert [reason.split(": ")[-1] for reason in verdict.reasons] == [
+        "what came late moved the end by +5 %",
+        "last bytes came after their fluid",
+    ]
+    assert verdict.remedies == ("raise time_scale to 13",)
+
+
+def test_own_delay_and_waits_are_told_apart() -> None:
+    verdict = _decide(
+        Lateness(0.0, 0.0, 0.0), by_kernel=True, own_delay=0.04, held_up=0.02
+    )
+    assert verdict.reasons[:2] == (
+        "4 % of the makespan: emu's own delay before first bytes",
+        "2 % of the makespan may be of waits for a core while flows began",
+    )
+    # 2 * 4 * 1.25: the larger of both has to fit.
+    assert verdict.remedies == ("raise time_scale to 10",)
