@@ -58,7 +58,7 @@ class Flow:
 
 def round_to_32_bits(value: float) -> float:
     """Round to 32 bits: values equal but for rounding must tie."""
-    if value == 0 or math.isinf(value):
+    if math.isinf(value):
         return value
     mantissa, exponent = math.frexp(value)
     digits = math.floor(mantissa * 2**32 + 0.5)

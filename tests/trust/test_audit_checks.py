@@ -239,6 +239,8 @@ def test_quotas_go_in_steps_and_none_is_left_out(quotas: list[int], words: str) 
     assert schedule.quotas.tolist() == [[20]] * 3
 
     changed = replace(schedule, quotas=np.array(quotas)[:, None])
+    # Two pools, and every look.
+    assert audit(changed).checked["slots"] == 2 + len(quotas)
 
     expected = [f"slots the quota of a of m0 {words}"] if words else []
     assert said(changed) == expected

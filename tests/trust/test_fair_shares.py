@@ -123,3 +123,26 @@ def test_the_golden_job_with_older_flows_first_by_hand() -> None:
     assert carried == {first: 60.0, second: 60.0, late: 10.0}
     by_hand = {first: 5 * 10 + 1 * 5, second: 6 * 5, late: 1 * 5 + 6 * 5 + 1 * 10}
     assert fair == pytest.approx(by_hand)
+
+
+@settings(deadline=None, max_examples=40)
+@given(SEEDS, st.integers(1, 20))
+def test_no_more_is_solved_at_once_than_asked_for(seed: int, at_once: int) -> None:
+    """But for what one instant alone has beyond it."""
+    rng = np.random.default_rng(seed)
+    count = 30
+    begin = rng.integers(0, count, 40)
+    stop = begin + rng.integers(1, count, 40)
+    is_asked = rng.random(40) < 0.3
+    size = int(stop.max()) + 1
+    under_way = [int(((begin <= n) & (n < stop)).sum()) for n in range(size)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fair_shares, "_AT_ONCE", at_once)
+        parts = fair_shares._split_instants(begin, stop, is_asked, size)
+
+    asked = [n for n in range(size) if (is_asked & (begin <= n) & (n < stop)).any()]
+    assert np.concatenate(parts).tolist() == asked
+    for part in parts:
+        flows = [under_way[n] for n in part.tolist()]
+        assert sum(flows) - max(flows, default=0) <= at_once

@@ -11,7 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emu.prediction.simulation import simulate
-from emu.problem import Problem, RateHistory, Realization
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Profile,
+    RateHistory,
+    Realization,
+    Task,
+)
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
 from emu.testing import two_machine_example
@@ -30,6 +41,36 @@ def test_what_the_scheduler_assigns_is_what_the_rule_gives(
     schedule = simulate(problem, realization, policy, record_rates=True)
 
     assert rule_audit(schedule, policy, realization)[1] == []
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=20)
+@given(
+    drawn=problems(
+        links=True,
+        own=True,
+        jobs=True,
+        changes=True,
+        cuts=True,
+        latencies=True,
+        coflows=True,
+    )
+)
+def test_rules_know_jobs_coflows_latencies_and_what_links_have_now(
+    policy: str, drawn: tuple[Problem, Realization]
+) -> None:
+    """Paths are looked ahead by what is expected: here by half the bytes."""
+    problem, realization = drawn
+    expected = replace(realization, volumes=realization.volumes / 2)
+    schedule = simulate(
+        problem,
+        realization,
+        policy,
+        record_rates=True,
+        profile=Profile(expected.times, expected.volumes),
+    )
+
+    assert rule_audit(schedule, policy, expected)[1] == []
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -71,6 +112,21 @@ def test_another_rule_than_the_stated_one_is_found() -> None:
     schedule = simulate(problem, realization, "fifo", record_rates=True)
 
     assert rule_audit(schedule, "oes", realization)[1]
+
+
+def test_a_coflow_in_the_last_queue_of_aalo_stays_there() -> None:
+    """From 1 PB on there is no next queue: 4 and 5 PB go over one NIC of 1 PB/s."""
+    machines = tuple(Machine(name, 1e15, 1e15) for name in "abc")
+    tasks = tuple(Task(name, "x") for name in "abxy")
+    edges = (Edge(0, 2, coflow="a"), Edge(1, 3, coflow="b"))
+    problem = Problem(Cluster(machines), Job(tasks, edges, 1), Placement((0, 0, 1, 2)))
+    times = np.array([[0.0], [2.0], [0.0], [0.0]])
+    run = Realization(times, np.array([[4e15], [5e15]]))
+    schedule = simulate(problem, run, "aalo", record_rates=True)
+
+    # The second comes at 2 s, and is first until it has sent 1 PB as well.
+    assert schedule.flow_end[:, 0].tolist() == [5.0, 9.0]
+    assert rule_audit(schedule, "aalo", run)[1] == []
 
 
 def test_a_coflow_that_stays_in_its_queue_of_aalo_is_found() -> None:
