@@ -490,6 +490,13 @@ def test_what_fits_to_the_last_digit_does_not_overflow() -> None:
         assert more is not None
 
 
+def test_flows_that_fill_a_link_together_do_not_overflow() -> None:
+    """Of one interval, each by itself far below the capacity."""
+    start, end, sent = np.zeros(3), np.full(3, 10.0), np.array([1.0, 2.0, 7.0])
+    assert of_flows(start, end, sent, 1.0, 0.0) is None
+    assert of_flows(start, end, sent, 0.999, 0.0) is not None
+
+
 def test_counts_of_a_connection_never_fall_and_waits_lie_in_their_flow() -> None:
     schedule, _ = golden()
     edge, iteration = schedule.flows()[0].tolist()
