@@ -32,10 +32,13 @@ class DrawnBatch:
     sizes: tuple[int, ...]
     drawn: tuple[SmallInts, ...]
     """Per hop, from the seeds: edges of every vertex of its frontier."""
+    sources: SmallInts | None = None
+    """Places among ``vertices`` of the sources of the last hop's edges, which come in
+    the order of their destinations; None where nobody asked for them."""
 
     @classmethod
-    def of(cls, batch: SampledBatch) -> DrawnBatch:
-        """Return what is counted of a sampled batch."""
+    def of(cls, batch: SampledBatch, *, edges: bool = False) -> DrawnBatch:
+        """Return what is counted of a sampled batch, ``edges``: with its sources."""
         frontiers = reversed(batch.sizes[1:])
         positions = [destinations for _, destinations in reversed(batch.edges)]
         drawn = [
@@ -46,12 +49,15 @@ class DrawnBatch:
         # Half the bytes, for every graph of fewer than 2 billion vertices.
         if vertices.max(initial=0) <= np.iinfo(np.int32).max:
             vertices = vertices.astype(np.int32)
-        return cls(vertices, batch.sizes, tuple(drawn))
+        sources = batch.edges[0][0] if edges else None
+        return cls(vertices, batch.sizes, tuple(drawn), sources)
 
     @property
     def size(self) -> int:
         """Bytes of its arrays."""
-        return self.vertices.nbytes + sum(counts.nbytes for counts in self.drawn)
+        counts = sum(counts.nbytes for counts in self.drawn)
+        sources = 0 if self.sources is None else self.sources.nbytes
+        return self.vertices.nbytes + counts + sources
 
 
 class KeptBatches:
@@ -63,19 +69,29 @@ class KeptBatches:
         self._batches = OrderedDict[Hashable, DrawnBatch]()
         self._lock = threading.Lock()
 
-    def find(self, key: Hashable, draw: Callable[[], SampledBatch]) -> DrawnBatch:
-        """Return the batch of a key, which ``draw`` samples where it is not kept."""
+    def find(
+        self,
+        key: Hashable,
+        draw: Callable[[], SampledBatch],
+        *,
+        edges: bool = False,
+    ) -> DrawnBatch:
+        """Return the batch of a key, which ``draw`` samples where it is not kept.
+
+        ``edges``: with the sources of its last hop.
+        """
         with self._lock:
-            batch = self._batches.get(key)
-            if batch is not None:
+            kept = self._batches.get(key)
+            if kept is not None and (kept.sources is not None or not edges):
                 self._batches.move_to_end(key)
-                return batch
+                return kept
         # Without the lock: samplers draw side by side.
-        batch = DrawnBatch.of(draw())
+        batch = DrawnBatch.of(draw(), edges=edges)
         with self._lock:
-            if key not in self._batches:
-                self._batches[key] = batch
-                self._size += batch.size
+            # Another thread may have drawn it meanwhile.
+            replaced = self._batches.pop(key, None)
+            self._size += batch.size - (replaced.size if replaced else 0)
+            self._batches[key] = batch
             while self._size > self._most:
                 _, oldest = self._batches.popitem(last=False)
                 self._size -= oldest.size
@@ -86,15 +102,23 @@ _KEPT = KeptBatches(MOST_KEPT)
 
 
 def draw_batch(
-    dataset: Dataset, plan: BatchPlan, train: Ints, sampler: int, iteration: int
+    dataset: Dataset,
+    plan: BatchPlan,
+    train: Ints,
+    sampler: int,
+    iteration: int,
+    *,
+    edges: bool = False,
 ) -> DrawnBatch:
     """Return the batch of one (sampler, iteration); raises as `BatchPlan.batch`.
 
-    ``train``: the plan's `walk` of the data set.
+    ``train``: the plan's `walk` of the data set; ``edges``: with its last hop's.
     """
     # A walk near the owners depends on the parts of the graph.
     graph = dataset.folder if plan.epoch == "local" else dataset.graph
     key = graph, plan, sampler, iteration
     return _KEPT.find(
-        key, lambda: plan.batch(dataset.structure, train, sampler, iteration)
+        key,
+        lambda: plan.batch(dataset.structure, train, sampler, iteration),
+        edges=edges,
     )

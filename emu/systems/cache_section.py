@@ -357,7 +357,7 @@ def count_precomputed(settings: JobSettings, iterations: int) -> dict[str, float
 def list_fills(job: Job) -> Iterator[Transfer]:
     """Yield the rows that caches hold at time 0, from their owners."""
     from emu.graph_data import BatchPlan, CachePlan, choose_rows, open_for  # noqa: PLC0415
-    from emu.graph_data.caches import FIXED, open_cache  # noqa: PLC0415 - likewise
+    from emu.graph_data.caches import FIXED, kept_batches, open_cache  # noqa: PLC0415
 
     dataset = open_for(job.settings)
     settings = job.settings
@@ -375,7 +375,13 @@ def list_fills(job: Job) -> Iterator[Transfer]:
         batches = settings["cache"].get("first", 0) + job.iterations
         for number, sampler in enumerate(samplers):
             opened = open_cache(
-                dataset, plan, cache, sampler=number, first=0, batches=batches
+                dataset,
+                plan,
+                cache,
+                sampler=number,
+                first=0,
+                batches=batches,
+                draw=kept_batches(dataset, plan, number),
             )
             held = opened.held
             owners = owner[held]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from emu.graph_data import BatchPlan, CachePlan, Dataset, SamplerCache, choose_rows
+from emu.graph_data.caches import places_of_most
 from emu.graph_data.sampling import Structure
 
 STORES, COUNT, BATCHES = 3, 24, 8
@@ -127,3 +128,14 @@ def test_fixed_caches_hold_the_worthiest_rows_of_others(
         assert least >= max(out, default=0.0) - 1e-12
         ties = [v for v in others if policy == "degree" and value[v] == least]
         assert [v for v in ties if v in found] == ties[: sum(v in found for v in ties)]
+
+
+@given(st.lists(st.integers(0, 4), max_size=30), st.integers(0, 31))
+def test_of_equal_worth_the_first_places_are_chosen(
+    worth: list[int], count: int
+) -> None:
+    order = sorted(range(len(worth)), key=lambda place: -worth[place])  # stable
+    expected = sorted(order[:count])
+    assert places_of_most(np.array(worth, np.int64), count).tolist() == expected
+    floats = np.array(worth, np.float64) / 3
+    assert places_of_most(floats, count).tolist() == expected

@@ -74,3 +74,30 @@ def test_graphs_that_differ_are_told_apart_and_partitions_are_not() -> None:
     assert one.graph == other.graph
     assert open_dataset("products-like", scale=0.001, seed=1).graph != one.graph
     assert open_dataset("products-like", scale=0.002).graph != one.graph
+
+
+def test_a_batch_without_its_edges_is_drawn_again_for_who_counts_them() -> None:
+    bare = DrawnBatch.of(_batch(4)).size
+    with_edges = DrawnBatch.of(_batch(4), edges=True)
+    assert with_edges.sources is not None
+    assert with_edges.sources.tolist() == [1, 2, 3]
+    assert with_edges.size > bare
+
+    kept = KeptBatches(2 * with_edges.size)
+    drawn = []
+
+    def ask(key: str, *, edges: bool) -> DrawnBatch:
+        def draw() -> SampledBatch:
+            drawn.append(key)
+            return _batch(4)
+
+        return kept.find(key, draw, edges=edges)
+
+    assert ask("a", edges=False).sources is None
+    assert ask("a", edges=True).sources is not None
+    # Who needs none takes them as well.
+    assert ask("a", edges=False).sources is not None
+    # What was replaced no longer counts: there is room for a second.
+    ask("b", edges=True)
+    ask("a", edges=True)
+    assert drawn == ["a", "a", "b"]

@@ -10,9 +10,11 @@ import pytest
 
 from emu.errors import ScenarioError
 from emu.graph_data import BatchPlan, open_for
+from emu.graph_data.dataset import open_dataset
 from emu.problem.workloads.operations import OPERATIONS
 from emu.scenario import Scenario, build_job, load, prepare, realize
 from emu.scenario.scenario_file import loads
+from emu.systems.apt.shares import computing, count_strategies, split
 
 RATES = {
     "aggregate": "20 ps",
@@ -140,6 +142,44 @@ def test_the_estimate_is_of_the_bytes_between_machines() -> None:
         seconds = [8 / ((n + 1) * 1e9) for n in range(3)]
         found = estimate(strategy, counts, 4 * data.feature_length, 4 * 8, seconds)
         assert found == pytest.approx(estimate_by_hand(scenario)), strategy
+
+
+@pytest.mark.parametrize("epoch", ["replicate", "local"])
+@pytest.mark.parametrize("parts", [1, 3, 9])
+def test_counts_of_shares_are_those_of_shares_that_are_split(
+    epoch: str, parts: int
+) -> None:
+    """With two samplers per machine, what both need is asked for once."""
+    plan = BatchPlan(3, samplers=2 * parts, batch_size=7, fanouts=(3, 4), epoch=epoch)
+    data = open_dataset("products-like", scale=0.002, parts=parts, partitioner="hash")
+    counted = count_strategies(data, plan, STRATEGIES, 2)
+    train = plan.walk(data)
+    owner = np.asarray(data.owner)
+    for strategy in STRATEGIES:
+        counts = counted[strategy]
+        for number in range(2):
+            asked = [set[int]() for _ in range(parts)]
+            for sampler in range(plan.samplers):
+                batch = plan.batch(data.structure, train, sampler, number)
+                for machine in range(parts):
+                    place = (sampler, machine, number)
+                    home = sampler * parts // plan.samplers
+                    found = [counts.destinations[place], counts.edges[place]]
+                    found += [counts.inputs[place], counts.own[place]]
+                    if machine not in computing(strategy, home, parts):
+                        assert not any(found)
+                        continue
+                    _, share = split(batch, owner, strategy, machine)
+                    inputs, _ = share.inputs
+                    asked[machine] |= {*inputs.tolist()}
+                    expected = [len(share.destinations), len(share.sources)]
+                    assert found == [*expected, len(inputs), share.adds_own.sum()]
+            for machine, vertices in enumerate(asked):
+                owners = owner[[*vertices]]
+                if strategy == "nfp":  # its own columns, whoever owns the vertex
+                    owners = np.full(len(vertices), machine)
+                rows = np.bincount(owners, minlength=parts)
+                assert counts.rows[machine, :, number].tolist() == rows.tolist()
 
 
 @pytest.mark.parametrize(

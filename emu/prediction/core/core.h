@@ -668,7 +668,32 @@ typedef struct { /* a topology, and a tree per group of rows */
     double *peaks; /* time of each stage: of its slowest link */
 } Trees;
 
-/* Graphs: sampling.c, graphs.c. `wide` arrays are int64, the others int32. */
+/* Who adds up the edges of a mini-batch's first layer: its own machine, the owner of an
+ * edge's source, or that of its destination. */
+enum { BY_HOME, BY_SOURCE, BY_DESTINATION };
+
+typedef struct { /* a mini-batch, of which machines share the first layer */
+    int64_t by;
+    int64_t machines;
+    int64_t stride; /* bytes of a set of machines */
+    int64_t home;   /* its machine */
+    int64_t size;   /* vertices; the first `ends` of them are destinations */
+    int64_t ends;
+    const int64_t *vertex;
+    const int32_t *source; /* place of every edge's source, destination by destination */
+    const int32_t *drawn;  /* edges of each destination */
+    const int32_t *owner;  /* of every vertex of the graph */
+    uint8_t *wanted;       /* set of machines of each place */
+    uint8_t *asked;        /* set of each vertex of the graph, of the whole iteration */
+    int64_t *latest;       /* destination to which each machine added last */
+    double *destinations;  /* of each machine, as the three below */
+    double *edges;
+    double *inputs;
+    double *own;
+    double *rows; /* (machines, owners), of the whole iteration */
+} Shared;
+
+/* Graphs: sampling.c, graphs.c, shares.c. `wide` arrays are int64, the others int32. */
 typedef double (*RandomDouble)(void *);
 void permuted(int64_t first, int64_t last, int64_t count, uint64_t key,
               int64_t *images);
@@ -685,6 +710,7 @@ void compressed(const void *sources, const void *destinations, bool wide_ends,
                 void *indices, bool wide, int64_t *indptr);
 void missed(const int64_t *indptr, int64_t vertices, const void *indices, bool wide,
             const double *draws, double *misses);
+void count_shares(const Shared *s, int64_t edges);
 void drawn_keys(const double *prefix, int64_t vertices, const int64_t *bounds_of_block,
                 const int64_t *bounds_of_class, const double *near, int64_t edges,
                 RandomDouble next, void *generator, int64_t *slots, int64_t capacity,

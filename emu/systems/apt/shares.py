@@ -8,7 +8,7 @@ does, and draws it. A vertex's own row is added by its owner.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.graph_data import BatchPlan, Dataset, SampledBatch
+from emu.graph_data.drawn_batches import DrawnBatch, draw_batch
 from emu.graph_data.sampling import Ids, Positions, relabel
+from emu.prediction.core import lib, structure
 
 STRATEGIES = ("gdp", "nfp", "snp", "dnp")
 
@@ -108,70 +110,104 @@ def count_strategies(
     dataset: Dataset, plan: BatchPlan, strategies: Iterable[str], batches: int
 ) -> dict[str, ShareCounts]:
     """Return the counts of several strategies, for which batches are drawn once."""
-    machines = dataset.parts
-    shape = (plan.samplers, machines, batches)
-    counts = {
-        strategy: ShareCounts(
-            destinations=np.zeros(shape),
-            edges=np.zeros(shape),
-            inputs=np.zeros(shape),
-            own=np.zeros(shape),
-            rows=np.zeros((machines, machines, batches)),
-        )
+    counters = {
+        strategy: _Counter(dataset, plan.samplers, strategy, batches)
         for strategy in strategies
     }
-    owner = np.asarray(dataset.owner)
     train = plan.walk(dataset)
     for number in range(batches):
-        drawn = [
-            plan.batch(dataset.structure, train, sampler, number)
-            for sampler in range(plan.samplers)
-        ]
-        for strategy, of_strategy in counts.items():
-            _count_iteration(drawn, owner, strategy, number, of_strategy)
-    return counts
+        for counter in counters.values():
+            counter.begin()
+        for sampler in range(plan.samplers):
+            batch = draw_batch(dataset, plan, train, sampler, number, edges=True)
+            for counter in counters.values():
+                counter.add(batch, sampler, number)
+    return {strategy: counter.result() for strategy, counter in counters.items()}
 
 
-def _count_iteration(
-    drawn: Sequence[SampledBatch],
-    owner: NDArray[np.int32],
-    strategy: str,
-    number: int,
-    counts: ShareCounts,
-) -> None:
-    """Count the shares of mini-batch ``number`` of every sampler."""
-    samplers, machines, _ = counts.inputs.shape
-    needed: list[list[Ids]] = [[] for _ in range(machines)]
-    for sampler, batch in enumerate(drawn):
-        home = sampler * machines // samplers
-        computing_machines = computing(strategy, home, machines)
-        if strategy == "nfp":  # all of them compute the same, of their own columns
-            computing_machines = computing_machines[:1]
-        for machine in computing_machines:
-            _, share = split(batch, owner, strategy, machine)
-            inputs, _ = share.inputs
-            place = (sampler, machine, number)
-            counts.destinations[place] = len(share.destinations)
-            counts.edges[place] = len(share.sources)
-            counts.inputs[place] = len(inputs)
-            counts.own[place] = share.adds_own.sum()
-            needed[machine].append(inputs)
-
-    if strategy == "nfp":
-        for array in (counts.destinations, counts.edges, counts.inputs, counts.own):
-            array[:, 1:, number] = array[:, :1, number]
-        # Its own columns of whatever vertex.
-        np.fill_diagonal(counts.rows[:, :, number], len(_distinct(needed[0])))
-        return
-    for machine, inputs_of_shares in enumerate(needed):
-        vertices = _distinct(inputs_of_shares)
-        owned = np.bincount(owner[vertices], minlength=machines)
-        counts.rows[machine, :, number] = owned
+#: Who adds up the edges of layer 1, as the core calls it.
+_WHO = {
+    "gdp": lib.BY_HOME,
+    "nfp": lib.BY_HOME,
+    "snp": lib.BY_SOURCE,
+    "dnp": lib.BY_DESTINATION,
+}
 
 
-def _distinct(inputs_of_shares: Sequence[Ids]) -> Ids:
-    """Return the vertices of some shares: what several need is asked for once."""
-    # `np.unique` hashes them, which takes ten times as long as to sort.
-    vertices = np.sort(np.concatenate(inputs_of_shares))
-    is_first = np.diff(vertices, prepend=-1) > 0
-    return vertices[is_first]
+class _Counter:
+    """Counts of one strategy, which the core adds to batch by batch."""
+
+    def __init__(
+        self, dataset: Dataset, samplers: int, strategy: str, batches: int
+    ) -> None:
+        machines = dataset.parts
+        self._strategy = strategy
+        self._machines = machines
+        self._samplers = samplers
+        self._owner = np.ascontiguousarray(dataset.owner, np.int32)
+        # A bit for each machine.
+        self._stride = -(-machines // 8)
+        self._asked = np.zeros((dataset.vertices, self._stride), np.uint8)
+        self._latest = np.empty(machines, np.int64)
+
+        shape = (batches, samplers, machines)
+        self._destinations = np.zeros(shape)
+        self._edges = np.zeros(shape)
+        self._inputs = np.zeros(shape)
+        self._own = np.zeros(shape)
+        self._rows = np.zeros((batches, machines, machines))
+
+    def begin(self) -> None:
+        """Begin with another iteration: what was asked for is asked for anew."""
+        self._asked[:] = 0
+
+    def add(self, batch: DrawnBatch, sampler: int, number: int) -> None:
+        """Count the shares of mini-batch ``number`` of a sampler."""
+        home = sampler * self._machines // self._samplers
+        if (
+            self._strategy == "nfp"
+        ):  # all of them compute the same, of their own columns
+            home = 0
+        place = (number, sampler)
+        sources = batch.sources
+        assert sources is not None  # noqa: S101 - for mypy
+        shared = structure(
+            "Shared",
+            by=_WHO[self._strategy],
+            machines=self._machines,
+            stride=self._stride,
+            home=home,
+            size=batch.sizes[0],
+            ends=batch.sizes[1],
+            vertex=batch.vertices.astype(np.int64),
+            source=sources,
+            drawn=batch.drawn[-1],
+            owner=self._owner,
+            wanted=np.zeros((batch.sizes[0], self._stride), np.uint8),
+            asked=self._asked,
+            latest=self._latest,
+            destinations=self._destinations[place],
+            edges=self._edges[place],
+            inputs=self._inputs[place],
+            own=self._own[place],
+            rows=self._rows[number],
+        )
+        lib.count_shares(shared, len(sources))
+
+    def result(self) -> ShareCounts:
+        """Return the counts of all batches."""
+        counted = (self._destinations, self._edges, self._inputs, self._own)
+        rows = self._rows
+        if self._strategy == "nfp":
+            for array in counted:
+                array[:, :, 1:] = array[:, :, :1]
+            # Its own columns of whatever vertex.
+            distinct = rows[:, :1].sum(axis=2, keepdims=True)
+            rows = distinct * np.eye(self._machines)
+        destinations, edges, inputs, own = map(_by_batch_last, counted)
+        return ShareCounts(destinations, edges, inputs, own, _by_batch_last(rows))
+
+
+def _by_batch_last(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return an array by batch with the batches last."""
+    return np.ascontiguousarray(np.moveaxis(counts, 0, -1))

@@ -1,0 +1,89 @@
+/* Shares of a mini-batch's first layer: what each machine adds up, and the rows it needs. */
+#include "inline.h"
+
+/* Let a machine need the row of a place in the mini-batch. */
+static inline void want(const Shared *s, int64_t place, int64_t machine)
+{
+    s->wanted[place * s->stride + machine / 8] |= (uint8_t)(1 << machine % 8);
+}
+
+/* Count one machine's share, of all edges and destinations. */
+static void share_whole(const Shared *s, int64_t edges)
+{
+    int64_t home = s->home;
+    for (int64_t place = 0; place < s->size; place++)
+        want(s, place, home);
+    s->destinations[home] += (double)s->ends;
+    s->own[home] += (double)s->ends;
+    s->edges[home] += (double)edges;
+}
+
+/* Let the owners of destinations add up what these have drawn. */
+static void share_by_destination(const Shared *s)
+{
+    const int32_t *source = s->source;
+    for (int64_t end = 0; end < s->ends; end++) {
+        int64_t machine = s->owner[s->vertex[end]];
+        want(s, end, machine);
+        for (int64_t edge = 0; edge < s->drawn[end]; edge++)
+            want(s, *source++, machine);
+        s->destinations[machine]++;
+        s->own[machine]++;
+        s->edges[machine] += s->drawn[end];
+    }
+}
+
+/* Let the owners of sources add up what leaves these: a destination has a sum of each. */
+static void share_by_source(const Shared *s)
+{
+    const int32_t *source = s->source;
+    for (int64_t machine = 0; machine < s->machines; machine++)
+        s->latest[machine] = -1;
+    for (int64_t end = 0; end < s->ends; end++) {
+        int64_t machine = s->owner[s->vertex[end]];
+        want(s, end, machine);
+        s->own[machine]++;
+        s->destinations[machine]++;
+        s->latest[machine] = end;
+        for (int64_t edge = 0; edge < s->drawn[end]; edge++) {
+            int64_t place = *source++;
+            machine = s->owner[s->vertex[place]];
+            want(s, place, machine);
+            s->edges[machine]++;
+            s->destinations[machine] += s->latest[machine] != end;
+            s->latest[machine] = end;
+        }
+    }
+}
+
+/* Count the rows that machines need of a mini-batch, and those that no mini-batch of the
+ * iteration before it has asked for. */
+static void count_wanted(const Shared *s)
+{
+    for (int64_t place = 0; place < s->size; place++) {
+        int64_t vertex = s->vertex[place], owner = s->owner[vertex];
+        uint8_t *asked = s->asked + vertex * s->stride;
+        for (int64_t byte = 0; byte < s->stride; byte++) {
+            unsigned wanted = s->wanted[place * s->stride + byte];
+            unsigned fresh = wanted & ~(unsigned)asked[byte];
+            asked[byte] |= (uint8_t)wanted;
+            for (; wanted; wanted &= wanted - 1)
+                s->inputs[8 * byte + __builtin_ctz(wanted)]++;
+            for (; fresh; fresh &= fresh - 1)
+                s->rows[(8 * byte + __builtin_ctz(fresh)) * s->machines + owner]++;
+        }
+    }
+}
+
+/* Add the shares of a mini-batch to their counts; `wanted` must be 0, as `asked` before the
+ * first one of an iteration. */
+void count_shares(const Shared *s, int64_t edges)
+{
+    if (s->by == BY_HOME)
+        share_whole(s, edges);
+    else if (s->by == BY_SOURCE)
+        share_by_source(s);
+    else
+        share_by_destination(s);
+    count_wanted(s);
+}
