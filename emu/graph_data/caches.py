@@ -292,8 +292,9 @@ class HotCache(SamplerCache):
         vertices, needs = np.unique(np.concatenate(batches), return_counts=True)
 
         is_remote = np.asarray(self._owner)[vertices] != self._home
-        remote = vertices[is_remote].astype(np.int64)
-        return remote[places_of_most(needs[is_remote], self._most)]
+        remote: Ints = vertices[is_remote].astype(np.int64)
+        hottest = places_of_most(needs[is_remote], self._most)
+        return remote[hottest]
 
     @override
     def begin(self) -> None:

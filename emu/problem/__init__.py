@@ -8,9 +8,10 @@ jobs.
 
 from emu.problem.changes import CapacityChange
 from emu.problem.cluster import Cluster
+from emu.problem.edges import Edge
 from emu.problem.epoch import Epoch
 from emu.problem.faults import Due, Fault, Kill, disturbances, next_kills, with_faults
-from emu.problem.job import Edge, Job, Profile, Realization, Task
+from emu.problem.job import Job, Profile, Realization, Task
 from emu.problem.links import Link, Links, Route
 from emu.problem.machine import Machine, Tuner
 from emu.problem.placement import Placement, Pool, Problem

@@ -17,12 +17,14 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
+
+from emu.problem.edges import Edge, EdgeColumns, columns_of
 
 Floats: TypeAlias = NDArray[np.float64]
 #: Tasks of a process that have a lane each in pictures.
@@ -89,28 +91,11 @@ class Task:
         return self.process or self.name
 
 
-@dataclass(frozen=True)
-class Edge:
-    """A dependency of ``destination`` on ``source``, positions in ``Job.tasks``."""
-
-    source: int
-    destination: int
-    lag: int = 0
-    """(destination, n) needs (source, n - lag), if there is one; 0 or more."""
-    # The paper lets stores run ahead without bound, real systems do not (A1).
-    credit: bool = False
-    """True for an edge that bounds run-ahead and carries no bytes, ever: no connection
-    is opened for it and it is satisfied the moment its source ends."""
-    channel: str = ""
-    """Its flows go one after the other with those of all edges of this channel, in the
-    order in which they got ready; empty for none. What is handed over within a machine,
-    and order alone, waits for no channel."""
-    latest: bool = False
-    """True where the destination reads the newest iteration that has arrived when it
-    starts, n - lag at the least, instead of n - lag itself."""
-    coflow: str = ""
-    """Its flows that serve one iteration are a coflow with those of all edges of this
-    name; empty: with all to the same task that have none."""
+@lru_cache(maxsize=16_384)
+def _words_of(name: str) -> list[str | int]:
+    """Return the parts of a name of which every second one is a number."""
+    parts = re.split(r"(\d+)", name)
+    return [int(part) if i % 2 else part for i, part in enumerate(parts)]
 
 
 @dataclass(frozen=True)
@@ -161,15 +146,17 @@ class Job:
         )
 
     def _check_edges(self) -> None:
-        for edge in self.edges:
-            for end in (edge.source, edge.destination):
-                if not 0 <= end < len(self.tasks):
-                    raise ValueError(
-                        f"an edge names task number {end}, which is not there"
-                    )
+        columns = self.columns
+        for ends in (columns.source, columns.destination):
+            is_there = (ends >= 0) & (ends < len(self.tasks))
+            if not is_there.all():
+                end = ends[~is_there][0]
+                raise ValueError(f"an edge names task number {end}, which is not there")
 
-        # A second loop, as names of edges take the names of all ends.
-        for position, edge in enumerate(self.edges):
+        # After them, as names of edges take the names of all ends.
+        is_odd = (columns.lag < 0) | (columns.credit & columns.latest)
+        for position in np.flatnonzero(is_odd).tolist():
+            edge = self.edges[position]
             if edge.lag < 0:
                 name = self.edge_names[position]
                 raise ValueError(f"edge {name}: lag {edge.lag} is negative")
@@ -201,32 +188,29 @@ class Job:
         return replace(self, tasks=tuple(tasks), iterations=self.iterations - first)
 
     @cached_property
+    def columns(self) -> EdgeColumns:
+        """The edges as arrays, shared with all jobs of the very same edges."""
+        return columns_of(self.edges)
+
+    @cached_property
     def order(self) -> tuple[int, ...]:
         """Positions of the tasks, each behind the sources of its in-edges without lag.
 
         Raises ValueError when such edges form a cycle.
         """
-        waiting = [0] * len(self.tasks)
-        followers: list[list[int]] = [[] for _ in self.tasks]
-        for edge in self.edges:
-            if edge.lag == 0:
-                waiting[edge.destination] += 1
-                followers[edge.source].append(edge.destination)
-
-        free = [task for task, count in enumerate(waiting) if count == 0]
-        for task in free:  # grows while it is walked: Kahn's algorithm
-            for follower in followers[task]:
-                waiting[follower] -= 1
-                if waiting[follower] == 0:
-                    free.append(follower)
-
-        if len(free) < len(self.tasks):
-            stuck = [self.tasks[t].name for t, count in enumerate(waiting) if count]
+        order = self.columns.order(len(self.tasks))
+        if len(order) < len(self.tasks):
+            found = set(order)
+            stuck = [
+                task.name
+                for position, task in enumerate(self.tasks)
+                if position not in found
+            ]
             raise ValueError(
                 "edges without lag form a cycle through "
                 f"{', '.join(stuck[:8])}; give one of them lag 1"
             )
-        return tuple(free)
+        return order
 
     @cached_property
     def units(self) -> dict[str, tuple[int, ...]]:
@@ -300,22 +284,20 @@ class Job:
 
         Nothing is sent over it: what it waits for is over the moment its source ends.
         """
-        gate = [task.gate for task in self.tasks]
-        return tuple(
-            edge.credit or gate[edge.source] or gate[edge.destination]
-            for edge in self.edges
-        )
+        gate = np.array([task.gate for task in self.tasks], np.bool_)
+        columns = self.columns
+        at_gate = gate[columns.source] | gate[columns.destination]
+        return tuple((columns.credit | at_gate).tolist())
 
     @cached_property
     def channels(self) -> tuple[str, ...]:
         """Names of the channels that flows go over, in the order of the edges."""
-        # A dict and no set: numbers of channels go by the order of the edges.
-        return tuple(dict.fromkeys(edge.channel for edge in self.edges if edge.channel))
+        return self.columns.channels
 
     @cached_property
     def coflows(self) -> tuple[str, ...]:
         """Names of the coflows, in the order of the edges."""
-        return tuple(dict.fromkeys(edge.coflow for edge in self.edges if edge.coflow))
+        return self.columns.coflows
 
     @cached_property
     def servers(self) -> tuple[str, ...]:
@@ -340,12 +322,12 @@ class Job:
         What no task of the job would receive is not sent: with lag 1 the source's last
         iteration sends nothing (constraint (6) has no iteration N).
         """
-        counts = []
-        for edge in self.edges:
-            # Iteration n of the source is read in iteration n + lag.
-            reads = self.rounds[edge.destination] - edge.lag
-            counts.append(max(0, min(self.rounds[edge.source], reads)))
-        return tuple(counts)
+        columns = self.columns
+        rounds = np.array(self.rounds, np.int64)
+        # Iteration n of the source is read in iteration n + lag.
+        reads = rounds[columns.destination] - columns.lag
+        counts = np.minimum(rounds[columns.source], reads)
+        return tuple(np.maximum(counts, 0).tolist())
 
     @cached_property
     def edge_names(self) -> tuple[str, ...]:
@@ -373,20 +355,17 @@ class Job:
         names count as numbers, w2 before w10. Edges between the same two tasks go by
         lag, then in the order of ``edges``.
         """
-        names = []
-        for task in self.tasks:
-            parts = re.split(r"(\d+)", task.name)  # every second one is a number
-            names.append([int(part) if i % 2 else part for i, part in enumerate(parts)])
-
+        words = [_words_of(task.name) for task in self.tasks]
+        places = [0] * len(words)
+        place = -1
+        latest: list[str | int] = []
+        for task in sorted(range(len(words)), key=words.__getitem__):
+            # Names that are read alike, w1 and w01, have one place.
+            place += words[task] != latest
+            latest = words[task]
+            places[task] = place
         # By destination first: that is the order in which flows are listed.
-        order = sorted(
-            (names[edge.destination], names[edge.source], edge.lag, position)
-            for position, edge in enumerate(self.edges)
-        )
-        ranks = [0] * len(order)
-        for rank, (*_, position) in enumerate(order):
-            ranks[position] = rank
-        return tuple(ranks)
+        return tuple(self.columns.ranks(places).tolist())
 
     @cached_property
     def edge_positions(self) -> dict[str, int]:

@@ -223,21 +223,23 @@ def _numbered(names: Iterable[str], first: int = 0) -> dict[str, int]:
 
 
 def _edges(job: Job, *, by_job: bool) -> dict[str, Array]:
-    edges = job.edges
+    columns = job.columns
     tasks = len(job.tasks)
-    source = _ints(edge.source for edge in edges)
-    destination = _ints(edge.destination for edge in edges)
+    source = columns.source
+    destination = columns.destination
     rank = _ints(job.edge_ranks)
 
     # Flows to one task are a coflow, unless they name another.
     named_coflows = _numbered(job.coflows, first=tasks)
-    coflow = _ints(named_coflows.get(edge.coflow, edge.destination) for edge in edges)
+    coflow = destination
+    if named_coflows:
+        coflow = _ints(named_coflows.get(e.coflow, e.destination) for e in job.edges)
     coflows = tasks + len(named_coflows)
     return {
         "source": source,
         "destination": destination,
         "sent": _ints(job.flow_counts),
-        "lag": _ints(edge.lag for edge in edges),
+        "lag": columns.lag,
         "rank": rank,
         "control": np.array(job.control, dtype=np.bool_),
         "coflow": coflow,
@@ -267,13 +269,13 @@ def _marks_of_edges(job: Job, *, by_job: bool) -> dict[str, Array]:
         channels = _numbered(job.channels)
         channel = _ints(channels.get(edge.channel, -1) for edge in job.edges)
 
-    latest_marks = [edge.latest for edge in job.edges]
-    if not any(latest_marks):
-        latest_marks = []
+    latest = job.columns.latest
+    if not latest.any():
+        latest = latest[:0]
     return {
         "owner": owner,
         "channel": channel,
-        "latest": np.array(latest_marks, dtype=np.bool_),
+        "latest": latest,
     }
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal, TypeAlias
 
-from emu.problem.job import Edge, Job
+from emu.problem.edges import Edge
+from emu.problem.job import Job
 
 #: What flows have in common that are a coflow: their task, its kind, or the job alone.
 Coflow: TypeAlias = Literal["task", "stage", "job"]
