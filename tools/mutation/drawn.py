@@ -21,7 +21,7 @@ from tools.runner import Ledger
 #: Parts of the product in which no drawn fault may live: what decides about numbers.
 BLOCKING = ("emu/trust/", "emu/prediction/", "nodes/")
 #: Tests that a fault is tried on, the nearest ones of those that reach its line.
-MOST_TESTS = 12
+MOST_TESTS = 40
 
 
 def changed(base: str) -> dict[str, frozenset[int]]:

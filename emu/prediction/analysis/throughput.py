@@ -141,9 +141,8 @@ def speed_of(job: Job, task_end: Floats, seconds: float, epoch: Epoch | None) ->
         return Speed(iteration, None)
 
     step = iteration
-    # With one step an epoch is one gap: that is the mean above already.
     epochs = gaps // epoch.steps
-    if epochs and epoch.steps > 1:
+    if epochs:
         last = epochs * epoch.steps
         step = float(full[: last + 1].max() - full[0]) / last
     rate = epoch.seeds / epoch.steps / step if step > 0 else np.inf

@@ -189,7 +189,7 @@ class _PortProgram:
             elif inner < 0 and inner_fixed == machine:
                 if outer >= 0:  # the part of its partner that stands here, too, stays
                     terms.append((self._part(outer, machine), -volume))
-                if outer >= 0 or outer_fixed != machine:
+                if outer_fixed != machine:  # -1 of one that is not pinned
                     constant += volume
 
         seconds = [(column, volume / capacity) for column, volume in terms]

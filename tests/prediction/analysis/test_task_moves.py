@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -154,3 +156,46 @@ def test_the_relieved_link_is_named_by_what_it_can_carry_in_the_whole_run() -> N
 
     assert best.gain == pytest.approx(13.0)
     assert best.why == "b's NIC no longer receives the bytes of x -> x"
+
+
+def pairs(second: float) -> Change:
+    """Return two pairs that send 80 B and so many over links of their own of 8 B/s."""
+    machines = tuple(Machine(name, 8.0, 8.0) for name in "abcd")
+    tasks = tuple(Task(name, "x") for name in ("s", "t", "u", "v"))
+    job = Job(tasks, (Edge(0, 1), Edge(2, 3)), 1)
+    run = Realization(np.zeros((4, 1)), np.array([[80.0], [second]]))
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 2, 3)))
+    return Change("", "", problem, run, "oes")
+
+
+def test_what_gains_alone_moves_first() -> None:
+    """The longer pair from 10 to 5 s, then the other; either is no gain before it."""
+    steps = task_moves(pairs(40.0)).steps
+
+    assert [step.gain for step in steps] == [5.0, 5.0]
+    moved = [{move.process for move in step.near.moves} for step in steps]
+    assert moved[0] <= {"s", "t"}
+    assert moved[1] <= {"u", "v"}
+
+
+def test_what_gains_only_together_moves_at_once() -> None:
+    (step,) = task_moves(pairs(80.0)).steps
+    assert step.gain == 10.0
+    assert len(step.near.moves) > 1
+
+
+@pytest.mark.parametrize(("faster", "steps"), [(1 + 1e-6, 0), (1 + 1e-4, 1)])
+def test_what_is_shorter_by_rounding_is_no_advice(
+    faster: float, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Machine c is so much faster than a; where it is best is found by others."""
+    nics = {"a": 8.0, "b": 80.0, "c": 8.0 * faster}
+    machines = tuple(Machine(name, speed, speed) for name, speed in nics.items())
+    job = Job((Task("s", "x"), Task("t", "x")), (Edge(0, 1),), 1)
+    run = Realization(np.zeros((2, 1)), np.full((1, 1), 80.0))
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    found = SimpleNamespace(placement=Placement((2, 1)))
+    module = importlib.import_module("emu.prediction.analysis.task_moves")
+    monkeypatch.setattr(module, "best_placement", lambda *_, **__: found)
+
+    assert len(task_moves(Change("", "", problem, run, "oes")).steps) == steps

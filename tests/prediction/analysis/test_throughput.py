@@ -15,13 +15,25 @@ from emu.errors import ScenarioError
 from emu.prediction.analysis.throughput import (
     Cost,
     Prices,
+    job_times,
     machine_cost,
     pace,
     seeds_per_iteration,
     speed_of,
 )
 from emu.prediction.simulation import simulate
-from emu.problem import Epoch, Job, Problem, Realization, Task
+from emu.problem import (
+    Cluster,
+    Edge,
+    Epoch,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
+from emu.problem.workloads import RELEASE
 from emu.report.explanation_tables import pace_line
 from emu.scenario import load, prepare
 from emu.scenario.experiment import cost_of
@@ -62,6 +74,69 @@ def test_a_pipeline_without_two_full_cycles_counts_its_mini_batches(
     speed = speed_of(job, ends, 12.0, Epoch(2, 100))
     assert speed.iteration_seconds == seconds
     assert speed.samples_per_second == pytest.approx(50 / seconds)
+
+
+def test_a_path_is_divided_by_what_goes_on() -> None:
+    """Of 42 s: a samples, b trains, c does neither; 16 B go in 4 s, 12 B in 3 s."""
+    machines = (
+        Machine("m0", 9.0, 4.0, latency_out=1.0, latency_in=2.0),
+        Machine("m1", 8.0, 6.0, latency_out=5.0, latency_in=8.0),
+    )
+    tasks = (
+        Task("a", "x", phase="sampling"),
+        Task("b", "x", phase="training"),
+        Task("c", "x"),
+    )
+    job = Job(tasks, (Edge(0, 1), Edge(1, 2)), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 0)))
+    times = np.array([[3.0], [10.0], [6.0]])
+    schedule = simulate(problem, Realization(times, np.array([[16.0], [18.0]])))
+
+    found = pace(schedule, None)
+
+    assert schedule.makespan == 42.0
+    assert found.busy == 10 / 42
+    assert found.critical_path == pytest.approx(
+        {"compute": 16 / 42, "latency": 16 / 42, "transfer": 7 / 42, "sampling": 3 / 42}
+    )
+
+
+def test_times_of_several_jobs_count_from_their_releases() -> None:
+    """a/w, 2 s and 3 s, has m0 alone; b, there from 4 s on, sends 20 B to m1, 5 B/s.
+
+    Beside it c sends as much to m1, which halves the rate of both.
+    """
+    tasks = (
+        Task("a/w", "worker"),
+        Task("b/release", RELEASE, iterations=1),
+        Task("b/s", "store", iterations=1),
+        Task("b/w", "worker", iterations=1),
+        Task("c/s", "store", iterations=1),
+        Task("c/w", "worker", iterations=1),
+    )
+    edges = (Edge(1, 2, credit=True), Edge(2, 3), Edge(4, 5))
+    parts = {name: {"seeds": seeds} for name, seeds in (("a", 10), ("b", 60), ("c", 7))}
+    job = Job(tasks, edges, 2, settings={"jobs": parts})
+    machines = (Machine("m0", 50.0, 50.0), Machine("m1", 5.0, 50.0))
+    problem = Problem(Cluster(machines), job, Placement((0, 0, 0, 1, 0, 1)))
+    times = np.array([[2.0, 3.0], [4.0, 0.0], *[[0.0, 0.0]] * 4])
+    times[3, 0], times[4, 0], times[5, 0] = 1.0, 4.0, 0.5
+    run = Realization(times, np.array([[0.0, 0.0], [20.0, 0.0], [20.0, 0.0]]))
+    schedule = simulate(problem, run)
+
+    found = job_times(schedule, run, "oes", lambda part: Epoch(1, part["seeds"]))
+
+    rows = [
+        (time.job, time.release, time.end, time.seconds, time.alone, time.slowdown)
+        for time in found
+    ]
+    assert rows == [
+        ("a", 0.0, 5.0, 5.0, 5.0, 1.0),
+        ("b", 4.0, 13.0, 9.0, 5.0, 1.8),
+        ("c", 0.0, 12.5, 12.5, 8.5, 12.5 / 8.5),
+    ]
+    rates = [time.samples_per_second for time in found]
+    assert rates == pytest.approx([10 / 3, 60 / 9, 7 / 12.5])
 
 
 def test_a_job_without_batches_has_no_samples() -> None:

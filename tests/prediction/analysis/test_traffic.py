@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +16,14 @@ from emu.prediction.analysis.traffic import (
     PACKET,
     answer_times,
     count_bytes,
+    kinds_between_machines,
     meetings,
     messages,
     name_matrix,
     nic_rates,
     nic_use,
 )
+from emu.testing import two_machine_example
 
 SILENCE = 0.02
 #: Milliseconds since the packet before, two machines of three, which way, bytes.
@@ -133,3 +136,25 @@ def test_a_matrix_has_names() -> None:
     named = name_matrix(np.array([[0, 5], [7, 0]]), ["a", "b"])
 
     assert named == {"a": {"a": 0, "b": 5}, "b": {"a": 7, "b": 0}}
+
+
+def test_kinds_are_counted_between_machines_alone() -> None:
+    """Edges: 1 = g0->s1 and 6 = w0->p0 between machines, 0 = g0->s0 within one."""
+    problem, _ = two_machine_example(3)
+    edges = len(problem.hops)
+
+    def came(*rows: tuple[int, str, int]) -> dict[str, Any]:
+        names = ("edge", "kind", "bytes")
+        payloads = [dict(zip(names, row, strict=True)) for row in rows]
+        return {"received": {"payloads": payloads}}
+
+    statistics = {
+        "s0": came((0, "rows", 900)),
+        "s1": came((1, "rows", 40), (1, "ids", 70), (edges, "rows", 800)),
+        "p0": came((6, "ids", 10), (6, "none", 0)),
+        "old": {},
+    }
+    assert kinds_between_machines(problem, statistics, 10.0) == {
+        "ids": 8.0,
+        "rows": 4.0,
+    }

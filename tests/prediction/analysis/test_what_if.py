@@ -15,9 +15,19 @@ from emu.prediction.analysis.what_if import (
     _seconds,
     changes_of,
     rank,
+    rank_pairs,
 )
 from emu.prediction.simulation import simulate
-from emu.problem import Cluster, Problem, Realization
+from emu.problem import (
+    Cluster,
+    Edge,
+    Job,
+    Machine,
+    Placement,
+    Problem,
+    Realization,
+    Task,
+)
 from emu.testing import reference, two_machine_example
 from tests.prediction.analysis.chains import cases
 
@@ -171,3 +181,49 @@ def test_changes_are_paired_by_the_busiest_of_their_tasks(
     """In two iterations g0 takes 2 s and w0 6 s."""
     base = Change("", "as it is", *two_machine_example(2), "oes")
     assert _seconds(base, replace(base, kind="compute", rows=rows)) == 6.0
+
+
+@pytest.mark.parametrize(
+    "edits", [(None, None), ({"a": 1}, {"b": 2}), ({"a": 1}, None)]
+)
+def test_what_helps_together_alone_is_one_line(
+    edits: tuple[dict[str, Any] | None, dict[str, Any] | None],
+) -> None:
+    """A flow and a task beside it take 10 s each: only both at once save 5."""
+    machines = tuple(Machine(name, 10.0, 10.0) for name in "abc")
+    job = Job((Task("s", "s"), Task("r", "r"), Task("w", "w")), (Edge(0, 1),), 1)
+    problem = Problem(Cluster(machines), job, Placement((0, 1, 2)))
+    times = np.array([[0.0], [0.0], [10.0]])
+    base = Change(
+        "", "as it is", problem, Realization(times, np.array([[100.0]])), "oes"
+    )
+    chain = critical_path(simulate(base.problem, base.realization))
+    alone = {one.change.what: one for one in rank(base, changes_of(base, chain))}
+    with_edits = [
+        replace(one, change=replace(one.change, edit=edit))
+        for one, edit in zip(
+            (alone["every w twice as fast"], _both_nics(base)), edits, strict=True
+        )
+    ]
+
+    (pair,) = rank_pairs(base, with_edits, lambda change: change)
+
+    assert (pair.makespan, pair.gain) == (5.0, 5.0)
+    assert pair.change.what == "every w and NICs twice as fast"
+    known = None not in edits
+    assert pair.change.edit == ({"a": 1, "b": 2} if known else None)
+
+
+def _both_nics(base: Change) -> Improvement:
+    """Return the change of all NICs, which alone gains nothing."""
+    rows = tuple(range(len(base.problem.capacities)))
+    cluster = base.problem.cluster.with_capacities(rows, 2.0)
+    changed = replace(
+        base,
+        kind="network",
+        what="NICs twice as fast",
+        rows=rows,
+        factor=2.0,
+        problem=replace(base.problem, cluster=cluster),
+    )
+    return Improvement(changed, 10.0, 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -130,6 +131,21 @@ def test_bound_first_spares_most_simulations() -> None:
 
     assert result.candidates == 1000
     assert result.evaluations < 700
+
+
+def test_its_history_says_after_how_many_proposals_it_was_better() -> None:
+    """A search of one proposal less ends with what was best before."""
+    job, cluster = paper_testbed()
+
+    def search(transfers: int) -> PlacementResult:
+        options = EtpOptions(transfers=transfers, iterations=2)
+        return search_etp(job, cluster, profile_of(job), seed=1, options=options)
+
+    history = search(1200).history
+    assert len(history) > 3
+    for (_, worse), (number, better) in pairwise(history[:4]):
+        assert search(number).makespan == better
+        assert search(number - 1).makespan == worse
 
 
 def test_progress_tells_the_best_so_far() -> None:

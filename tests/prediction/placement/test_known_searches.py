@@ -10,7 +10,7 @@ import pytest
 
 from emu.prediction.placement import place
 from emu.prediction.simulation import simulate
-from emu.problem import Profile
+from emu.problem import Cluster, Job, Profile
 from emu.testing.strategies import random_problem
 
 
@@ -26,10 +26,16 @@ def test_equal_searches_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(module, "search_etp", search)
 
-    def find(seed: int = 91, run: Profile = profile, policy: str = "oes") -> object:
+    def find(
+        seed: int = 91,
+        run: Profile = profile,
+        policy: str = "oes",
+        job: Job = problem.job,
+        cluster: Cluster = problem.cluster,
+    ) -> object:
         # Equal, and not the same: as two commands load them.
-        job, cluster = replace(problem.job), replace(problem.cluster)
-        return place("etp", job, cluster, profile=run, seed=seed, policy=policy)
+        again = replace(job), replace(cluster)
+        return place("etp", *again, profile=run, seed=seed, policy=policy)
 
     first = find()
     assert find() is first
@@ -41,6 +47,15 @@ def test_equal_searches_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     others = [find(seed=92), find(run=longer), find(run=heavier), find(policy="mrtf")]
     assert len({id(outcome) for outcome in [first, *others]}) == 5
     assert made == [91, 92, 91, 91, 91]
+
+    task, *rest = problem.job.tasks
+    job = replace(problem.job, tasks=(replace(task, kind="another"), *rest))
+    machine, *others = problem.cluster.machines
+    wider = replace(machine, bandwidth_out=2 * machine.bandwidth_out)
+    cluster = replace(problem.cluster, machines=(wider, *others))
+    assert find(job=job) is not first
+    assert find(cluster=cluster) is not first
+    assert made == [91, 92, 91, 91, 91, 91, 91]
 
 
 @pytest.mark.parametrize("rule", ["oes", "maxmin"])
