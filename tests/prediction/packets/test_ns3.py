@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -32,6 +33,30 @@ from emu.trust.audit import audit
 needs_ns3 = pytest.mark.skipif(bool(missing_ns3()), reason=missing_ns3() or "none")
 #: Bytes of packets per byte of a drawn job, whose flows are of 1 to 40.
 SCALE = 200_000.0
+
+
+def test_a_wheel_is_known_by_its_libraries_and_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = SimpleNamespace(submodule_search_locations=[str(tmp_path)])
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: spec)
+    monkeypatch.setattr(room, "_compiler", lambda: "c++")
+
+    def versions() -> list[str]:
+        found = [library.version for library in room._libraries()]
+        return [version for version in found if version == "3.41"]
+
+    (tmp_path / "include" / "ns3").mkdir(parents=True)
+    assert versions() == []
+    (tmp_path / "lib64").mkdir()
+    (tmp_path / "lib64" / "libns3.41-core.so").touch()
+    assert versions() == ["3.41"]
+    assert f"-L{tmp_path / 'lib64'}" in next(room._libraries()).flags
+    assert missing_ns3() == ""
+    monkeypatch.setattr(room, "_compiler", lambda: None)
+    assert missing_ns3().startswith("a C++ compiler is not installed")
+    monkeypatch.setattr(room, "_libraries", lambda: iter(()))
+    assert missing_ns3().startswith("ns-3 is not installed")
 
 
 def senders(

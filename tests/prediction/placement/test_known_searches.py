@@ -48,11 +48,11 @@ def test_equal_searches_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({id(outcome) for outcome in [first, *others]}) == 5
     assert made == [91, 92, 91, 91, 91]
 
-    task, *rest = problem.job.tasks
-    job = replace(problem.job, tasks=(replace(task, kind="another"), *rest))
-    machine, *others = problem.cluster.machines
+    task, *tasks = problem.job.tasks
+    job = replace(problem.job, tasks=(replace(task, kind="another"), *tasks))
+    machine, *machines = problem.cluster.machines
     wider = replace(machine, bandwidth_out=2 * machine.bandwidth_out)
-    cluster = replace(problem.cluster, machines=(wider, *others))
+    cluster = replace(problem.cluster, machines=(wider, *machines))
     assert find(job=job) is not first
     assert find(cluster=cluster) is not first
     assert made == [91, 92, 91, 91, 91, 91, 91]

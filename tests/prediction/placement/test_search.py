@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -16,11 +18,12 @@ from emu.prediction.placement.candidates import (
     Candidates,
     common_draws,
     lower_bound,
+    placement_cost,
 )
 from emu.prediction.placement.distdgl import place_distdgl
 from emu.prediction.placement.etp import EtpOptions, new_memory, search_etp
 from emu.prediction.placement.moves import find_symmetry, hub_followers
-from emu.prediction.placement.search import SearchOptions
+from emu.prediction.placement.search import ROUND, SearchOptions, search_run
 from emu.prediction.placement.space import Space
 from emu.prediction.simulation import makespan
 from emu.problem import (
@@ -336,6 +339,96 @@ def test_lower_bound_is_below_every_makespan() -> None:
             tightest = max(tightest, bound / simulated)
 
     assert tightest > 0.9
+
+
+def test_a_lower_bound_by_hand() -> None:
+    """Task a (1 s) sends 20 B over 10 B/s, which the last iteration of b needs."""
+    machines = Machine("m0", 30.0, 10.0), Machine("m1", 40.0, 50.0)
+    tasks = Task("a", "a", iterations=1), Task("b", "b")
+    job = Job(tasks, (Edge(0, 1, lag=2),), 3)
+    for seconds in (0.5, 4.0):
+        times = np.array([[1.0] * 3, [seconds] * 3])
+        drawn = Realization(times, np.array([[20.0, 0.0, 0.0]]))
+        c = Candidates(Space(job, Cluster(machines)), drawn, "oes")
+        alone = max(1.0 + 2.0 + seconds, 3 * seconds)
+        assert lower_bound(c, np.array([0, 1])) == alone
+        assert placement_cost(c, np.array([0, 1]), np.inf) == alone
+        # Back it goes at 40 B/s: the narrower of 50 out and 30 in.
+        back = max(1.0 + 20 / 30 + seconds, 3 * seconds)
+        assert lower_bound(c, np.array([1, 0])) == pytest.approx(back)
+
+
+def test_what_cannot_be_better_than_the_best_is_not_simulated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One task of 5 s, on three machines of unlike NICs: all bounds are 5 s."""
+    machines = tuple(Machine(f"m{n}", 1.0 + n, 9.0 - n) for n in range(3))
+    job = Job((Task("a", "a"),), (), 1)
+    run = Realization(np.array([[5.0]]), np.zeros((0, 1)))
+    options = SearchOptions(iterations=1, sketches=0)
+    listed: list[float] = []
+    module = importlib.import_module("emu.prediction.placement.search")
+    monkeypatch.setattr(module, "placement_cost", lambda *_: listed.append(5.0))
+
+    found = search_run(job, Cluster(machines), run, seed=0, options=options)
+
+    assert found.makespan == 5.0
+    assert found.optimal
+    assert listed == []
+
+
+@pytest.mark.parametrize("transfers", [ROUND, 4 * ROUND])
+def test_a_history_has_what_was_better_and_progress_the_best_so_far(
+    transfers: int,
+) -> None:
+    """By one round, or by four of which every other begins at a random placement."""
+    job, cluster = paper_testbed()
+    run = realization(job, np.random.default_rng(3))
+    run = Realization(run.times, run.volumes * 1e7)
+    options = SearchOptions(transfers=transfers, iterations=2, exhaustive=False)
+    job = replace(job, iterations=2)
+    run = Realization(run.times[:, :2], run.volumes[:, :2])
+    told: list[tuple[int, int, float]] = []
+
+    found = search_run(
+        job,
+        cluster,
+        run,
+        seed=1,
+        options=options,
+        progress=lambda *call: told.append(call),
+    )
+
+    numbers, makespans = zip(*found.history, strict=True)
+    assert all(a > b for a, b in pairwise(makespans))
+    assert all(a <= b for a, b in pairwise(numbers))
+    assert numbers[-1] <= found.candidates <= transfers
+    assert found.makespan == makespans[-1]
+    assert makespan(Problem(cluster, job, found.placement), run) == found.makespan
+    for number, budget, best in told:
+        assert budget == transfers
+        assert best == min(span for at, span in found.history if at <= number)
+    assert told[-1][0] == found.candidates
+
+
+def test_a_team_that_shares_slots_stands_where_its_first_process_was() -> None:
+    tasks = (
+        Task("a", "a", takes="gpu", frees=""),
+        Task("b", "b"),
+        Task("c", "c", frees="gpu"),
+        Task("d", "d"),
+    )
+    job = Job(tasks, (Edge(0, 1), Edge(1, 2), Edge(2, 3)), 1)
+    machines = tuple(Machine(f"m{n}", 1.0, 1.0, slots={"gpu": 1}) for n in range(2))
+    space = Space(job, Cluster(machines))
+
+    assert [(unit.name, unit.tasks) for unit in space.units] == [
+        ("a", (0, 2)),
+        ("b", (1,)),
+        ("d", (3,)),
+    ]
+    assert space.unit_start.tolist() == [0, 2, 3, 4]
+    assert space.expand([1, 0, 1]).tolist() == [1, 0, 1, 1]
 
 
 def test_excess_is_the_penalty_of_equation_21() -> None:

@@ -91,6 +91,18 @@ def test_without_restarts_it_is_one_error() -> None:
     assert attempts(part, late, Rules(0, 1.0, 0, ())).makespan == STEPS * STEP
 
 
+def test_a_process_is_named_by_its_first_task() -> None:
+    """Of two tasks, with an iteration of 0.5 s and one of 2 s."""
+    tasks = "[{name: a, time: 0.5 s, process: p}, {name: b, time: 2 s, process: p}]"
+    whole = prepare(loads(ONE.replace(f"[{{name: a, time: {STEP} s}}]", tasks)))
+
+    def both(first: int, began: float) -> Schedule:
+        return whole.beginning_at(first, began).simulate()
+
+    with pytest.raises(NodeLost, match=r"at 3\.2 s \(task a, iteration 6\)"):
+        attempts(both, [Kill(3.2, "p", ("p",))], Rules(0, 1.0, 0, ()))
+
+
 def test_what_was_before_the_first_attempt_is_no_part_of_them() -> None:
     found = attempts(part, [], Rules(0, 1.0, 0, ()), first=4, began=10.0)
     assert found.makespan == pytest.approx((STEPS - 4) * STEP)

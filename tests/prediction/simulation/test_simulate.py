@@ -98,6 +98,35 @@ def test_the_portfolio_is_never_worse_than_oes_on_what_it_expects() -> None:
         assert makespan(*drawn, "portfolio") <= makespan(*drawn, "oes")
 
 
+def test_the_portfolio_chooses_among_what_it_may() -> None:
+    """Short flows first are better here, and equal shares than the oldest first."""
+
+    def spans_of(drawn: tuple[Problem, Realization]) -> list[float]:
+        return [makespan(*drawn, name) for name in ("mrtf", "oes", "fifo")]
+
+    cases = (random_problem(np.random.default_rng(seed)) for seed in range(200))
+    problem, run = next(
+        case for case in cases if spans_of(case) == sorted({*spans_of(case)})
+    )
+
+    assert best_policy(problem, run, ["fifo"]) == "oes"
+    assert best_policy(problem, run, ["mrtf"]) == "mrtf"
+    best = best_policy(problem, run)
+    assert makespan(problem, run, best) <= makespan(problem, run, "mrtf")
+
+
+def test_a_lag_beyond_the_last_iteration_sends_nothing() -> None:
+    machines = Machine("m0", 1.0, 1.0), Machine("m1", 1.0, 1.0)
+    job = Job((Task("a", "a"), Task("b", "b")), (Edge(0, 1, lag=5),), 2)
+    problem = Problem(Cluster(machines), job, Placement((0, 1)))
+    run = Realization(np.array([[2.0, 2.0], [3.0, 3.0]]), np.full((1, 2), 9.0))
+
+    made = simulate(problem, run)
+
+    assert made.makespan == 6.0
+    assert np.isnan(made.flow_end).all()
+
+
 def test_the_portfolio_chooses_by_the_profile() -> None:
     problem, realization = anomaly()
     profile = Profile(realization.times, realization.volumes)
