@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from emu.virtual.calls import Call, Mismatch, check_alike
-from emu.virtual.transports import GLOO, CallsInOrder, Transport
+from emu.virtual.calls import MESSAGES, Call, Mismatch, check_alike
+from emu.virtual.transports import GLOO, CallsInOrder, Transport, WrittenLane
 
 #: Sender, receiver and tag.
 _Members: TypeAlias = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
-class Deposit:
+class Deposit(NamedTuple):
     """A value that a rank left for others."""
 
     rank: int
@@ -24,25 +24,64 @@ class Deposit:
     size: int
 
 
+class CallForm:
+    """A call that a member of a group makes, once or again and again.
+
+    Parameters
+    ----------
+    group
+        The group.
+    member
+        Who makes it.
+    call
+        What is alike each time.
+
+    Raises NoAlgorithm, or KeyError, where the transport of the group has no such call.
+    """
+
+    def __init__(self, group: CallGroup, member: int, call: Call) -> None:
+        transport = group.transport
+        transport.check(call)
+        self.group = group
+        self.member = member
+        self.call = call
+        self.is_message = call.kind in MESSAGES
+        self.goes_in_order = transport.is_nccl and not self.is_message
+        """True of one that waits for the end of those before it."""
+        self.lanes: tuple[WrittenLane, ...]
+        self.lanes = transport.lanes(call, member, len(group.ranks))
+
+
+@dataclass(eq=False)
+class MadeCall:
+    """A call that a rank has made."""
+
+    rank: int
+    form: CallForm
+    name: int
+    """Number among the calls of the rank."""
+    slot: int
+    """Number in its group, which the calls of others have that belong to it; the tag of
+    a message."""
+    lanes_left: int = 0
+    ended: float = math.inf
+    """Seconds at which it was over."""
+    source: int | None = None
+    """Member that sent what a receive took."""
+    deposit: Deposit | None = None
+    """Value that a receive took."""
+
+
 @dataclass
 class _Collective:
     """A collective that members of a group have made, or some of them."""
 
     calls: dict[int, Call] = field(default_factory=dict)
     """By member."""
-    deposits: dict[int, Deposit] = field(default_factory=dict)
-    """The same of the values that they left."""
+    places: list[int | None] = field(default_factory=list)
+    """Where their values are, by member; empty where they leave none."""
     readers: int = 0
     """Ranks that have read what they need of them."""
-
-
-@dataclass
-class _Way:
-    """Messages of one member to another with one tag."""
-
-    deposits: deque[Deposit] = field(default_factory=deque)
-    """Values of those that were not taken."""
-    taken: int = 0
 
 
 class CallGroup:
@@ -71,57 +110,52 @@ class CallGroup:
         self.member_of = {rank: member for member, rank in enumerate(ranks)}
         self._collectives = defaultdict[int, _Collective](_Collective)
         """By slot."""
-        self._ways = defaultdict[_Members, _Way](_Way)
-        """By sender, receiver and tag."""
+        self._ways = defaultdict[_Members, deque[Deposit]](deque)
+        """Values of messages that were not taken, by sender, receiver and tag."""
 
-    def check(self, slot: int, member: int, call: Call) -> None:
+    def check(self, made: MadeCall) -> None:
         """Check a collective against those of the other members.
 
         Raises Mismatch; says which ranks the members are.
         """
-        calls = self._collectives[slot].calls
+        form = made.form
+        calls = self._collectives[made.slot].calls
         try:
-            check_alike(call, member, calls)
+            check_alike(form.call, form.member, calls)
         except Mismatch as error:
             ranks = ", ".join(map(str, self.ranks))
             raise Mismatch(f"{error}; members 0 to n are ranks {ranks}") from None
-        calls[member] = call
+        calls[form.member] = form.call
 
-    def note_deposit(self, slot: int, member: int, call: Call, place: int) -> None:
+    def note_deposit(self, made: MadeCall, place: int) -> None:
         """Note where a member left its value for a call."""
-        size = call.figures.get("size", 0)
-        deposit = Deposit(rank=self.ranks[member], place=place, size=size)
-        if call.kind == "send":
-            receiver = call.figures["peer"]
-            messages = self._ways[member, receiver, slot]
-            messages.deposits.append(deposit)
-        else:
-            self._collectives[slot].deposits[member] = deposit
+        form = made.form
+        if form.is_message:
+            figures = form.call.figures
+            deposit = Deposit(made.rank, place, figures["size"])
+            self._ways[form.member, figures["peer"], made.slot].append(deposit)
+            return
+        collective = self._collectives[made.slot]
+        if not collective.places:
+            collective.places = [None] * len(self.ranks)
+        collective.places[form.member] = place
 
     def find_places(self, slot: int) -> list[int | None]:
         """Return where every member's value for a collective is; None without one."""
-        deposits = self._collectives[slot].deposits
-        places: list[int | None] = [None] * len(self.ranks)
-        for member, deposit in deposits.items():
-            places[member] = deposit.place
-        return places
+        return self._collectives[slot].places
 
-    def count_reader(self, slot: int) -> list[Deposit]:
+    def count_reader(self, made: MadeCall) -> list[Deposit]:
         """Count a rank that has read; return the values that all have read then."""
-        collective = self._collectives[slot]
+        if made.form.is_message:
+            return [made.deposit] if made.deposit else []
+        collective = self._collectives[made.slot]
         collective.readers += 1
         if collective.readers < len(self.ranks):
             return []
-        del self._collectives[slot]
-        return [*collective.deposits.values()]
+        del self._collectives[made.slot]
+        places = zip(self.ranks, collective.places, strict=False)
+        return [Deposit(rank, place, 0) for rank, place in places if place is not None]
 
-    def take_message(self, sender: int, receiver: int, tag: int) -> tuple[Deposit, int]:
-        """Return the next message of a sender to a receiver, and how many came before.
-
-        They are taken in the order in which they were sent.
-        """
-        way = self._ways[sender, receiver, tag]
-        deposit = way.deposits.popleft()
-        number = way.taken
-        way.taken += 1
-        return deposit, number
+    def take_message(self, made: MadeCall, sender: int) -> Deposit:
+        """Return the next message of a sender, in the order in which they were sent."""
+        return self._ways[sender, made.form.member, made.slot].popleft()

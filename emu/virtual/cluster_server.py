@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import selectors
+import select
 import socket
 import time
 from collections import defaultdict
@@ -12,23 +12,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from emu.errors import EmulatorError, RunError
 from emu.problem import Cluster, Links
-from emu.virtual.call_group import CallGroup, Deposit
-from emu.virtual.calls import MESSAGES, Call
+from emu.virtual.call_group import CallForm, CallGroup, MadeCall
+from emu.virtual.calls import Call
 from emu.virtual.control import Connection, RankLost
 from emu.virtual.gloo_transport import MessageNetwork, Operation
 from emu.virtual.key_store import WAITS, KeyStore
 from emu.virtual.message_costs import MessageCosts
-from emu.virtual.transports import GLOO, NoAlgorithm, Transport, WrittenLane
-from emu.virtual.virtual_time import Deadlock, State, VirtualTime
+from emu.virtual.transports import NoAlgorithm, Transport
+from emu.virtual.virtual_time import Deadlock, State, Turn, VirtualTime
 
-#: What a rank says.
-Message: TypeAlias = Mapping[str, Any]
 #: What it says and then waits for an answer, or ends.
-_ENDS_OF_TURNS = {"wait", "sleep", "store", "leave"}
+_ENDS_OF_TURNS = {"wait", "wait any", "sleep", "store", "leave"}
 #: Tags of messages are apart from numbers of collectives.
 _TAGS = 1 << 40
 #: Seconds that a rank with a core may use none of it, before others have it.
@@ -37,12 +35,25 @@ _STALL = 0.1
 PATIENCE = 60.0
 
 
+class Event(NamedTuple):
+    """A doing of a rank."""
+
+    kind: str
+    """``post``, ``wait`` or ``go``: it may go on."""
+    time: float
+    """Seconds."""
+    call: MadeCall | None = None
+    """The one that it posted."""
+    names: Sequence[int] = ()
+    """Calls that it waits for, by their names."""
+
+
 @dataclass
 class RankRecord:
     """Doings of a rank, by its clock."""
 
-    events: list[dict[str, Any]] = field(default_factory=list)
-    """Its calls and waits in order: ``kind``, ``time`` and what they say."""
+    events: list[Event] = field(default_factory=list)
+    """In their order."""
     marks: list[float] = field(default_factory=list)
     """When its steps began, or ended: seconds."""
     end: float | None = None
@@ -66,32 +77,26 @@ class RanksOfCluster:
     """Ranks that this computer runs at the same time."""
 
 
-@dataclass
-class _CallUnderWay:
-    """A call of a rank, as the network carries it."""
+class _Seat:
+    """A rank, as it is served."""
 
-    rank: int
-    group: CallGroup
-    slot: int
-    name: str
-    call: Call
-    lanes: tuple[WrittenLane, ...]
-    left: int
-    """Lanes that are not over."""
-
-    @property
-    def member(self) -> int:
-        """Member of its group that the rank is."""
-        return self.group.member_of[self.rank]
-
-    @property
-    def goes_in_order(self) -> bool:
-        """True of one that waits for the end of those before it."""
-        return self.group.transport.is_nccl and self.call.kind not in MESSAGES
-
-
-def _call_of(message: Message) -> Call:
-    return Call(message["call"], message["figures"], message["where"])
+    def __init__(self, connection: Connection, pid: int) -> None:
+        self.connection = connection
+        self.pid = pid
+        self.forms: dict[int, CallForm] = {}
+        """Calls that it has described, by the numbers that it gave them."""
+        self.pending: dict[int, MadeCall] = {}
+        """Calls that are not over, by name."""
+        self.untold: list[MadeCall] = []
+        """Calls that are over, of which it has not been told."""
+        self.told: list[MadeCall] = []
+        """Calls of whose end it was told, and whose values it may be reading."""
+        self.free: list[int] = []
+        """Places of what it left and all have read, of which it is not told."""
+        self.stopped = 0.0
+        """When it last said something."""
+        self.has_left = False
+        """True when it says no more."""
 
 
 class ClusterServer:
@@ -129,28 +134,20 @@ class ClusterServer:
         self._costs = costs
         self._shares_core = ranks.shares_core
         self._time = VirtualTime(
-            self._network, len(machine_of), ranks.at_once, self._message_cpu
+            self._network,
+            len(machine_of),
+            ranks.at_once,
+            self._message_cpu if costs else None,
         )
         self._store = KeyStore()
         self._groups: dict[str, CallGroup] = {}
-        self._connections: dict[int, Connection] = {}
-        self._pids: dict[int, int] = {}
-        self._stopped = [0.0] * len(machine_of)
-        """When every rank last said something."""
-        self._pending: list[dict[str, Call]] = [{} for _ in machine_of]
-        """Calls of every rank that are not over."""
-        self._unread: list[list[str]] = [[] for _ in machine_of]
-        """Names of what each rank was told to be over, and may be reading."""
-        self._readers: dict[str, Callable[[], list[Deposit]]] = {}
-        """Name of a call that is over -> counts its rank as a reader, and gives the
-        values that all have read."""
-        self._free: list[list[int]] = [[] for _ in machine_of]
-        """Places of what each rank left and all have read, of which it is not told."""
+        self._seats: dict[int, _Seat] = {}
         self.records = [RankRecord() for _ in machine_of]
-        self._actions = {
+        self._actions: dict[str, Callable[..., None]] = {
             "join": self._join,
             "post": self._post,
-            "wait": self._wait,
+            "wait": self._wait_for_all,
+            "wait any": self._wait_for_any,
             "sleep": self._sleep,
             "store": self._ask_store,
             "line": self._take_line,
@@ -158,8 +155,6 @@ class ClusterServer:
             "leave": self._leave,
         }
         """What a rank says -> what it does when the network comes to its clock."""
-        self._left: set[int] = set()
-        """Ranks that say no more."""
         self.stalls = 0
         self.cpu = 0.0
         """CPU seconds that serving took."""
@@ -167,7 +162,8 @@ class ClusterServer:
 
     def _message_cpu(self, rank: int) -> float:
         """Return the CPU seconds that messages took so far of the core of a rank."""
-        if self._costs is None or not self._shares_core[rank]:
+        assert self._costs is not None  # noqa: S101 - or nothing asks
+        if not self._shares_core[rank]:
             return 0.0
         data = self._network.count_moved(rank)
         frames = self._network.count_frames(rank)
@@ -199,26 +195,28 @@ class ClusterServer:
             self._serve_all()
             self.cpu = time.process_time() - began
         finally:
-            for connection in self._connections.values():
-                connection.close()
+            for seat in self._seats.values():
+                seat.connection.close()
 
     def _serve_all(self) -> None:
-        selector = selectors.DefaultSelector()
-        for rank, connection in self._connections.items():
-            selector.register(connection, selectors.EVENT_READ, rank)
-            connection.send("go", time=0.0, speed=self._speeds[rank])
+        seats = {}
+        for rank, seat in self._seats.items():
+            seats[seat.connection.fileno()] = (rank, seat)
+            seat.connection.send(self._speeds[rank])
 
-        stalls = StallWatch(self._pids)
-        with selector:
-            while any(record.end is None for record in self.records):
-                ready = selector.select(_STALL)
-                for key, _ in ready:
-                    rank = int(key.data)
-                    if rank in self._left:
-                        selector.unregister(key.fileobj)
+        stalls = StallWatch({rank: seat.pid for rank, seat in self._seats.items()})
+        with select.epoll() as poll:
+            for descriptor in seats:
+                poll.register(descriptor, select.EPOLLIN)
+            while self._time.left:
+                ready = poll.poll(_STALL)
+                for descriptor, _ in ready:
+                    rank, seat = seats[descriptor]
+                    if seat.has_left:
+                        poll.unregister(descriptor)
                         continue
                     for message in self._receive(rank):
-                        self._take_in(rank, message)
+                        self._take_in(rank, *message)
                 stalled = stalls.look(self._time.running) if not ready else set()
                 self.stalls += len(stalled)
                 self._go_on(stalled)
@@ -249,105 +247,139 @@ class ClusterServer:
         return sizes
 
     def _admit(self, listener: socket.socket) -> None:
-        while len(self._connections) < len(self._machine_of):
+        while len(self._seats) < len(self._machine_of):
             try:
                 end, _ = listener.accept()
             except TimeoutError as error:
                 raise RunError("the ranks did not start") from error
             connection = Connection(end)
-            greeting = connection.receive()
-            self._connections[greeting["rank"]] = connection
-            self._pids[greeting["rank"]] = greeting["pid"]
+            rank, pid = connection.receive()
+            self._seats[rank] = _Seat(connection, pid)
 
-    def _receive(self, rank: int) -> list[dict[str, Any]]:
+    def _receive(self, rank: int) -> list[list[Any]]:
         try:
-            return self._connections[rank].receive_all()
+            return self._seats[rank].connection.receive_all()
         except RankLost as error:
             clock = self._time.ranks[rank].clock
             problem = f"rank {rank} died, {clock:.6g} s after the start by its clock"
             raise RankLost(problem) from error
 
-    def _take_in(self, rank: int, message: dict[str, Any]) -> None:
+    def _take_in(self, rank: int, kind: str, moment: float, *words: Any) -> None:
         """Take in what a rank says: it does that when the network comes to its clock.
 
         Raises Mismatch, and RankLost where it failed, at once: others may wait for it
         outside of any call.
         """
-        self._note_that_it_has_read(rank)
-        kind = message["kind"]
-        if kind not in self._actions:
-            raise RankLost(f"rank {rank} says {kind!r}, which means nothing")
-        if kind == "join" and message["group"] not in self._groups:
-            self._add_group(message)
-        elif kind == "post":
-            self._check(rank, message)
-        elif kind == "leave":
-            self._check_end(rank, message)
+        seat = self._seats[rank]
+        if seat.told:
+            self._free_what_was_read(seat)
+        match kind:
+            case "form":
+                self._take_form(rank, *words)
+                return
+            case "post":
+                words = self._make_call(rank, *words)
+            case "join":
+                words = self._name_group(*words)
+            case "leave":
+                self._check_end(rank, moment, *words)
+            case _:
+                pass
 
         if kind in _ENDS_OF_TURNS:
             self._time.stop(rank)
-        action = partial(self._actions[kind], rank, message)
-        self._time.say(rank, message["time"], action)
+        self._time.say(rank, moment, partial(self._actions[kind], rank, *words))
 
-    def _add_group(self, message: Message) -> None:
-        backend = message["backend"]
-        transport = GLOO
-        if backend == "nccl":
-            transport = Transport(self._algorithms)
-        group = CallGroup(message["ranks"], backend, transport)
-        self._groups[message["group"]] = group
+    def _free_what_was_read(self, seat: _Seat) -> None:
+        """Free what a rank has read: it says more by now."""
+        for made in seat.told:
+            for deposit in made.form.group.count_reader(made):
+                free = self._seats[deposit.rank].free
+                free.append(deposit.place)
+        seat.told = []
 
-    def _wait(self, rank: int, message: Message) -> None:
-        names = message["names"]
+    def _name_group(
+        self, name: str, ranks: Sequence[int], backend: str
+    ) -> tuple[CallGroup]:
+        """Return a group that a rank joins."""
+        if name not in self._groups:
+            algorithms = self._algorithms if backend == "nccl" else ()
+            transport = Transport(algorithms)
+            self._groups[name] = CallGroup(ranks, backend, transport)
+        return (self._groups[name],)
+
+    def _take_form(
+        self,
+        rank: int,
+        number: int,
+        group_name: str,
+        kind: str,
+        figures: Mapping[str, Any],
+        line: str,
+    ) -> None:
+        """Take in what is alike of calls that a rank will make."""
+        group = self._groups[group_name]
+        call = Call(kind, figures, line)
+        try:
+            form = CallForm(group, group.member_of[rank], call)
+        except NoAlgorithm as error:
+            raise NoAlgorithm(f"rank {rank}: {error}") from None
+        self._seats[rank].forms[number] = form
+
+    def _make_call(
+        self, rank: int, name: int, form_number: int, slot: int, place: int | None
+    ) -> tuple[MadeCall, int | None]:
+        """Return a call of a rank; checks a collective against those of others."""
+        form = self._seats[rank].forms[form_number]
+        made = MadeCall(rank, form, name, slot)
+        if not form.is_message:
+            form.group.check(made)
+        return made, place
+
+    def _wait_for_all(
+        self, rank: int, names: Sequence[int], timeout: float | None
+    ) -> None:
         self._begin_pause(rank)
         self._note(rank, "wait", names=names)
-        timeout = message["timeout"] or math.inf
-        self._time.wait(rank, names, timeout, needs_all=message["all"])
+        self._time.wait(rank, names, timeout or math.inf, needs_all=True)
 
-    def _sleep(self, rank: int, message: Message) -> None:
+    def _wait_for_any(self, rank: int, names: Sequence[int]) -> None:
+        self._begin_pause(rank)
+        self._note(rank, "wait", names=names)
+        self._time.wait(rank, names, math.inf, needs_all=False)
+
+    def _sleep(self, rank: int, seconds: float) -> None:
         self._begin_pause(rank)
         self._time.begin_wait(rank, "sleeps")
-        self._time.wake_after(rank, message["seconds"])
+        self._time.wake_after(rank, seconds)
 
     def _begin_pause(self, rank: int) -> None:
-        self._stopped[rank] = self._network.now
+        self._seats[rank].stopped = self._network.now
         self.records[rank].delayed += self._time.delay(rank)
 
-    def _take_line(self, rank: int, message: Message) -> None:
-        self._watch(rank, self._network.now, message["text"])
+    def _take_line(self, rank: int, text: str) -> None:
+        self._watch(rank, self._network.now, text)
 
-    def _mark_step(self, rank: int, _: Message) -> None:
+    def _mark_step(self, rank: int) -> None:
         self.records[rank].marks.append(self._network.now)
 
-    def _note_that_it_has_read(self, rank: int) -> None:
-        """Note that a rank has read what it was told of: it says more by now."""
-        for name in self._unread[rank]:
-            count_reader = self._readers.pop(name)
-            for deposit in count_reader():
-                free = self._free[deposit.rank]
-                free.append(deposit.place)
-        self._unread[rank] = []
-
-    def _note(self, rank: int, kind: str, **fields: Any) -> None:
-        event = {"kind": kind, "time": self._network.now, **fields}
+    def _note(self, rank: int, kind: str, **details: Any) -> None:
+        event = Event(kind, self._network.now, **details)
         self.records[rank].events.append(event)
 
-    def _check_end(self, rank: int, message: Message) -> None:
-        problem = message["problem"]
+    def _check_end(self, rank: int, clock: float, problem: str, _: Any) -> None:
         if problem:
-            clock = message["time"]
             raise RankLost(f"rank {rank} failed after {clock:.6g} s: {problem}")
-        self._left.add(rank)
+        self._seats[rank].has_left = True
 
-    def _leave(self, rank: int, message: Message) -> None:
+    def _leave(self, rank: int, _: str, figures: dict[str, Any]) -> None:
         self._begin_pause(rank)
         self._time.leave(rank)
         self.records[rank].end = self._network.now
-        self.records[rank].figures = message["figures"]
+        self.records[rank].figures = figures
 
-    def _join(self, _: int, message: Message) -> None:
+    def _join(self, _: int, group: CallGroup) -> None:
         """Open a group in the network, when its first member has joined it."""
-        group = self._groups[message["group"]]
         if group.number is not None:
             return
         machines = [self._machine_of[rank] for rank in group.ranks]
@@ -358,118 +390,84 @@ class ClusterServer:
         wire = group.transport.wire
         group.number = self._network.open_group(group.ranks, routes, wire)
 
-    def _check(self, rank: int, message: Message) -> None:
-        """Check a collective against those of the other members."""
-        group = self._groups[message["group"]]
-        call = _call_of(message)
-        try:
-            group.transport.check(call)
-        except NoAlgorithm as error:
-            raise NoAlgorithm(f"rank {rank}: {error}") from None
-        if call.kind not in MESSAGES:
-            member = group.member_of[rank]
-            group.check(message["slot"], member, call)
-
-    def _post(self, rank: int, message: Message) -> None:
-        """Begin an operation."""
-        group = self._groups[message["group"]]
-        member = group.member_of[rank]
-        call = _call_of(message)
-        name: str = message["name"]
-        slot: int = message["slot"]
-        if message["place"] is not None:
-            group.note_deposit(slot, member, call, message["place"])
-        self._pending[rank][name] = call
-        self._note(
-            rank,
-            "post",
-            name=name,
-            call=call.kind,
-            figures=call.figures,
-            group=message["group"],
-            slot=slot,
-        )
-
-        lanes = group.transport.lanes(call, member, len(group.ranks))
-        made = _CallUnderWay(rank, group, slot, name, call, lanes, len(lanes))
-        if made.goes_in_order:
-            calls_in_order = group.calls_in_order[member]
-            calls_in_order.add(lambda: self._begin(made))
+    def _post(self, rank: int, made: MadeCall, place: int | None) -> None:
+        """Begin a call."""
+        form = made.form
+        if place is not None:
+            form.group.note_deposit(made, place)
+        self._seats[rank].pending[made.name] = made
+        self._note(rank, "post", call=made)
+        if form.goes_in_order:
+            calls_in_order = form.group.calls_in_order[form.member]
+            calls_in_order.add(partial(self._begin, made))
         else:
             self._begin(made)
 
-    def _begin(self, made: _CallUnderWay) -> None:
+    def _begin(self, made: MadeCall) -> None:
         """Have the network carry a call."""
-        group = made.group
-        is_message = made.call.kind in MESSAGES
-        for lane in made.lanes:
+        form = made.form
+        group = form.group
+        assert group.number is not None  # noqa: S101 - its members have joined it
+        made.lanes_left = len(form.lanes)
+
+        for lane in form.lanes:
             slot = lane.slot(made.slot)
             operation = Operation(
-                member=made.member,
-                slot=_TAGS + slot if is_message else slot,
+                member=form.member,
+                slot=_TAGS + slot if form.is_message else slot,
                 steps=lane.steps,
                 done=partial(self._end_lane, made),
-                is_barrier=made.call.kind == "barrier",
-                uses_worker=not is_message and not made.goes_in_order,
+                is_barrier=form.call.kind == "barrier",
+                uses_worker=not form.is_message and not form.goes_in_order,
             )
-            assert group.number is not None  # noqa: S101 - its members have joined it
             self._network.submit(group.number, operation)
 
-    def _end_lane(self, made: _CallUnderWay, _: float, peer: int) -> None:
+    def _end_lane(self, made: MadeCall, now: float, peer: int) -> None:
         """Take in that a lane is over; ``peer`` sent its last message."""
-        made.left -= 1
-        if made.left:
+        made.lanes_left -= 1
+        if made.lanes_left:
             return
-        self._end(made, peer)
-        if made.goes_in_order:
-            made.group.calls_in_order[made.member].end()
+        made.ended = now
+        form = made.form
+        seat = self._seats[made.rank]
+        del seat.pending[made.name]
+        seat.untold.append(made)
+        self._time.end(made.rank, made.name, self._outcome(made, peer))
+        if form.goes_in_order:
+            form.group.calls_in_order[form.member].end()
 
-    def _end(self, made: _CallUnderWay, peer: int) -> None:
-        """Take in that a call is over; ``peer`` sent its last message."""
-        rank = made.rank
-        name = made.name
-        group = made.group
-        call = self._pending[rank].pop(name)
+    def _outcome(self, made: MadeCall, peer: int) -> Sequence[Any]:
+        """Return what a rank is told of the end of its call: where values are.
 
-        if call.kind in MESSAGES:
-            result = self._end_message(group, made.member, name, call, peer)
-            self._note(rank, "end", name=name, result=result)
-        else:
-            result = {"places": group.find_places(made.slot)}
-            self._readers[name] = lambda: group.count_reader(made.slot)
-            self._note(rank, "end", name=name, result=None)
-        self._time.end(rank, name, result)
+        Of a receive the member that sent it, the value's place and its size.
+        """
+        form = made.form
+        if not form.is_message:
+            return form.group.find_places(made.slot)
+        if form.call.kind == "send":
+            return ()
+        made.source = peer
+        made.deposit = form.group.take_message(made, peer)
+        return peer, made.deposit.place, made.deposit.size
 
-    def _end_message(
-        self, group: CallGroup, member: int, name: str, call: Call, peer: int
-    ) -> dict[str, Any]:
-        """Return whose message it was; of a receive also where its bytes are."""
-        if call.kind == "send":
-            return {"peer": call.figures["peer"], "number": 0}
-        tag = call.figures["tag"]
-        deposit, number = group.take_message(peer, member, tag)
-        self._readers[name] = lambda: [deposit]
-        return {
-            "peer": peer,
-            "number": number,
-            "place": deposit.place,
-            "size": deposit.size,
-        }
-
-    def _ask_store(self, rank: int, message: Message) -> None:
+    def _ask_store(
+        self,
+        rank: int,
+        name: int,
+        request: str,
+        keys: Sequence[str],
+        values: Sequence[Any],
+        timeout: float | None,
+    ) -> None:
         """Carry a request out, as soon as its keys are there."""
-        request = message["request"]
-        keys = message["keys"]
-        name = message["name"]
 
         def answer() -> None:
-            result = self._store.carry_out(request, keys, message["values"])
+            result = self._store.carry_out(request, keys, values)
             if self._time.ranks[rank].state is State.WAITS:
-                self._time.end(rank, name, {"answer": result})
+                self._time.end(rank, name, result)
 
         self._begin_pause(rank)
-        timeout = message["timeout"] or math.inf
-        self._time.wait(rank, [name], timeout, needs_all=True)
+        self._time.wait(rank, [name], timeout or math.inf, needs_all=True)
         names = " and ".join(keys)
         self._time.ranks[rank].reason = f"key {names} of the store"
         awaited = keys if request in WAITS else ()
@@ -478,18 +476,20 @@ class ClusterServer:
     def _go_on(self, stalled: set[int]) -> None:
         try:
             for turn in self._time.go_on(stalled):
-                record = self.records[turn.rank]
-                self._note(turn.rank, "go")
-                record.waited += turn.time - self._stopped[turn.rank]
-                self._unread[turn.rank] = [
-                    name for name in turn.news if name in self._readers
-                ]
-                free = self._free[turn.rank]
-                self._free[turn.rank] = []
-                connection = self._connections[turn.rank]
-                connection.send("go", time=turn.time, news=turn.news, free=free)
+                self._give_turn(turn)
         except Deadlock as error:
             raise Deadlock(f"{error}: {self._describe_waits()}") from None
+
+    def _give_turn(self, turn: Turn) -> None:
+        seat = self._seats[turn.rank]
+        record = self.records[turn.rank]
+        self._note(turn.rank, "go")
+        record.waited += turn.time - seat.stopped
+        seat.told = seat.untold
+        seat.untold = []
+        free = seat.free
+        seat.free = []
+        seat.connection.send(turn.time, turn.news, free)
 
     def _describe_waits(self) -> str:
         waits = []
@@ -497,8 +497,9 @@ class ClusterServer:
             if rank.state is State.OVER:
                 waits.append(f"rank {rank.number} has ended")
                 continue
-            calls = self._pending[rank.number]
-            reasons = [calls[name].describe() for name in rank.missing if name in calls]
+            pending = self._seats[rank.number].pending
+            calls = [pending[name] for name in rank.missing if name in pending]
+            reasons = [made.form.call.describe() for made in calls]
             reason = " and ".join(reasons) or rank.reason
             waits.append(f"rank {rank.number} waits for {reason}")
         return "; ".join(waits)

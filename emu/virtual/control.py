@@ -1,4 +1,7 @@
-"""Messages between a rank and who keeps the clocks: msgpack over a local socket."""
+"""Messages between a rank and who keeps the clocks: msgpack over a local socket.
+
+A message is a list: the first of its words says what it is.
+"""
 
 from __future__ import annotations
 
@@ -24,22 +27,23 @@ class Connection:
         self._socket = end
         self._unsent: list[bytes] = []
         self._pack = msgpack.Packer().pack
-        self._unpacker = msgpack.Unpacker(max_buffer_size=_MOST)
+        self._unpacker = msgpack.Unpacker(max_buffer_size=_MOST, strict_map_key=False)
 
     def fileno(self) -> int:
         """Return the descriptor, for a selector."""
         return self._socket.fileno()
 
-    def keep(self, kind: str, **fields: Any) -> None:
+    def keep(self, *words: Any) -> None:
         """Keep a message, to be sent with the next one."""
-        self._unsent.append(self._pack({"kind": kind, **fields}))
+        content = self._pack(words)
+        self._unsent.append(content)
 
-    def send(self, kind: str, **fields: Any) -> None:
+    def send(self, *words: Any) -> None:
         """Send a message, behind those that were kept.
 
         Raises RankLost when the other side has gone.
         """
-        self.keep(kind, **fields)
+        self.keep(*words)
         self.flush()
 
     def flush(self) -> None:
@@ -51,22 +55,17 @@ class Connection:
         except OSError as error:
             raise RankLost("the other side has gone") from error
 
-    def receive(self) -> dict[str, Any]:
-        """Return the next message.
+    def receive(self) -> list[Any]:
+        """Return the next message; raises RankLost when the other side has gone."""
+        (message,) = self.receive_all()
+        return message
 
-        Raises RankLost when the other side has gone, or sent what is no message.
-        """
-        while True:
-            for message in self._unpacker:
-                return self._checked(message)
-            self._read()
-
-    def receive_all(self) -> list[dict[str, Any]]:
+    def receive_all(self) -> list[list[Any]]:
         """Return the messages that are there, one at least; raises as `receive`."""
-        messages: list[dict[str, Any]] = []
+        messages: list[list[Any]] = []
         while not messages:
             self._read()
-            messages += map(self._checked, self._unpacker)
+            messages += self._unpacker
         return messages
 
     def close(self) -> None:
@@ -84,8 +83,3 @@ class Connection:
             self._unpacker.feed(part)
         except ValueError as error:
             raise RankLost(f"a message of more than {_MOST} bytes came") from error
-
-    def _checked(self, message: Any) -> dict[str, Any]:
-        if not isinstance(message, dict):
-            raise RankLost(f"{message!r} came, which is no message")
-        return message

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ WORKERS = 2
 _ROOM = 1 << 10
 #: A queue without entries.
 _EMPTY = {"first": lib.NONE, "last": lib.NONE}
+#: What operations have in common when they begin.
+_SUBMITTED = {"awaited": lib.NONE, "peer": lib.NONE}
 #: Pools of the core: what their entries are.
 _POOLS = {"frames": "Frame", "posts": "Post", "ways": "Way", "operations": "Operation"}
 
@@ -60,6 +63,11 @@ class Steps:
     """A kind, a peer or post, and bytes each; see messages.h."""
     posts: int
     """Sends and receives among them."""
+
+    @cached_property
+    def pointer(self) -> Any:
+        """Where the core finds the rows: calls are made again and again."""
+        return ffi.from_buffer("int64_t[]", self.rows)
 
 
 def write_steps(script: Script) -> Steps:
@@ -114,10 +122,14 @@ class MessageNetwork:
 
     def __init__(self, capacities: NDArray[np.float64], ranks: int) -> None:
         self._core = ffi.new("Network *")
+        # Filled again for every operation: the core copies it.
+        self._submitted = ffi.new("Operation *", _SUBMITTED)
         self._arrays: dict[str, Any] = {}
         self._room = 0
+        self._free_room = 0
+        """Entries that are free in every pool, at the least."""
         self._under_way: dict[int, tuple[Operation, Any]] = {}
-        """By number: operations, and what the core reads and writes of each."""
+        """By number: operations, and what the core writes of each."""
         self._count = 0
         # Units: seconds and bytes.
         self._core.workers = WORKERS
@@ -163,7 +175,8 @@ class MessageNetwork:
     @property
     def now(self) -> float:
         """Seconds."""
-        return float(self._core.now)
+        now: float = self._core.now
+        return now
 
     def open_group(
         self,
@@ -255,24 +268,19 @@ class MessageNetwork:
         self._make_room(steps.posts)
         number = self._count
         self._count += 1
-        rows = ffi.from_buffer("int64_t[]", steps.rows)
         over = ffi.new("uint8_t[]", steps.posts)
-        fields = {
-            "number": number,
-            "context": group,
-            "member": operation.member,
-            "slot": operation.slot,
-            "step": rows,
-            "steps": len(steps.rows),
-            "awaited": lib.NONE,
-            "peer": lib.NONE,
-            "over": over,
-            "uses_worker": operation.uses_worker,
-            "is_barrier": operation.is_barrier,
-        }
-        core = ffi.new("Operation *", fields)
-        memory = (rows, over)
-        self._under_way[number] = (operation, memory)
+
+        core = self._submitted
+        core.number = number
+        core.context = group
+        core.member = operation.member
+        core.slot = operation.slot
+        core.step = steps.pointer
+        core.steps = len(steps.rows)
+        core.over = over
+        core.uses_worker = operation.uses_worker
+        core.is_barrier = operation.is_barrier
+        self._under_way[number] = (operation, over)
         lib.submit(self._core, core)
         self._tell_ends()
 
@@ -280,12 +288,16 @@ class MessageNetwork:
         """Have pools take what a new operation writes: a post is up to two frames."""
         core = self._core
         core.unposted += posts
+        self._free_room -= 2 * posts + 1
+        if self._free_room >= 0:
+            return
         pools = [getattr(core, pool) for pool in _POOLS]
         used = max(pool.used for pool in pools)
         # A receive from anyone looks at a way of each member, one after the other.
         needed = used + 2 * core.unposted + 2
         if needed > self._room:
             self._extend_pools(max(self._room, needed))
+        self._free_room = self._room - needed
 
     def next_time(self) -> float:
         """Return when something next leaves or is there, infinity if nothing will."""
@@ -307,13 +319,16 @@ class MessageNetwork:
     def _tell_ends(self) -> bool:
         """Tell what is over; return True where something was."""
         core = self._core
-        ends = ffi.unpack(core.done, core.done_count)
+        count = core.done_count
+        if not count:
+            return False
+        ends = ffi.unpack(core.done, count)
         ended = [(end.number, end.peer) for end in ends]
         core.done_count = 0
         for number, peer in ended:
             operation, _ = self._under_way.pop(number)
             operation.done(core.now, peer)
-        return bool(ended)
+        return True
 
     def count_moved(self, rank: int) -> float:
         """Return the bytes that a rank sent and took so far, but within its machine."""

@@ -7,13 +7,12 @@ rank 0, and the steps of its calls (`emu.virtual.recorded_messages`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from emu.interchange.workload import Workload
 from emu.problem.fields.cluster_section import ClusterSection, MachineSection
-from emu.virtual.call_group import CallGroup
-from emu.virtual.calls import Call
+from emu.virtual.call_group import CallGroup, MadeCall
 from emu.virtual.cluster_server import RankRecord
 from emu.virtual.recorded_messages import MessageTasks, RecordedCall
 
@@ -23,7 +22,7 @@ def describe_job(
     cluster: ClusterSection,
     machine_of: Sequence[int],
     records: Sequence[RankRecord],
-    groups: Mapping[str, CallGroup],
+    groups: Collection[CallGroup],
 ) -> dict[str, Any]:
     """Return the scenario of a run.
 
@@ -36,7 +35,7 @@ def describe_job(
     records
         What every rank did.
     groups
-        Every process group, by its name.
+        Every process group.
     """
     workload = Workload(name, [])
     messages = MessageTasks(workload, groups)
@@ -86,13 +85,10 @@ class _RankTasks:
         self._record = record
         self._speed = machine.speed
         self._cores = min(1.0, machine.cpu or 1.0)
-        self._ends = {
-            event["name"]: event for event in record.events if event["kind"] == "end"
-        }
-        self._calls: dict[str, RecordedCall] = {}
-        """Calls so far, by name."""
-        self._awaited: list[str] = []
-        """Calls of which the next task waits for the end, by name."""
+        self._calls: dict[int, RecordedCall] = {}
+        """Calls so far that ended, by name."""
+        self._awaited: list[RecordedCall] = []
+        """Calls of which the next task waits for the end."""
         self._former = ""
         self._count = 0
 
@@ -100,30 +96,32 @@ class _RankTasks:
         """Add all of them."""
         resumed = 0.0
         waits = False
-        events = [event for event in self._record.events if event["kind"] != "end"]
-        for event in [*events, {"kind": "leave", "time": self._record.end}]:
-            if event["kind"] != "go":
-                self._add_task(event["time"] - resumed)
-                resumed = event["time"]
-            match event["kind"]:
+        for event in self._record.events:
+            if event.kind != "go":
+                self._add_task(event.time - resumed)
+                resumed = event.time
+            match event.kind:
                 case "go":
                     # What no call ends, as a sleep, is time of its own.
-                    resumed = event["time"] if waits else resumed
+                    resumed = event.time if waits else resumed
                     waits = False
                     self._awaited = [
-                        name
-                        for name in self._awaited
-                        if self._ends[name]["time"] <= event["time"]
+                        recorded
+                        for recorded in self._awaited
+                        if recorded.made.ended <= event.time
                     ]
                 case "wait":
+                    calls = self._calls
                     self._awaited = [
-                        name for name in event["names"] if name in self._calls
+                        calls[name] for name in event.names if name in calls
                     ]
                     waits = bool(self._awaited)
-                case "post":
-                    self._add_call(event)
+                case _ if event.call is not None:
+                    self._add_call(event.call)
                 case _:
                     pass
+        end = self._record.end or 0.0
+        self._add_task(end - resumed)
 
     def _add_task(self, seconds: float) -> None:
         """Add a task behind the one before, and behind the calls that it waits for."""
@@ -136,31 +134,21 @@ class _RankTasks:
         if self._former:
             self._workload.add_flow(self._former, task)
 
-        for name in self._awaited:
-            recorded = self._calls[name]
+        for recorded in self._awaited:
             self._workload.add_flow(recorded.end, task)
-            self._messages.note_wait(self._rank, recorded)
+            self._messages.note_wait(recorded)
 
         self._awaited = []
         self._former = task
 
-    def _add_call(self, event: Mapping[str, Any]) -> None:
-        end = self._ends.get(event["name"])
-        result = end["result"] if end else None
-        if event["call"] == "recv_anysource" and result is None:
+    def _add_call(self, made: MadeCall) -> None:
+        has_ended = made.ended < math.inf
+        if made.form.call.kind == "recv_anysource" and not has_ended:
             return  # nobody ever sent
 
-        figures = event["figures"]
-        is_message = "tag" in figures
         recorded = RecordedCall(
-            call=Call(event["call"], figures, ""),
-            group=event["group"],
-            slot=figures["tag"] if is_message else event["slot"],
-            task=self._former,
-            end=f"r{self._rank}.end{self._count - 1}",
-            ended=end["time"] if end else math.inf,
-            source=result["peer"] if result else None,
+            made=made, task=self._former, end=f"r{self._rank}.end{self._count - 1}"
         )
-        self._messages.add_call(self._rank, recorded)
-        if end:
-            self._calls[event["name"]] = recorded
+        self._messages.add_call(recorded)
+        if has_ended:
+            self._calls[made.name] = recorded

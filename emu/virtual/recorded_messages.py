@@ -10,39 +10,32 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from emu.interchange.workload import Workload
 from emu.prediction.core import lib
-from emu.virtual.call_group import CallGroup
-from emu.virtual.calls import MESSAGES, Call
+from emu.virtual.call_group import CallForm, CallGroup, MadeCall
 from emu.virtual.gloo_transport import Steps, Wire
 
 #: Group, sender, receiver, and what else parts the messages of two members.
-_Key: TypeAlias = tuple[str, int, int, str, int]
+_Key: TypeAlias = tuple[CallGroup, int, int, bool, int]
 
 
 @dataclass(frozen=True, eq=False)
 class RecordedCall:
     """A call as a rank made it."""
 
-    call: Call
-    group: str
-    slot: int
+    made: MadeCall
     task: str
     """Task at whose end it was made."""
     end: str
     """Task that ends with it."""
-    ended: float
-    """Seconds at which it was over; infinity where it never was."""
-    source: int | None = None
-    """Member that sent what a receive from anyone took."""
 
 
 def _end_of(recorded: RecordedCall) -> float:
-    return recorded.ended
+    return recorded.made.ended
 
 
 @dataclass(eq=False)
@@ -68,35 +61,37 @@ class MessageTasks:
     workload
         Gets them.
     groups
-        Every process group, by its name.
+        Every process group.
     """
 
-    def __init__(self, workload: Workload, groups: Mapping[str, CallGroup]) -> None:
+    def __init__(self, workload: Workload, groups: Collection[CallGroup]) -> None:
         self._workload = workload
-        self._groups = groups
         # Names of groups are torch's, with any signs in them.
-        self._group_numbers = {name: number for number, name in enumerate(groups)}
+        self._group_numbers = {group: number for number, group in enumerate(groups)}
         self._numbers = itertools.count()
         self._sends: defaultdict[_Key, list[_Post]] = defaultdict(list)
         self._receives: defaultdict[_Key, list[_Post]] = defaultdict(list)
-        self._open: defaultdict[tuple[str, int], list[RecordedCall]]
+        self._open: defaultdict[tuple[CallGroup, int], list[RecordedCall]]
         self._open = defaultdict(list)
         """Group and rank -> collectives for which the rank has not waited."""
 
-    def add_call(self, rank: int, recorded: RecordedCall) -> None:
+    def add_call(self, recorded: RecordedCall) -> None:
         """Add the steps of a rank in a call, from its task to the task's end."""
-        call = recorded.call
-        group = self._groups[recorded.group]
+        made = recorded.made
+        form = made.form
+        call = form.call
+        rank = made.rank
+        lanes = form.lanes
         if call.kind == "recv_anysource":
-            call = replace(call, figures={**call.figures, "peer": recorded.source})
-        lanes = group.transport.lanes(call, group.member_of[rank], len(group.ranks))
-        first_task = self._begin(rank, recorded)
+            call = replace(call, figures={**call.figures, "peer": made.source})
+            lanes = form.group.transport.lanes(call, form.member, len(form.group.ranks))
+
+        first_task = self._begin(recorded)
         last_steps: list[str] = []
         awaited: list[_Post] = []
         for lane in lanes:
-            slot = lane.slot(recorded.slot)
-            in_slot = replace(recorded, slot=slot)
-            last_step, posts = self._play(lane.steps, rank, in_slot, first_task)
+            slot = lane.slot(made.slot)
+            last_step, posts = self._play(lane.steps, made, slot, first_task)
             last_steps.append(last_step)
             awaited += posts
 
@@ -105,17 +100,19 @@ class MessageTasks:
         for step in further_steps:
             self._workload.add_flow(step, recorded.end)
 
-    def note_wait(self, rank: int, recorded: RecordedCall) -> None:
+    def note_wait(self, recorded: RecordedCall) -> None:
         """Note that a rank has waited for a call."""
-        open_calls = self._open[recorded.group, rank]
+        made = recorded.made
+        open_calls = self._open[made.form.group, made.rank]
         if recorded in open_calls:
             open_calls.remove(recorded)
 
     def _play(
-        self, steps: Steps, rank: int, recorded: RecordedCall, task: str
+        self, steps: Steps, made: MadeCall, slot: int, task: str
     ) -> tuple[str, list[_Post]]:
         """Add steps of a rank behind a task; return the last, and what is awaited."""
-        kind = recorded.call.kind
+        rank = made.rank
+        kind = made.form.call.kind
         posts: list[_Post] = []
         awaited: list[_Post] = []
         for action, peer, size in steps.rows.tolist():
@@ -129,28 +126,28 @@ class MessageTasks:
                 awaited = []
             post = _Post(size=size, order=next(self._numbers), step=task, kind=kind)
             posts.append(post)
-            self._note_post(post, rank, action, peer, recorded)
+            self._note_post(post, made.form, action, peer, slot)
         return task, awaited
 
     def _note_post(
-        self, post: _Post, rank: int, action: int, peer: int, recorded: RecordedCall
+        self, post: _Post, form: CallForm, action: int, peer: int, slot: int
     ) -> None:
-        member = self._groups[recorded.group].member_of[rank]
-        family = "message" if post.kind in MESSAGES else "collective"
         if action == lib.POST_SEND:
-            key = (recorded.group, member, peer, family, recorded.slot)
+            key = (form.group, form.member, peer, form.is_message, slot)
             self._sends[key].append(post)
         else:
-            key = (recorded.group, peer, member, family, recorded.slot)
+            key = (form.group, peer, form.member, form.is_message, slot)
             self._receives[key].append(post)
 
-    def _begin(self, rank: int, recorded: RecordedCall) -> str:
+    def _begin(self, recorded: RecordedCall) -> str:
         """Return the task with which a call begins: it may wait for a worker."""
-        kind = recorded.call.kind
-        if kind in MESSAGES:
+        rank = recorded.made.rank
+        form = recorded.made.form
+        kind = form.call.kind
+        if form.is_message:
             return recorded.task
-        open_calls = self._open[recorded.group, rank]
-        workers = self._groups[recorded.group].transport.workers
+        open_calls = self._open[form.group, rank]
+        workers = form.group.transport.workers
         blocking: list[RecordedCall] = []
         if kind == "barrier":
             blocking = open_calls[-workers:]
@@ -181,12 +178,11 @@ class MessageTasks:
         """Add the flows between ranks; what only one end has posted never goes."""
         for key, sends in self._sends.items():
             group, sender, receiver, _, _ = key
-            ranks = self._groups[group].ranks
             pair = _Pair(
                 group=self._group_numbers[group],
-                sender=ranks[sender],
-                receiver=ranks[receiver],
-                wire=self._groups[group].transport.wire,
+                sender=group.ranks[sender],
+                receiver=group.ranks[receiver],
+                wire=group.transport.wire,
             )
             for send, receive in zip(sends, self._receives[key], strict=False):
                 self._carry(pair, send, receive)

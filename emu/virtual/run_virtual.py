@@ -28,7 +28,6 @@ from emu.runs.run_directory import RunDirectory
 from emu.scenario.run_sections import LabFile
 from emu.scenario.scenario_file import RECORDED_JOB
 from emu.virtual.call_group import CallGroup
-from emu.virtual.calls import MESSAGES
 from emu.virtual.cluster_server import ClusterServer, RankRecord, RanksOfCluster
 from emu.virtual.launch import RankPlan
 from emu.virtual.message_costs import costs_of_host
@@ -162,7 +161,7 @@ def run_virtual(
         cluster=file.cluster,
         machine_of=machine_of,
         records=server.records,
-        groups=server.groups,
+        groups=server.groups.values(),
     )
     directory.write_json(RECORDED_JOB, job)
     directory.write_json(VIRTUAL_RESULT, result)
@@ -271,7 +270,7 @@ def _describe(
                 "computed": (record.end or 0.0) - record.waited,
                 "waited": record.waited,
                 "delayed": record.delayed,
-                "calls": sum(event["kind"] == "post" for event in record.events),
+                "calls": sum(event.kind == "post" for event in record.events),
                 **record.figures,
             }
             for number, (plan, record) in enumerate(
@@ -315,9 +314,7 @@ def _evidence(server: ClusterServer, result: dict[str, Any], others: float) -> E
         # In the clock where it was measured.
         busiest=0 if result["message_costs"] else int(max(sums)),
         computed=max(row["computed"] for row in result["ranks"]),
-        small_calls=max(
-            _count_small_calls(record, server.groups) for record in server.records
-        ),
+        small_calls=max(map(_count_small_calls, server.records)),
         children_cpu=sum(row["children_cpu"] for row in result["ranks"]),
         cpu=sum(row["cpu"] for row in result["ranks"]),
         stalls=server.stalls,
@@ -326,14 +323,15 @@ def _evidence(server: ClusterServer, result: dict[str, Any], others: float) -> E
     )
 
 
-def _count_small_calls(record: RankRecord, groups: Mapping[str, CallGroup]) -> int:
+def _count_small_calls(record: RankRecord) -> int:
     """Count the small calls of a rank in groups whose messages are gloo's."""
     count = 0
     for event in record.events:
-        if event["kind"] == "post" and event["call"] not in MESSAGES:
-            if groups[event["group"]].transport.is_nccl:
-                continue
-            figures = event["figures"]
+        if event.call is None or event.call.form.is_message:
+            continue
+        form = event.call.form
+        if not form.group.transport.is_nccl:
+            figures = form.call.figures
             exchanged = sum(figures.get("given", ()))
             size = figures.get("size", exchanged)
             count += size < SMALL

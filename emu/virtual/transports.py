@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-import msgpack
 
 from emu.errors import EmulatorError, ScenarioError
 from emu.virtual import nccl_operations as nccl
@@ -25,9 +22,6 @@ _REDUCTIONS = {"SUM", "AVG", "PRODUCT", "MIN", "MAX"}
 _BARRIER = 4
 #: Bits of a slot below the number of a channel.
 _CHANNEL_BITS = 48
-#: Calls that are kept written out.
-_MOST_CALLS = 1 << 11
-_written: dict[Any, tuple[WrittenLane, ...]] = {}
 
 
 class NoAlgorithm(EmulatorError):
@@ -106,24 +100,14 @@ class Transport:
 
         Raises NoAlgorithm as `check`, KeyError for a call that is not modelled.
         """
-        # Those of iterations are written out once.
-        figures = msgpack.packb(call.figures)
-        key = (self, call.kind, figures, member, ranks)
-        if key not in _written:
-            lanes = self._list_lanes(call, member, ranks)
-            _written[key] = tuple(
-                WrittenLane(write_steps(lane.script), lane.channel) for lane in lanes
-            )
-            if len(_written) > _MOST_CALLS:
-                oldest = next(iter(_written))
-                del _written[oldest]
-        return _written[key]
-
-    def _list_lanes(self, call: Call, member: int, ranks: int) -> list[Lane]:
         is_own = self.is_nccl and call.kind not in MESSAGES and ranks > 1
-        if not is_own:
-            return [Lane(script_of(call, member, ranks))]
-        return self._list_nccl_lanes(call, member, ranks)
+        if is_own:
+            lanes = self._list_nccl_lanes(call, member, ranks)
+        else:
+            lanes = [Lane(script_of(call, member, ranks))]
+        return tuple(
+            WrittenLane(write_steps(lane.script), lane.channel) for lane in lanes
+        )
 
     def _list_nccl_lanes(self, call: Call, member: int, ranks: int) -> list[Lane]:
         algorithm = self._algorithm(call)

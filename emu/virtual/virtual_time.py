@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from emu.errors import EmulatorError
 from emu.virtual.gloo_transport import MessageNetwork
@@ -52,26 +53,27 @@ class Rank:
     message_cpu: float = 0.0
     """CPU seconds that messages had taken of it by then."""
     state: State = State.RUNS
-    missing: set[str] = field(default_factory=set)
-    """Names of the operations that it waits for."""
+    missing: set[int] = field(default_factory=set)
+    """Names of its operations that it waits for."""
     needs_all: bool = True
     """False where the first end of them lets it go on."""
     wait_number: int = 0
     """Number of its waits so far: a deadline is of one of them."""
     reason: str = ""
     """Words for a wait that is for no operation."""
-    news: dict[str, Any] = field(default_factory=dict)
+    news: dict[int, Any] = field(default_factory=dict)
     """Results of its operations that ended, by name, which it has not been told."""
+    said: deque[tuple[float, Callable[[], None]]] = field(default_factory=deque)
+    """Times that its clock showed, and actions of it then, in order."""
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(NamedTuple):
     """A rank that goes on."""
 
     rank: int
     time: float
     """Seconds that its clock shows then."""
-    news: dict[str, Any]
+    news: dict[int, Any]
     """Results of its operations that have ended since its last turn, by name."""
 
 
@@ -88,7 +90,7 @@ class VirtualTime:
         Number of ranks that may run at once.
     message_cpu
         Gives the CPU seconds that messages took of a rank so far: what they take while
-        it computes delays what it does.
+        it computes delays what it does. None: they take none.
     """
 
     def __init__(
@@ -96,7 +98,7 @@ class VirtualTime:
         network: MessageNetwork,
         ranks: int,
         cores: int,
-        message_cpu: Callable[[int], float] = lambda _: 0.0,
+        message_cpu: Callable[[int], float] | None = None,
     ) -> None:
         self.ranks = [Rank(number) for number in range(ranks)]
         self.cores = cores
@@ -104,19 +106,14 @@ class VirtualTime:
         """Ranks that have a core."""
         self._ready: list[tuple[float, int]] = []
         """Heap of ranks that could go on: clock, rank."""
-        self._left = ranks
+        self.left = ranks
         """Ranks that have not ended."""
         self._network = network
         self._due: list[tuple[float, int, int, Callable[[], None]]] = []
         """Heap of what is to happen: time, rank, order, action. Ties go by rank, so
         that the order in which messages came decides nothing."""
-        self._waiting: dict[str, Rank] = {}
-        """Operation -> the rank that waits for it."""
         self._order = 0
         self._message_cpu = message_cpu
-        self._said: list[deque[tuple[float, Callable[[], None]]]]
-        self._said = [deque() for _ in range(ranks)]
-        """By rank: what its clock showed, and what it did then, in order."""
 
     def say(self, rank: int, time: float, action: Callable[[], None]) -> None:
         """Have a rank do something at a time that its clock shows, no less than before.
@@ -124,30 +121,32 @@ class VirtualTime:
         It does so when the network has come to that: whether its message came early or
         late decides nothing. Messages that take its core meanwhile delay it.
         """
-        self.ranks[rank].clock = max(self.ranks[rank].clock, time)
-        said = self._said[rank]
-        said.append((time, action))
-        if len(said) == 1:
-            self._plan_next(rank)
+        speaker = self.ranks[rank]
+        speaker.clock = max(speaker.clock, time)
+        speaker.said.append((time, action))
+        if len(speaker.said) == 1:
+            moment = max(time + self.delay(rank), self._network.now)
+            self.schedule(rank, moment, partial(self._act, rank))
 
-    def _plan_next(self, rank: int) -> None:
-        """Plan the next thing that a rank has said to do."""
-        time, _ = self._said[rank][0]
-        moment = time + self.delay(rank)
-        self.schedule(rank, max(moment, self._network.now), lambda: self._do_next(rank))
-
-    def _do_next(self, rank: int) -> None:
-        said = self._said[rank]
-        time, action = said[0]
-        is_due = time + self.delay(rank) <= self._network.now + _SHORTEST
-        if is_due:
+    def _act(self, rank: int) -> None:
+        """Have a rank do what it has said to do by now; plan the next thing."""
+        said = self.ranks[rank].said
+        now = self._network.now
+        latest = now + _SHORTEST
+        while said:
+            time, action = said[0]
+            moment = time + self.delay(rank)
+            if moment > latest:
+                self.schedule(rank, moment, partial(self._act, rank))
+                return
             said.popleft()
             action()
-        if said:
-            self._plan_next(rank)
+            latest = now
 
     def delay(self, rank: int) -> float:
         """Return the seconds by which messages have delayed a rank since its turn."""
+        if self._message_cpu is None:
+            return 0.0
         turn = self.ranks[rank]
         used = self._message_cpu(rank) - turn.message_cpu
         passed = self._network.now - turn.began
@@ -164,7 +163,7 @@ class VirtualTime:
         self.running.discard(rank)
 
     def wait(
-        self, rank: int, names: Collection[str], timeout: float, *, needs_all: bool
+        self, rank: int, names: Collection[int], timeout: float, *, needs_all: bool
     ) -> None:
         """Have a rank go on when operations are over, or so many seconds have passed.
 
@@ -180,8 +179,6 @@ class VirtualTime:
 
         waiter.missing = missing
         waiter.needs_all = needs_all
-        for name in missing:
-            self._waiting[name] = waiter
         if timeout < math.inf:
             self.wake_after(rank, timeout)
 
@@ -206,28 +203,26 @@ class VirtualTime:
     def wake(self, rank: int) -> None:
         """Have a rank that waits go on now."""
         sleeper = self.ranks[rank]
-        for name in sleeper.missing:
-            self._waiting.pop(name, None)
         sleeper.missing = set()
         sleeper.clock = self._network.now
         sleeper.state = State.READY
         heapq.heappush(self._ready, (sleeper.clock, rank))
 
-    def end(self, rank: int, name: str, result: Any) -> None:
+    def end(self, rank: int, name: int, result: Any) -> None:
         """Take in that an operation of a rank is over."""
-        self.ranks[rank].news[name] = result
-        waiter = self._waiting.pop(name, None)
-        if waiter is None:
+        waiter = self.ranks[rank]
+        waiter.news[name] = result
+        if name not in waiter.missing:
             return
         waiter.missing.discard(name)
         if not waiter.missing or not waiter.needs_all:
-            self.wake(waiter.number)
+            self.wake(rank)
 
     def leave(self, rank: int) -> None:
         """Take in that a rank has ended."""
         self.ranks[rank].state = State.OVER
         self.running.discard(rank)
-        self._left -= 1
+        self.left -= 1
 
     def go_on(self, stalled: Collection[int] = ()) -> Iterator[Turn]:
         """Let the network go on as far as is certain; yield the ranks that may run.
@@ -238,7 +233,7 @@ class VirtualTime:
         """
         self._let_happen()
         yield from self._give_turns(stalled)
-        if self._left and not self.running and not self._ready:
+        if self.left and not self.running and not self._ready:
             raise Deadlock("nothing would ever go on")
 
     def _let_happen(self) -> None:
@@ -257,13 +252,11 @@ class VirtualTime:
 
     def _horizon(self) -> float:
         """Return the time before which no rank can post anything any more."""
-        clocks = [
-            self.ranks[number].clock + self.delay(number) for number in self.running
-        ]
-        if self._ready:
-            least, _ = self._ready[0]
-            clocks.append(least)
-        return min(clocks, default=math.inf)
+        least = self._ready[0][0] if self._ready else math.inf
+        for number in self.running:
+            clock = self.ranks[number].clock + self.delay(number)
+            least = min(least, clock)
+        return least
 
     def _give_turns(self, stalled: Collection[int]) -> Iterator[Turn]:
         """Yield the ranks that get a core, the least clock first."""
@@ -274,7 +267,8 @@ class VirtualTime:
             rank = self.ranks[number]
             rank.state = State.RUNS
             rank.began = rank.clock
-            rank.message_cpu = self._message_cpu(number)
+            if self._message_cpu is not None:
+                rank.message_cpu = self._message_cpu(number)
             self.running.add(number)
             news = rank.news
             rank.news = {}

@@ -22,9 +22,9 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.scenario import load, prepare
-from emu.virtual.call_group import CallGroup
+from emu.virtual.call_group import CallForm, CallGroup, MadeCall
 from emu.virtual.calls import Call
-from emu.virtual.cluster_server import RankRecord
+from emu.virtual.cluster_server import Event, RankRecord
 from emu.virtual.gloo_transport import HEADER
 from emu.virtual.nccl_operations import ALGORITHMS
 from emu.virtual.recorded_job import describe_job
@@ -122,7 +122,7 @@ def of_member(call: Call, member: int) -> Call:
     return Call(call.kind, {"given": given, "taken": taken}, "")
 
 
-def make_calls(program: Program) -> tuple[list[RankRecord], float]:
+def make_calls(program: Program, group: CallGroup) -> tuple[list[RankRecord], float]:
     """Make the calls of a program; return what each rank did, and the bytes sent."""
     ranks = len(program.rates)
     transport = program.transport
@@ -135,10 +135,9 @@ def make_calls(program: Program) -> tuple[list[RankRecord], float]:
     for start, rank, slot in sorted(posts):
         network.go_on(start)
         call = of_member(program.calls[slot], rank)
-        event = {"kind": "post", "time": start, "name": f"{slot}/{rank}", "slot": slot}
-        event |= {"call": call.kind, "figures": call.figures, "group": "0"}
-        records[rank].events.append(event)
-        lanes = transport.lanes(call, rank, ranks)
+        made = MadeCall(rank, CallForm(group, rank, call), name=slot, slot=slot)
+        records[rank].events.append(Event("post", start, made))
+        lanes = made.form.lanes
         if transport.is_nccl:
             begin = partial(network.begin_lanes, rank, lanes, slot, queues[rank].end)
             queues[rank].add(begin)
@@ -149,16 +148,14 @@ def make_calls(program: Program) -> tuple[list[RankRecord], float]:
     network.go_on()
 
     for rank, record in enumerate(records):
-        names = [f"{slot}/{rank}" for slot in range(len(program.calls))]
         ends = network.all_ends[rank]
+        for event in record.events:
+            assert event.call
+            event.call.ended = ends[event.call.slot]
         last = max(ends.values())
-        wait = {"kind": "wait", "time": program.starts[rank][-1], "names": names}
-        record.events.append(wait)
-        record.events += [
-            {"kind": "end", "time": ends[slot], "name": name, "result": None}
-            for slot, name in enumerate(names)
-        ]
-        record.events.append({"kind": "go", "time": last})
+        names = range(len(program.calls))
+        record.events.append(Event("wait", program.starts[rank][-1], names=names))
+        record.events.append(Event("go", last))
         record.end = last
     return records, float(network.messages.count_written(network.group).sum())
 
@@ -183,7 +180,8 @@ def test_the_job_of_nccl_s_messages_is_exact(
 
 def check_job(program: Program, relative: float, seconds: float) -> None:
     """Check that the job of a program is as long as its calls, with as many bytes."""
-    records, sent = make_calls(program)
+    group = CallGroup(range(len(program.rates)), transport=program.transport)
+    records, sent = make_calls(program, group)
     machines = [
         {
             "name": f"m{rank}",
@@ -197,15 +195,14 @@ def check_job(program: Program, relative: float, seconds: float) -> None:
     ]
     cluster = ClusterSection.model_validate({"machines": machines})
     ranks = range(len(records))
-    groups = {"0": CallGroup(ranks, transport=program.transport)}
-    scenario = describe_job("drawn", cluster, ranks, records, groups)
+    scenario = describe_job("drawn", cluster, ranks, records, [group])
     with TemporaryDirectory() as folder:
         file = Path(folder) / "job.json"
         file.write_text(json.dumps(scenario))
         experiment = prepare(load(file))
 
     schedule = experiment.simulate()
-    ends = [record.events[-1]["time"] for record in records]
+    ends = [record.events[-1].time for record in records]
     assert schedule.makespan == pytest.approx(max(ends), rel=relative, abs=seconds)
     assert schedule.flow_bytes.sum() == pytest.approx(sent, rel=1e-9)
 

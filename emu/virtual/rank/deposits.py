@@ -111,7 +111,8 @@ class Deposits:
 
         address = memory.address + place
         ctypes.memmove(address, flat(content).data_ptr(), content.nbytes)
-        self.view(self._rank, place + content.nbytes, zeros)[:] = 0
+        if zeros:
+            self.view(self._rank, place + content.nbytes, zeros)[:] = 0
         return place
 
     def _find_place(self, size: int) -> int:

@@ -6,13 +6,13 @@ it takes theirs. A call that is not modelled raises.
 
 from __future__ import annotations
 
-import itertools
 import os
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -38,10 +38,7 @@ _BEGUN = 1
 _MADE = 2
 #: Timeout of a group that states none, by which no virtual wait ends.
 _DEFAULT = timedelta(minutes=30)
-#: Numbers of sends and receives, so that each has a name.
-_MESSAGES = itertools.count()
-#: Takes what members brought to a call: gives the bytes of a member's deposit from a
-#: place on.
+#: Takes what members brought to a call.
 _Take: TypeAlias = Callable[["_Brought"], None]
 
 
@@ -83,11 +80,13 @@ def _as_list(tensors: Any) -> list[Tensor]:
     return tensors if isinstance(tensors, list) else [tensors]
 
 
-def _sized(content: Tensor) -> dict[str, Any]:
+def _describe(content: Tensor, **stated: Any) -> dict[str, Any]:
+    """Return the figures of a call, by what a member brings and what else it states."""
     return {
         "size": content.nbytes,
         "element": content.element_size(),
         "dtype": str(content.dtype).removeprefix("torch."),
+        **stated,
     }
 
 
@@ -188,7 +187,7 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         self._slot = 0
         self._ranks = ranks
         self._barriers = MonitoredBarriers(self, end, member, size)
-        end.say("join", group=self._name, ranks=ranks, backend=backend)
+        end.say("join", self._name, ranks, backend)
 
     @classmethod
     def _next_name(cls, group_id: str, ranks: Sequence[int]) -> str:
@@ -254,175 +253,68 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
                     room = gives.nbytes
                 place = self._deposits.leave(gives, marks, room)
 
-            def take_all(result: Result) -> None:
-                take(_Brought(self._deposits, self._ranks, result["places"]))
+            def take_all(places: Result) -> None:
+                take(_Brought(self._deposits, self._ranks, places))
 
-            work = VirtualWork(
-                end=self._end,
-                name=f"{self._name}.{slot}/{self._member}",
-                outputs=outputs,
-                take=take_all,
-            )
-            self._begin(work, call, slot, figures, place)
+            work = VirtualWork(self._end, call, outputs, take_all)
+            self._begin(work, slot, figures, place)
         return work
 
     def _begin(
-        self,
-        work: VirtualWork,
-        call: str,
-        slot: int,
-        figures: dict[str, Any],
-        place: int | None,
+        self, work: VirtualWork, slot: int, figures: dict[str, Any], place: int | None
     ) -> None:
         if self._timeout is not None:
             work.timeout = self._timeout.total_seconds()
-        self._end.post(
-            work,
-            group=self._name,
-            call=call,
-            slot=slot,
-            figures=figures,
-            place=place,
-        )
+        self._end.post(work, self._name, figures, slot, place)
+
+    def _sum(
+        self,
+        call: str,
+        inputs: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        keep: Callable[[Bytes], None] | None,
+        opts: Any,
+        **stated: Any,
+    ) -> VirtualWork:
+        """Reduce tensors over all members; who keeps something of it gets the bytes."""
+        content = join(inputs)
+        operation = _operation(opts)
+
+        def take(brought: _Brought) -> None:
+            if keep is not None:
+                keep(brought.sum(content, operation))
+
+        figures = _describe(content, operation=operation, **stated)
+        return self._post(call, figures, outputs, take, gives=content)
 
     def allreduce(self, tensors: Any, opts: Any = None, *_: Any) -> VirtualWork:
         """Reduce tensors over all members, in place."""
         outputs = _as_list(tensors)
-        content = join(outputs)
-        operation = _operation(opts)
-        return self._post(
-            "allreduce",
-            {**_sized(content), "operation": operation},
-            outputs,
-            lambda brought: fill(outputs, brought.sum(content, operation)),
-            gives=content,
-        )
+        return self._sum("allreduce", outputs, outputs, partial(fill, outputs), opts)
 
     allreduce_coalesced = allreduce
 
     def reduce(self, tensors: Any, opts: Any = None, *_: Any) -> VirtualWork:
         """Reduce a tensor over all members; the root alone has the outcome."""
-        content = join(tensors)
-        operation = _operation(opts)
-
-        def take(brought: _Brought) -> None:
-            if self._member == opts.rootRank:
-                fill(tensors, brought.sum(content, operation))
-
-        figures = {**_sized(content), "operation": operation, "root": opts.rootRank}
-        return self._post("reduce", figures, tensors, take, gives=content)
-
-    def broadcast(self, tensors: Any, opts: Any = None, *_: Any) -> VirtualWork:
-        """Give all members the root's tensor."""
-        root = 0 if opts is None else opts.rootRank
-        outputs = _as_list(tensors)
-        content = join(outputs)
-        is_root = self._member == root
-
-        def take(brought: _Brought) -> None:
-            if not is_root:
-                fill(outputs, brought.view(root, content.nbytes))
-
-        figures = {**_sized(content), "root": root}
-        gives = content if is_root else None
-        return self._post("broadcast", figures, outputs, take, gives=gives)
-
-    def allgather(self, outputs: Any, inputs: Any, *_: Any) -> VirtualWork:
-        """Give every member the tensors of all."""
-        return self._gather_all([[output] for output in outputs[0]], inputs)
-
-    def allgather_coalesced(self, outputs: Any, inputs: Any, *_: Any) -> VirtualWork:
-        """Give every member several tensors of all."""
-        return self._gather_all(outputs, inputs)
-
-    def all_gather_single(self, output: Any, given: Any, *_: Any) -> VirtualWork:
-        """Give every member the tensors of all, one behind the other."""
-        if output.numel() != given.numel() * self._members:
-            problem = (
-                f"the output has {output.numel()} elements, {self._members} times "
-            )
-            raise ValueError(problem + f"{given.numel()} come")
-
-        def take(brought: _Brought) -> None:
-            fill([output], np.concatenate(brought.views(content.nbytes)))
-
-        content = join([given])
-        return self._post("allgather", _sized(content), [output], take, gives=content)
-
-    _allgather_base = all_gather_single
-
-    def all_gather_single_coalesced(
-        self, outputs: Any, inputs: Any, *_: Any
-    ) -> VirtualWork:
-        """Do the same for several tensors, with one message each."""
-        rows = [output.chunk(self._members) for output in outputs]
-        by_member = [[row[member] for row in rows] for member in range(self._members)]
-        return self._gather_all(by_member, inputs)
-
-    allgather_into_tensor_coalesced = all_gather_single_coalesced
-
-    def _gather_all(
-        self, outputs: Sequence[Sequence[Tensor]], inputs: Sequence[Tensor]
-    ) -> VirtualWork:
-        content = join(inputs)
-        for number, row in enumerate(outputs):
-            found = sum(output.numel() for output in row)
-            if found != content.numel():
-                raise ValueError(
-                    f"allgather: invalid tensor size at index {number} (expected "
-                    f"{content.numel()} elements, got {found})"
-                )
-
-        def take(brought: _Brought) -> None:
-            for member, row in enumerate(outputs):
-                fill(row, brought.view(member, content.nbytes))
-
-        tensors = [output for row in outputs for output in row]
-        return self._post("allgather", _sized(content), tensors, take, gives=content)
-
-    def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> VirtualWork:
-        """Give the root the tensors of all."""
-        content = join(inputs)
-        row = outputs[0] if outputs else []
-
-        def take(brought: _Brought) -> None:
-            for member, output in enumerate(row):
-                fill([output], brought.view(member, content.nbytes))
-
-        figures = {**_sized(content), "root": opts.rootRank}
-        return self._post("gather", figures, row, take, gives=content)
-
-    def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> VirtualWork:
-        """Give every member a tensor of the root."""
-        figures = {**_sized(join(outputs)), "root": opts.rootRank}
-        gives = join(inputs[0]) if inputs else None
-
-        def take(brought: _Brought) -> None:
-            size = figures["size"]
-            fill(outputs, brought.view(opts.rootRank, size, self._member * size))
-
-        return self._post("scatter", figures, outputs, take, gives=gives)
+        root = opts.rootRank
+        keep = partial(fill, tensors) if self._member == root else None
+        return self._sum("reduce", tensors, tensors, keep, opts, root=root)
 
     def reduce_scatter_single(
         self, output: Any, given: Any, opts: Any = None
     ) -> VirtualWork:
         """Give every member its part of what is reduced over all."""
-        content = join([given])
-        operation = _operation(opts)
-        if content.numel() != output.numel() * self._members:
-            problem = (
-                f"the input has {content.numel()} elements, {self._members} times "
-            )
+        if given.numel() != output.numel() * self._members:
+            problem = f"the input has {given.numel()} elements, {self._members} times "
             raise ValueError(problem + f"{output.numel()} are to come out")
 
-        def take(brought: _Brought) -> None:
+        def keep(total: Bytes) -> None:
             count = output.nbytes
             start = self._member * count
-            whole = brought.sum(content, operation)
-            fill([output], whole[start : start + count])
+            end = start + count
+            fill([output], total[start:end])
 
-        figures = {**_sized(content), "operation": operation}
-        return self._post("reduce_scatter", figures, [output], take, gives=content)
+        return self._sum("reduce_scatter", [given], [output], keep, opts)
 
     _reduce_scatter_base = reduce_scatter_single
 
@@ -436,12 +328,117 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
+    def _collect(
+        self,
+        call: str,
+        content: Tensor,
+        rows: Iterable[tuple[int, Sequence[Tensor]]],
+        gives: Tensor | None,
+        start: int = 0,
+        **stated: Any,
+    ) -> VirtualWork:
+        """Fill rows of tensors, each with what a member brought.
+
+        Parameters
+        ----------
+        content
+            Of the type and size of what comes.
+        rows
+            Members and their rows.
+        gives
+            What this member brings.
+        start
+            Where its part begins in what a member brought.
+        """
+        received = [*rows]
+
+        def take(brought: _Brought) -> None:
+            for member, row in received:
+                fill(row, brought.view(member, content.nbytes, start))
+
+        outputs = [output for _, row in received for output in row]
+        figures = _describe(content, **stated)
+        return self._post(call, figures, outputs, take, gives)
+
+    def broadcast(self, tensors: Any, opts: Any = None, *_: Any) -> VirtualWork:
+        """Give all members the root's tensor."""
+        root = 0 if opts is None else opts.rootRank
+        outputs = _as_list(tensors)
+        content = join(outputs)
+        is_root = self._member == root
+
+        def take(brought: _Brought) -> None:
+            if not is_root:
+                fill(outputs, brought.view(root, content.nbytes))
+
+        figures = _describe(content, root=root)
+        gives = content if is_root else None
+        return self._post("broadcast", figures, outputs, take, gives)
+
+    def allgather(self, outputs: Any, inputs: Any, *_: Any) -> VirtualWork:
+        """Give every member the tensors of all."""
+        return self.allgather_coalesced([[output] for output in outputs[0]], inputs)
+
+    def allgather_coalesced(self, outputs: Any, inputs: Any, *_: Any) -> VirtualWork:
+        """Give every member several tensors of all."""
+        content = join(inputs)
+        for number, row in enumerate(outputs):
+            found = sum(output.numel() for output in row)
+            if found != content.numel():
+                raise ValueError(
+                    f"allgather: invalid tensor size at index {number} (expected "
+                    f"{content.numel()} elements, got {found})"
+                )
+        rows = enumerate(outputs)
+        return self._collect("allgather", content, rows, content)
+
+    def all_gather_single(self, output: Any, given: Any, *_: Any) -> VirtualWork:
+        """Give every member the tensors of all, one behind the other."""
+        if output.numel() != given.numel() * self._members:
+            problem = (
+                f"the output has {output.numel()} elements, {self._members} times "
+            )
+            raise ValueError(problem + f"{given.numel()} come")
+        elements = flat(output).view(-1)
+        rows = [[part] for part in elements.chunk(self._members)]
+        return self.allgather_coalesced(rows, [given])
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(
+        self, outputs: Any, inputs: Any, *_: Any
+    ) -> VirtualWork:
+        """Do the same for several tensors, with one message each."""
+        rows = [output.chunk(self._members) for output in outputs]
+        by_member = [*zip(*rows, strict=True)]
+        return self.allgather_coalesced(by_member, inputs)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> VirtualWork:
+        """Give the root the tensors of all."""
+        content = join(inputs)
+        row = outputs[0] if outputs else []
+        rows = enumerate([output] for output in row)
+        root = opts.rootRank
+        return self._collect("gather", content, rows, content, root=root)
+
+    def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> VirtualWork:
+        """Give every member a tensor of the root."""
+        root = opts.rootRank
+        content = join(outputs)
+        gives = join(inputs[0]) if inputs else None
+        start = self._member * content.nbytes
+        rows = [(root, outputs)]
+        return self._collect("scatter", content, rows, gives, start, root=root)
+
     def reduce_scatter(
         self, outputs: Any, inputs: Any, opts: Any = None
     ) -> VirtualWork:
         """Give every member the sum of what all bring for it."""
         content = join(inputs[0])
         operation = _operation(opts)
+        figures = _describe(content, operation=operation)
 
         def take(brought: _Brought) -> None:
             # Each member's tensor goes round a ring of its own.
@@ -449,7 +446,6 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
             parts = brought.views(count, self._member * count)
             fill(outputs, reduce_by_ring(parts, outputs[0], operation))
 
-        figures = {**_sized(content), "operation": operation}
         return self._post("reduce_scatter_list", figures, outputs, take, gives=content)
 
     def all_to_all_single(
@@ -465,7 +461,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
     def alltoall(self, outputs: Any, inputs: Any, *_: Any) -> VirtualWork:
         """Give every member one of the tensors that each has; all of one size."""
-        sizes = {tensor.numel() for tensor in (*outputs, *inputs)}
+        tensors = [*outputs, *inputs]
+        sizes = {tensor.numel() for tensor in tensors}
         if len(sizes) > 1:
             raise ValueError(f"alltoall: gloo takes equal sizes, found {sorted(sizes)}")
         content = join(inputs)
@@ -474,17 +471,16 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
 
     def _split(self, tensor: Tensor, rows: Sequence[int]) -> list[int]:
         """Return the bytes for every member: as rows are split, or even."""
-        whole = tensor.nbytes
+        size = tensor.nbytes
+        count = tensor.size(0)
         if not rows:
-            if tensor.size(0) % self._members:
-                problem = f"{tensor.size(0)} rows are no multiple of {self._members}"
+            if count % self._members:
+                problem = f"{count} rows are no multiple of {self._members}"
                 raise ValueError(problem)
-            return [whole // self._members] * self._members
-        if sum(rows) != tensor.size(0):
-            raise ValueError(
-                f"splits {rows} are not the {tensor.size(0)} rows there are"
-            )
-        row_size = whole // max(tensor.size(0), 1)
+            return [size // self._members] * self._members
+        if sum(rows) != count:
+            raise ValueError(f"splits {rows} are not the {count} rows there are")
+        row_size = size // max(count, 1)
         return [count * row_size for count in rows]
 
     def _exchange(
@@ -498,22 +494,25 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         head_size = (self._members + 1) * 8
         starts = torch.tensor([0, *gives]).cumsum(0) + head_size
         head = starts.view(torch.uint8)
-        body = content.detach().view(-1).view(torch.uint8)
+        values = content.detach().view(-1)
+        body = values.view(torch.uint8)
 
         def take(brought: _Brought) -> None:
             parts = []
             for member, count in enumerate(takes):
-                (start,) = brought.view(member, 8, self._member * 8).view(np.int64)
-                parts.append(brought.view(member, count, int(start)))
+                word = brought.view(member, 8, self._member * 8)
+                (start,) = word.view(np.int64)
+                part = brought.view(member, count, int(start))
+                parts.append(part)
             fill(outputs, np.concatenate(parts))
 
         figures = {
-            "given": gives,
-            "taken": takes,
-            "dtype": _sized(content)["dtype"],
+            "given": tuple(gives),
+            "taken": tuple(takes),
+            "dtype": _describe(content)["dtype"],
         }
-        whole = torch.cat([head, body])
-        return self._post("alltoall", figures, outputs, take, gives=whole)
+        given = torch.cat([head, body])
+        return self._post("alltoall", figures, outputs, take, gives=given)
 
     def barrier(self, *_: Any, **__: Any) -> VirtualWork:
         """Wait for all members."""
@@ -535,10 +534,9 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         with self._end.clock:
             content = join(tensors)
             place = self._deposits.leave(content)
-            name = f"{self._name}.{self._member}.send{next(_MESSAGES)}"
-            work = VirtualWork(self._end, name, tensors, lambda _: None)
-            figures = {**_sized(content), "peer": receiver, "tag": tag}
-            self._begin(work, "send", tag, figures, place)
+            work = VirtualWork(self._end, "send", tensors, lambda _: None)
+            figures = _describe(content, peer=receiver, tag=tag)
+            self._begin(work, tag, figures, place)
         return work
 
     def recv(self, tensors: Any, sender: int, tag: int = 0) -> VirtualWork:
@@ -553,8 +551,8 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
         self, call: str, tensors: Sequence[Tensor], source: int | None, tag: int
     ) -> VirtualWork:
         def take(result: Result) -> None:
-            sender = result["peer"]
-            size = result["size"]
+            sender, place, size = result
+            work.source = sender
             expected = sum(tensor.nbytes for tensor in tensors)
             if size != expected:
                 raise RuntimeError(
@@ -562,14 +560,13 @@ class VirtualProcessGroup(_ProcessGroup):  # type: ignore[misc]
                     "were expected"
                 )
             rank = self._ranks[sender]
-            fill(tensors, self._deposits.view(rank, result["place"], size))
+            fill(tensors, self._deposits.view(rank, place, size))
 
         with self._end.clock:
             content = join(tensors)
-            name = f"{self._name}.{self._member}.receive{next(_MESSAGES)}"
-            work = VirtualWork(self._end, name, tensors, take)
-            figures = {**_sized(content), "peer": source, "tag": tag}
-            self._begin(work, call, tag, figures, None)
+            work = VirtualWork(self._end, call, tensors, take)
+            figures = _describe(content, peer=source, tag=tag)
+            self._begin(work, tag, figures, None)
         return work
 
     def shutdown(self) -> None:

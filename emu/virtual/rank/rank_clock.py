@@ -37,7 +37,6 @@ class RankClock:
         self._cpu = ThreadCpu(cores)
         self._depth = 0
         """Blocks under way for which it is stopped."""
-        self._began = 0.0
         self.own_cpu = 0.0
         """CPU seconds of emu itself, which the clock does not show."""
         if cores > 1:
@@ -58,18 +57,15 @@ class RankClock:
         self._depth += 1
         if self._depth > 1:
             return self
-        if self._charge is None:
-            self._shown += self._cpu.passed() / self._speed
-        else:
-            self._shown += self._charge
-        self._began = time.process_time()
+        computed = self._cpu.passed() / self._speed
+        self._shown += computed if self._charge is None else self._charge
         return self
 
     def __exit__(self, *_: object) -> None:
         """Go on after a block."""
         self._depth -= 1
         if self._depth == 0:
-            self.own_cpu += self._cpu.mark() - self._began
+            self.own_cpu += self._cpu.mark()
 
     def take_over(self, sleep: Callable[[float], None]) -> Callable[[], None]:
         """Have module ``time`` show it; return what undoes that."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 import torch.distributed as dist
@@ -20,7 +21,9 @@ from emu.virtual.rank.deposits import Deposits
 from emu.virtual.rank.rank_clock import RankClock
 
 #: What is said of the end of a call.
-Result: TypeAlias = Mapping[str, Any]
+Result: TypeAlias = Sequence[Any]
+#: Forms of calls that are remembered as having been described.
+_MOST_FORMS = 1 << 11
 #: Seconds for which what needs no answer is kept, to be sent with more.
 _KEPT = 5e-4
 #: What somebody waits for.
@@ -36,36 +39,40 @@ class VirtualWork(dist.Work):
     ----------
     end
         Of this rank.
-    name
-        Of its operation.
+    kind
+        Of the call: ``allreduce``.
     outputs
         Tensors that have values once it is over.
     take
         Fills them, by what is said of the end.
     """
 
+    _names: ClassVar[Iterator[int]] = itertools.count()
+
     def __init__(
         self,
         end: RankEnd,
-        name: str,
+        kind: str,
         outputs: Sequence[Tensor],
         take: Callable[[Result], None],
     ) -> None:
         super().__init__()
-        self.name = name
+        self.kind = kind
+        self.name = next(self._names)
+        """Number that no other call of this rank has."""
         self.is_over = False
         self.timeout: float | None = None
         """Seconds after which a wait fails, where the program states that."""
+        self.source = -1
+        """Member whose message came, of a receive."""
         self._end = end
         self._outputs = list(outputs)
         self._take = take
-        self._source = -1
         self._future: torch.futures.Future[list[Tensor]] | None = None
 
     def fill_outputs(self, result: Result) -> None:
         """Take in that it is over: outputs have their values from now on."""
         self._take(result)
-        self._source = result.get("peer", -1)
         self.is_over = True
 
     def complete_future(self) -> None:
@@ -86,7 +93,7 @@ class VirtualWork(dist.Work):
             self._end.wait([self.name], timeout=seconds)
         if not self.is_over:
             raise RuntimeError(
-                f"{self.name} passed its timeout of {seconds} s of virtual time"
+                f"{self.kind} passed its timeout of {seconds} s of virtual time"
             )
         return True
 
@@ -115,11 +122,11 @@ class VirtualWork(dist.Work):
 
     @override
     def _source_rank(self) -> int:
-        return self._source
+        return self.source
 
     @override
     def source_rank(self) -> int:
-        return self._source
+        return self.source
 
     @override
     def get_future(self) -> Any:
@@ -145,27 +152,65 @@ class RankEnd:
         self._connection = connection
         self._sent = 0.0
         """When something was sent last."""
-        self._works: dict[str, VirtualWork] = {}
-        """Calls that are not known to be over."""
+        self._works: dict[int, VirtualWork] = {}
+        """Calls that are not known to be over, by name."""
+        self._forms: dict[Any, int] = {}
+        """Numbers of the calls that were described, by all that is alike of them."""
         self._passes: set[int] = set()
         """Backward passes at whose end calls are waited for."""
         self._is_finishing = False
-        self._requests = 0
+        self._requests = itertools.count(-1, -1)
+        """Names of requests of the store."""
 
-    def say(self, kind: str, **fields: Any) -> None:
+    def say(self, kind: str, *words: Any) -> None:
         """Say something that needs no answer."""
         with self.clock as clock:
             now = clock.now()
-            self._connection.keep(kind, time=now, **fields)
+            self._connection.keep(kind, now, *words)
             if now - self._sent > _KEPT or kind in _URGENT:
                 self._connection.flush()
                 self._sent = now
 
-    def post(self, work: VirtualWork, **fields: Any) -> None:
-        """Say that a call was made."""
+    def post(
+        self,
+        work: VirtualWork,
+        group: str,
+        figures: Mapping[str, Any],
+        slot: int,
+        place: int | None,
+    ) -> None:
+        """Say that a call was made.
+
+        Parameters
+        ----------
+        group
+            Name of its group.
+        figures
+            As `Call` has them; what cannot change.
+        slot
+            Number in its group; of a message the tag.
+        place
+            Where this rank left its value.
+        """
         self._works[work.name] = work
-        self.say("post", name=work.name, where=find_caller(), **fields)
+        form = self._number_of_form(group, work.kind, figures)
+        self.say("post", work.name, form, slot, place)
         self._wait_at_end_of_backward()
+
+    def _number_of_form(self, group: str, kind: str, figures: Mapping[str, Any]) -> int:
+        """Return the number of what is alike in calls; describes it when it is new."""
+        caller = find_caller()
+        key = (group, kind, *caller, *figures.values())
+        number = self._forms.get(key)
+        if number is None:
+            if len(self._forms) == _MOST_FORMS:
+                self._forms.clear()
+            number = len(self._forms)
+            self._forms[key] = number
+            file, line = caller
+            text = f"{file.rpartition(os.sep)[2]}:{line}"
+            self._connection.keep("form", 0.0, number, group, kind, figures, text)
+        return number
 
     def now(self) -> float:
         """Return the seconds that this rank's clock shows."""
@@ -176,28 +221,21 @@ class RankEnd:
         """Wait no more for a call: whatever comes of it is of no use."""
         self._works.pop(work.name, None)
 
-    def wait(
-        self,
-        names: Collection[str],
-        *,
-        needs_all: bool = True,
-        timeout: float | None = None,
-    ) -> None:
-        """Let others run until calls are over, or the first of them."""
-        fields = {"names": [*names], "all": needs_all, "timeout": timeout}
-        self._yield_turn("wait", **fields)
+    def wait(self, names: Collection[int], timeout: float | None = None) -> None:
+        """Let others run until calls are over."""
+        self._yield_turn("wait", names, timeout)
 
     def sleep(self, seconds: float) -> None:
         """Let the clock go on by so many seconds, and others run meanwhile."""
         if seconds < 0:
             raise ValueError("sleep length must be non-negative")
-        self._yield_turn("sleep", seconds=float(seconds))
+        self._yield_turn("sleep", float(seconds))
 
     def wait_for_any(self) -> bool:
         """Wait for the next end of a call under way; return False without any."""
         if not self._works:
             return False
-        self.wait([*self._works], needs_all=False)
+        self._yield_turn("wait any", [*self._works])
         return True
 
     def ask_store(
@@ -207,31 +245,25 @@ class RankEnd:
 
         Raises torch's DistStoreError after so many seconds.
         """
-        self._requests += 1
-        name = f"store/{os.getpid()}/{self._requests}"
-        news = self._yield_turn(
-            "store",
-            request=request,
-            keys=[*keys],
-            values=[*values],
-            name=name,
-            timeout=timeout,
-        )
+        name = next(self._requests)
+        news = self._yield_turn("store", name, request, [*keys], values, timeout)
         if name not in news:
             words = f"{', '.join(keys)} did not come in {timeout:g} s"
             raise dist.DistStoreError(f"wait timeout: {words} of virtual time")
-        return news[name]["answer"]
+        return news[name]
 
-    def _yield_turn(self, kind: str, **fields: Any) -> dict[str, Any]:
+    def _yield_turn(self, kind: str, *words: Any) -> dict[int, Any]:
         """Say something, and let others run until there is an answer."""
         with self.clock as clock:
-            self._connection.send(kind, time=clock.now(), **fields)
-            answer = self._connection.receive()
-            clock.go_to(answer["time"])
-            self._sent = answer["time"]
-            for place in answer["free"]:
+            self._connection.send(kind, clock.now(), *words)
+            moment: float
+            news: dict[int, Any]
+            moment, news, free = self._connection.receive()
+
+            clock.go_to(moment)
+            self._sent = moment
+            for place in free:
                 self.deposits.free(place)
-            news: dict[str, Any] = answer["news"]
             over = [self._works.pop(name) for name in news if name in self._works]
             # All before anything is said again: values are removed then.
             for work in over:
@@ -272,10 +304,9 @@ class RankEnd:
             self._is_finishing = False
 
 
-def find_caller() -> str:
+def find_caller() -> tuple[str, int]:
     """Return file and line of the program that makes a call, through torch."""
     frame = sys._getframe(1)  # noqa: SLF001 - traceback takes 100 times as long
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_BETWEEN):
         frame = frame.f_back
-    file = frame.f_code.co_filename.rpartition(os.sep)[2]
-    return f"{file}:{frame.f_lineno}"
+    return frame.f_code.co_filename, frame.f_lineno

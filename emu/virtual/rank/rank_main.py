@@ -83,7 +83,7 @@ class RankProcess:
         connection = self._connect()
         threads = self._plan["threads"]
         torch.set_num_threads(threads)
-        speed = connection.receive()["speed"]
+        (speed,) = connection.receive()
         clock = RankClock(speed, self._plan["charge"], threads)
         deposits = Deposits(Path(self._plan["folder"]), self._number)
         end = RankEnd(connection, clock, deposits)
@@ -101,7 +101,7 @@ class RankProcess:
             with contextlib.suppress(OSError):
                 sys.stdout.flush()
                 sys.stderr.flush()
-            end.say("leave", problem=problem, figures=self._count(clock.own_cpu))
+            end.say("leave", problem, self._count(clock.own_cpu))
         except RankLost:
             return 1  # who keeps the clocks has ended the run
         return int(bool(problem))
@@ -110,7 +110,7 @@ class RankProcess:
         end = socket.socket(socket.AF_UNIX)
         end.connect(self._plan["socket"])
         connection = Connection(end)
-        connection.send("hello", rank=self._number, pid=os.getpid())
+        connection.send(self._number, os.getpid())
         return connection
 
     def _run_program(self) -> str:
@@ -174,7 +174,7 @@ class LineReports(io.TextIOBase):
         os.write(self._descriptor, text.encode(errors="replace"))
         *lines, self._line = (self._line + text).split("\n")
         for line in lines:
-            self._say("line", text=line)
+            self._say("line", line)
             if self._mark and self._mark in line:
                 self._say("mark")
         return len(text)

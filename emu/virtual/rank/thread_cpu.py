@@ -31,7 +31,9 @@ class ThreadCpu:
 
     def __init__(self, cores: int) -> None:
         self._cores = cores
-        self._marked = time.process_time()
+        self._marked = 0.0
+        self._looked = 0.0
+        """CPU seconds of all threads when they were last looked at."""
         self._threads: dict[int, float] = {}
         """CPU seconds of every thread at the mark."""
         self._ended: dict[int, float] = {}
@@ -57,19 +59,20 @@ class ThreadCpu:
         setattr(threading.Thread, "start", start_noting)  # noqa: B010
 
     def mark(self) -> float:
-        """Count from now on; return the CPU seconds of all threads so far."""
+        """Count from now on; return the CPU seconds of all since `passed`."""
         if self._cores > 1:
             self._threads = _cpu_of_threads()
             self._ended = {}
         self._marked = time.process_time()
-        return self._marked
+        return self._marked - self._looked
 
     def passed(self) -> float:
         """Return the seconds that the machine took since the mark.
 
         Threads that wait for each other in turn are counted as if side by side.
         """
-        total = time.process_time() - self._marked
+        self._looked = time.process_time()
+        total = self._looked - self._marked
         if self._cores == 1:
             return total
         used = self._used()
