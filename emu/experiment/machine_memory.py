@@ -46,9 +46,11 @@ class _Payloads:
         starts = [nothing]
         ends = [nothing]
         sizes = [nothing]
+        flow_counts = job.flow_counts
+        control = job.control
         for number, edge in enumerate(job.edges):
-            count = job.flow_counts[number]
-            carries_nothing = job.control[number] or edge.credit
+            count = flow_counts[number]
+            carries_nothing = control[number] or edge.credit
             if carries_nothing or not count:
                 continue
             # What goes over an edge of lag 1 waits for the iteration after.

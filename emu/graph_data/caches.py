@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from typing_extensions import override
@@ -25,12 +25,14 @@ from emu.graph_data.dataset import Dataset
 from emu.graph_data.drawn_batches import DrawnBatch, draw_batch
 from emu.graph_data.drawn_graph import DrawnStructure
 from emu.graph_data.sampling import Structure
-from emu.prediction.core import lib, pointer
+from emu.prediction.core import ffi, lib, pointer
 from emu.problem.workloads import SampleCounts
 from emu.problem.workloads.fetches import feature_type
 
 #: Policies whose rows are chosen before the start.
 FIXED = ("degree", "vip")
+#: Vertices of a graph per vertex of a batch up to which a table of them is made.
+_TABLE = 64
 #: Policy whose rows are those that a window of batches needs most often.
 HOT = "hot"
 
@@ -223,7 +225,7 @@ class SamplerCache:
     def look(self, vertices: Ints) -> Mask:
         """Return which rows of the next batch are there; keep those of it, too."""
         # Before the batch's own rows are kept: a hit is what need not be sent.
-        hits = np.isin(vertices, self.held, assume_unique=True)
+        hits = self._find_held(vertices)
         if self._changes:
             # What is drawn twice is equal: a batch is a function of its iteration.
             while len(self._coming) < self._window:
@@ -235,6 +237,14 @@ class SamplerCache:
             if self._coming:
                 self._coming.popleft()
         return hits
+
+    def _find_held(self, vertices: Array) -> Mask:
+        """Return which of some vertices' rows are there."""
+        # A table of all vertices takes a tenth of the time of sorting these, unless
+        # the graph is far larger than a batch.
+        is_small = len(self._owner) <= _TABLE * len(vertices)
+        kind: Literal["table"] | None = "table" if is_small else None
+        return np.isin(vertices, self.held, assume_unique=True, kind=kind)
 
     def begin(self) -> None:
         """Hold what the next batch begins with, where that has come ahead of it."""
@@ -316,7 +326,7 @@ class HotCache(SamplerCache):
     def look(self, vertices: Ints) -> Mask:
         self.begin()
         self._iteration += 1
-        return np.isin(vertices, self.held, assume_unique=True)
+        return self._find_held(vertices)
 
 
 def open_cache(
@@ -349,26 +359,38 @@ def batch_counts(
     ``hits``: which of its vertices' rows the sampler has, None without a cache;
     ``early``: vertices whose rows come with it for later batches.
     """
-    owners = np.asarray(owner)[batch.vertices]
+    owner = np.ascontiguousarray(owner, np.int32)
 
-    def count_by_store(owners: Array, drawn: Array | None = None) -> tuple[int, ...]:
-        counts = np.bincount(owners, drawn, minlength=stores)
-        return tuple(counts.astype(np.int64).tolist())
+    def count_by_store(vertices: Array, drawn: Array | None = None) -> tuple[int, ...]:
+        """Return how many vertices each store owns, or what these have drawn."""
+        counts = np.zeros(stores, np.int64)
+        is_wide = vertices.dtype == np.int64
+        lib.count_owned(
+            pointer(vertices),
+            is_wide,
+            len(vertices),
+            ffi.NULL if drawn is None else pointer(drawn),
+            pointer(owner),
+            pointer(counts),
+        )
+        return tuple(counts.tolist())
 
     # Hop by hop from the seeds.
-    frontiers = [owners[: len(drawn)] for drawn in batch.drawn]
-    edge_counts = [int(drawn.sum()) for drawn in batch.drawn]
+    vertices = batch.vertices
+    frontiers = [vertices[: len(drawn)] for drawn in batch.drawn]
+    answered = tuple(map(count_by_store, frontiers, batch.drawn))
+    edge_counts = [sum(counts) for counts in answered]
     return SampleCounts(
-        owned=count_by_store(owners),
+        owned=count_by_store(vertices),
         edges=sum(edge_counts),
         seeds=batch.sizes[-1],
         outputs=batch.sizes[1],
         # The block of the first layer is drawn last.
         first_edges=edge_counts[-1],
         frontier_owned=tuple(map(count_by_store, frontiers)),
-        answered=tuple(map(count_by_store, frontiers, batch.drawn)),
-        hits=() if hits is None else count_by_store(owners[hits]),
-        ahead=() if early is None else count_by_store(np.asarray(owner)[early]),
+        answered=answered,
+        hits=() if hits is None else count_by_store(vertices[hits]),
+        ahead=() if early is None else count_by_store(early),
     )
 
 
@@ -386,9 +408,11 @@ def count_samples(
         sampler: int, iteration: int, held: SamplerCache | None = None
     ) -> SampleCounts:
         batch = draw_batch(dataset, plan, train, sampler, iteration)
-        vertices = batch.vertices.astype(np.int64)
-        early = None if held is None else held.look_ahead()
-        hits = None if held is None else held.look(vertices)
+        early = None
+        hits = None
+        if held is not None:
+            early = held.look_ahead()
+            hits = held.look(batch.vertices.astype(np.int64))
         return batch_counts(batch, dataset.owner, dataset.parts, hits, early)
 
     def count_in_order(sampler: int) -> tuple[SampleCounts, ...]:

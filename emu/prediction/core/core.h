@@ -710,6 +710,8 @@ void compressed(const void *sources, const void *destinations, bool wide_ends,
                 void *indices, bool wide, int64_t *indptr);
 void missed(const int64_t *indptr, int64_t vertices, const void *indices, bool wide,
             const double *draws, double *misses);
+void count_owned(const void *vertices, bool wide, int64_t size, const int32_t *drawn,
+                 const int32_t *owner, int64_t *counts);
 void count_shares(const Shared *s, int64_t edges);
 void drawn_keys(const double *prefix, int64_t vertices, const int64_t *bounds_of_block,
                 const int64_t *bounds_of_class, const double *near, int64_t edges,

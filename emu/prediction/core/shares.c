@@ -1,5 +1,17 @@
-/* Shares of a mini-batch's first layer: what each machine adds up, and the rows it needs. */
+/* What machines have of a mini-batch: vertices that they own, and shares of its first layer,
+ * what each adds up and the rows it needs. */
 #include "inline.h"
+
+/* Add up the vertices that every store owns, or what these have drawn. */
+void count_owned(const void *vertices, bool wide, int64_t size, const int32_t *drawn,
+                 const int32_t *owner, int64_t *counts)
+{
+    for (int64_t place = 0; place < size; place++) {
+        int64_t vertex = wide ? ((const int64_t *)vertices)[place]
+                              : ((const int32_t *)vertices)[place];
+        counts[owner[vertex]] += drawn ? drawn[place] : 1;
+    }
+}
 
 /* Let a machine need the row of a place in the mini-batch. */
 static inline void want(const Shared *s, int64_t place, int64_t machine)

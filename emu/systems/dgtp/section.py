@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from emu.graph_data import (
     count_samples,
     open_for,
 )
+from emu.graph_data.array_types import Ints
 from emu.problem import Cluster, Job, Realization
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Few, Name
@@ -63,9 +65,46 @@ from emu.systems.training_section import (
 from emu.systems.translation import CommonJob, Translation
 
 
+class _Samples:
+    """Counts of one sampler's samples, an entry per iteration."""
+
+    def __init__(self, batches: Sequence[SampleCounts]) -> None:
+        self._batches = batches
+        owned = np.array([batch.owned for batch in batches])
+        hits = [batch.hits or (0,) * len(batch.owned) for batch in batches]
+        ahead = [batch.ahead or (0,) * len(batch.owned) for batch in batches]
+        self.inputs: Ints = owned.sum(axis=1)
+        self.edges: Ints = np.array([batch.edges for batch in batches])
+        self.seeds: Ints = np.array([batch.seeds for batch in batches])
+        self._sent = owned - np.array(hits)
+        self._ahead = np.array(ahead)
+
+    def sent(self, store: int) -> Ints:
+        """Return the rows that a store sends, as of `SampleCounts.sent`."""
+        rows: Ints = self._sent[:, store]
+        return rows
+
+    def sent_ahead(self, store: int) -> Ints:
+        """Return the rows that it sends for the next window of a cache."""
+        rows: Ints = self._ahead[:, store]
+        return rows
+
+    @cached_property
+    def frontier_owned(self) -> Ints:
+        """Vertices by hop, store and iteration, as of `SampleCounts`."""
+        counts = np.array([batch.frontier_owned for batch in self._batches])
+        return np.moveaxis(counts, 0, -1)
+
+    @cached_property
+    def answered(self) -> Ints:
+        """Edges likewise."""
+        counts = np.array([batch.answered for batch in self._batches])
+        return np.moveaxis(counts, 0, -1)
+
+
 def _edge_bytes(
-    kind: str, place: Mapping[str, int], counts: SampleCounts, row: int
-) -> int:
+    kind: str, place: Mapping[str, int], counts: _Samples, row: int
+) -> Ints:
     """Return the bytes that a kind of task sends; a row of features has ``row``."""
     match kind:
         case "graph_store":
@@ -81,11 +120,11 @@ def _edge_bytes(
             ids = counts.sent(place["store"]) + counts.sent_ahead(place["store"])
             return head + model_shapes.VERTEX_ID_BYTES * ids
         case "sampler_hop":
-            frontier = counts.frontier_owned[place["hop"] - 1]
-            return model_shapes.VERTEX_ID_BYTES * frontier[place["store"]]
+            frontier: Ints = counts.frontier_owned[place["hop"] - 1, place["store"]]
+            return model_shapes.VERTEX_ID_BYTES * frontier
         case "graph_store_hop":
-            answers = counts.answered[place["hop"] - 1]
-            return model_shapes.ANSWERED_EDGE_BYTES * answers[place["store"]]
+            answers: Ints = counts.answered[place["hop"] - 1, place["store"]]
+            return model_shapes.ANSWERED_EDGE_BYTES * answers
         case _:
             raise ValueError(f"a {kind} sends nothing that was sampled")
 
@@ -108,6 +147,8 @@ def dgtp_volumes(
     """
     servers = sum(task.kind == "parameter_server" for task in job.tasks)
     shards = shard_sizes(parameters, servers) if servers else ()
+    samples = [_Samples(batches[: job.iterations]) for batches in counts]
+    features = (row_itemsize or itemsize) * feature_length
     volumes = np.zeros((len(job.edges), job.iterations))
     for row, edge in zip(volumes, job.edges, strict=True):
         source = job.tasks[edge.source]
@@ -123,13 +164,11 @@ def dgtp_volumes(
         if "server" in place:
             row[:] = itemsize * shards[place["server"]]
             continue
-        batches = counts[place["sampler"]][: job.iterations]
-        features = (row_itemsize or itemsize) * feature_length
+        of_sampler = samples[place["sampler"]]
         if source.kind == "graph_store" and edge.lag:
-            rows = [batch.sent_ahead(place["store"]) for batch in batches]
-            row[:] = features * np.array(rows)
+            row[:] = features * of_sampler.sent_ahead(place["store"])
             continue
-        row[:] = [_edge_bytes(source.kind, place, batch, features) for batch in batches]
+        row[:] = _edge_bytes(source.kind, place, of_sampler, features)
     return volumes
 
 
