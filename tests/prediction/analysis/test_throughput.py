@@ -113,13 +113,17 @@ def test_times_of_several_jobs_count_from_their_releases() -> None:
         Task("b/w", "worker", iterations=1),
         Task("c/s", "store", iterations=1),
         Task("c/w", "worker", iterations=1),
+        Task("d/w", "worker", iterations=1),
     )
     edges = (Edge(1, 2, credit=True), Edge(2, 3), Edge(4, 5))
-    parts = {name: {"seeds": seeds} for name, seeds in (("a", 10), ("b", 60), ("c", 7))}
+    parts = {
+        name: {"seeds": seeds}
+        for name, seeds in zip("abcd", (10, 60, 7, 1), strict=True)
+    }
     job = Job(tasks, edges, 2, settings={"jobs": parts})
     machines = (Machine("m0", 50.0, 50.0), Machine("m1", 5.0, 50.0))
-    problem = Problem(Cluster(machines), job, Placement((0, 0, 0, 1, 0, 1)))
-    times = np.array([[2.0, 3.0], [4.0, 0.0], *[[0.0, 0.0]] * 4])
+    problem = Problem(Cluster(machines), job, Placement((0, 0, 0, 1, 0, 1, 1)))
+    times = np.array([[2.0, 3.0], [4.0, 0.0], *[[0.0, 0.0]] * 5])
     times[3, 0], times[4, 0], times[5, 0] = 1.0, 4.0, 0.5
     run = Realization(times, np.array([[0.0, 0.0], [20.0, 0.0], [20.0, 0.0]]))
     schedule = simulate(problem, run)
@@ -134,9 +138,11 @@ def test_times_of_several_jobs_count_from_their_releases() -> None:
         ("a", 0.0, 5.0, 5.0, 5.0, 1.0),
         ("b", 4.0, 13.0, 9.0, 5.0, 1.8),
         ("c", 0.0, 12.5, 12.5, 8.5, 12.5 / 8.5),
+        # What takes no time is slowed down by nothing.
+        ("d", 0.0, 0.0, 0.0, 0.0, 1.0),
     ]
     rates = [time.samples_per_second for time in found]
-    assert rates == pytest.approx([10 / 3, 60 / 9, 7 / 12.5])
+    assert rates == pytest.approx([10 / 3, 60 / 9, 7 / 12.5, None])
 
 
 def test_a_job_without_batches_has_no_samples() -> None:

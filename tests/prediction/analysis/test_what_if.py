@@ -184,7 +184,7 @@ def test_changes_are_paired_by_the_busiest_of_their_tasks(
 
 
 @pytest.mark.parametrize(
-    "edits", [(None, None), ({"a": 1}, {"b": 2}), ({"a": 1}, None)]
+    "edits", [(None, None), ({"a": 1}, {"b": 2}), ({"a": 1}, None), (None, {"b": 2})]
 )
 def test_what_helps_together_alone_is_one_line(
     edits: tuple[dict[str, Any] | None, dict[str, Any] | None],

@@ -16,6 +16,7 @@ from emu.prediction.core import lib, pointer
 from emu.prediction.placement.bound import placement_bound
 from emu.prediction.placement.candidates import (
     Candidates,
+    JobsCost,
     common_draws,
     lower_bound,
     placement_cost,
@@ -37,6 +38,7 @@ from emu.problem import (
     Realization,
     Task,
 )
+from emu.problem.workloads import RELEASE
 from tests import draws
 from tests.prediction.placement.placement_cases import (
     dgtp_job,
@@ -409,6 +411,52 @@ def test_a_history_has_what_was_better_and_progress_the_best_so_far(
         assert budget == transfers
         assert best == min(span for at, span in found.history if at <= number)
     assert told[-1][0] == found.candidates
+    # In every round at least, and in the end.
+    assert len(told) > 1
+
+
+@pytest.mark.parametrize(
+    ("cost", "seconds"),
+    [
+        (None, 13.0),
+        (JobsCost(), 9.0),
+        (JobsCost(total=True), 5.0 + 9.0 + 8.5),
+        (JobsCost(weights={"a": 2.0}), 10.0),
+        (JobsCost(total=True, weights={"a": 2.0, "c": 0.5}), 10.0 + 9.0 + 4.25),
+    ],
+)
+def test_jobs_cost_what_they_take_from_their_releases(
+    cost: JobsCost | None, seconds: float
+) -> None:
+    """Job a ends at 5 s; b and c, there from 4 s on, send 20 B each over 5 B/s."""
+    tasks = (
+        Task("a/w", "worker"),
+        Task("b/release", RELEASE, iterations=1),
+        Task("b/s", "store", iterations=1),
+        Task("b/w", "worker", iterations=1),
+        Task("c/release", RELEASE, iterations=1),
+        Task("c/s", "store", iterations=1),
+        Task("c/w", "worker", iterations=1),
+    )
+    edges = (
+        Edge(1, 2, credit=True),
+        Edge(2, 3),
+        Edge(4, 5, credit=True),
+        Edge(5, 6),
+    )
+    job = Job(tasks, edges, 2)
+    machines = (Machine("m0", 50.0, 50.0), Machine("m1", 5.0, 50.0))
+    times = np.zeros((7, 2))
+    times[0] = [2.0, 3.0]
+    times[[1, 3, 4, 6], 0] = [4.0, 1.0, 4.0, 0.5]
+    volumes = np.zeros((4, 2))
+    volumes[[1, 3], 0] = 20.0
+    run = Realization(times, volumes)
+
+    c = Candidates(Space(job, Cluster(machines)), run, "oes", cost=cost)
+
+    placed = np.array([0, 0, 0, 1, 0, 0, 1])
+    assert placement_cost(c, placed, np.inf) == seconds
 
 
 def test_a_team_that_shares_slots_stands_where_its_first_process_was() -> None:
