@@ -65,6 +65,16 @@ def test_a_server_has_a_thread_per_core(cpu: str, threads: int) -> None:
     assert g0.slots["threads"] == g1.slots["threads"] == 3
 
 
+def test_machines_that_all_serve_have_slots_as_well() -> None:
+    """One of them serves parameters, too."""
+    machines = "    - {name: ps, nic: 1 Gbit/s}\n"
+    servers = ["job.machines=[g0, g1]", "job.parameter_servers=[g1]"]
+    cluster = loads(FILE.replace(machines, ""), servers).to_cluster()
+    assert [machine.name for machine in cluster.machines[:2]] == ["g0", "g1"]
+    assert all(machine.slots["threads"] == 1 for machine in cluster.machines[:2])
+    assert cluster.machines[2].name == "lambda0"
+
+
 @pytest.mark.parametrize(
     ("edits", "idle"),
     [

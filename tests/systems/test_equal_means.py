@@ -7,7 +7,7 @@ counted is counted once more from the drawn batches.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -30,6 +30,7 @@ from emu.problem.workloads.operations import OPERATIONS
 from emu.report.system_tables import answer_json, edit_lines
 from emu.scenario import Scenario, build_job, load, prepare, realize
 from emu.scenario.scenario_file import loads
+from emu.systems.gpu_turns import GpuTurnsSection
 
 RATES = {
     "aggregate": "20 ps",
@@ -298,6 +299,12 @@ def test_a_row_says_where_its_features_lie_and_what_its_gpus_hold() -> None:
 def test_rows_on_a_device_take_one() -> None:
     base = load(scenario_of(2), {"job.features": "device"})
     assert build_job(base).tasks[0].takes == "gpu"
+    alone = load(scenario_of(2), {"job.features": "host"})
+    sections = [scenario.job for scenario in (base, alone)]
+    assert all(isinstance(section, GpuTurnsSection) for section in sections)
+    pools = [cast(GpuTurnsSection, section).pool_of("worker") for section in sections]
+    assert pools == ["gpu", ""]
+    assert "gpu" in sections[0].made_slots - sections[1].made_slots
     without = {"cluster.machines[1].gpu": 0, "job.workers": 1}
     with pytest.raises(ScenarioError, match="m1 has no gpu: write host, or machines"):
         load(base, without)

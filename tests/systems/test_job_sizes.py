@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import emu
 from emu.errors import ScenarioError
 from emu.systems.job_section import MOST_EDGES
+from emu.systems.training_section import batch_problem, number_bytes
 
 FEW = st.integers(1, 4)
 
@@ -166,3 +167,35 @@ def test_a_collective_that_is_too_large_is_named_itself(
     content = {"name": "n", "cluster": {"machines": [{"nic": "1 MB/s"}]}, "job": job}
     with pytest.raises(ScenarioError, match=rf"job\.{key}: found {tasks}"):
         emu.loads(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    ("epoch", "batch", "words"),
+    [
+        ("replicate", 99, ""),
+        ("replicate", 100, "100 seeds are more than the 100 training"),
+        ("split", 48, ""),
+        ("split", 49, "49 seeds are more than one worker's share of the 100 training"),
+    ],
+)
+def test_a_mini_batch_is_no_larger_than_what_a_worker_trains_on(
+    epoch: str, batch: int, words: str
+) -> None:
+    """Of 100 vertices three samplers share 99; two workers with three each 48."""
+    stated: Any = {
+        "samplers_per_worker": 3,
+        "workers": 2,
+        "batch_size": batch,
+        "epoch": epoch,
+    }
+    said = batch_problem(stated, 100)
+    assert said.startswith(words)
+    assert bool(said) == bool(words)
+    few = batch_problem(stated, 2)
+    assert few == "2 training vertices are too few for so many samplers"
+
+
+def test_numbers_have_the_bytes_of_their_precision() -> None:
+    for precision, size in (("float32", 4), ("float64", 8)):
+        stated: Any = {"precision": precision}
+        assert number_bytes(stated) == size

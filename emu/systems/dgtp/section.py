@@ -33,7 +33,6 @@ from emu.problem.workloads.all_reduce import (
     build_named_job,
     elements_sent,
 )
-from emu.problem.workloads.fetches import ASKED
 from emu.problem.workloads.operations import Operations, count_layers
 from emu.systems import (
     Edit,
@@ -275,7 +274,7 @@ def _count_batches(job: Job, operations: Operations) -> None:
             if settings["sampling"] == "oneshot":
                 edges = [batch.edges for batch in batches]
                 operations.add(position, {"sample": edges})
-        elif task.kind == "sampler_fetch" and settings["sampling"] == ASKED:
+        elif task.kind == "sampler_fetch":
             edges = [batch.edges for batch in counts[place["sampler"]]]
             operations.add(position, {"sample": edges})
         elif task.kind == "graph_store_hop":
