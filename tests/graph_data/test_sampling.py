@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.graph_data import GrowingBatch, relabel, sample_batch, sample_neighbours
-from emu.graph_data.sampling import Structure
+from emu.graph_data.sampling import Structure, relabel_by_place
 from emu.host.stream_key import stream_key
 
 
@@ -101,6 +101,21 @@ def test_relabel_numbers_by_first_appearance(known: list[int], ids: list[int]) -
 
     assert vertices.tolist() == list(dict.fromkeys(known + ids))
     assert vertices[positions].tolist() == ids
+
+
+@given(st.lists(st.tuples(*[st.lists(st.integers(0, 9), max_size=9)] * 2), min_size=2))
+def test_places_are_those_of_hashes_whatever_earlier_batches_left(
+    pairs: list[tuple[list[int], list[int]]],
+) -> None:
+    places = np.zeros(10, np.int32)
+    for known, ids in pairs:
+        first = np.array([*dict.fromkeys(known)], np.int64)
+        others = np.array(ids, np.int64)
+        vertices, positions = relabel_by_place(first, others, places)
+        expected_vertices, expected_positions = relabel(first, others)
+        assert vertices.tolist() == expected_vertices.tolist()
+        assert positions.tolist() == expected_positions.tolist()
+        assert positions.dtype == expected_positions.dtype
 
 
 @pytest.mark.parametrize(("degree", "fanout"), [(9, 4), (30, 1), (6, 5)])

@@ -705,6 +705,8 @@ void picked(const int64_t *indptr, const int64_t *frontier, int64_t size,
 int64_t relabelled(const int64_t *known, int64_t given, const int64_t *ids, int64_t size,
                    int32_t *slots, int64_t capacity, int64_t *vertices,
                    int32_t *positions);
+int64_t placed(const int64_t *known, int64_t given, const int64_t *ids, int64_t size,
+               int32_t *place, int64_t *vertices, int32_t *positions);
 void compressed(const void *sources, const void *destinations, bool wide_ends,
                 int64_t edges, int64_t vertices, int64_t *ends, int64_t *fill,
                 void *indices, bool wide, int64_t *indptr);

@@ -115,6 +115,31 @@ void picked(const int64_t *indptr, const int64_t *frontier, int64_t size,
     }
 }
 
+/* As `relabelled`, with `place` of each vertex of the graph in place of hashes.
+ *
+ * What it holds of earlier calls is found out: a place that is taken leads back to its
+ * vertex. So nothing is cleared, and all that is needed is that it was 0 at first. */
+int64_t placed(const int64_t *known, int64_t given, const int64_t *ids, int64_t size,
+               int32_t *place, int64_t *vertices, int32_t *positions)
+{
+    int32_t count = 0;
+    for (; count < given; count++) {
+        vertices[count] = known[count];
+        place[known[count]] = count;
+    }
+    for (int64_t number = 0; number < size; number++) {
+        int64_t vertex = ids[number];
+        int32_t found = place[vertex];
+        if (found >= count || vertices[found] != vertex) {
+            found = count++;
+            vertices[found] = vertex;
+            place[vertex] = found;
+        }
+        positions[number] = found;
+    }
+    return count;
+}
+
 /* Give vertices positions by first appearance, `known` before `ids`; return how many.
  *
  * `slots` hold -1, a power of 2 of them, at least twice as many as `known` and `ids`

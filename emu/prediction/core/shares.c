@@ -16,7 +16,7 @@ void count_owned(const void *vertices, bool wide, int64_t size, const int32_t *d
 /* Let a machine need the row of a place in the mini-batch. */
 static inline void want(const Shared *s, int64_t place, int64_t machine)
 {
-    s->wanted[place * s->stride + machine / 8] |= (uint8_t)(1 << machine % 8);
+    s->wanted[place * s->stride + (machine >> 3)] |= (uint8_t)(1 << (machine & 7));
 }
 
 /* Count one machine's share, of all edges and destinations. */
