@@ -16,6 +16,22 @@ from typing import Any
 SHOWN = 300
 #: Paths are cut nowhere: whoever copies one is to find the file.
 _LONG_WORD = re.compile(rf"\w{{{SHOWN},}}")
+#: What JSON writes for characters that would end a script element or begin another.
+_SCRIPT_ESCAPES = str.maketrans(
+    {
+        "<": "\\u003c",
+        ">": "\\u003e",
+        "&": "\\u0026",
+    }
+)
+#: What a label of Prometheus has for what would end it, or its line.
+_LABEL_ESCAPES = str.maketrans(
+    {
+        "\\": "\\\\",
+        '"': '\\"',
+        "\n": "\\n",
+    }
+)
 
 
 def check_name(text: Any) -> str:
@@ -38,9 +54,11 @@ def file_part(text: str) -> str:
     letters = [c if c.isalnum() or c in "-._" else "_" for c in text]
     name = "".join(letters).lstrip(".")
     encoding = sys.getfilesystemencoding()  # ASCII, where the locale is no UTF-8
-    encoded = name.encode(encoding, "replace").replace(b"?", b"_")
+    encoded = name.encode(encoding, "replace")
+    shown = encoded.replace(b"?", b"_")[:100]
     # A cut may go through a letter of several bytes: that one is dropped.
-    return encoded[:100].decode(encoding, errors="ignore") or "_"
+    part = shown.decode(encoding, errors="ignore")
+    return part or "_"
 
 
 def for_terminal(text: str) -> str:
@@ -49,7 +67,11 @@ def for_terminal(text: str) -> str:
     A word is long beyond what a line shows, as a number of 4,000 digits is.
     """
     text = _LONG_WORD.sub(lambda word: f"{word[0][:40]}...", text)
-    lines = [printable(line, limit=len(line) * 10) for line in text.split("\n")]
+    lines = []
+    for line in text.split("\n"):
+        # A character is written as ten at most: no line is cut.
+        most = len(line) * 10
+        lines.append(printable(line, limit=most))
     return "\n".join(lines)
 
 
@@ -68,12 +90,12 @@ def printable(text: str, limit: int = SHOWN) -> str:
 
 def for_script(text: str) -> str:
     """Return JSON as a script element may hold it: nothing in it ends the element."""
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+    return text.translate(_SCRIPT_ESCAPES)
 
 
 def for_label(text: str) -> str:
     """Return the text as the value of a Prometheus label, between its quotes."""
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return text.translate(_LABEL_ESCAPES)
 
 
 def html_table(
@@ -88,6 +110,8 @@ def html_table(
         elements = [f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells]
         return f"<tr>{''.join(elements)}</tr>"
 
-    head = f"<thead>{line('th', columns)}</thead>" if columns else ""
+    head = ""
+    if columns:
+        head = f"<thead>{line('th', columns)}</thead>"
     body = "".join(line("td", row) for row in rows)
     return f"<p>{escape(title)}</p><table>{head}<tbody>{body}</tbody></table>"

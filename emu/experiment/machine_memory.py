@@ -56,7 +56,8 @@ class _Payloads:
             # What goes over an edge of lag 1 waits for the iteration after.
             start = schedule.task_start[edge.source, :count]
             first = edge.lag
-            end = schedule.task_end[edge.destination, first : first + count]
+            last = first + count
+            end = schedule.task_end[edge.destination, first:last]
             if edge.latest:  # it may be read at any time
                 end = np.full(count, schedule.makespan)
             size = volumes[number, :count]
@@ -99,7 +100,8 @@ class _Payloads:
         # Edge by edge, as sums round by order.
         edges = is_asked[self._edges]
         largest = self._largest[edges]
-        twice = np.cumsum(largest)[-1]
+        sums = np.cumsum(largest)
+        twice = sums[-1]
         return float(most + twice) * _ROUNDING
 
 
@@ -141,7 +143,8 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> Sizes:
         receives = receivers == machine
         waiting = payloads.most_waiting(sends | receives)
         # Machines state emulated bytes; the data set on disk has real ones.
-        needs[machine] = real[machine] / scale + waiting
+        staying = real[machine] / scale
+        needs[machine] = staying + waiting
     return needs
 
 
@@ -167,7 +170,8 @@ def _add_features(
     # Whoever gets columns of all vertices holds no rows of its own.
     if all(transfer.cause != COLUMNS for transfer in transfers):
         row_bytes += feature_row
-    counts = np.bincount(dataset.owner, minlength=len(owners)).tolist()
+    rows_of_parts = np.bincount(dataset.owner, minlength=len(owners))
+    counts = rows_of_parts.tolist()
     for machine, count in zip(owners, counts, strict=True):
         real[machine] += count * row_bytes
 
@@ -176,7 +180,9 @@ def _add_features(
     stated_homes = cache.get("homes", ())
     homes = dict(zip(stated_homes, samplers, strict=False))
     for home, sampler in homes.items():
-        local = counts[home] if home < len(counts) else 0
+        local = 0
+        if home < len(counts):
+            local = counts[home]
         machine = experiment.tasks[sampler]
         # A cache takes in no row that its own machine owns.
         remote_rows = dataset.vertices - local
@@ -228,7 +234,10 @@ def check_memory(experiment: Experiment, schedule: Schedule) -> None:
     """
     machines = experiment.problem.cluster.machines
     # A machine that states no memory has enough of it.
-    rooms = {m.name: m.resources["memory"] for m in machines if "memory" in m.resources}
+    rooms = {}
+    for machine in machines:
+        if "memory" in machine.resources:
+            rooms[machine.name] = machine.resources["memory"]
     if not (rooms and experiment.scenario.job.trains):
         return
     needs = memory_by_machine(experiment, schedule)

@@ -31,19 +31,21 @@ def observe(prepared: PreparedRun, run: EmulatedRun) -> Observations:
             for direction, share in host["nic"].items():
                 nics[f"{host['name']} {direction}"] = share
 
-    processes = {
-        process: _waits_of(figures, settings.time_scale)
-        for process, figures in run.statistics.items()
-    }
-    logs = (figures["flows"] for figures in run.statistics.values())
+    processes = {}
+    logs = []
+    for process, figures in run.statistics.items():
+        processes[process] = _waits_of(figures, settings.time_scale)
+        logs.append(figures["flows"])
     rows = run.sent[["edge", "iteration", "first"]].tolist()
+    first = {(edge, iteration): instant for edge, iteration, instant in rows}
+    counts = count_flows(len(job.edges), job.iterations, run.connections, run.waits)
     measured = None
     if settings.compute == "real":
         speeds = run.schedule.problem.speeds
         measured = np.nan_to_num(run.cpu / speeds[:, None])
     return Observations(
-        counts=count_flows(len(job.edges), job.iterations, run.connections, run.waits),
-        first={(edge, iteration): instant for edge, iteration, instant in rows},
+        counts=counts,
+        first=first,
         sends=send_rows(logs),
         processes=processes,
         began=run.began,
@@ -59,9 +61,13 @@ def observe(prepared: PreparedRun, run: EmulatedRun) -> Observations:
 
 def _waits_of(figures: Mapping[str, Any], time_scale: float) -> ProcessWaits:
     host = figures["host_metrics"]
-    disk = host.get("disk", 0.0) if host.get("blocks", 0.0) > 0 else 0.0
+    disk = 0.0
+    if host.get("blocks", 0.0) > 0:
+        disk = host.get("disk", 0.0)
     return ProcessWaits(
-        core=host["waited"], disk=disk, clock=clock_offset(figures, time_scale)
+        core=host["waited"],
+        disk=disk,
+        clock=clock_offset(figures, time_scale),
     )
 
 
@@ -75,9 +81,11 @@ def clock_offset(figures: Mapping[str, Any], time_scale: float) -> float:
         return 0.0
     question, answer = figures["clock"]
     least, most = figures["answered"]
-    if time_scale * answer > most:
-        return float(time_scale * answer - most)
-    return min(float(time_scale * question - least), 0.0)
+    answered = time_scale * answer
+    if answered > most:
+        return float(answered - most)
+    asked = time_scale * question
+    return min(float(asked - least), 0.0)
 
 
 def foreign_rates(prepared: PreparedRun, run: EmulatedRun) -> dict[str, float]:
@@ -97,20 +105,24 @@ def foreign_rates(prepared: PreparedRun, run: EmulatedRun) -> dict[str, float]:
     )
     payload = np.zeros(len(problem.links))
     for edge, hops in enumerate(problem.hops):
-        payload[[*hops]] += sizes[edge]
+        payload[list(hops)] += sizes[edge]
 
-    found = {}
-    other_way = {"in": "out", "out": "in"}
+    rates = {}
+    opposite = {"in": "out", "out": "in"}
     for host in run.hosts:
         if "traffic" not in host or host["name"] not in machines:
             continue
-        for direction, other in other_way.items():
-            name = f"{host['name']} {direction}"
-            own = _WIRE * payload[ports[name]]
-            own += _ACKNOWLEDGED * payload[ports[f"{host['name']} {other}"]]
-            own += _OPENING * len(problem.job.edges)
-            own += _PACKET * sum(row["tcp"]["retransmitted"] for row in run.hosts)
-            foreign = host["traffic"][f"{direction}_bytes"] - own
+        traffic = host["traffic"]
+        for direction, way_back in opposite.items():
+            link = f"{host['name']} {direction}"
+            link_back = f"{host['name']} {way_back}"
+            retransmitted = sum(row["tcp"]["retransmitted"] for row in run.hosts)
+            run_bytes = _WIRE * payload[ports[link]]
+            run_bytes += _ACKNOWLEDGED * payload[ports[link_back]]
+            run_bytes += _OPENING * len(problem.job.edges)
+            run_bytes += _PACKET * retransmitted
+            foreign = traffic[f"{direction}_bytes"] - run_bytes
             if foreign > 0:
-                found[name] = float(foreign) / host["traffic"]["seconds"] / per_second
-    return found
+                wall_rate = float(foreign) / traffic["seconds"]
+                rates[link] = wall_rate / per_second
+    return rates

@@ -55,14 +55,16 @@ def busy_of(schedule: Schedule) -> float | None:
         starts = schedule.task_start[rows]
         ends = schedule.task_end[rows]
         total += _covered(starts.ravel(), ends.ravel())
-    return total / len(rows_of) / schedule.length
+    mean = total / len(rows_of)
+    return mean / schedule.length
 
 
 def _covered(starts: Floats, ends: Floats) -> float:
     """Return the seconds that spans cover together."""
     order = np.argsort(starts)
     starts = starts[order]
-    latest = np.maximum.accumulate(ends[order])
+    ends = ends[order]
+    latest = np.maximum.accumulate(ends)
     # A span adds what is beyond the latest end of those that began before it.
     latest_before = np.zeros_like(latest)
     latest_before[1:] = latest[:-1]
@@ -79,7 +81,8 @@ def weights_of(scenario: Scenario) -> str:
 
 def weight_causes(scenario: Scenario) -> Keys:
     """Return what decides the weights of a training, but its length, by name."""
-    settings = scenario.to_job(train_vertices=1, pins=False).settings
+    job = scenario.to_job(train_vertices=1, pins=False)
+    settings = job.settings
     system = system_of(settings)
     causes: Keys = weight_settings(settings, opens=False)
     if system is not None:
@@ -136,7 +139,8 @@ class RowOperations:
         """Return operation -> seconds of a task on the device of its machine."""
         machine = problem.placement.machine_of[task]
         name = problem.cluster.machines[machine].name
-        device = self._cluster.by_name[name].device or DEFAULT_DEVICE
+        settings = self._cluster.by_name[name]
+        device = settings.device or DEFAULT_DEVICE
         return self._section.rates_of(problem.job.tasks[task], device)
 
     def name_causes(self, link: ChainLink, schedule: Schedule) -> Shares:
@@ -161,6 +165,7 @@ class RowOperations:
         rates = self.rates_on(problem, link.task)
         counts = self.counts[:, link.task, link.iteration]
         seconds = counts * [rates[operation] for operation in OPERATIONS]
-        shares = seconds / (seconds.sum() or 1.0)
-        names = (f"rate {operation}" for operation in OPERATIONS)
+        total = seconds.sum() or 1.0
+        shares = seconds / total
+        names = [f"rate {operation}" for operation in OPERATIONS]
         return dict(zip(names, shares.tolist(), strict=True))

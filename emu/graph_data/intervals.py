@@ -62,11 +62,13 @@ def cut_intervals(
 
         if how == "contiguous":
             pieces = np.array_split(vertices, each)
-            dealt = np.repeat(np.arange(each), [*map(len, pieces)])
+            sizes = [len(piece) for piece in pieces]
+            dealt = np.repeat(np.arange(each), sizes)
         else:
             # Largest degrees first, so that each round of dealing has vertices of like
             # degree; ties by number.
-            order = np.argsort(-degree[vertices], kind="stable")
+            degrees = degree[vertices]
+            order = np.argsort(-degrees, kind="stable")
             vertices = vertices[order]
             forth = np.arange(each)
             back = forth[::-1]
@@ -76,7 +78,8 @@ def cut_intervals(
         interval[vertices] = part * each + dealt
     if how == "balanced":
         for first in range(0, parts * each, each):
-            _balance(structure, interval, range(first, first + each))
+            numbers = range(first, first + each)
+            _balance(structure, interval, numbers)
     return interval
 
 
@@ -87,7 +90,8 @@ def _balance(structure: Structure, interval: SmallInts, numbers: range) -> None:
     for place, number in enumerate(numbers):
         members = np.flatnonzero(interval == number)
         _, sources = _edges_into(structure, members)
-        between[place] = np.count_nonzero(interval[sources] != number)
+        comes_from_outside = interval[sources] != number
+        between[place] = np.count_nonzero(comes_from_outside)
 
     # No swap takes an interval above the most or below the fewest edges, so that there
     # are fewer intervals at these two after each, and an end.
@@ -133,13 +137,22 @@ def _best_swap(
     ``pair``: the intervals with the most and the fewest of ``edges`` to others.
     """
     most, fewest = edges
-    leaving = np.flatnonzero(interval == pair[0])
-    joining = np.flatnonzero(interval == pair[1])
-    row, source = _edges_into(structure, leaving)
-    losses, gains = _gains(interval, edges=(row, source), count=len(leaving), pair=pair)
+    most_interval, fewest_interval = pair
+    leaving = np.flatnonzero(interval == most_interval)
+    joining = np.flatnonzero(interval == fewest_interval)
+    leaving_edges = _edges_into(structure, leaving)
+    losses, gains = _gains(
+        interval,
+        edges=leaving_edges,
+        count=len(leaving),
+        pair=pair,
+    )
     joining_edges = _edges_into(structure, joining)
     in_most, in_fewest = _gains(
-        interval, edges=joining_edges, count=len(joining), pair=pair
+        interval,
+        edges=joining_edges,
+        count=len(joining),
+        pair=pair,
     )
 
     # Of every vertex of the first the one of the second that fits it best.
@@ -148,11 +161,14 @@ def _best_swap(
     # The two will be most - fewest - losses - gains + sums apart: this sum makes them
     # equal.
     aim = losses + gains - (most - fewest)
-    places = order[_nearest(sums[order], aim)]
+    nearest = _nearest(sums[order], aim)
+    places = order[nearest]
 
     count = structure.vertices
     # Both ends as one number: isin compares numbers, not pairs.
-    pair_keys = np.arange(len(leaving)) * count + joining[places]
+    leaving_rows = np.arange(len(leaving))
+    pair_keys = leaving_rows * count + joining[places]
+    row, source = leaving_edges
     edge_keys = row * count + source
     between_them = 2 * np.isin(pair_keys, edge_keys)
     first = most - losses + in_most[places] + between_them
@@ -161,12 +177,14 @@ def _best_swap(
     smaller = np.minimum(first, second)
     apart = larger - smaller
     # As good as refused: `most` is no less than what they are apart now.
-    apart[(larger > most) | (smaller < fewest)] = most
+    is_refused = (larger > most) | (smaller < fewest)
+    apart[is_refused] = most
     best = int(apart.argmin())
     if apart[best] >= most - fewest:
         return None
+    partner = places[best]
     return _Swap(
-        vertices=(leaving[best], joining[places[best]]),
+        vertices=(leaving[best], joining[partner]),
         edges=(int(first[best]), int(second[best])),
     )
 
@@ -194,7 +212,8 @@ def _gains(
     degree = np.bincount(row, minlength=count)
     gains = []
     for number in pair:
-        inside = np.bincount(row[source_interval == number], minlength=count)
+        is_inside = source_interval == number
+        inside = np.bincount(row[is_inside], minlength=count)
         gains.append(degree - 2 * inside)
     return gains
 
@@ -251,10 +270,13 @@ def _needs(structure: Structure, part: SmallInts, parts: int) -> Mask:
         last = min(first + step, structure.vertices)
         indptr = structure.indptr[first : last + 1]
         sources = structure.indices[indptr[0] : indptr[-1]]
-        readers = np.repeat(part[first:last], np.diff(indptr))
+        degrees = np.diff(indptr)
+        readers = np.repeat(part[first:last], degrees)
         # Repeated pairs set one mark: a part reads a vertex once.
         needs[sources, readers] = True
-    needs[np.arange(structure.vertices), part] = False
+
+    vertices = np.arange(structure.vertices)
+    needs[vertices, part] = False
     return needs
 
 

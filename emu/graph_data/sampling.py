@@ -26,12 +26,15 @@ Positions: TypeAlias = SmallInts
 
 def bounds_of(counts: Array) -> Array:
     """Return where ranges of these lengths begin, and where the last one ends."""
-    return np.concatenate([[0], np.cumsum(counts)])
+    ends = np.cumsum(counts)
+    return np.concatenate([[0], ends])
 
 
 def rows_of(indptr: Ids) -> Ids:
     """Return the row of every entry of a compressed matrix."""
-    return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    rows = np.arange(len(indptr) - 1)
+    counts = np.diff(indptr)
+    return np.repeat(rows, counts)
 
 
 def entries_of(indptr: Ids, rows: Ids) -> tuple[Ids, Ids]:
@@ -44,7 +47,8 @@ def entries_of(indptr: Ids, rows: Ids) -> tuple[Ids, Ids]:
     pointers = bounds_of(counts)
     # Consecutive numbers, each row's moved to where the row begins: no loop over rows.
     shifts = starts - pointers[:-1]
-    entries = np.arange(pointers[-1]) + np.repeat(shifts, counts)
+    places = np.arange(pointers[-1])
+    entries = places + np.repeat(shifts, counts)
     return pointers, entries
 
 
@@ -74,7 +78,8 @@ class Structure:
         Those of vertex i are ``neighbours[indptr[i]:indptr[i + 1]]``; both int64.
         """
         indptr, entries = entries_of(self.indptr, vertices)
-        return indptr, self.indices[entries].astype(np.int64)
+        neighbours = self.indices[entries]
+        return indptr, neighbours.astype(np.int64)
 
     def draw(self, frontier: Ids, fanout: int, key: np.uint64) -> tuple[Ids, Positions]:
         """Return at most ``fanout`` neighbours of each vertex, and whose they are.
@@ -87,6 +92,8 @@ class Structure:
         count = lib.picked_edges(indptr, vertices, len(frontier), fanout)
         sources = np.empty(count, np.int64)
         destinations = np.empty(count, np.int32)
+        # Places drawn so far of one vertex, which Floyd's algorithm compares.
+        places = np.empty(fanout, np.int64)
         lib.picked(
             indptr,
             vertices,
@@ -95,8 +102,7 @@ class Structure:
             key,
             pointer(self.indices),
             self.indices.dtype == np.int64,
-            # Places drawn so far of one vertex, which Floyd's algorithm compares.
-            pointer(np.empty(fanout, np.int64)),
+            pointer(places),
             pointer(sources),
             pointer(destinations),
         )
@@ -145,12 +151,12 @@ def _sample_frontier(
     if fanout < 1:
         raise ValueError(f"a fanout of {fanout} samples nothing")
     # The compiled sampler reads the pointers of a vertex without a check.
-    if len(frontier) and not 0 <= frontier.min() <= frontier.max() < structure.vertices:
-        raise ValueError(
-            f"the frontier names vertices outside 0..{structure.vertices - 1}"
-        )
+    last_vertex = structure.vertices - 1
+    if len(frontier) and not 0 <= frontier.min() <= frontier.max() <= last_vertex:
+        raise ValueError(f"the frontier names vertices outside 0..{last_vertex}")
 
-    return structure.draw(frontier, fanout, stream_key(int(stream), hop))
+    key = stream_key(int(stream), hop)
+    return structure.draw(frontier, fanout, key)
 
 
 def relabel(known: Ids, ids: Ids) -> tuple[Ids, Positions]:
@@ -160,7 +166,8 @@ def relabel(known: Ids, ids: Ids) -> tuple[Ids, Positions]:
     (int32). Known ones are distinct, ids may repeat.
     """
     most = len(known) + len(ids)
-    slot_bits = max(2 * most - 1, 15).bit_length()  # half of the slots stay free
+    last_slot = max(2 * most - 1, 15)  # half of the slots stay free
+    slot_bits = last_slot.bit_length()
     # A hash table of open addresses; 1 << bits, since the compiled code masks hashes.
     slots = np.full(1 << slot_bits, -1, np.int32)
 
@@ -235,7 +242,8 @@ class GrowingBatch:
         if len(vertices) > len(self.frontier):
             stranger = vertices[len(self.frontier)]
             raise ValueError(f"vertex {stranger} was not in the frontier")
-        if np.any(destination[1:] < destination[:-1]):
+        descends = destination[1:] < destination[:-1]
+        if descends.any():
             # Edges of one vertex come together from one store, so a stable sort
             # restores the order in which a single sampler would have drawn.
             order = np.argsort(destination, kind="stable")

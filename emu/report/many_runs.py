@@ -22,7 +22,7 @@ def compare(
     beside: Mapping[Draw, float],
 ) -> Result:
     """Return mean, interval and change of makespans by the names that JSON has."""
-    spread = interval([*values.values()])
+    spread = interval(list(values.values()))
     change = pair(values, beside)
     return {
         "makespan": spread.mean,
@@ -63,10 +63,13 @@ def schedules_of(run: RecordedRun) -> dict[str, Schedule]:
 
 def label(run: RecordedRun) -> str:
     """Return scenario, placement and policy of a run."""
+    result = run.result
     scenario = run.manifest.get("scenario", {})
-    name = run.result.get("scenario") or scenario.get("name") or run.name
-    policy = scenario.get("placement", {}).get("policy", "?")
-    placement = run.result.get("placement") or policy
+    stated_name = scenario.get("name") or run.name
+    name = result.get("scenario") or stated_name
+    stated_placement = scenario.get("placement", {})
+    policy = stated_placement.get("policy", "?")
+    placement = result.get("placement") or policy
     return f"{name}, {placement}, {run.policy}"
 
 
@@ -84,20 +87,21 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
         keys = dict(flat(scenario))
         name = label(run)
         content = name + json.dumps(keys, sort_keys=True)
-        first = _Repetition(name=name, keys=keys, runs=[])
         # Groups stand in the order of their first runs, by which tables compare.
-        groups.setdefault(content, first).runs.append(run)
+        if content not in groups:
+            groups[content] = _Repetition(name=name, keys=keys, runs=[])
+        groups[content].runs.append(run)
 
     by_name = {}
     # Names are what tables and pictures show: two groups must not share one.
     for group in groups.values():
         namesakes = [other for other in groups.values() if other.name == group.name]
-        differing = [
-            f"{key}={value}"
-            for key, value in group.keys.items()
-            if any(other.keys.get(key) != value for other in namesakes)
-        ]
-        by_name[", ".join([group.name, *differing])] = group.runs
+        words = [group.name]
+        for key, value in group.keys.items():
+            if any(other.keys.get(key) != value for other in namesakes):
+                words.append(f"{key}={value}")
+        full_name = ", ".join(words)
+        by_name[full_name] = group.runs
     return by_name
 
 
@@ -126,9 +130,10 @@ def labels(runs: Sequence[RecordedRun]) -> list[str]:
     """Return the name of every run, its directory where others repeat it."""
     name_of: dict[int, str] = {}
     for name, group in repetitions(runs).items():
+        is_repeated = len(group) > 1
         for run in group:
             # Runs compare by identity: two of one content are still two.
-            name_of[id(run)] = run.name if len(group) > 1 else name
+            name_of[id(run)] = run.name if is_repeated else name
     return [name_of[id(run)] for run in runs]
 
 
@@ -141,10 +146,14 @@ def makespans(runs: Sequence[RecordedRun]) -> dict[str, dict[str, list[float]]]:
         for run in group:
             for kind, schedule in schedules_of(run).items():
                 by_kind[kind].append(schedule.makespan)
-            if figures := run.result.get("virtual"):
-                by_kind["virtual"].append(float(figures["makespan"]))
-            if "predicted_makespan" in run.result:
-                by_kind["predicted"].append(float(run.result["predicted_makespan"]))
+
+            result = run.result
+            if figures := result.get("virtual"):
+                virtual = float(figures["makespan"])
+                by_kind["virtual"].append(virtual)
+            if "predicted_makespan" in result:
+                prediction = float(result["predicted_makespan"])
+                by_kind["predicted"].append(prediction)
     return by_name
 
 
@@ -157,7 +166,8 @@ def runs_json(runs: Sequence[RecordedRun]) -> list[Result]:
     makespan against the first group, seed by seed; None where no seed is shared.
     """
     groups = repetitions(runs)
-    first = _by_seed(next(iter(groups.values()), []))
+    first_group = next(iter(groups.values()), [])
+    first = _by_seed(first_group)
 
     rows = []
     for name, values_by_kind in makespans(runs).items():
@@ -166,17 +176,23 @@ def runs_json(runs: Sequence[RecordedRun]) -> list[Result]:
         change = pair(_by_seed(group), first)
         # Both makespans hold the same stated recovery: as a share of it an error would
         # look smaller than it is.
-        recovery = interval([run.best.outages.recovery for run in group]).mean
+        recoveries = [run.best.outages.recovery for run in group]
+        recovery = interval(recoveries).mean
 
+        missing = []
+        for run in group:
+            missing += [f"{run.name}: {part}" for part in run.missing]
         row: Result = {
             "name": name,
             # A run may lack one of the kinds; the kind that most runs have counts them.
             "runs": max(span.count for span in intervals.values()),
             "makespan_error": _error(intervals, "predicted", recovery),
             "replay_error": _error(intervals, "simulated", recovery),
-            "change": {**vars(change), "tie": change.tie} if change else None,
-            "missing": [f"{run.name}: {part}" for run in group for part in run.missing],
+            "change": None,
+            "missing": missing,
         }
+        if change is not None:
+            row["change"] = {**vars(change), "tie": change.tie}
 
         for kind, span in intervals.items():
             row[kind] = {"mean": span.mean, "half": span.half}
@@ -188,7 +204,8 @@ def _by_seed(runs: Sequence[RecordedRun]) -> dict[int | None, float]:
     """Return seed -> mean of the best makespans of its runs."""
     values_by_seed = defaultdict[int | None, list[float]](list)
     for run in runs:
-        seed = run.manifest.get("scenario", {}).get("seed")
+        scenario = run.manifest.get("scenario", {})
+        seed = scenario.get("seed")
         values_by_seed[seed].append(run.best.makespan)
     # Runs over sockets may repeat a seed: pairs are taken by seed, so it has one value.
     return {seed: interval(values).mean for seed, values in values_by_seed.items()}
@@ -202,7 +219,8 @@ def _error(found: dict[str, Interval], kind: str, recovery: float) -> float | No
     if "emulated" not in found or kind not in found:
         return None
     emulation = found["emulated"].mean - recovery
-    return relative_error(emulation, found[kind].mean - recovery)
+    compared_time = found[kind].mean - recovery
+    return relative_error(emulation, compared_time)
 
 
 def runs_table(runs: Sequence[RecordedRun]) -> Table:
@@ -226,7 +244,8 @@ def runs_table(runs: Sequence[RecordedRun]) -> Table:
             length = format_duration(span["mean"], 5)
             half = _write_half(span["half"])
         if gap := row["change"]:
-            change = write_pair(Interval(gap["mean"], gap["half"], gap["count"]))
+            spread = Interval(gap["mean"], gap["half"], gap["count"])
+            change = write_pair(spread)
         if span := row.get("predicted"):
             prediction = format_duration(span["mean"], 5)
 

@@ -26,9 +26,21 @@ Arrays: TypeAlias = dict[str, Array]
 REALIZATION = "realization.npz"
 #: Starts and ends as processes reported them: what an audit computes everything from.
 REPORTS = "reports.npz"
-#: Arrays of reports.npz of (task, iteration), and of (edge, iteration).
-_OF_TASKS = ("task_start", "task_end", "late", "cpu", "task_settled")
-_OF_FLOWS = ("flow_ready", "flow_start", "flow_end", "flow_settled")
+#: Arrays of reports.npz of (task, iteration).
+_OF_TASKS = (
+    "task_start",
+    "task_end",
+    "late",  # run seconds
+    "cpu",  # seconds of CPU
+    "task_settled",
+)
+#: Arrays of reports.npz of (edge, iteration).
+_OF_FLOWS = (
+    "flow_ready",
+    "flow_start",
+    "flow_end",
+    "flow_settled",
+)
 #: Arrays of reports.npz that a `Schedule` holds; ``quotas`` where some are tuned.
 SCHEDULED = ("task_start", "task_end", *_OF_FLOWS, "task_settled", "quotas")
 #: Files of a lab: its packets, its samples over time, and the lines of its programs.
@@ -104,7 +116,11 @@ def read_frames(job: Job, path: Path) -> Arrays:
     """
     tasks = (len(job.tasks), job.iterations)
     flows = (len(job.edges), job.iterations)
-    arrays: Arrays = {"began": np.full(tasks, np.nan), "turns": np.empty((0, 4))}
+    # What runs of an earlier emu lack.
+    arrays: Arrays = {
+        "began": np.full(tasks, np.nan),
+        "turns": np.empty((0, 4)),
+    }
     for name in ("connections", "waits", "board"):
         kind = KEPT_ROWS[name]
         arrays[name] = np.empty(0, kind)
@@ -113,7 +129,8 @@ def read_frames(job: Job, path: Path) -> Arrays:
     names += ["sent", "received", "notified"]
     arrays |= _read(path, names, notified=flows, began=tasks)
     turns = arrays["turns"]
-    _require(turns.shape[1:] == (4,), "holds no turns of the coordinator", path)
+    are_turns = turns.shape[1:] == (4,)
+    _require(are_turns, "holds no turns of the coordinator", path)
     for name, kind in KEPT_ROWS.items():
         rows = arrays[name]
         are_rows = rows.dtype == kind and rows.ndim == 1
@@ -149,7 +166,8 @@ def read_reports(problem: Problem, path: Path) -> Arrays:
     _require(fits, "holds no iterations that were read", path)
     if tuners:
         quotas = arrays["quotas"]
-        fits = quotas.dtype == np.int64 and quotas.shape[1:] == (tuners,)
+        fits = quotas.dtype == np.int64
+        fits = fits and quotas.shape[1:] == (tuners,)
         fits = fits and bool((quotas >= 0).all())  # what is no number compares to none
         _require(fits, f"holds no quotas of {tuners} tuners", path)
     return arrays
@@ -170,10 +188,11 @@ def read_rates(job: Job, path: Path) -> RateHistory:
 
     shapes = {array.shape for array in arrays.values()}
     _require(len(shapes) == 1, "holds arrays of different lengths", path)
-    for numbers, count in (
+    counted_columns = [
         (rates.edge, len(job.edges)),
         (rates.iteration, job.iterations),
-    ):
+    ]
+    for numbers, count in counted_columns:
         # numpy would take -1 for the last flow.
         is_known = (numbers >= 0) & (numbers < count)
         _require(is_known.all(), "names flows that the job does not have", path)
@@ -204,7 +223,8 @@ def read_samples(run: Path) -> Arrays:
     samples = len(time) if time.ndim else 0
 
     for name, array in arrays.items():
-        fits = bool(samples) and array.shape[:1] == (samples,)
+        fits = samples > 0
+        fits = fits and array.shape[:1] == (samples,)
         fits = fits and array.ndim == _SAMPLED_AXES[name]
         fits = fits and array.dtype.kind in "iuf"
         problem = f"{name} has shape {array.shape} for {samples} samples"
@@ -261,11 +281,13 @@ def read_traffic(run: Path) -> Traffic:
             names.append("calls")
         arrays = read_arrays(path, names, inflation=1)
         calls = arrays.get("calls", np.empty(0, CALL))
+        machines = arrays["machines"].tolist()
+        programs = arrays["programs"].tolist()
         traffic = Traffic(
             packets=arrays["packets"].astype(PACKET),
-            machines=tuple(map(str, arrays["machines"].tolist())),
+            machines=tuple(map(str, machines)),
             nics=arrays["nics"].astype(np.float64),
-            programs=tuple(map(str, arrays["programs"].tolist())),
+            programs=tuple(map(str, programs)),
             owners=arrays["owners"].astype(OWNER),
             calls=calls.astype(CALL),
         )
@@ -280,8 +302,8 @@ def _check(traffic: Traffic) -> None:
     owners = traffic.owners
     machines = len(traffic.machines)
 
-    is_distinct = len(set(traffic.machines)) == machines
-    if nics.shape != (2, machines) or not is_distinct:
+    distinct_names = set(traffic.machines)
+    if nics.shape != (2, machines) or len(distinct_names) != machines:
         raise ValueError(f"it holds NICs of shape {nics.shape}")
     has_rate = (nics > 0) & (nics < MOST)
     if not has_rate.all():
@@ -289,39 +311,44 @@ def _check(traffic: Traffic) -> None:
     calls = traffic.calls
     if {packets.ndim, owners.ndim, calls.ndim} != {1}:
         raise ValueError("its packets are no rows")
-    for rows, name in ((packets, "time"), (calls, "begin"), (calls, "end")):
-        has_time = (rows[name] >= 0) & (rows[name] < MOST)
+    for times in (packets["time"], calls["begin"], calls["end"]):
+        has_time = (times >= 0) & (times < MOST)
         if not has_time.all():
             raise ValueError("a packet or a call has no time")
-    for rows, name in (
-        (packets, "source"),
-        (packets, "destination"),
-        (owners, "machine"),
-        (calls, "machine"),
-        (calls, "peer"),
-    ):
-        if (rows[name] >= machines).any():
+
+    named_machines = [
+        packets["source"],
+        packets["destination"],
+        owners["machine"],
+        calls["machine"],
+        calls["peer"],
+    ]
+    for numbers in named_machines:
+        is_beyond = numbers >= machines
+        if is_beyond.any():
             raise ValueError(f"it names a machine beyond the {machines} that it lists")
-    for rows in (owners, calls):
-        if (rows["program"] >= len(traffic.programs)).any():
+    for numbers in (owners["program"], calls["program"]):
+        is_beyond = numbers >= len(traffic.programs)
+        if is_beyond.any():
             raise ValueError("it names a program that it does not list")
 
 
 def write_weights(run: Path, parts: Mapping[str, Array]) -> None:
     """Write weights.npz: ``parameters``, and name, shape and offset of each part."""
-    arrays = [*parts.values()]
+    arrays = list(parts.values())
     most = max(array.ndim for array in arrays)
-    shapes = np.full((len(arrays), most), _NONE, np.int64)
-    for row, array in zip(shapes, arrays, strict=True):
+    extents = np.full((len(arrays), most), _NONE, np.int64)
+    for row, array in zip(extents, arrays, strict=True):
         row[: array.ndim] = array.shape
-    sizes = [array.size for array in arrays]
-    offsets = np.cumsum([0, *sizes[:-1]], dtype=np.int64)
+
+    *sizes, _ = (array.size for array in arrays)  # the last one is followed by none
+    flat_arrays = [array.ravel() for array in arrays]
     RunDirectory(run).write_arrays(
         NAME,
-        parameters=np.concatenate([array.ravel() for array in arrays]),
-        names=np.array([*parts], dtype=np.str_),
-        shapes=shapes,
-        offsets=offsets,
+        parameters=np.concatenate(flat_arrays),
+        names=np.array(list(parts), dtype=np.str_),
+        shapes=extents,
+        offsets=np.cumsum([0, *sizes], dtype=np.int64),
     )
 
 
@@ -347,18 +374,19 @@ def read_weights(run: Path) -> Arrays:
     _require(is_whole, "is damaged: holds no named parts", path)
 
     parts = {}
-    end = 0
+    start = 0
     rows = zip(names.tolist(), shapes.tolist(), offsets.tolist(), strict=True)
     for name, extents, offset in rows:
         shape = tuple(extent for extent in extents if extent != _NONE)
-        size = prod(shape)
-        is_within = min(shape, default=0) >= 0 and end + size <= len(flat)
-        if offset != end or not is_within:
+        end = start + prod(shape)
+        is_within = min(shape, default=0) >= 0 and end <= len(flat)
+        if offset != start or not is_within:
             problem = f"is damaged: {name!r:.60} is not within its parameters"
             raise DataError(problem, path=path)
         # A view: copies of all weights would take their memory twice.
-        parts[name] = flat[end : end + size].reshape(shape)
-        end += size
-    rest = len(flat) - end
+        part = flat[start:end]
+        parts[name] = part.reshape(shape)
+        start = end
+    rest = len(flat) - start
     _require(not rest, f"is damaged: {rest} parameters have no name", path)
     return parts

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Edit", "Problems", "Times"]
 
-#: Errors of a section: (keys and positions down to a value, what is wrong with it).
-Problems: TypeAlias = Iterator[tuple[tuple[str | int, ...], str]]
+#: Keys and positions down to a value.
+Path: TypeAlias = tuple[str | int, ...]
+#: Errors of a section: where its value is, what is wrong with it.
+Problems: TypeAlias = Iterator[tuple[Path, str]]
 #: Kind of task, or device -> seconds.
 Times: TypeAlias = Mapping[str, float]
 #: Key -> value, as ``--set`` takes them.

@@ -22,7 +22,7 @@ from emu.systems.training_section import TrainingSection, feature_bytes, lacking
 from emu.units import SIZE
 
 if TYPE_CHECKING:
-    from emu.graph_data import Dataset
+    from emu.graph_data import CachePlan, Dataset
 
 #: `emu.graph_data.caches.HOT`, which takes 60 ms to import.
 HOT = "hot"
@@ -99,7 +99,9 @@ class CachedSection(TrainingSection):
         Where a system has a cache by default, one machine still does without.
         """
         is_stated = "cache" in self.model_fields_set
-        return self.cache if is_stated or stores > 1 else None
+        if is_stated or stores > 1:
+            return self.cache
+        return None
 
     def cache_settings(self, stores: int, samplers: int) -> Settings:
         """Return the settings of node programs that follow from ``cache``, if any."""
@@ -153,7 +155,6 @@ class CachedSection(TrainingSection):
         if self.cache is None or "cache" not in job.settings:
             return job
         from emu.graph_data import CachePlan, open_for  # noqa: PLC0415 - 60 ms
-        from emu.graph_data.caches import FIXED  # noqa: PLC0415 - likewise
 
         problem = _beyond(self.cache.window, job.iterations)
         if self.cache.policy != HOT and problem:
@@ -162,9 +163,7 @@ class CachedSection(TrainingSection):
         row = feature_bytes(job.settings) * dataset.feature_length
         plan = CachePlan.from_settings(job.settings, dataset)
         assert plan is not None  # noqa: S101 - for mypy
-        homes = plan.homes
-        # Fixed rows are a machine's; others are by sampler, and each needs one row.
-        least = 1 if plan.policy in FIXED else max(homes.count(home) for home in homes)
+        least = _least_rows(plan)
         size = cache_bytes(job.settings, dataset)
         key = "job.cache.share" if self.cache.share else "job.cache.size"
         if plan.rows < least:
@@ -187,12 +186,24 @@ class CachedSection(TrainingSection):
                 return task
             needs = size + task.demands.get("memory", 0.0)
             check_room(task.pinned, needs)
-            return replace(task, demands={**task.demands, "memory": needs})
+            demands = {**task.demands, "memory": needs}
+            return replace(task, demands=demands)
 
         # Placement keeps that free (`leave_room`): here it is only whether it can.
         for machine in _without_store(job.tasks, cluster):
             check_room(machine, size)
-        return replace(job, tasks=tuple(map(reserve, job.tasks)))
+        tasks = map(reserve, job.tasks)
+        return replace(job, tasks=tuple(tasks))
+
+
+def _least_rows(plan: CachePlan) -> int:
+    """Return how many rows a cache has to hold at least."""
+    from emu.graph_data.caches import FIXED  # noqa: PLC0415 - 60 ms
+
+    # Fixed rows are a machine's; others are by sampler, and each needs one row.
+    if plan.policy in FIXED:
+        return 1
+    return max(plan.homes.count(home) for home in plan.homes)
 
 
 def _size_problem(cache: CacheSection, stores: int) -> str:
@@ -221,8 +232,12 @@ def _without_store(tasks: Sequence[Task], cluster: Cluster) -> list[str]:
     pins = {task.pinned for task in tasks if task.kind == "sampler"}
     # A sampler that can move may come to any machine, so each is counted.
     may_move = None in pins
-    names = [machine.name for machine in cluster.machines]
-    return [name for name in names if name not in stores and (may_move or name in pins)]
+    machines = []
+    for machine in cluster.machines:
+        name = machine.name
+        if name not in stores and (may_move or name in pins):
+            machines.append(name)
+    return machines
 
 
 def leave_room(
@@ -255,8 +270,9 @@ def leave_room(
     def keep_free(machine: Machine) -> Machine:
         resources = dict(machine.resources)
         # A machine that states no memory has no bound.
-        if machine.name in cache_sizes and "memory" in resources:
-            resources["memory"] -= cache_sizes[machine.name]
+        size = cache_sizes.get(machine.name)
+        if size is not None and "memory" in resources:
+            resources["memory"] -= size
             lacking = -resources["memory"]
             if lacking > 0:
                 problem = (
@@ -295,16 +311,18 @@ def settle_caches(job: Job, machine_of: Mapping[str, str], first: int = 0) -> Jo
     job that this ends. Several jobs are settled each by itself.
     """
     by_name = {}
+    has_cache = False
     for name in job.job_names:
         settings = job.settings_of(name)
         if isinstance(settings.get("cache"), Mapping):
+            has_cache = True
             tasks = [task for task in job.tasks if task.job_name == name]
             homes = _homes(tasks, machine_of)
             cache = {**settings["cache"], "homes": homes, "first": first}
             settings = {**settings, "cache": cache}
         by_name[name] = settings
 
-    if not any(isinstance(entry.get("cache"), Mapping) for entry in by_name.values()):
+    if not has_cache:
         return job
     # Of several jobs each has its settings below this key.
     if "jobs" in job.settings:
@@ -321,7 +339,8 @@ def _homes(tasks: Sequence[Task], machine_of: Mapping[str, str]) -> list[int]:
     places: dict[str, int] = {}
     for task in tasks:
         if task.kind == "graph_store":
-            places[machine_of[task.name]] = len(places)
+            machine = machine_of[task.name]
+            places[machine] = len(places)
     samplers = [machine_of[task.name] for task in tasks if task.kind == "sampler"]
     for machine in samplers:
         # Samplers of one machine share its cache.
@@ -350,8 +369,9 @@ def count_precomputed(settings: JobSettings, iterations: int) -> dict[str, float
 
     window = min(settings["cache"]["window"], iterations)
     counts = count_samples(dataset, plan, window, None)
-    drawn = [sum(batch.edges for batch in batches) for batches in counts]
-    return {"sample": float(max(drawn))}
+    drawn_edges = [sum(batch.edges for batch in batches) for batches in counts]
+    most_edges = max(drawn_edges)
+    return {"sample": float(most_edges)}
 
 
 def list_fills(job: Job) -> Iterator[Transfer]:
@@ -394,7 +414,10 @@ def list_fills(job: Job) -> Iterator[Transfer]:
     for sampler, home in zip(samplers, cache.homes, strict=True):
         if home == len(readers):  # the first on a machine without a store
             readers.append(sampler)
-    reads = [choose_rows(dataset, plan, cache, home) for home in range(len(readers))]
+    reads = []
+    for home in range(len(readers)):
+        rows = choose_rows(dataset, plan, cache, home)
+        reads.append(rows)
     yield from ghost_features(readers, reads, dataset.owner, row, cause=CACHED)
 
 
@@ -416,21 +439,25 @@ def cache_figures(schedule: Schedule) -> dict[str, Any]:
     for home, batches in zip(cache.homes, counts, strict=True):
         # Batches before a cut are counted to know what the cache held, not as hits.
         for batch in batches[first:]:
-            # What a store sends on its own machine crosses no link: it is no miss.
-            others = [store for store in range(dataset.parts) if store != home]
-            sends = [batch.sent(s) + batch.sent_ahead(s) for s in others]
             hits += sum(batch.hits)
-            misses += sum(sends)
-            empty += sends.count(0)
+            for store in range(dataset.parts):
+                # What a store sends on its own machine crosses no link: it is no miss.
+                if store == home:
+                    continue
+                rows = batch.sent(store) + batch.sent_ahead(store)
+                misses += rows
+                if not rows:
+                    empty += 1
 
     row = dataset.feature_length * feature_bytes(job.settings)
+    looks = max(hits + misses, 1)
     return {
         "cache": {
             "policy": cache.policy,
             "rows": cache.rows,
             "hits": hits,
             "misses": misses,
-            "hit_rate": hits / max(hits + misses, 1),
+            "hit_rate": hits / looks,
             "bytes_saved": hits * row,
             "empty_messages": empty,
         }

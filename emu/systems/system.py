@@ -39,6 +39,16 @@ if TYPE_CHECKING:
     #: ``Job.settings``, steps, updates missed, and what is called after each step ->
     #: parameters and losses, as `emu.training.reference_training`.
     Trainer = Callable[..., tuple[Array, list[float]]]
+    #: Section, context and schedule of a job, and what is called after each step ->
+    #: parameters and losses, as `Trainer` returns them.
+    Follower = Callable[
+        [JobSection, BuildContext, Schedule, Watch],
+        tuple[Array, list[float]],
+    ]
+    #: Name of a task -> the tasks with whose state it begins after a cut.
+    Holders = Mapping[str, tuple[str, ...]]
+    #: Name of a task -> lengths of the vectors of parameters that it steps.
+    Lengths = Mapping[str, tuple[int, ...]]
 
 #: Entry points of this group are `System` records.
 GROUP = "emu.systems"
@@ -53,7 +63,8 @@ def calling(path: str) -> Callable[..., Any]:
     """Return a function that imports ``module:name`` and calls it."""
 
     def call(*values: Any) -> Any:
-        return resolve_name(path)(*values)
+        function = resolve_name(path)
+        return function(*values)
 
     return call
 
@@ -69,7 +80,9 @@ def initial_weights(job: Job) -> Iterator[Transfer]:
     Raises DataError when the data set is missing or damaged.
     """
     beginnings = tasks_with_state_of(job)
-    sizes = parameter_bytes(job) if beginnings else {}
+    if not beginnings:
+        return
+    sizes = parameter_bytes(job)
     for name, holders in beginnings.items():
         for holder in holders:
             if holder != name:
@@ -78,9 +91,12 @@ def initial_weights(job: Job) -> Iterator[Transfer]:
 
 def parameter_bytes(job: Job) -> dict[str, int]:
     """Return the real bytes of parameters by task that steps some, else DataError."""
-    itemsize = np.dtype(job.settings["precision"]).itemsize
-    vectors = _system(job.settings).vectors(job)
-    return {name: itemsize * sum(lengths) for name, lengths in vectors.items()}
+    settings = job.settings
+    precision = np.dtype(settings["precision"])
+    vectors = _system(settings).vectors(job)
+    return {
+        name: precision.itemsize * sum(lengths) for name, lengths in vectors.items()
+    }
 
 
 def _trains_nothing(*_: object) -> NoReturn:
@@ -88,7 +104,8 @@ def _trains_nothing(*_: object) -> NoReturn:
 
 
 def _pays_no_functions(_: Schedule) -> tuple[Seconds, Seconds]:
-    return np.zeros(0), np.zeros(0)
+    none = np.zeros(0)
+    return none, none
 
 
 @dataclass(frozen=True)
@@ -133,9 +150,7 @@ class System:
     """Trains in one process, unless `asynchronous`: `AS_ONE_DEVICE`, or a function of
     its arguments and values. None: the system does not say how it trains, and is
     refused where an accuracy is asked."""
-    follow: Callable[
-        [JobSection, BuildContext, Schedule, Watch], tuple[Array, list[float]]
-    ] = _trains_nothing
+    follow: Follower = _trains_nothing
     """Trains an asynchronous job in one process with the reads of a schedule: returns
     all parameters, and the loss of every step. Calls its last argument after each with
     its number and the parameters, and ends where that returns True."""
@@ -147,10 +162,10 @@ class System:
     functions: Callable[[Schedule], tuple[Seconds, Seconds]] = _pays_no_functions
     """Returns the seconds that every function (a lambda) of a schedule is paid for: of
     those that answered, and of those that did not."""
-    cuts: Callable[[Job], Mapping[str, tuple[str, ...]]] | None = None
+    cuts: Callable[[Job], Holders] | None = None
     """Returns, by name of every task that keeps state (`emu_nodes.program.KeepsState`),
     the tasks with whose state it begins after a cut; None where it takes none."""
-    vectors: Callable[[Job], Mapping[str, tuple[int, ...]]] = lambda _: {}
+    vectors: Callable[[Job], Lengths] = lambda _: {}
     """Returns, by name of every task whose state makes a cut, the lengths of the
     vectors of parameters that it steps."""
     setup: Callable[[Job], Iterable[Transfer]] = initial_weights
@@ -185,7 +200,8 @@ def systems() -> Mapping[str, System]:
     """
     by_name: dict[str, System] = {}
     # Sorted: installed packages come in no order that lasts.
-    for point in sorted(entry_points(group=GROUP)):
+    points = sorted(entry_points(group=GROUP))
+    for point in points:
         label = _describe_point(point)
         try:
             system = point.load()
@@ -221,26 +237,33 @@ def section_types() -> tuple[type[JobSection], ...]:
 def section_type(name: str) -> type[JobSection]:
     """Return a system's ``job`` section, imported now; raise as `section_types`."""
     try:
-        kind: type[JobSection] = systems()[name].section()
+        system = systems()[name]
+        section: type[JobSection] = system.section()
     except Exception as error:  # of another package: anything
         (point,) = entry_points(group=GROUP, name=name)
-        package = point.dist.name if point.dist else "an unknown package"
+        package = "an unknown package"
+        if point.dist:
+            package = point.dist.name
         text = printable(f"{type(error).__name__}: {error}", limit=300)
         problem = f"{_describe_point(point)}, which {package} brings"
         raise EmulatorError(
             f"{problem}: its section cannot be imported: {text}"
         ) from error
-    return kind
+    return section
 
 
 def system_guards() -> list[Guard]:
     """Return the guards of all systems; each looks at the tasks of its own kinds."""
-    return [guard for system in systems().values() for guard in system.guards]
+    guards: list[Guard] = []
+    for system in systems().values():
+        guards.extend(system.guards)
+    return guards
 
 
 def system_of(settings: JobSettings) -> System | None:
     """Return the system that built a job, from ``Job.settings``; None without one."""
-    return systems().get(str(settings.get("system")))
+    name = str(settings.get("system"))
+    return systems().get(name)
 
 
 def _system(settings: JobSettings) -> System:
@@ -264,15 +287,18 @@ def trainer_of(settings: JobSettings) -> Trainer:
     return system.trainer
 
 
-def tasks_with_state_of(job: Job) -> Mapping[str, tuple[str, ...]]:
+def tasks_with_state_of(job: Job) -> Holders:
     """Return `System.cuts` of a job, nothing where it takes none."""
     cuts = _system(job.settings).cuts
-    return {} if cuts is None else cuts(job)
+    if cuts is None:
+        return {}
+    return cuts(job)
 
 
 def updates_missed(job: Job) -> int:
     """Return how many updates weights lack; see `System.updates_missed`."""
-    return _system(job.settings).updates_missed(job.settings)
+    settings = job.settings
+    return _system(settings).updates_missed(settings)
 
 
 def state_bytes(job: Job) -> dict[str, Floats]:
@@ -286,46 +312,56 @@ def state_bytes(job: Job) -> dict[str, Floats]:
     if system is None:
         return {}
 
-    arrays = 3.0 if settings["optimizer"]["name"] == "adam" else 1.0
+    optimizer = settings["optimizer"]["name"]
+    arrays = 3.0 if optimizer == "adam" else 1.0
     staleness = system.updates_missed(settings)
     # Before the first update there are none under way, then as many as it misses.
-    under_way = np.minimum(np.arange(job.iterations), staleness)
-    parameter_size = (arrays + under_way) * np.dtype(settings["precision"]).itemsize
-    return {
-        # Each vector's number of steps is an int64.
-        name: sum(lengths) * parameter_size + 8 * len(lengths)
-        for name, lengths in system.vectors(job).items()
-    }
+    iterations = np.arange(job.iterations)
+    under_way = np.minimum(iterations, staleness)
+    precision = np.dtype(settings["precision"])
+    parameter_size = (arrays + under_way) * precision.itemsize
+
+    sizes = {}
+    for name, lengths in system.vectors(job).items():
+        counters = 8 * len(lengths)  # each vector's number of steps is an int64
+        sizes[name] = sum(lengths) * parameter_size + counters
+    return sizes
 
 
 def list_transfers(job: Job) -> list[Transfer]:
     """Return what a job sends before time 0; see `System.setup`."""
-    return [*_system(job.settings).setup(job)]
+    system = _system(job.settings)
+    return list(system.setup(job))
 
 
 def remarks_on(schedules: Mapping[str, Schedule], policy: str) -> list[str]:
     """Return the remarks of a job's system on its schedules; see `System.remarks`."""
-    job = next(iter(schedules.values())).problem.job
-    return [*_system(job.settings).remarks(schedules, policy)]
+    # All are of one job.
+    some_schedule = next(iter(schedules.values()))
+    system = _system(some_schedule.problem.job.settings)
+    return list(system.remarks(schedules, policy))
 
 
 def figures_on(schedule: Schedule) -> dict[str, Any]:
     """Return what only a job's system knows of its schedule; see `System.figures`."""
-    return {**_system(schedule.problem.job.settings).figures(schedule)}
+    system = _system(schedule.problem.job.settings)
+    return dict(system.figures(schedule))
 
 
 def outlook_on(settings: JobSettings) -> list[str]:
     """Return the lines of a job's system before a run; see `System.outlook`."""
-    return [*_system(settings).outlook(settings)]
+    system = _system(settings)
+    return list(system.outlook(settings))
 
 
 def content_of(name: str, kinds: tuple[str, str]) -> str:
     """Return the content of flows, a plural; system ``name`` is asked first."""
-    if kinds[1] == CHECKPOINT:
+    source_kind, destination_kind = kinds
+    if destination_kind == CHECKPOINT:
         return "checkpoints"
     # Kinds of task are shared: two systems may call the same flow otherwise.
     in_order = sorted(systems().values(), key=lambda system: system.name != name)
     for system in in_order:
         if kinds in system.carries:
             return system.carries[kinds]
-    return f"bytes of {kinds[0]} -> {kinds[1]}"
+    return f"bytes of {source_kind} -> {destination_kind}"

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil, floor, inf
 
-from emu.problem import Edge, Problem, Realization
+from emu.problem import Edge, Problem, Realization, Tuner
 from emu.trust.coflow_rules import note_coflows, time_in_queue
 from emu.trust.guards.evidence import list_capacities, list_hops, list_latencies
 from emu.trust.rate_rules import (
@@ -96,7 +96,8 @@ class _Simulation:
         self._latency = list_latencies(problem)
         self._inputs: defaultdict[int, list[tuple[int, Edge]]] = defaultdict(list)
         for position, edge in enumerate(job.edges):
-            self._inputs[edge.destination].append((position, edge))
+            inputs = self._inputs[edge.destination]
+            inputs.append((position, edge))
 
         self.outcome = Outcome()
         self._now = 0.0
@@ -129,6 +130,10 @@ class _Simulation:
 
     # One instant: the order of what happens at it.
 
+    @property
+    def _end_of_instant(self) -> float:
+        return self._now * (1 + INSTANT)
+
     def _one_thing_happens(self) -> bool:
         """Let the first thing happen that is due; return False where nothing is."""
         return (
@@ -151,17 +156,18 @@ class _Simulation:
 
     def _a_task_ends(self) -> bool:
         for event, end in self._ends_of_running_tasks():
-            if end <= self._now * (1 + INSTANT):
+            if end <= self._end_of_instant:
                 self.outcome.task_end[event] = self._now
                 return True
         return False
 
     def _a_flow_is_sent(self) -> bool:
         outcome = self.outcome
-        for (position, iteration), flow in self._idle.items():
-            event = position, iteration
-            source = self._job.edges[position].source
-            if (source, iteration) not in outcome.task_end:
+        for event, flow in self._idle.items():
+            position, iteration = event
+            edge = self._job.edges[position]
+            sending_task = (edge.source, iteration)
+            if sending_task not in outcome.task_end:
                 continue
             if event not in outcome.flow_ready:
                 outcome.flow_ready[event] = self._now
@@ -169,7 +175,8 @@ class _Simulation:
                 flow.ready = round(self._now, 10)
                 return True
 
-            if iteration > 0 and (position, iteration - 1) not in outcome.flow_end:
+            flow_before = (position, iteration - 1)
+            if iteration > 0 and flow_before not in outcome.flow_end:
                 continue
             if self._channel_of(position) and event not in self._called:
                 continue
@@ -187,28 +194,33 @@ class _Simulation:
         """Start a task that needs no slot; let one that does stand in line."""
         outcome = self.outcome
         landed_flows = self._list_landed()
-        for task, iteration in self._iterations():
-            event = task, iteration
+        for event in self._iterations():
             if event in outcome.task_start or event in self._came:
                 continue
-            if iteration > 0 and (task, iteration - 1) not in outcome.task_end:
+            task, iteration = event
+            event_before = (task, iteration - 1)
+            if iteration > 0 and event_before not in outcome.task_end:
                 continue
-            inputs = {
-                (position, iteration - edge.lag)
-                for position, edge in self._inputs[task]
-                if is_needed(self._problem, position, iteration - edge.lag)
-            }
+            inputs = set(self._needed_flows(task, iteration))
             if not inputs <= landed_flows:
                 continue
 
             reads_newest = any(edge.latest for _, edge in self._inputs[task])
             pool = self._job.tasks[task].takes
-            if self._slots_of(task, pool) is None and not reads_newest:
+            slots = self._slots_of(task, pool)
+            if slots is None and not reads_newest:
                 outcome.task_start[event] = self._now
             else:
                 self._came[event] = self._now
             return True
         return False
+
+    def _needed_flows(self, task: int, iteration: int) -> Iterator[Event]:
+        """Yield the flows that a task waits for before an iteration."""
+        for position, edge in self._inputs[task]:
+            sent_iteration = iteration - edge.lag
+            if is_needed(self._problem, position, sent_iteration):
+                yield position, sent_iteration
 
     def _channels_give_turns(self) -> bool:
         """Call the first flow of every channel that is free."""
@@ -216,75 +228,107 @@ class _Simulation:
 
         def place(flow: Event) -> tuple[float, int, Rank]:
             position, iteration = flow
-            turn = iteration + self._job.edges[position].lag
+            edge = self._job.edges[position]
+            turn = iteration + edge.lag
             ready = round(outcome.flow_ready[flow], 10)
             return ready, turn, rank_of(self._job, position)
 
         has_changed = False
-        for channel in {edge.channel for edge in self._job.edges} - {""}:
-            flows = [
-                flow
-                for flow in outcome.flow_ready
-                if self._channel_of(flow[0]) == channel
-            ]
-            waiting = [flow for flow in flows if flow not in self._called]
-            called_flows = [flow for flow in flows if flow in self._called]
+        channels = {edge.channel for edge in self._job.edges}
+        for channel in channels - {""}:
+            waiting = []
+            has_gone = True  # until a flow that was called is found under way
+            for flow in outcome.flow_ready:
+                position, _ = flow
+                if self._channel_of(position) != channel:
+                    continue
+                if flow not in self._called:
+                    waiting.append(flow)
+                elif flow not in outcome.flow_end:
+                    has_gone = False
 
-            if waiting and all(flow in outcome.flow_end for flow in called_flows):
-                self._called.append(min(waiting, key=place))
+            if waiting and has_gone:
+                first = min(waiting, key=place)
+                self._called.append(first)
                 has_changed = True
         return has_changed
 
     def _slots_are_granted(self) -> bool:
         """Start all whose turn it is: first come, then by iteration and number."""
         outcome = self.outcome
+
+        def place(event: Event) -> tuple[float, int, int]:
+            task, iteration = event
+            return self._came[event], iteration, task
+
         waiting = [event for event in self._came if event not in outcome.task_start]
-        waiting.sort(key=lambda event: (self._came[event], event[1], event[0]))
+        waiting.sort(key=place)
         landed_flows = self._list_landed()
 
         has_changed = False
-        for task, iteration in waiting:
+        for event in waiting:
+            task, iteration = event
             if not self._has_free_slot(task):
                 continue
-            outcome.task_start[task, iteration] = self._now
+            outcome.task_start[event] = self._now
             has_changed = True
             for position, edge in self._inputs[task]:
                 if edge.latest:
                     arrivals = [n for flow, n in landed_flows if flow == position]
-                    outcome.reads[position, iteration] = max(arrivals, default=-1)
+                    newest = max(arrivals, default=-1)
+                    outcome.reads[position, iteration] = newest
         return has_changed
 
     def _quotas_are_looked_at(self) -> bool:
         """Change the quotas that are due by the slopes of their last queues."""
-        looks = list(enumerate(self._next_looks()))
-        due = [tuner for tuner, time in looks if time <= self._now * (1 + INSTANT)]
+        due = []
+        for number, time in enumerate(self._next_looks()):
+            if time <= self._end_of_instant:
+                due.append(number)
+
         for number in due:
             tuner = self._problem.cluster.tuners[number]
-            queue = sum(
-                self._job.tasks[task].takes == tuner.watched
-                and self._machine_of[task] == tuner.machine
-                for task, iteration in self._came
-                if (task, iteration) not in self.outcome.task_start
-            )
-            self._queues[number].append(queue)
+            queues = self._queues[number]
+            queues.append(self._count_waiting(tuner))
 
             quotas = self.outcome.quotas.setdefault(number, [])
             machine = self._problem.cluster.machines[tuner.machine]
-            quota = quotas[-1] if quotas else machine.slots[tuner.pool]
-            quotas.append(_tune(quota, self._queues[number][-LOOKS:], tuner.most))
+            quota = machine.slots[tuner.pool]
+            if quotas:
+                quota = quotas[-1]
+            last_queues = queues[-LOOKS:]
+            quotas.append(_tune(quota, last_queues, tuner.most))
         return bool(due)
+
+    def _count_waiting(self, tuner: Tuner) -> int:
+        """Return how many tasks wait for a slot of the pool that a tuner watches."""
+        count = 0
+        for event in self._came:
+            task, _ = event
+            is_of_pool = self._job.tasks[task].takes == tuner.watched
+            is_of_machine = self._machine_of[task] == tuner.machine
+            has_started = event in self.outcome.task_start
+            count += is_of_pool and is_of_machine and not has_started
+        return count
 
     # Between instants: rates, and when the next thing happens.
 
     def _rates_may_change(self) -> bool:
         """Return True where a flow began or ended, or a link of one has changed."""
         rates = self.outcome.rates
-        if not rates or set(self._active) != set(rates[-1][1]):
+        if not rates:
             return True
-        crossed_links = {link for flow in self._active.values() for link in flow.hops}
-        changes = self._problem.cluster.changes
-        changed_links = {change.link for change in changes if change.time == self._now}
-        return bool(changed_links & crossed_links) or self._now >= self._demotion
+        _, last_rates = rates[-1]
+        if self._active.keys() != last_rates.keys():
+            return True
+
+        crossed_links = set[str]()
+        for flow in self._active.values():
+            crossed_links.update(flow.hops)
+        for change in self._problem.cluster.changes:
+            if change.time == self._now and change.link in crossed_links:
+                return True
+        return self._now >= self._demotion
 
     def _set_rates(self) -> None:
         flows = list(self._active.values())
@@ -298,27 +342,30 @@ class _Simulation:
         POLICIES[self._policy](flows, capacity)
         rates = {event: flow.rate for event, flow in self._active.items()}
         self.outcome.rates.append((self._now, rates))
-        is_aalo = self._policy == "aalo"
-        self._demotion = self._now + time_in_queue(flows) if is_aalo else inf
+        self._demotion = inf
+        if self._policy == "aalo":
+            self._demotion = self._now + time_in_queue(flows)
 
     def _go_on(self) -> None:
         """Go to the next instant, and take off what flows carry until then."""
         flows = self._active.values()
-        ends = [end for _, end in self._ends_of_running_tasks()]
-        ends += [self._now + flow.left / flow.rate for flow in flows if flow.rate > 0]
-        ends += [time for time in self._landings().values() if time > self._now]
-        ends += [self._demotion] if self._demotion < inf else []
-        changes = [
-            change.time
-            for change in self._problem.cluster.changes
-            if change.time > self._now
-        ]
-        if not ends and not changes:
+        instants = [end for _, end in self._ends_of_running_tasks()]
+        for flow in flows:
+            if flow.rate > 0:
+                end = self._now + flow.left / flow.rate
+                instants.append(end)
+        if self._demotion < inf:
+            instants.append(self._demotion)
+        landings = self._landings().values()
+        changes = [change.time for change in self._problem.cluster.changes]
+        instants += [time for time in [*landings, *changes] if time > self._now]
+        if not instants:
             raise ValueError(f"after {self._now} s nothing would ever happen")
 
-        later = min([*ends, *changes, *self._next_looks()])
+        later = min([*instants, *self._next_looks()])
+        seconds = later - self._now
         for flow in flows:
-            flow.left -= flow.rate * (later - self._now)
+            flow.left -= flow.rate * seconds
         self._now = later
 
     # What has been, and what is to come.
@@ -329,11 +376,12 @@ class _Simulation:
         flows = {}
         paths = remaining_paths(self._problem, self._realization)
 
-        for (position, iteration), path_after in sorted(paths.items()):
+        for event, path_after in sorted(paths.items()):
+            position, iteration = event
             edge = job.edges[position]
-            volume = float(self._realization.volumes[position, iteration])
+            volume = float(self._realization.volumes[event])
 
-            flows[position, iteration] = Flow(
+            flows[event] = Flow(
                 edge=position,
                 turn=iteration + edge.lag,
                 rank=rank_of(job, position),
@@ -353,33 +401,40 @@ class _Simulation:
 
     def _landings(self) -> dict[Event, float]:
         """Return when each flow that has ended is at its destination."""
-        return {
-            (position, iteration): end + self._latency[position]
-            for (position, iteration), end in self.outcome.flow_end.items()
-        }
+        landings = {}
+        for event, end in self.outcome.flow_end.items():
+            position, _ = event
+            landings[event] = end + self._latency[position]
+        return landings
 
     def _list_landed(self) -> set[Event]:
-        now = self._now * (1 + INSTANT)
+        now = self._end_of_instant
         return {flow for flow, time in self._landings().items() if time <= now}
 
     def _ends_of_running_tasks(self) -> Iterator[tuple[Event, float]]:
         for event, start in self.outcome.task_start.items():
             if event not in self.outcome.task_end:
+                task, _ = event
                 work = float(self._realization.times[event])
-                yield event, end_of_work(self._problem, event[0], start, work)
+                end = end_of_work(self._problem, task, start, work)
+                yield event, end
 
     def _channel_of(self, position: int) -> str:
         """Return the channel of an edge between two machines, empty for none."""
-        return self._job.edges[position].channel if self._hops[position] else ""
+        if not self._hops[position]:
+            return ""
+        return self._job.edges[position].channel
 
     def _slots_of(self, task: int, pool: str) -> int | None:
         """Return how many slots a pool of a task's machine has, None for no limit."""
         machine = self._machine_of[task]
-        for number, tuner in enumerate(self._problem.cluster.tuners):
+        cluster = self._problem.cluster
+        for number, tuner in enumerate(cluster.tuners):
             quotas = self.outcome.quotas.get(number)
-            if (tuner.machine, tuner.pool) == (machine, pool) and quotas:
+            is_tuned = (tuner.machine, tuner.pool) == (machine, pool)
+            if is_tuned and quotas:
                 return quotas[-1]
-        return self._problem.cluster.machines[machine].slots.get(pool)
+        return cluster.machines[machine].slots.get(pool)
 
     def _has_free_slot(self, task: int) -> bool:
         pool = self._job.tasks[task].takes
@@ -388,22 +443,23 @@ class _Simulation:
             return True
         machine = self._machine_of[task]
         tasks = self._job.tasks
-        takes = sum(
-            (tasks[holder].takes, self._machine_of[holder]) == (pool, machine)
-            for holder, _ in self.outcome.task_start
-        )
-        returns = sum(
-            (tasks[giver].gives_back, self._machine_of[giver]) == (pool, machine)
-            for giver, _ in self.outcome.task_end
-        )
-        return takes - returns < slots
+        taken = 0
+        for holder, _ in self.outcome.task_start:
+            is_of_pool = tasks[holder].takes == pool
+            taken += is_of_pool and self._machine_of[holder] == machine
+        for giver, _ in self.outcome.task_end:
+            is_of_pool = tasks[giver].gives_back == pool
+            taken -= is_of_pool and self._machine_of[giver] == machine
+        return taken < slots
 
     def _next_looks(self) -> list[float]:
         """Return when each quota is looked at next."""
-        return [
-            tuner.period * (len(self.outcome.quotas.get(number, ())) + 1)
-            for number, tuner in enumerate(self._problem.cluster.tuners)
-        ]
+        looks = []
+        for number, tuner in enumerate(self._problem.cluster.tuners):
+            quotas = self.outcome.quotas.get(number, [])
+            next_look = len(quotas) + 1
+            looks.append(tuner.period * next_look)
+        return looks
 
 
 def _tune(quota: int, queues: list[int], most: int) -> int:
@@ -412,11 +468,16 @@ def _tune(quota: int, queues: list[int], most: int) -> int:
         return quota
     mean = Fraction(sum(queues), LOOKS)
     middle = LOOKS // 2
-    rise = sum((place - middle) * (queue - mean) for place, queue in enumerate(queues))
+    rise = Fraction(0)
+    for place, queue in enumerate(queues):
+        rise += (place - middle) * (queue - mean)
+
     if rise > 0:
-        return max(1, floor(Fraction(9, 10) * quota))
+        lower = floor(Fraction(9, 10) * quota)
+        return max(1, lower)
     if rise < 0:
-        return min(most, ceil(Fraction(11, 10) * quota))
+        higher = ceil(Fraction(11, 10) * quota)
+        return min(most, higher)
     return quota
 
 
@@ -424,10 +485,12 @@ def speed_at(problem: Problem, task: int, time: float) -> float:
     """Return the share of its speed that the machine of a task has from a time on."""
     if problem.job.tasks[task].gate:
         return 1.0
-    name = problem.cluster.machines[problem.placement.machine_of[task]].name
+    cluster = problem.cluster
+    machine = cluster.machines[problem.placement.machine_of[task]]
     share = 1.0
-    for change in sorted(problem.cluster.speed_changes, key=lambda change: change.time):
-        if change.machine == name and change.time <= time:
+    changes = sorted(cluster.speed_changes, key=lambda change: change.time)
+    for change in changes:
+        if change.machine == machine.name and change.time <= time:
             share = change.share
     return share
 
@@ -442,12 +505,15 @@ def end_of_work(problem: Problem, task: int, start: float, work: float) -> float
     changes = {change.time for change in problem.cluster.speed_changes}
 
     for later in sorted(time for time in changes if time > start):
-        possible = speed_at(problem, task, now) * (later - now)
+        speed = speed_at(problem, task, now)
+        possible = speed * (later - now)
         if rest <= possible * (1 + INSTANT):
             break
         now = later
         rest -= possible
     if rest <= INSTANT:
         return now
-    share = speed_at(problem, task, now)
-    return now + rest / share if share else inf
+    speed = speed_at(problem, task, now)
+    if not speed:
+        return inf
+    return now + rest / speed

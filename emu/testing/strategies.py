@@ -8,12 +8,14 @@ and zero volumes are common.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations, product
 
 import numpy as np
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from emu.problem import (
     CapacityChange,
@@ -92,7 +94,8 @@ def random_problem(
     drawn_tasks = []
     for number in range(tasks):
         most = iterations if own else None
-        drawn_tasks.append(_task(number, rng, jobs=jobs, most=most, slots=slots))
+        task = _task(number, rng, jobs=jobs, most=most, slots=slots)
+        drawn_tasks.append(task)
     job = Job(tuple(drawn_tasks), tuple(edges), iterations)
 
     cluster = _cluster(machines, rng, slots=slots)
@@ -103,19 +106,35 @@ def random_problem(
     if tuned:
         cluster = _with_tuners(cluster, rng)
     if speeds:
-        cluster = with_faults(cluster, _slow_machines(cluster, rng))
+        faults = _slow_machines(cluster, rng)
+        cluster = with_faults(cluster, faults)
     if latencies:
         cluster = _with_latencies(cluster, rng)
-    machine_of = rng.integers(0, machines, tasks).tolist()
-    placement = Placement(tuple(machine_of))
+    machine_of = rng.integers(0, machines, tasks)
+    placement = Placement(tuple(machine_of.tolist()))
 
+    of_tasks = (tasks, iterations)
+    of_edges = (len(edges), iterations)
     if ties:
-        times = rng.choice(_TIMES, (tasks, iterations))
-        volumes = rng.choice(_VOLUMES, (len(edges), iterations))
+        times = rng.choice(_TIMES, of_tasks)
+        volumes = rng.choice(_VOLUMES, of_edges)
     else:
-        times = rng.uniform(0, 3, (tasks, iterations))
-        volumes = rng.uniform(0, 40, (len(edges), iterations))
-    return Problem(cluster, job, placement), Realization(times, volumes)
+        times = rng.uniform(0, 3, of_tasks)
+        volumes = rng.uniform(0, 40, of_edges)
+    problem = Problem(cluster, job, placement)
+    return problem, Realization(times, volumes)
+
+
+def _pick(
+    rng: np.random.Generator, numbers: Sequence[float] | NDArray[np.float64]
+) -> float:
+    """Return a number, each as likely as often it stands there."""
+    return float(rng.choice(numbers))
+
+
+def _pick_name(rng: np.random.Generator, names: Sequence[str]) -> str:
+    """Return a name, likewise."""
+    return str(rng.choice(names))
 
 
 def _task(
@@ -131,9 +150,11 @@ def _task(
     if jobs:
         task = replace(task, name=f"{'ab'[number % 2]}/{task.name}")
     if most is not None:
-        task = replace(task, iterations=int(rng.integers(1, most + 1)))
+        iterations = int(rng.integers(1, most + 1))
+        task = replace(task, iterations=iterations)
     if slots:
-        task = replace(task, takes=str(rng.choice(["", "gpu", "cpu"])))
+        pool = _pick_name(rng, ["", "gpu", "cpu"])
+        task = replace(task, takes=pool)
     return task
 
 
@@ -152,10 +173,16 @@ def _edges(
         lag = int(rng.integers(0, 4))
         if source >= destination:
             lag = max(lag, 1)  # edges without lag run forward: no cycle
-        channel = str(rng.choice(["", "a", "a", "b"])) if channels else ""
+        channel = ""
+        if channels:
+            channel = _pick_name(rng, ["", "a", "a", "b"])
         credit = bool(rng.random() < 0.1)
-        is_newest = latest and not credit and bool(rng.random() < 0.4)
-        coflow = str(rng.choice(["", "a", "b", "b"])) if coflows else ""
+        is_newest = False
+        if latest and not credit:
+            is_newest = bool(rng.random() < 0.4)
+        coflow = ""
+        if coflows:
+            coflow = _pick_name(rng, ["", "a", "b", "b"])
 
         edge = Edge(
             source,
@@ -185,7 +212,7 @@ def _cluster(machines: int, rng: np.random.Generator, *, slots: bool) -> Cluster
 def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     """Return the cluster with up to three shared links that some routes cross."""
     count = int(rng.integers(1, 4))
-    links = [Link(f"l{number}", float(rng.choice(_RATES))) for number in range(count)]
+    links = [Link(f"l{number}", _pick(rng, _RATES)) for number in range(count)]
     machines = list(cluster.machines)
     for number, machine in enumerate(machines):
         if rng.random() < 0.2:
@@ -200,8 +227,8 @@ def _with_links(cluster: Cluster, rng: np.random.Generator) -> Cluster:
         if not (needs_link or rng.random() < 0.6):
             continue
         order = rng.permutation(count)
-        link_numbers = order[: int(rng.integers(1, count + 1))]
-        through = [f"l{number}" for number in link_numbers]
+        length = int(rng.integers(1, count + 1))
+        through = [f"l{number}" for number in order[:length]]
         if source.has_nic and rng.random() < 0.7:
             through.insert(0, "out")
         if destination.has_nic and rng.random() < 0.7:
@@ -221,11 +248,15 @@ def _with_latencies(cluster: Cluster, rng: np.random.Generator) -> Cluster:
                 latency_in=latency_in,
                 latency_out=latency_out,
             )
-    links = [
-        replace(link, latency=float(rng.choice(_LATENCIES)))
-        for link in cluster.shared_links
-    ]
-    return replace(cluster, machines=tuple(machines), shared_links=tuple(links))
+    links = []
+    for link in cluster.shared_links:
+        latency = _pick(rng, _LATENCIES)
+        links.append(replace(link, latency=latency))
+    return replace(
+        cluster,
+        machines=tuple(machines),
+        shared_links=tuple(links),
+    )
 
 
 def _with_changes(cluster: Cluster, rng: np.random.Generator, *, cuts: bool) -> Cluster:
@@ -239,11 +270,13 @@ def _with_changes(cluster: Cluster, rng: np.random.Generator, *, cuts: bool) -> 
     # A set: two changes of one link at one time would leave open which one counts.
     pairs = set[tuple[float, str]]()
     for _ in range(6):
-        moment = float(rng.choice(_CHANGES))
-        pairs.add((moment, str(rng.choice(names))))
+        moment = _pick(rng, _CHANGES)
+        name = _pick_name(rng, names)
+        pairs.add((moment, name))
 
     def change(time: float, name: str) -> CapacityChange:
-        return CapacityChange(time, name, float(rng.choice(_RATES)))
+        capacity = _pick(rng, _RATES)
+        return CapacityChange(time, name, capacity)
 
     # Sorted: a set of names has another order in every process, a seed has not.
     changes = [change(time, name) for time, name in sorted(pairs)]
@@ -252,7 +285,8 @@ def _with_changes(cluster: Cluster, rng: np.random.Generator, *, cuts: bool) -> 
             if rng.random() < 0.5:
                 changes[place] = replace(event, capacity=0.0)
         # In the end all links carry something again, or flows would wait for ever.
-        later = max(time for time, _ in pairs) + 1.0
+        last = max(time for time, _ in pairs)
+        later = last + 1.0
         changed_links = {name for _, name in pairs}
         changes += [change(later, name) for name in sorted(changed_links)]
     return replace(cluster, changes=tuple(changes))
@@ -262,18 +296,21 @@ def _slow_machines(cluster: Cluster, rng: np.random.Generator) -> list[Fault]:
     """Return up to eight faults of machines, some at one time, some at once."""
     names = [machine.name for machine in cluster.machines]
     faults = []
-    for _ in range(int(rng.integers(1, 9))):
-        start = float(rng.choice(_CHANGES))
+    count = int(rng.integers(1, 9))
+    for _ in range(count):
+        start = _pick(rng, _CHANGES)
         length = float(rng.uniform(0.1, 4.0))
         if rng.random() < 0.5:
-            length = float(rng.choice([0.5, 1.0, 3.0]))
+            length = _pick(rng, [0.5, 1.0, 3.0])
         # 1 / 3 has no exact double: work that is stretched by it leaves rounding.
-        factor = float(rng.choice([0.0, 0.0, 0.5, 1 / 3]))
-        # Only who is slow may stay so: a machine that stands still for good ends no
-        # job.
-        end = math.inf if factor and rng.random() < 0.2 else start + length
-        name = str(rng.choice(names))
-        faults.append(Fault(name, start, end, factor, of_machine=True))
+        factor = _pick(rng, [0.0, 0.0, 0.5, 1 / 3])
+        end = start + length
+        # Only who is slow may stay so: one that stands still for good ends no job.
+        if factor and rng.random() < 0.2:
+            end = math.inf
+        name = _pick_name(rng, names)
+        fault = Fault(name, start, end, factor, of_machine=True)
+        faults.append(fault)
     return faults
 
 
@@ -283,17 +320,24 @@ def _with_tuners(cluster: Cluster, rng: np.random.Generator) -> Cluster:
     tuners = []
     for number, machine in enumerate(cluster.machines):
         pool, watched_pool = rng.permutation(["gpu", "cpu"]).tolist()
-        slots = {pool: int(rng.integers(1, 4)), watched_pool: 1}
+        count = int(rng.integers(1, 4))
+        slots = {pool: count, watched_pool: 1}
         machines.append(replace(machine, slots=slots))
         if rng.random() >= 0.5:
             watched_pool = pool
         # A quota begins with the slots that are stated, which its bound must allow.
-        most = max(int(rng.integers(2, 7)), slots[pool])
-        period = float(rng.choice([0.125, 0.25, 0.3]))
+        drawn_most = int(rng.integers(2, 7))
+        most = max(drawn_most, count)
+        period = _pick(rng, [0.125, 0.25, 0.3])
         if rng.random() < 0.8:
-            tuners.append(Tuner(number, pool, watched_pool, most, period))
+            tuner = Tuner(number, pool, watched_pool, most, period)
+            tuners.append(tuner)
 
-    return replace(cluster, machines=tuple(machines), tuners=tuple(tuners))
+    return replace(
+        cluster,
+        machines=tuple(machines),
+        tuners=tuple(tuners),
+    )
 
 
 def problems(**shape: bool) -> st.SearchStrategy[tuple[Problem, Realization]]:
@@ -306,6 +350,8 @@ def problems(**shape: bool) -> st.SearchStrategy[tuple[Problem, Realization]]:
 
     @lru_cache(maxsize=256)
     def draw(seed: int, ties: bool) -> tuple[Problem, Realization]:  # noqa: FBT001
-        return random_problem(np.random.default_rng(seed), ties=ties, **shape)
+        rng = np.random.default_rng(seed)
+        return random_problem(rng, ties=ties, **shape)
 
-    return st.builds(draw, st.integers(0, 2**32 - 1), st.booleans())
+    seeds = st.integers(0, 2**32 - 1)
+    return st.builds(draw, seeds, st.booleans())

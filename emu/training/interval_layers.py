@@ -34,18 +34,23 @@ class RowSums:
     def __init__(self, adjacency: Adjacency, rows: Ids, dtype: Any) -> None:
         # Every row has an entry, or sums between two starts would go wrong.
         pointers, entries = entries_of(adjacency.indptr, rows)
-        weights = adjacency.weights[entries].astype(dtype)
+        weights = adjacency.weights[entries]
+        column_of_weights = weights.astype(dtype)[:, None]
 
         self._starts = pointers[:-1]
         self._columns = adjacency.columns[entries]
-        self._weights = weights[:, None]
+        self._weights = column_of_weights
 
     def __call__(self, vectors: Array) -> Array:
         """Return the sums, shape (rows, columns of ``vectors``)."""
         # An interval without rows: reduceat takes no empty array.
         if not len(self._starts):
-            return np.zeros((0, vectors.shape[1]), vectors.dtype)
-        terms = self._weights * vectors[self._columns]
+            _, width = vectors.shape
+            shape = (0, width)
+            return np.zeros(shape, vectors.dtype)
+
+        source_rows = vectors[self._columns]
+        terms = self._weights * source_rows
         sums = np.add.reduceat(terms, self._starts, axis=0)
         return np.asarray(sums)
 
@@ -60,9 +65,11 @@ def activate(name: str, z: Array) -> Array:
 def activation_slope(name: str, z: Array) -> Array:
     """Return the derivative of the activation at every element."""
     if name == "tanh":
-        return 1 - np.tanh(z) ** 2
+        activation = np.tanh(z)
+        return 1 - activation**2
     # 0 at 0, as torch has it: the reference must take the same side.
-    return (z > 0).astype(z.dtype)
+    is_positive = z > 0
+    return is_positive.astype(z.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,24 +89,32 @@ def cross_entropy(scores: Array, targets: Array) -> Loss:
     else 0; shape (rows, classes).
     """
     # From the highest score on, no exponential overflows.
-    offsets = scores - scores.max(axis=1, keepdims=True)
+    highest = scores.max(axis=1, keepdims=True)
+    offsets = scores - highest
     exponentials = np.exp(offsets)
     totals = exponentials.sum(axis=1, keepdims=True)
 
     log_shares = offsets - np.log(totals)
     losses = targets * log_shares
+    total_loss = -float(losses.sum())
+
+    shares = exponentials / totals
     weights = targets.sum(axis=1, keepdims=True)  # 0 where a vertex does not train
-    gradient = exponentials / totals * weights - targets
-    return Loss(value=-float(losses.sum()), gradient=gradient)
+    gradient = shares * weights - targets
+    return Loss(value=total_loss, gradient=gradient)
 
 
 def training_targets(dataset: Dataset, vertices: Ids, dtype: Any) -> Array:
     """Return the targets of some vertices, as `cross_entropy` takes them."""
-    rows = np.flatnonzero(np.isin(vertices, dataset.train))
-    labels = dataset.labels[vertices[rows]].astype(np.int64)
+    trains = np.isin(vertices, dataset.train)
+    rows = np.flatnonzero(trains)
+    training_vertices = vertices[rows]
+    labels = dataset.labels[training_vertices]
+    columns = labels.astype(np.int64)
 
-    targets = np.zeros((len(vertices), dataset.classes), dtype)
-    targets[rows, labels] = 1 / dataset.train_count
+    shape = (len(vertices), dataset.classes)
+    targets = np.zeros(shape, dtype)
+    targets[rows, columns] = 1 / dataset.train_count
     return targets
 
 
@@ -110,13 +125,15 @@ def initial_weights(settings: JobSettings, dataset: Dataset) -> list[Array]:
     """
     flat = initial_parameters(settings, dataset)
     shapes = parameter_shapes(settings, dataset)
-    parts = [*split_parts(flat, shapes).values()]
+    parts = list(split_parts(flat, shapes).values())
     # A GAT has its attention beside the weights of each layer.
-    parts_per_layer = len(PARTS[settings["model"]["kind"]])
+    kind = settings["model"]["kind"]
+    parts_per_layer = len(PARTS[kind])
 
     layers = []
     for first in range(0, len(parts), parts_per_layer):
-        weight, *attention = parts[first : first + parts_per_layer]
+        end = first + parts_per_layer
+        weight, *attention = parts[first:end]
         # The flat vector has (outputs, inputs); here it is rows times W.
         rows = np.concatenate([weight.T, *attention])
         layers.append(np.ascontiguousarray(rows))
@@ -132,8 +149,11 @@ def flat_weights(weights: Sequence[Array], kind: str = "plain_gcn") -> Array:
     pieces = []
     for layer in weights:
         inputs = len(layer) - attention_rows
-        pieces.append(layer[:inputs].T.ravel())
-        pieces.append(layer[inputs:].ravel())
+        weight = layer[:inputs]
+        attention = layer[inputs:]
+        transposed = weight.T
+        pieces.append(transposed.ravel())
+        pieces.append(attention.ravel())
     return np.concatenate(pieces)
 
 
@@ -146,7 +166,8 @@ class InEdges:
 
     def __init__(self, adjacency: Adjacency, rows: Ids) -> None:
         pointers, entries = entries_of(adjacency.indptr, rows)
-        numbers = np.arange(len(rows), dtype=np.int32)
+        count = len(rows)
+        numbers = np.arange(count, dtype=np.int32)
 
         self._rows = rows
         self._starts = pointers[:-1]
@@ -158,22 +179,25 @@ class InEdges:
 
     def both(self, vectors: Array) -> dict[str, Array]:
         """Return what a lambda pulls of all rows: those of the ends of every edge."""
+        interval_vectors = vectors[self._rows]
         return {
             "sources": vectors[self.columns],
-            "destinations": vectors[self._rows][self.ends],
+            "destinations": interval_vectors[self.ends],
             "ends": self.ends,
         }
 
     def sum_weighted(self, attention: Array, vectors: Array) -> Array:
         """Return every destination's sum of the sources' rows times attention."""
-        terms = attention[:, None] * vectors[self.columns]
+        source_rows = vectors[self.columns]
+        terms = attention[:, None] * source_rows
         sums = np.add.reduceat(terms, self._starts, axis=0)
         return np.asarray(sums)
 
     def push_back(self, of_sources: Array, of_destinations: Array, count: int) -> Array:
         """Return the gradients of all ``count`` rows from those of edges' ends."""
         _, width = of_sources.shape
-        sums = np.zeros((count, width), of_sources.dtype)
+        shape = (count, width)
+        sums = np.zeros(shape, of_sources.dtype)
         np.add.at(sums, self.columns, of_sources)  # a source has many edges
         sums[self._rows] += of_destinations
         return sums
@@ -208,16 +232,21 @@ class Ends:
     def attention(self) -> Array:
         """Return the attention of every edge, shape (edges,)."""
         scores = self._scores()
-        scores = np.where(scores > 0, scores, NEGATIVE_SLOPE * scores)
+        is_positive = scores > 0
+        scores = np.where(is_positive, scores, NEGATIVE_SLOPE * scores)
 
         # Each destination has a loop at the least: the last number is there.
-        destinations = int(self.ends.max()) + 1
+        last_destination = int(self.ends.max())
+        destinations = last_destination + 1
         highest = np.full(destinations, -np.inf, scores.dtype)
         np.maximum.at(highest, self.ends, scores)
+
         # From each destination's highest score on, so that none overflows.
-        exponentials = np.exp(scores - highest[self.ends])
+        offsets = scores - highest[self.ends]
+        exponentials = np.exp(offsets)
         totals = self._sums(exponentials)
-        return np.asarray(exponentials / totals[self.ends])
+        shares = exponentials / totals[self.ends]
+        return np.asarray(shares)
 
     def backward(self, gradient: Array) -> tuple[Array, Array, Array]:
         """Return the gradients of sources, of destinations and of both vectors.
@@ -230,15 +259,22 @@ class Ends:
         edge_gradient = gradient[self.ends]
 
         # Through the softmax: what raises the attention of all edges alike is lost.
-        of_attention = (edge_gradient * self.sources).sum(axis=1)
-        means = self._sums(attention * of_attention)
+        products = edge_gradient * self.sources
+        of_attention = products.sum(axis=1)
+        weighted = attention * of_attention
+        means = self._sums(weighted)
         excess = of_attention - means[self.ends]
-        slope = np.where(self._scores() > 0, 1, NEGATIVE_SLOPE)
-        of_scores = (attention * excess * slope).astype(edge_gradient.dtype)
+        # Then through the LeakyReLU, whose slope is that of the raw scores.
+        is_positive = self._scores() > 0
+        slope = np.where(is_positive, 1, NEGATIVE_SLOPE)
+        of_scores = attention * excess * slope
+        of_scores = of_scores.astype(edge_gradient.dtype)
 
         source_vector, destination_vector = self.vectors
-        weighted_gradient = attention[:, None] * edge_gradient
-        of_sources = weighted_gradient + of_scores[:, None] * source_vector
+        # A source's row is summed by attention, and it decides on the attention, too.
+        by_sums = attention[:, None] * edge_gradient
+        by_scores = of_scores[:, None] * source_vector
+        of_sources = by_sums + by_scores
         sums_of_scores = self._sums(of_scores)
         of_destinations = sums_of_scores[:, None] * destination_vector
 

@@ -38,7 +38,9 @@ def as_tensor(array: Array) -> Tensor:
     """Return a torch tensor on ``array``'s memory, or on a copy if it is read-only."""
     import torch
 
-    return torch.from_numpy(array if array.flags.writeable else array.copy())
+    if not array.flags.writeable:
+        array = array.copy()
+    return torch.from_numpy(array)
 
 
 def linear(rows: Tensor, weight: Tensor, *bias: Tensor) -> Tensor:
@@ -74,7 +76,8 @@ def _sage(block: Block, hidden: Tensor, neighbours: Tensor, root: Tensor) -> Ten
 
     # A mean is linear, too, so that it may come before or behind the weights.
     mean = sum_weighted(aggregate, hidden, neighbours)
-    return linear(hidden[: block.inner], root) + mean
+    local_rows = hidden[: block.inner]
+    return linear(local_rows, root) + mean
 
 
 def _gcn(block: Block, hidden: Tensor, weight: Tensor) -> Tensor:
@@ -82,9 +85,11 @@ def _gcn(block: Block, hidden: Tensor, weight: Tensor) -> Tensor:
     weighs_first = inputs > outputs  # the shorter rows are aggregated
     rows = linear(hidden, weight) if weighs_first else hidden
 
-    total = _aggregate(block, rows, "sum") + rows[: block.inner]
+    sums = _aggregate(block, rows, "sum")
+    total = sums + rows[: block.inner]
     members = as_tensor(block.degrees + 1)
-    mean = total / members.to(total.dtype).unsqueeze(1)
+    divisors = members.to(total.dtype)
+    mean = total / divisors.unsqueeze(1)
     return mean if weighs_first else linear(mean, weight)
 
 
@@ -110,37 +115,45 @@ def _attention(
     rows = weighed.view(-1, heads, width)
     # Every vertex attends to itself, too.
     loops = np.arange(block.inner, dtype=block.source.dtype)
-    source = as_tensor(np.concatenate([block.source, loops])).long()
-    destination = as_tensor(np.concatenate([block.destination, loops])).long()
+    sources = np.concatenate([block.source, loops])
+    destinations = np.concatenate([block.destination, loops])
+    source = as_tensor(sources).long()
+    destination = as_tensor(destinations).long()
 
     of_sources = (rows * of_source).sum(2)
-    of_destinations = (rows[: block.inner] * of_destination).sum(2)
+    local_rows = rows[: block.inner]
+    of_destinations = (local_rows * of_destination).sum(2)
     scores = of_sources[source] + of_destinations[destination]
     scores = leaky_relu(scores, NEGATIVE_SLOPE)
 
     # A softmax per destination, from its highest score so that none overflows.
-    lowest = scores.detach().new_full((block.inner, heads), -np.inf)
+    fixed_scores = scores.detach()
+    lowest = fixed_scores.new_full((block.inner, heads), -np.inf)
     places = destination.unsqueeze(1).expand_as(scores)
-    highest = lowest.scatter_reduce(0, places, scores.detach(), "amax")
-    shares = (scores - highest[destination]).exp()
-    zeros = shares.new_zeros(block.inner, heads)
-    totals = zeros.index_add(0, destination, shares)
-    shares = (shares / totals[destination]).unsqueeze(2)
+    highest = lowest.scatter_reduce(0, places, fixed_scores, "amax")
+    offsets = scores - highest[destination]
+    exponentials = offsets.exp()
+    zeros = exponentials.new_zeros(block.inner, heads)
+    totals = zeros.index_add(0, destination, exponentials)
+    shares = exponentials / totals[destination]
 
     zeros = rows.new_zeros(block.inner, heads, width)
-    sums = zeros.index_add(0, destination, rows[source] * shares)
+    terms = rows[source] * shares.unsqueeze(2)
+    sums = zeros.index_add(0, destination, terms)
     return sums.flatten(1) + bias
 
 
 def _gin(block: Block, hidden: Tensor, inner: Tensor) -> Tensor:
-    total = hidden[: block.inner] + _aggregate(block, hidden, "sum")
+    local_rows = hidden[: block.inner]
+    total = local_rows + _aggregate(block, hidden, "sum")
     return linear(total, inner)
 
 
 def _second_linear(
     _block: Block, summed: Tensor, bias: Tensor, outer: Tensor, outer_bias: Tensor
 ) -> Tensor:
-    return linear((summed + bias).relu(), outer, outer_bias)
+    hidden = (summed + bias).relu()
+    return linear(hidden, outer, outer_bias)
 
 
 @dataclass(frozen=True)
@@ -157,8 +170,10 @@ class Layer:
 
     def __call__(self, block: Block, hidden: Tensor, *tensors: Tensor) -> Tensor:
         """Return the vectors of a block's destinations."""
-        sums = self.linear(block, hidden, *tensors[: self.weights])
-        return self.rest(block, sums, *tensors[self.weights :])
+        weights = tensors[: self.weights]
+        others = tensors[self.weights :]
+        sums = self.linear(block, hidden, *weights)
+        return self.rest(block, sums, *others)
 
 
 #: ``sage`` weighs the neighbours' mean and the vertex itself, ``gcn`` the mean over
@@ -190,13 +205,16 @@ class Block:
         destination = self.destination
         if len(source) != len(destination) or self.inner > self.outer:
             raise ValueError("a block's ends or sets do not fit each other")
-        if len(source) and not (
+        if not len(source):
+            return
+        ascends = destination[1:] >= destination[:-1]
+        are_within = (
             source.min() >= 0
             and source.max() < self.outer
             and destination[0] >= 0
             and destination[-1] < self.inner
-            and (destination[1:] >= destination[:-1]).all()
-        ):
+        )
+        if not are_within or not ascends.all():
             raise ValueError("a block's edges leave its sets, or are out of order")
 
     @property
@@ -208,8 +226,9 @@ class Block:
     def offsets(self) -> Array:
         """Position of the first edge into every destination."""
         ends = np.cumsum(self.degrees)
+        starts = ends - self.degrees
         # embedding_bag wants offsets of the type of the sources.
-        return (ends - self.degrees).astype(self.source.dtype)
+        return starts.astype(self.source.dtype)
 
 
 def make_blocks(sizes: Sequence[int], edges: Sequence[EdgeEnds]) -> list[Block]:
@@ -218,7 +237,8 @@ def make_blocks(sizes: Sequence[int], edges: Sequence[EdgeEnds]) -> list[Block]:
     Raises ValueError as `Block`, or when edge lists are not one less than sets.
     """
     blocks = []
-    for (outer, inner), ends in zip(pairwise(sizes), edges, strict=True):
+    for sets, ends in zip(pairwise(sizes), edges, strict=True):
+        outer, inner = sets
         source, destination = ends
         block = Block(
             source=source,
@@ -241,14 +261,15 @@ class LayerTensors:
         import torch
 
         torch.set_num_threads(1)
-        shapes = layer_shapes(
-            settings["model"], dataset.feature_length, dataset.classes
-        )
-        self._shapes = [*shapes]
+        model = settings["model"]
+        shapes = layer_shapes(model, dataset.feature_length, dataset.classes)
+        self._shapes = list(shapes)
         self._sizes = [prod(shape) for layer in self._shapes for shape in layer]
         self._dtype = getattr(torch, settings["precision"])
         self._flat: Tensor = torch.zeros(
-            sum(self._sizes), dtype=self._dtype, requires_grad=True
+            sum(self._sizes),
+            dtype=self._dtype,
+            requires_grad=True,
         )
 
     @property
@@ -274,8 +295,12 @@ class LayerTensors:
         first = sum(len(shapes) for shapes in self._shapes[:number])
         shapes = self._shapes[number]
         # Views of one vector: gradients of all layers gather in its own.
-        parts = self._flat.split(self._sizes)[first : first + len(shapes)]
-        return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
+        parts = self._flat.split(self._sizes)
+        end = first + len(shapes)
+        tensors = []
+        for part, shape in zip(parts[first:end], shapes, strict=True):
+            tensors.append(part.view(shape))
+        return tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,9 +339,10 @@ class MiniBatch:
         """Sample the mini-batch of one (sampler, iteration), with its features."""
         train = plan.walk(dataset)
         batch = plan.batch(dataset.structure, train, sampler, iteration)
-        rows = dataset.gather(batch.vertices).astype(feature_type, copy=False)
+        rows = dataset.gather(batch.vertices)
+        features = rows.astype(feature_type, copy=False)
         labels = dataset.labels[batch.seeds]
-        return cls.of(batch, rows, labels)
+        return cls.of(batch, features, labels)
 
     def tensors(self) -> dict[str, Array]:
         """Return the arrays that travel, exactly d of the edge sampler -> worker."""

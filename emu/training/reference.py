@@ -64,11 +64,11 @@ class WholeGraphModel:
         self._shapes = parameter_shapes(settings, dataset)
         self._dtype = getattr(torch, settings["precision"])
         vertices = np.arange(dataset.vertices)
-        features = dataset.gather(vertices)
-        self._features = torch.from_numpy(features).to(self._dtype)
+        features = torch.from_numpy(dataset.gather(vertices))
+        self._features = features.to(self._dtype)
 
         structure = dataset.structure
-        destination = np.repeat(vertices, np.diff(structure.indptr))
+        destination = np.repeat(vertices, structure.degrees)
         source = structure.indices.astype(np.int64)
         if self._model["kind"] in {"gcn", "plain_gcn", "plain_gat", "gin"}:
             # These layers see the vertex itself as one of its neighbours.
@@ -76,13 +76,16 @@ class WholeGraphModel:
             source = np.concatenate([source, vertices])
 
         count = dataset.vertices
+        ends = np.stack([destination, source])
         weights = _edge_weights(self._model["norm"], source, destination, count)
-        self.matrix = torch.sparse_coo_tensor(
-            torch.from_numpy(np.stack([destination, source])),
-            torch.from_numpy(weights).to(self._dtype),
+        values = torch.from_numpy(weights)
+        matrix = torch.sparse_coo_tensor(
+            torch.from_numpy(ends),
+            values.to(self._dtype),
             (count, count),
             check_invariants=True,
-        ).coalesce()
+        )
+        self.matrix = matrix.coalesce()
         """Weights of all edges, rows by destination."""
 
     @cached_property
@@ -121,15 +124,18 @@ class WholeGraphModel:
         pieces = flat.split(sizes)
         for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True):
             _, number, part = name.split(".")
-            layers[int(number)][part] = piece.view(shape)
+            layer = layers[int(number)]
+            layer[part] = piece.view(shape)
 
         activation = getattr(torch, self._model["activation"])
         if self._model.get("decoupled"):
             return self._aggregate_last(layers, activation)
         # The activation stands before each layer but the first: scores are without one.
-        hidden = self._layer(self._features, layers[0])
-        for layer in layers[1:]:
-            hidden = self._layer(activation(hidden), layer)
+        first, *later_layers = layers
+        hidden = self._layer(self._features, first)
+        for layer in later_layers:
+            rows = activation(hidden)
+            hidden = self._layer(rows, layer)
         return hidden
 
     def _aggregate_last(
@@ -156,15 +162,18 @@ class WholeGraphModel:
         if kind == "plain_gat":
             rows = hidden @ parts["weight"].T
             attention = [parts["attention_source"], parts["attention_destination"]]
-            return attend(self.matrix, rows, rows, torch.cat(attention))
+            vectors = torch.cat(attention)
+            return attend(self.matrix, rows, rows, vectors)
         if kind == "gin":
             total = self._sum(hidden)
             inner = total @ parts["weight_1"].T + parts["bias_1"]
-            return inner.relu() @ parts["weight_2"].T + parts["bias_2"]
+            activation = inner.relu()
+            return activation @ parts["weight_2"].T + parts["bias_2"]
         # GraphSAGE and CommNet: the vertex itself has weights of its own.
         rows = hidden @ parts["neighbours"].T
         sums = self._sum(rows)
-        return sums + hidden @ parts["own"].T + parts.get("bias", 0.0)
+        local_rows = hidden @ parts["own"].T
+        return sums + local_rows + parts.get("bias", 0.0)
 
 
 def attend(
@@ -206,7 +215,8 @@ def _train_whole_graph(
     model = WholeGraphModel(settings, dataset)
     parameters = initial_parameters(settings, dataset)
     optimizer = make_optimizer(settings, parameters)
-    train = torch.from_numpy(np.array(dataset.train))
+    vertices = np.array(dataset.train)
+    train = torch.from_numpy(vertices)
     train_labels = dataset.labels[dataset.train]
     labels = torch.from_numpy(train_labels.astype(np.int64))
 
@@ -215,7 +225,8 @@ def _train_whole_graph(
         flat = torch.tensor(parameters, requires_grad=True)
         scores = model.scores(flat)
         # A look at the weights of the epoch before: they are what this one begins with.
-        look = partial(_grade, dataset, scores.argmax(1).numpy())
+        classes = scores.argmax(1)
+        look = partial(_grade, dataset, classes.numpy())
         # The forward pass is there anyway: it spares the look one of its own.
         if epoch and watch(epoch - 1, parameters, look):
             return parameters, losses
@@ -272,11 +283,12 @@ def reference_training(
         losses = []
         for worker in range(settings["workers"]):
             first = worker * samplers_per_worker
-            samplers = range(first, first + samplers_per_worker)
-            batches = [
-                MiniBatch.draw(dataset, plan, s, iteration, feature_type(settings))
-                for s in samplers
-            ]
+            batches = []
+            for sampler in range(first, first + samplers_per_worker):
+                batch = MiniBatch.draw(
+                    dataset, plan, sampler, iteration, feature_type(settings)
+                )
+                batches.append(batch)
             gradient, loss, _ = model.gradient(batches, worker, iteration)
             gradients.append(gradient)
             losses.append(loss)
@@ -309,7 +321,11 @@ def evaluate(
 
 
 def _grade(dataset: Dataset, classes: Ids) -> dict[str, float]:
-    splits = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
+    splits = {
+        "train": dataset.train,
+        "valid": dataset.valid,
+        "test": dataset.test,
+    }
     accuracy = {}
     for name, vertices in splits.items():
         # A mean of none would be NaN.
@@ -336,12 +352,14 @@ def predict(
 
     model = build_model(settings, dataset)
     model.load(parameters)
-    features = dataset.gather(np.arange(dataset.vertices))
+    vertices = np.arange(dataset.vertices)
+    features = dataset.gather(vertices)
     # As they are stored: rounded, perhaps, before anything is computed of them.
     features = features.astype(feature_type(settings), copy=False)
     features = features.astype(settings["precision"], copy=False)
     if isinstance(model, OwnModel):  # it has no layers to call one by one
-        return _predict_at_once(model, settings["model"]["layers"], dataset, features)
+        layers = settings["model"]["layers"]
+        return _predict_at_once(model, layers, dataset, features)
 
     hidden = features
     with torch.no_grad():
@@ -356,8 +374,9 @@ def _predict_at_once(
     """Return the classes that a program gives to blocks of all vertices and edges."""
     structure = dataset.structure
     vertices = np.arange(dataset.vertices, dtype=np.int32)
-    destination = np.repeat(vertices, np.diff(structure.indptr))
-    edges = [(structure.indices, destination)] * layers
+    destination = np.repeat(vertices, structure.degrees)
+    all_edges = (structure.indices, destination)
+    edges = [all_edges] * layers
     sizes = [dataset.vertices] * (layers + 1)
     classes = model.predict(sizes, edges, as_tensor(features))
     return np.asarray(classes.numpy())
@@ -376,7 +395,8 @@ def _layer_in_slices(
         indptr, neighbours = dataset.structure.neighbours(seeds)
         vertices, source = relabel(seeds, neighbours)
         positions = np.arange(inner, dtype=np.int32)
-        destination = np.repeat(positions, np.diff(indptr))
+        degrees = np.diff(indptr)
+        destination = np.repeat(positions, degrees)
 
         block = Block(
             source=source,
@@ -385,5 +405,7 @@ def _layer_in_slices(
             inner=inner,
         )
         rows = as_tensor(hidden[vertices])
-        outputs.append(model.layer(number, block, rows))
-    return np.asarray(torch.cat(outputs).numpy())
+        output = model.layer(number, block, rows)
+        outputs.append(output)
+    all_rows = torch.cat(outputs)
+    return np.asarray(all_rows.numpy())

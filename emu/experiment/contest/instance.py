@@ -20,7 +20,12 @@ def unchanged(number: float) -> float:
 
 def jitter(rng: np.random.Generator, share: float) -> Change:
     """Return a change of every number by a share at most, drawn for each of them."""
-    return lambda number: number * (1.0 + share * rng.uniform(-1.0, 1.0))
+
+    def change(number: float) -> float:
+        deviation = share * rng.uniform(-1.0, 1.0)
+        return number * (1.0 + deviation)
+
+    return change
 
 
 class Instance(Protocol):

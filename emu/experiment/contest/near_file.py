@@ -35,7 +35,10 @@ class Number:
     def write(self, factor: float) -> object:
         """Return the number times a factor, as a scenario has it."""
         value = float(f"{self.value * factor:.3g}")
-        return value if self.is_ratio else _QUANTITIES[self.what].exact(value)
+        if self.is_ratio:
+            return value
+        quantity = _QUANTITIES[self.what]
+        return quantity.exact(value)
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,8 @@ class NearFile:
         content = file.to_json()
         numbers: dict[str, Number] = {}
         for section in ("cluster", "job", "jobs"):
-            numbers |= dict(_numbers_in(content.get(section), (section,)))
+            part = content.get(section)
+            numbers.update(_numbers_in(part, (section,)))
         if not numbers:
             problem = "has no speed, time or size to vary in cluster or job"
             raise file.origin.error((), problem)
@@ -83,10 +87,11 @@ class NearFile:
 
     def neighbour(self, rng: np.random.Generator) -> Self:
         """Return it with the factor of one number drawn anew."""
-        keys = [*self.numbers]
-        key = keys[rng.integers(len(keys))]
-        factor = float(self.within ** rng.uniform(-1.0, 1.0))
-        return replace(self, factors={**self.factors, key: factor})
+        keys = list(self.numbers)
+        position = rng.integers(len(keys))
+        exponent = rng.uniform(-1.0, 1.0)
+        factor = float(self.within**exponent)
+        return self._with_factor(keys[position], factor)
 
     def simpler(self) -> Iterator[Self]:
         """Yield it with one number more as in the file, or with a plainer factor."""
@@ -96,10 +101,14 @@ class NearFile:
             # One plain factor is no simpler than the other.
             if factor not in plain_factors:
                 for plain in plain_factors:
-                    yield replace(self, factors={**self.factors, key: plain})
+                    yield self._with_factor(key, plain)
+
+    def _with_factor(self, key: str, factor: float) -> Self:
+        return replace(self, factors={**self.factors, key: factor})
 
     def _without(self, key: str) -> Self:
-        factors = {name: self.factors[name] for name in self.factors if name != key}
+        factors = dict(self.factors)
+        del factors[key]
         return replace(self, factors=factors)
 
     def level(self) -> Mapping[str, Self]:

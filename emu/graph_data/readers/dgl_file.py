@@ -76,11 +76,12 @@ def read_graph(path: Path) -> DglGraph:
     Raises DataError when it is damaged, older than dgl 0.5, or of several.
     """
     graphs, _ = _read_graphs(path)
-    graph = graphs[0] if len(graphs) == 1 else None
-    if graph is None or not len(graph.edges) == len(graph.vertices) == 1:
-        problem = "holds several graphs or types; one homogeneous graph is needed"
-        raise DataError(problem, path=path)
-    return graph
+    if len(graphs) == 1:
+        (graph,) = graphs
+        if len(graph.vertices) == len(graph.edges) == 1:
+            return graph
+    problem = "holds several graphs or types; one homogeneous graph is needed"
+    raise DataError(problem, path=path)
 
 
 def _read_graphs(path: Path) -> tuple[list[DglGraph], Frame]:
@@ -109,10 +110,11 @@ def _read_graphs(path: Path) -> tuple[list[DglGraph], Frame]:
             graphs.append(_graph(content))
 
         # A vector of positions follows, by its length in bytes.
-        content.expect(8 * (count + 1), "positions")
+        length = 8 * (count + 1)
+        content.expect(length, "positions")
         if content.vector().tolist() != starts:
             raise ValueError("its graphs are said to begin elsewhere")
-        content.expect(8 * (count + 1), "end")
+        content.expect(length, "end")
         content.end()
         return graphs, beside
 
@@ -125,7 +127,8 @@ def _graph(content: _Content) -> DglGraph:
     # The types form a graph, too: its edges are the relations.
     sources = np.repeat(np.arange(types), counts_of_targets)
     pairs_of_types = np.stack([sources, targets])
-    ends: list[list[int]] = _by_id(pairs_of_types, order).T.tolist()
+    ordered_pairs = _by_id(pairs_of_types, order)
+    ends: list[list[int]] = ordered_pairs.T.tolist()
     if content.number() != len(ends):
         raise ValueError("it announces another number of relations than it has")
     relations = [_relation(content) for _ in ends]
@@ -159,7 +162,8 @@ def _graph(content: _Content) -> DglGraph:
 
 def _check_frames(frames: list[Frame], counts: list[int], names: list[str]) -> None:
     """Refuse frames that are not one per type, with a row for each of its members."""
-    if not len(frames) == len(counts) == len(names):
+    types = len(counts)
+    if len(frames) != types or len(names) != types:
         raise ValueError("it has more or fewer frames than types")
     for frame, count in zip(frames, counts, strict=True):
         for name, array in frame.items():
@@ -186,7 +190,8 @@ def _relation(content: _Content) -> tuple[tuple[int, int], Array]:
         rows, columns, starts, indices, order = content.read_compressed()
         indptr = check_rows(starts, indices, rows, "its ", content.name)
         row_ids = np.arange(rows, dtype=indices.dtype)
-        row_of_entry = np.repeat(row_ids, np.diff(indptr))
+        counts = np.diff(indptr)
+        row_of_entry = np.repeat(row_ids, counts)
         ends = [row_of_entry, indices]
     else:
         raise ValueError(f"edges are laid out in way {layout}")
@@ -212,8 +217,9 @@ def _by_id(edges: Array, order: Array) -> Array:
     if not len(order):  # they are in order
         return edges
     # A file may say anything: numbers that are doubled would leave edges out.
-    ids = np.arange(edges.shape[1])
-    if not np.array_equal(np.sort(order), ids):
+    _, count = edges.shape
+    sorted_ids = np.sort(order)
+    if not np.array_equal(sorted_ids, np.arange(count)):
         raise ValueError("its edge ids are not each edge's once")
     by_id = np.empty_like(edges)
     by_id[:, order] = edges
@@ -243,7 +249,8 @@ class _Content:
 
     def take(self, count: int) -> bytes:
         # Before anything is read: a length may say any number.
-        if count > self._size - self._file.tell():
+        rest = self._size - self._file.tell()
+        if count > rest:
             raise ValueError(f"it ends where {count} more bytes are announced")
         return self._file.read(count)
 
@@ -252,7 +259,8 @@ class _Content:
             raise ValueError("more follows where it should end")
 
     def number(self) -> int:
-        return int.from_bytes(self.take(8), "little")
+        word = self.take(8)
+        return int.from_bytes(word, "little")
 
     def expect(self, mark: int, content: str) -> None:
         if self.number() != mark:
@@ -266,7 +274,11 @@ class _Content:
         return np.frombuffer(self.take(size), "<i8")
 
     def read_named_arrays(self) -> Frame:
-        return {self.text(): self.array() for _ in self.entries()}
+        arrays = {}
+        for _ in self.entries():
+            name = self.text()
+            arrays[name] = self.array()
+        return arrays
 
     def frames(self) -> list[Frame]:
         return [self.read_named_arrays() for _ in self.entries()]
@@ -275,7 +287,8 @@ class _Content:
         return [self.text() for _ in self.entries()]
 
     def text(self) -> str:
-        return self.take(self.number()).decode()
+        length = self.number()
+        return self.take(length).decode()
 
     def read_compressed(self) -> tuple[int, int, Any, Any, Any]:
         """Return rows, columns, pointers to rows, columns of entries, their ids."""
@@ -292,8 +305,8 @@ class _Content:
         self.expect(_ARRAY, "array")
         self.take(16)  # reserved, and the device
         dimensions = int.from_bytes(self.take(4), "little")
-        kind = self.take(1)[0]
-        bits = self.take(1)[0]
+        (kind,) = self.take(1)
+        (bits,) = self.take(1)
         lanes = self.take(2)
         # More lanes would be several numbers in one entry.
         is_known = kind in _KINDS and lanes == b"\x01\x00"
@@ -303,7 +316,9 @@ class _Content:
         sides = [self.number() for _ in range(dimensions)]
         shape = tuple(sides)
         is_bfloat = _KINDS[kind] == "bfloat" and bits == 16
-        form = "u2" if is_bfloat else f"{_KINDS[kind]}{bits // 8}"
+        form = f"{_KINDS[kind]}{bits // 8}"
+        if is_bfloat:
+            form = "u2"
         dtype = np.dtype(f"<{form}")
         size = self.number()
         # Python's numbers do not overflow: no shape wraps around to a small size.
@@ -315,7 +330,8 @@ class _Content:
         if not is_bfloat:
             return array
         # The upper half of a number of four bytes.
-        return (array.astype("<u4") << 16).view("<f4")
+        words = array.astype("<u4") << 16
+        return words.view("<f4")
 
 
 def read_dgl(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
@@ -351,11 +367,11 @@ def partition_json(folder: Path) -> Path | None:
 
     Raises DataError when several files describe partitions, or one is damaged.
     """
-    descriptions = [
-        path
-        for path in sorted(folder.glob("*.json"))
-        if isinstance(content := read_json(path), dict) and "part-0" in content
-    ]
+    descriptions = []
+    for path in sorted(folder.glob("*.json")):
+        content = read_json(path)
+        if isinstance(content, dict) and "part-0" in content:
+            descriptions.append(path)
     if len(descriptions) > 1:
         file_names = [printable(path.name) for path in descriptions]
         names = ", ".join(file_names)
@@ -387,7 +403,9 @@ def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGrap
     kinds = np.concatenate([part.kinds for part in parts])
     count = int(content["num_nodes"])
     # A count that is too large is not to be made a list of so many.
-    is_whole = len(ids) == count and np.array_equal(np.sort(ids), np.arange(count))
+    is_whole = len(ids) == count
+    if is_whole:
+        is_whole = np.array_equal(np.sort(ids), np.arange(count))
     if not is_whole:
         problem = f"the parts do not hold each of {count} vertices once"
         raise DataError(problem, path=origin)
@@ -461,7 +479,8 @@ class _Part:
                 path=description,
             )
 
-        graph = read_graph(_inside(description, graph_file, number))
+        graph_path = _inside(description, graph_file, number)
+        graph = read_graph(graph_path)
         (frame,) = graph.vertices.values()
         ids = frame["_ID"]
         # Graphs of one type state none.
@@ -483,16 +502,18 @@ class _Part:
         self.edge_kinds = edge_kinds[is_inner_edge]
 
         # "_N/feat": the default type, which files of older versions do not name.
-        tensors = read_tensors(_inside(description, files["node_feats"], number))
-        self.values = {
-            name if "/" in name else f"{_VERTEX}/{name}": array
-            for name, array in tensors.items()
-        }
+        values_path = _inside(description, files["node_feats"], number)
+        self.values: Frame = {}
+        for name, array in read_tensors(values_path).items():
+            full_name = name if "/" in name else f"{_VERTEX}/{name}"
+            self.values[full_name] = array
 
         edge_names: set[str] = set()
         if "edge_feats" in files:
-            values = read_tensors(_inside(description, files["edge_feats"], number))
-            edge_names = {name.rpartition("/")[2] for name in values}
+            edge_path = _inside(description, files["edge_feats"], number)
+            for full_name in read_tensors(edge_path):
+                _, _, name = full_name.rpartition("/")
+                edge_names.add(name)
         self.of_edges = sorted(edge_names)
 
 

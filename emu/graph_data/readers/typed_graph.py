@@ -53,7 +53,8 @@ def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
         return _take_relation(graph, choices.relation, choices)
     # One type and one relation: there is nothing to choose.
     if len(types) == len(graph.edges) == 1:
-        return _take_relation(graph, next(iter(graph.edges)), choices)
+        (relation,) = graph.edges
+        return _take_relation(graph, relation, choices)
     if choices.flatten:
         return _flatten(graph, list(types), choices)
 
@@ -63,7 +64,8 @@ def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
     )
     # Only a relation within one type can stand alone: the first is shown as example.
     for relation in graph.edges:
-        if relation[0] == relation[2]:
+        source, _, target = relation
+        if source == target:
             name = printable(",".join(relation))
             problem += f", --relation {name} takes one relation"
             break
@@ -83,7 +85,8 @@ def _take_relation(
         problem = f"--relation {name} joins two types of vertices: --flatten makes "
         raise DataError(f"{problem}one graph of all types", path=graph.origin)
 
-    subgraph = _read_type(graph, kind, graph.edges[kind, edge_type, target], choices)
+    edges = graph.edges[kind, edge_type, target]
+    subgraph = _read_type(graph, kind, edges, choices)
     notes = subgraph.notes
     if len(graph.edges) > 1:
         notes = (f"only {name} was taken", *notes)
@@ -113,7 +116,9 @@ def _list(names: Iterable[str]) -> str:
     words = [printable(name, 60) for name in names]
     text = " ".join(words[:_MOST_LISTED])
     rest = len(words) - _MOST_LISTED
-    return f"{text} and {rest} more" if rest > 0 else text
+    if rest > 0:
+        text += f" and {rest} more"
+    return text
 
 
 class _Type(NamedTuple):
@@ -140,9 +145,10 @@ def _flatten(graph: TypedGraph, names: Sequence[str], choices: Choices) -> Found
     split_origins = []
     left_out = []
     for kind in types:
-        if kind.found.split_origin:
-            split_origins.append(f"{kind.found.split_origin} for {kind.name}")
-        left_out += [f"{text} of {kind.name}" for text in kind.found.left_out]
+        found = kind.found
+        if found.split_origin:
+            split_origins.append(f"{found.split_origin} for {kind.name}")
+        left_out += [f"{text} of {kind.name}" for text in found.left_out]
     sources, destinations = _join_edges(graph, types)
     owners = [graph.owner[name] for name in names if name in graph.owner]
     return FoundGraph(
@@ -190,8 +196,9 @@ def _join_splits(types: list[_Type], origin: str, choices: Choices) -> dict[str,
         # Per type, so that masks have its length and ids are of it.
         parts = check_splits(type_splits, kind.size, origin, choices.overlap)
         for part, ids in parts.items():
-            splits.setdefault(part, []).append(ids + kind.begin)
-    return {part: np.concatenate(ids) for part, ids in splits.items()}
+            pieces = splits.setdefault(part, [])
+            pieces.append(ids + kind.begin)
+    return {part: np.concatenate(pieces) for part, pieces in splits.items()}
 
 
 def _count(graph: TypedGraph, name: str, found: FoundGraph) -> int:
@@ -208,7 +215,8 @@ def _count(graph: TypedGraph, name: str, found: FoundGraph) -> int:
     for (source, _, target), ends in graph.edges.items():
         for kind, row in zip((source, target), ends, strict=True):
             if kind == name:
-                highest = max(highest, int(row.max(initial=-1)))
+                row_highest = int(row.max(initial=-1))
+                highest = max(highest, row_highest)
     return highest + 1
 
 
@@ -225,7 +233,8 @@ def _stack_features(types: list[_Type], total: int) -> FeatureRows | None:
 
 def _rows_of_types(types: list[_Type], width: int, start: int, stop: int) -> Rows:
     """Return rows of types one after the other, their one-hots behind ``width``."""
-    matrix = np.zeros((stop - start, width + len(types)), np.float32)
+    shape = (stop - start, width + len(types))
+    matrix = np.zeros(shape, np.float32)
     for number, kind in enumerate(types):
         first = max(start, kind.begin)
         last = min(stop, kind.begin + kind.size)
@@ -242,8 +251,11 @@ def _rows_of_types(types: list[_Type], width: int, start: int, stop: int) -> Row
 
 def _lengths(types: list[_Type]) -> set[int]:
     """Return the lengths of features of all types, 0 for none."""
-    features = [kind.found.features for kind in types]
-    return {of_type.length if of_type else 0 for of_type in features}
+    lengths = set()
+    for kind in types:
+        features = kind.found.features
+        lengths.add(features.length if features else 0)
+    return lengths
 
 
 def _stack_labels(types: list[_Type], origin: str) -> Ints | None:
@@ -266,10 +278,12 @@ def _stack_labels(types: list[_Type], origin: str) -> Ints | None:
     if words:
         # As the file has them: classes are numbered when the whole is checked.
         years = [int(word) for word in words]
-        classes = np.array([*years, -1])[classes]
+        year_of_class = np.array([*years, -1])
+        classes = year_of_class[classes]
     total = sum(kind.size for kind in types)
     labels = np.full(total, -1)
-    labels[holder.begin : holder.begin + holder.size] = classes
+    end = holder.begin + holder.size
+    labels[holder.begin : end] = classes
     return labels
 
 

@@ -24,42 +24,59 @@ def add_rows(kind: str, share: Share, rows: Array, degrees: Array) -> list[Array
     ``kind``: of the model; ``rows``: those of ``share.inputs``; ``degrees``: edges that
     were drawn into every destination, on all machines.
     """
-    shape = (len(share.destinations), rows.shape[1])
+    _, width = rows.shape
+    shape = (len(share.destinations), width)
     sums = np.zeros(shape, rows.dtype)
-    if len(share.ends):
+    ends = share.ends
+    if len(ends):
         # Ends ascend: sums of runs of edges, one run for each destination that has any.
-        is_first = np.diff(share.ends, prepend=-1) > 0
-        starts = np.flatnonzero(is_first)
+        steps = np.diff(ends, prepend=-1)
+        starts = np.flatnonzero(steps)
+        destinations = ends[starts]
         _, places = share.inputs
-        sums[share.ends[starts]] = np.add.reduceat(rows[places], starts)
+        source_rows = rows[places]
+        sums[destinations] = np.add.reduceat(source_rows, starts)
 
-    own = np.zeros(shape, rows.dtype)
-    own[share.adds_own] = rows[: share.adds_own.sum()]
+    # Rows of the destinations themselves stand first among the inputs.
+    is_added = share.adds_own
+    local_rows = np.zeros(shape, rows.dtype)
+    local_rows[is_added] = rows[: is_added.sum()]
+
     if kind == "sage":
-        counts = np.maximum(degrees, 1).astype(rows.dtype)
-        return [sums / counts[:, None], own]
+        counts = np.maximum(degrees, 1)
+        divisors = counts.astype(rows.dtype)
+        means = sums / divisors[:, None]
+        return [means, local_rows]
     if kind == "gcn":
-        counts = (degrees + 1).astype(rows.dtype)
-        return [(sums + own) / counts[:, None]]
-    return [sums + own]  # gin
+        counts = degrees + 1
+        divisors = counts.astype(rows.dtype)
+        total = sums + local_rows
+        means = total / divisors[:, None]
+        return [means]
+    return [sums + local_rows]  # gin
 
 
 def multiply(added: Sequence[Array], weights: Array) -> Array:
     """Return the sums of a share times the weights of layer 1, flat."""
     matrices = _matrices(added, weights)
-    parts = [rows @ matrix.T for rows, matrix in zip(added, matrices, strict=True)]
+    parts = []
+    for rows, matrix in zip(added, matrices, strict=True):
+        parts.append(rows @ matrix.T)
     total: Array = np.sum(parts, axis=0)
     return total
 
 
 def weight_gradient(added: Sequence[Array], of_sums: Array) -> Array:
     """Return the gradient of the weights, flat, from that of the sums."""
-    gradients = [(of_sums.T @ rows).ravel() for rows in added]
+    gradients = []
+    for rows in added:
+        gradient = of_sums.T @ rows
+        gradients.append(gradient.ravel())
     return np.concatenate(gradients)
 
 
 def _matrices(added: Sequence[Array], weights: Array) -> list[Array]:
-    columns = added[0].shape[1]
+    _, columns = added[0].shape
     # All matrices of a layer are equally long, one behind the other.
     stacked = weights.reshape(len(added), -1, columns)
     return [*stacked]

@@ -49,10 +49,14 @@ class CustomFlow(NamedTuple):
 
 def _rows(values: Sequence[PerIteration], counts: Sequence[int]) -> NDArray[np.float64]:
     """Return a row per value, as long as the longest, 0 beyond its own count."""
-    rows = np.zeros((len(values), max(counts, default=0)))
+    longest = max(counts, default=0)
+    rows = np.zeros((len(values), longest))
     for row, value, count in zip(rows, values, counts, strict=True):
-        # More values than iterations are fine: a shorter run needs no other file.
-        row[:count] = value[:count] if isinstance(value, tuple) else value
+        if isinstance(value, tuple):
+            # More values than iterations are fine: a shorter run needs no other file.
+            row[:count] = value[:count]
+        else:
+            row[:count] = value
     return rows
 
 
@@ -76,13 +80,15 @@ def custom_job(
     """
     rounds = {task.name: task.iterations or iterations for task, _ in tasks}
     most = max(rounds.values())
-    payloads = _payloads(tasks, flows, rounds, byte_scale) if byte_scale else {}
+    payloads: Mapping[str, list[list[int]]] = {}
+    if byte_scale:
+        payloads = _payloads(tasks, flows, rounds, byte_scale)
 
     job_tasks = []
     for task, _ in tasks:
         program_settings: dict[str, Any] = {}
         if byte_scale:
-            program_settings = {**task.settings}
+            program_settings = dict(task.settings)
             # Steps of collectives alone have settings, and scale their own bytes.
             if task.settings:
                 program_settings["byte_scale"] = byte_scale
@@ -114,13 +120,16 @@ def _payloads(
     gates = {task.name for task, _ in tasks if task.gate}
     sends = [flow for flow in flows if flow.edge.destination not in gates]
     counts = [rounds[flow.edge.source] for flow in sends]
-    volumes = _rows([flow.volume for flow in sends], counts) * byte_scale
+    emulated_bytes = _rows([flow.volume for flow in sends], counts)
+    real_bytes = emulated_bytes * byte_scale
     # What is beyond an int64 would turn negative without a word.
-    real_bytes = np.rint(np.minimum(volumes, _MOST_BYTES)).astype(np.int64)
+    real_bytes = np.minimum(real_bytes, _MOST_BYTES)
+    whole_bytes = np.rint(real_bytes).astype(np.int64)
 
     payloads = defaultdict[str, list[list[int]]](list)
-    for flow, row in zip(sends, real_bytes.tolist(), strict=True):
-        payloads[flow.edge.source].append(row)
+    for flow, row in zip(sends, whole_bytes.tolist(), strict=True):
+        rows = payloads[flow.edge.source]
+        rows.append(row)
     return payloads
 
 
@@ -133,14 +142,17 @@ def custom_realization(
     negative or NaN.
     """
     times = _rows([task.time for task in tasks], job.rounds)
+    _, iterations = times.shape
     all_times = np.zeros((len(tasks), job.iterations))
-    all_times[:, : times.shape[1]] = times
+    all_times[:, :iterations] = times
 
-    counts = [job.rounds[edge.source] for edge in job.edges[: len(flows)]]
-    volumes = _rows([flow.volume for flow in flows], counts)
     # Credit edges stand behind the flows, and carry nothing.
+    flow_edges = job.edges[: len(flows)]
+    counts = [job.rounds[edge.source] for edge in flow_edges]
+    volumes = _rows([flow.volume for flow in flows], counts)
+    _, iterations = volumes.shape
     all_volumes = np.zeros((len(job.edges), job.iterations))
-    all_volumes[: len(flows), : volumes.shape[1]] = volumes
+    all_volumes[: len(flows), :iterations] = volumes
     return Realization(times=all_times, volumes=all_volumes)
 
 
@@ -166,16 +178,19 @@ class ExchangeSection(Section):
 
     def way(self, kind: str) -> str:
         """Return the algorithm of a collective of that kind."""
-        return self.algorithm or ALGORITHMS[kind][0]
+        default, *_ = ALGORITHMS[kind]
+        return self.algorithm or default
 
     def steps(self, kind: str) -> tuple[tuple[Send, ...], ...]:
         """Return the sends of every step, ValueError as of `list_steps`."""
-        return list_steps(kind, self.way(kind), len(self.among))
+        algorithm = self.way(kind)
+        return list_steps(kind, algorithm, len(self.among))
 
     def share(self, volume: float, kind: str, chunks: int = 1) -> float:
         """Return the bytes of chunks of a segment: all but allgather cut a rank's."""
         ranks = 1 if kind == "allgather" else len(self.among)
-        return chunks * volume / (self.segments * ranks)
+        pieces = self.segments * ranks
+        return chunks * volume / pieces
 
     def shares(self, kind: str, chunks: int = 1) -> PerIteration:
         """Return `share` of what each rank brings."""
@@ -222,7 +237,7 @@ class CollectiveSection(Section):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        kinds = [key for key in type(self).model_fields if getattr(self, key)]
+        kinds = self._stated_kinds
         if len(kinds) != 1:
             names = " and ".join(kinds) or "none"
             choices = ", ".join(type(self).model_fields)
@@ -230,9 +245,13 @@ class CollectiveSection(Section):
         return self
 
     @property
+    def _stated_kinds(self) -> list[str]:
+        return [key for key in type(self).model_fields if getattr(self, key)]
+
+    @property
     def kind(self) -> str:
         """Name of the one that is stated."""
-        return next(key for key in type(self).model_fields if getattr(self, key))
+        return self._stated_kinds[0]
 
     @property
     def exchange(self) -> ExchangeSection:
@@ -243,14 +262,16 @@ class CollectiveSection(Section):
     @property
     def edges(self) -> int:
         """Number of edges that it adds between its ends, 0 of one that cannot be."""
-        if self.shuffle is not None:
-            return len(self.shuffle.sources) * len(self.shuffle.destinations)
+        shuffle = self.shuffle
+        if shuffle is not None:
+            return len(shuffle.sources) * len(shuffle.destinations)
         exchange = self.exchange
         ranks = len(exchange.among)
         # An algorithm that so many ranks cannot run is refused by `problems`.
         with contextlib.suppress(ValueError):
             steps = exchange.steps(self.kind)
-            return exchange.segments * sum(len(step) + ranks for step in steps)
+            edges = sum(len(step) + ranks for step in steps)
+            return exchange.segments * edges
         return 0
 
 
@@ -276,9 +297,11 @@ def with_collectives(
         exchange = collective.exchange
         for segment in range(exchange.segments):
             for name in exchange.among:
-                steps = _rank_tasks(exchange, kind, by_name[name], (number, segment))
+                key = (number, segment)
+                steps = _rank_tasks(exchange, kind, by_name[name], key)
                 all_tasks += [CustomTask(task=step, time=0.0) for step in steps]
-            all_flows += _segment_flows(exchange, kind, f"{kind}{number}.{segment}")
+            label = f"{kind}{number}.{segment}"
+            all_flows += _segment_flows(exchange, kind, label)
     return all_tasks, all_flows
 
 
@@ -287,7 +310,8 @@ def _shuffle_flows(shuffle: ShuffleSection) -> Iterator[CustomFlow]:
     pairs = zip(shuffle.destinations, shuffle.volume, strict=True)
     for destination, volume in pairs:
         for source in shuffle.sources:
-            yield CustomFlow(NamedEdge(source, destination, coflow=coflow), volume)
+            edge = NamedEdge(source, destination, coflow=coflow)
+            yield CustomFlow(edge, volume)
 
 
 def _rank_tasks(
@@ -305,9 +329,9 @@ def _rank_tasks(
 
     for step in range(len(steps) + 1):
         # Step s takes in what s - 1 sent; one behind the last has the outcome.
-        before = steps[step - 1] if step else ()
+        last_sends = steps[step - 1] if step else ()
         sends = steps[step] if step < len(steps) else ()
-        senders = {send.sender for send in before if send.receiver == rank}
+        senders = {send.sender for send in last_sends if send.receiver == rank}
         receivers = {send.receiver for send in sends if send.sender == rank}
 
         place = {
@@ -347,6 +371,7 @@ def _segment_flows(
     in NCCL.
     """
     steps = exchange.steps(kind)
+    readers = exchange.then or exchange.among
     lag = exchange.lag
     if lag is None:
         # A task that waits for its own outcome would wait for itself without a lag.
@@ -355,19 +380,22 @@ def _segment_flows(
     is_direct = exchange.way(kind) in ("direct", "ring")
     for rank, name in enumerate(exchange.among):
         # What stays on a rank carries no bytes: one process, one memory.
-        yield CustomFlow(NamedEdge(name, f"{name}.{label}.0"), 0.0)
+        edge = NamedEdge(name, f"{name}.{label}.0")
+        yield CustomFlow(edge, 0.0)
         for step, sends in enumerate(steps):
             source = f"{name}.{label}.{step}"
             following = f"{label}.{step + 1}"
-            yield CustomFlow(NamedEdge(source, f"{name}.{following}"), 0.0)
+            edge = NamedEdge(source, f"{name}.{following}")
+            yield CustomFlow(edge, 0.0)
             for send in sends:
                 if send.sender != rank:
                     continue
                 receiver = exchange.among[send.receiver]
                 channel = f"{name}->{receiver if is_direct else ''}"
                 edge = NamedEdge(source, f"{receiver}.{following}", channel=channel)
-                yield CustomFlow(edge, exchange.shares(kind, send.chunks))
+                volume = exchange.shares(kind, send.chunks)
+                yield CustomFlow(edge, volume)
 
         last = f"{name}.{label}.{len(steps)}"
-        reader = exchange.then[rank] if exchange.then else name
-        yield CustomFlow(NamedEdge(last, reader, lag), 0.0)
+        edge = NamedEdge(last, readers[rank], lag)
+        yield CustomFlow(edge, 0.0)

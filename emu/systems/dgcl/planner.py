@@ -28,7 +28,8 @@ _NO_ROWS = np.empty(0, np.int64)
 
 def _includes(sets: Ints, device: int) -> NDArray[np.bool_]:
     """Return True for every set, bit by bit, that a device is in."""
-    return np.asarray(sets >> device & 1 == 1)
+    bits = sets >> device & 1
+    return np.asarray(bits == 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,17 +55,19 @@ class Topology:
                 f"{self.devices} devices: a plan has 1 to {MOST_DEVICES} of them"
             )
         for name, capacity in zip(self.links, self.capacities, strict=True):
-            if not (np.isfinite(capacity) and capacity > 0):
+            is_usable = np.isfinite(capacity) and capacity > 0
+            if not is_usable:
                 raise ValueError(
                     f"link {name}: capacity {capacity} is not positive and finite"
                 )
 
-        devices = {*range(self.devices)}
-        positions = {*range(len(self.links))}
-        for (sender, receiver), links in self.routes.items():
-            if sender == receiver or not {sender, receiver} <= devices:
+        devices = set(range(self.devices))
+        positions = set(range(len(self.links)))
+        for pair, links in self.routes.items():
+            sender, receiver = pair
+            if sender == receiver or not devices.issuperset(pair):
                 raise ValueError(f"no route leads from {sender} to {receiver}")
-            if not links or not {*links} <= positions:
+            if not links or not positions.issuperset(links):
                 raise ValueError(f"route {sender} to {receiver}: no links {links}")
 
     @cached_property
@@ -74,7 +77,9 @@ class Topology:
         int32, shape (devices ** 2 + 1,); a pair that is not joined has none.
         """
         counts = [len(links) for links in self._links_by_pair()]
-        return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+        ends = np.cumsum(counts)
+        starts = np.concatenate([[0], ends])
+        return starts.astype(np.int32)
 
     @cached_property
     def crossed(self) -> Devices:
@@ -90,23 +95,27 @@ class Topology:
         for pair in self.routes:
             reach[pair] = True
         for middle in range(self.devices):
-            reach |= np.outer(reach[:, middle], reach[middle])
+            reaches_middle = reach[:, middle]
+            reached_from_middle = reach[middle]
+            reach |= np.outer(reaches_middle, reached_from_middle)
         return reach
 
     def within(self, boxes: Sequence[int]) -> Topology:
         """Return the topology without routes between boxes of consecutive devices."""
-        box = np.repeat(np.arange(len(boxes)), boxes)
-        routes = {
-            (sender, receiver): links
-            for (sender, receiver), links in self.routes.items()
-            if box[sender] == box[receiver]
-        }
+        numbers = np.arange(len(boxes))
+        box_of = np.repeat(numbers, boxes)
+        routes = {}
+        for pair, links in self.routes.items():
+            sender, receiver = pair
+            if box_of[sender] == box_of[receiver]:
+                routes[pair] = links
         return replace(self, routes=routes)
 
     def _links_by_pair(self) -> Iterator[Sequence[int]]:
         for sender in range(self.devices):
             for receiver in range(self.devices):
-                yield self.routes.get((sender, receiver), ())
+                pair = (sender, receiver)
+                yield self.routes.get(pair, ())
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,13 +134,18 @@ class Needs:
     """Set of devices that need each, bit by bit."""
 
     def __post_init__(self) -> None:
-        if not len(self.vertices) == len(self.owners) == len(self.readers):
+        rows = len(self.vertices)
+        if len(self.owners) != rows or len(self.readers) != rows:
             raise ValueError("vertices, owners and readers differ in length")
-        if (np.diff(self.vertices) < 0).any():
+        steps = np.diff(self.vertices)
+        if (steps < 0).any():
             raise ValueError("vertices are not in ascending order")
-        owner_reads = self.readers >> self.owners.astype(np.int64) & 1
+
         # Bit 63 would make a set negative; at most 62 devices keep it 0.
-        if (self.readers <= 0).any() or owner_reads.any():
+        is_unread = self.readers <= 0
+        shifts = self.owners.astype(np.int64)
+        owner_reads = self.readers >> shifts & 1
+        if is_unread.any() or owner_reads.any():
             raise ValueError("a vertex has no reader, or its owner among them")
 
     def __len__(self) -> int:
@@ -141,7 +155,8 @@ class Needs:
     @property
     def pairs(self) -> int:
         """Number of (vertex, reader) pairs."""
-        return int(np.bitwise_count(self.readers).sum())
+        reader_counts = np.bitwise_count(self.readers)
+        return int(reader_counts.sum())
 
     @classmethod
     def of_parts(cls, remote: Sequence[Ints], owners: Sequence[Devices]) -> Needs:
@@ -151,8 +166,11 @@ class Needs:
         what it needs.
         """
         vertices = np.concatenate([*remote, _NO_ROWS])
-        owner = np.concatenate([*owners, np.empty(0, np.int32)]).astype(np.int32)
-        reader = np.repeat(np.arange(len(remote)), [*map(len, remote)])
+        # The empty array keeps the concatenation legal where there are no parts.
+        flat_owners = np.concatenate([*owners, _NO_ROWS])
+        owner = flat_owners.astype(np.int32)
+        devices = np.arange(len(remote))
+        reader = np.repeat(devices, [len(part) for part in remote])
         # reduceat, below, takes no empty array.
         if not len(vertices):
             return cls(vertices=vertices, owners=owner, readers=vertices)
@@ -161,15 +179,20 @@ class Needs:
         order = np.argsort(vertices, kind="stable")
         vertices = vertices[order]
         owner = owner[order]
-        first = np.flatnonzero(np.diff(vertices, prepend=-1))
+        steps = np.diff(vertices, prepend=-1)
+        first = np.flatnonzero(steps)
         counts = np.diff(first, append=len(vertices))
-        if (np.repeat(owner[first], counts) != owner).any():
+
+        group_owner = owner[first]
+        expected_owner = np.repeat(group_owner, counts)
+        if (expected_owner != owner).any():
             raise ValueError("two parts disagree on the owner of a vertex")
 
-        bits = np.int64(1) << reader[order].astype(np.int64)
+        shifts = reader[order].astype(np.int64)
+        bits = np.int64(1) << shifts
         return cls(
             vertices=vertices[first],
-            owners=owner[first],
+            owners=group_owner,
             readers=np.bitwise_or.reduceat(bits, first),
         )
 
@@ -182,7 +205,9 @@ class Needs:
         # Islands share vertices: each island's row of one stays in the islands' order.
         order = np.argsort(vertices, kind="stable")
         return cls(
-            vertices=vertices[order], owners=owners[order], readers=readers[order]
+            vertices=vertices[order],
+            owners=owners[order],
+            readers=readers[order],
         )
 
     def swap(self, local: Sequence[Ints]) -> Needs:
@@ -191,30 +216,45 @@ class Needs:
         vertices = np.concatenate(local)
         order = np.argsort(vertices)
         vertices = vertices[order]
-        owner = np.repeat(np.arange(host, dtype=np.int32), [*map(len, local)])
+        devices = np.arange(host, dtype=np.int32)
+        owner = np.repeat(devices, [len(part) for part in local])
 
-        readers = np.full(len(vertices), np.int64(1) << host)
+        host_alone = np.int64(1) << host
+        readers = np.full(len(vertices), host_alone)
         # All rows go to the host, and from there to who needed them before.
-        readers[np.searchsorted(vertices, self.vertices)] |= self.readers
-        return Needs(vertices=vertices, owners=owner[order], readers=readers)
+        places = np.searchsorted(vertices, self.vertices)
+        readers[places] |= self.readers
+        return Needs(
+            vertices=vertices,
+            owners=owner[order],
+            readers=readers,
+        )
 
     def move(self, device_of: Sequence[int]) -> Needs:
         """Return the needs with the part of device i on ``device_of[i]``."""
         readers = np.zeros_like(self.readers)
         for part, device in enumerate(device_of):
-            readers |= (self.readers >> part & 1) << device
-        owners = np.asarray(device_of, np.int32)[self.owners]
-        return Needs(vertices=self.vertices, owners=owners, readers=readers)
+            part_reads = self.readers >> part & 1
+            readers |= part_reads << device
+        devices = np.asarray(device_of, np.int32)
+        return Needs(
+            vertices=self.vertices,
+            owners=devices[self.owners],
+            readers=readers,
+        )
 
     def unreachable(self, topology: Topology) -> tuple[int, int] | None:
         """Return (owner, reader) of a row that cannot get there; None: all can."""
         for owner in range(topology.devices):
-            missing = np.flatnonzero(~topology.reachable[owner])
+            is_missing = ~topology.reachable[owner]
+            missing = np.flatnonzero(is_missing)
             bits = sum(1 << device for device in missing.tolist())
-            cut_off = self.readers[self.owners == owner] & bits
-            cut_off = cut_off[cut_off != 0]
-            if cut_off.size:
-                readers = int(cut_off[0])
+
+            is_owner = self.owners == owner
+            cut_off = self.readers[is_owner] & bits
+            rows = np.flatnonzero(cut_off)
+            if rows.size:
+                readers = int(cut_off[rows[0]])
                 # Of several readers that are cut off, the first is named.
                 lowest = readers & -readers
                 return owner, lowest.bit_length() - 1
@@ -241,14 +281,20 @@ class GatherPlan:
     @property
     def stages(self) -> int:
         """Number of stages."""
-        return int(self.transfers[-1, 0]) + 1 if len(self.transfers) else 0
+        if not len(self.transfers):
+            return 0
+        # Transfers ascend by stage: the last one is of the last stage.
+        last_stage = self.transfers[-1, 0]
+        return int(last_stage) + 1
 
     def __iter__(self) -> Iterator[RowTransfer]:
         """Yield (stage, sender, receiver, vertices) of every transfer."""
+        keys = self.transfers.tolist()
         bounds = itertools.pairwise(self.bounds.tolist())
-        for key, (begin, end) in zip(self.transfers.tolist(), bounds, strict=True):
+        for key, bound in zip(keys, bounds, strict=True):
             stage, sender, receiver = key
-            yield stage, sender, receiver, self.rows[begin:end]
+            rows = self.rows[slice(*bound)]
+            yield stage, sender, receiver, rows
 
     @cached_property
     def counts(self) -> Ints:
@@ -260,14 +306,16 @@ class GatherPlan:
 
         Raises PlanError when a transfer joins devices that no route joins.
         """
-        load = np.zeros((self.stages, len(topology.links)), np.int64)
+        shape = (self.stages, len(topology.links))
+        load = np.zeros(shape, np.int64)
         keys = self.transfers.tolist()
-        for (stage, sender, receiver), count in zip(keys, self.counts, strict=True):
+        for key, count in zip(keys, self.counts, strict=True):
+            stage, sender, receiver = key
             links = topology.routes.get((sender, receiver))
             if links is None:
                 raise PlanError(f"no link leads from {sender} to {receiver}")
             # Rows cross all links of their route: each bears the whole count.
-            load[stage, [*links]] += count
+            load[stage, list(links)] += count
         return load
 
     def cost(self, topology: Topology) -> float:
@@ -286,7 +334,8 @@ class GatherPlan:
         transfers: list[RowTransfer] = []
         by_stage: dict[int, list[RowTransfer]] = {}
         for transfer in self:
-            by_stage.setdefault(transfer[0], []).append(transfer)
+            stage = transfer[0]
+            by_stage.setdefault(stage, []).append(transfer)
 
         # A stage that is parted makes those after it later.
         first_part = 0
@@ -298,7 +347,7 @@ class GatherPlan:
                 for part, piece in enumerate(pieces, first_part):
                     if piece.size:
                         transfers.append((part, sender, receiver, piece))
-            first_part += max(map(len, writes.values()))
+            first_part += max(len(parts) for parts in writes.values())
 
         # They were made in the order of the way there, by who receives now.
         transfers.sort(key=lambda transfer: transfer[:3])
@@ -328,12 +377,19 @@ def _split_writes(rows: Ints, written: list[Ints], *, atomic: bool) -> Iterator[
 
 def plan_of(devices: int, transfers: Sequence[RowTransfer]) -> GatherPlan:
     """Return the plan of (stage, sender, receiver, vertices), in ascending order."""
-    keys = [transfer[:3] for transfer in transfers]
-    tables = [transfer[3] for transfer in transfers]
+    keys = []
+    tables = []
+    counts = [0]
+    for stage, sender, receiver, rows in transfers:
+        keys.append((stage, sender, receiver))
+        tables.append(rows)
+        counts.append(len(rows))
+
+    flat_keys = np.array(keys, np.int32)
     return GatherPlan(
         devices=devices,
-        transfers=np.array(keys, np.int32).reshape(-1, 3),
-        bounds=np.cumsum([0, *map(len, tables)], dtype=np.int64),
+        transfers=flat_keys.reshape(-1, 3),
+        bounds=np.cumsum(counts, dtype=np.int64),
         rows=np.concatenate([*tables, _NO_ROWS]),
     )
 
@@ -346,7 +402,8 @@ def peer_to_peer(needs: Needs, devices: int) -> GatherPlan:
         vertices = needs.vertices[is_owner]
         readers = needs.readers[is_owner]
         for reader in range(devices):
-            rows = vertices[_includes(readers, reader)]
+            is_needed = _includes(readers, reader)
+            rows = vertices[is_needed]
             if rows.size:
                 transfers.append((0, owner, reader, rows))
     return plan_of(devices, transfers)
@@ -355,13 +412,16 @@ def peer_to_peer(needs: Needs, devices: int) -> GatherPlan:
 def swap(needs: Needs, host: int) -> GatherPlan:
     """Return the plan of NeuGraph's swap: all rows to a host, and those needed back."""
     # Every row goes up in stage 0, and down in stage 1 to each of its readers.
-    to_host = replace(needs, readers=needs.readers & 1 << host)
-    transfers = [*peer_to_peer(to_host, host + 1)]
+    devices = host + 1
+    host_bits = needs.readers & 1 << host
+    to_host = replace(needs, readers=host_bits)
+    transfers = list(peer_to_peer(to_host, devices))
     for reader in range(host):
-        rows = needs.vertices[_includes(needs.readers, reader)]
+        is_needed = _includes(needs.readers, reader)
+        rows = needs.vertices[is_needed]
         if rows.size:
             transfers.append((1, host, reader, rows))
-    return plan_of(host + 1, transfers)
+    return plan_of(devices, transfers)
 
 
 def check_plan(plan: GatherPlan, needs: Needs, topology: Topology) -> None:
@@ -373,26 +433,32 @@ def check_plan(plan: GatherPlan, needs: Needs, topology: Topology) -> None:
     """
     # Raises where a transfer has no route.
     plan.load(topology)
-    order = np.lexsort(plan.transfers.T[::-1])
-    is_ordered = (order == np.arange(len(order))).all()
-    if not is_ordered or len(np.unique(plan.transfers, axis=0)) != len(order):
+    # The last key counts most for lexsort, and the stage is to count most.
+    keys = plan.transfers.T[::-1]
+    order = np.lexsort(keys)
+    is_in_place = order == np.arange(len(order))
+    distinct = np.unique(plan.transfers, axis=0)
+    if not is_in_place.all() or len(distinct) != len(order):
         raise PlanError("transfers are not in ascending order, or one occurs twice")
 
     vertices = np.unique(needs.vertices)
     places = np.searchsorted(vertices, needs.vertices)
     # Links that a row has come over from its owner to each device, -1 before it comes.
-    depth = np.full((len(vertices), plan.devices), -1, np.int8)
+    shape = (len(vertices), plan.devices)
+    depth = np.full(shape, -1, np.int8)
     depth[places, needs.owners] = 0
-    for stage, sender, receiver, rows in plan:
+    for transfer in plan:
         try:
-            _follow(depth, vertices, (stage, sender, receiver, rows))
+            _follow(depth, vertices, transfer)
         except PlanError as error:
+            stage, sender, receiver, _ = transfer
             where = f"stage {stage}, {sender} to {receiver}"
             raise PlanError(f"{where}: {error}") from None
 
     for reader in range(plan.devices):
         is_needed = _includes(needs.readers, reader)
-        missing = needs.vertices[is_needed & (depth[places, reader] < 0)]
+        is_absent = depth[places, reader] < 0
+        missing = needs.vertices[is_needed & is_absent]
         if missing.size:
             raise PlanError(f"vertex {missing[0]} does not come to device {reader}")
 
@@ -400,10 +466,14 @@ def check_plan(plan: GatherPlan, needs: Needs, topology: Topology) -> None:
 def _follow(depth: NDArray[np.int8], vertices: Ints, transfer: RowTransfer) -> None:
     """Check a transfer, and note in ``depth`` where its rows are then."""
     stage, sender, receiver, rows = transfer
-    if not rows.size or (np.diff(rows) <= 0).any():
+    steps = np.diff(rows)
+    if not rows.size or (steps <= 0).any():
         raise PlanError("vertices are none or not ascending")
+
     # What is beyond the last vertex is compared with that, and differs.
-    places = np.minimum(np.searchsorted(vertices, rows), len(vertices) - 1)
+    last_place = len(vertices) - 1
+    places = np.searchsorted(vertices, rows)
+    places = np.minimum(places, last_place)
     if not len(vertices) or (vertices[places] != rows).any():
         raise PlanError("a vertex that no device needs")
 
@@ -411,13 +481,15 @@ def _follow(depth: NDArray[np.int8], vertices: Ints, transfer: RowTransfer) -> N
     # In a tree a row is sent on in the stage after it has come, and in no later one.
     wrong = np.flatnonzero(sender_depth != stage)
     if wrong.size:
-        first_stage = sender_depth[wrong[0]]
+        place = wrong[0]
+        first_stage = sender_depth[place]
         state = f"has since stage {first_stage} and not {stage}"
         if first_stage < 0:
             state = "does not have"
-        raise PlanError(f"{sender} {state} vertex {rows[wrong[0]]}")
+        raise PlanError(f"{sender} {state} vertex {rows[place]}")
 
-    repeats = rows[depth[places, receiver] >= 0]
+    is_repeated = depth[places, receiver] >= 0
+    repeats = rows[is_repeated]
     if repeats.size:
         raise PlanError(f"vertex {repeats[0]} comes to {receiver} again")
     depth[places, receiver] = stage + 1

@@ -62,7 +62,8 @@ class DgclJobSection(DgclKeys):
     def least_edges(self, machines: Sequence[str]) -> int:
         """Return those of the ring: the plan is not known before the data set."""
         # More devices than a plan can have are another problem, which `problems` says.
-        return max(1, all_reduce_edge_count(min(len(machines), MOST_DEVICES)))
+        devices = min(len(machines), MOST_DEVICES)
+        return max(1, all_reduce_edge_count(devices))
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
@@ -108,7 +109,9 @@ class DgclJobSection(DgclKeys):
     @override
     def keys_of_kinds(self, kinds: AbstractSet[str]) -> tuple[str, ...]:
         """Return all but the time of gates, which compute nothing."""
-        return tuple(k for k in DgclTimesSection.model_fields if k != "coordination")
+        keys = list(DgclTimesSection.model_fields)
+        keys.remove("coordination")
+        return tuple(keys)
 
     @override
     def device_times(self) -> Iterator[tuple[Trail, str, Times]]:
@@ -128,10 +131,12 @@ class DgclJobSection(DgclKeys):
         scaled_kinds = {"gather", "scatter", "coordination"} & kinds
         edit: Edit = {}
         for kind in scaled_kinds:
-            edit[f"job.times.{kind}"] = scale(getattr(self.times, kind))
+            time = getattr(self.times, kind)
+            edit[f"job.times.{kind}"] = scale(time)
         # One key is the time of both: it is scaled where both are.
-        if {"gathered", "scattered"} <= kinds:
-            scaled_kinds |= {"gathered", "scattered"}
+        received_kinds = {"gathered", "scattered"}
+        if received_kinds <= kinds:
+            scaled_kinds |= received_kinds
             edit["job.times.receive"] = scale(self.times.receive)
 
         last = self.model.layers
@@ -139,15 +144,18 @@ class DgclJobSection(DgclKeys):
         backward = {f"gradient{number}": number for number in range(1, last)}
         backward[f"layer{last}"] = last  # it goes on to its own backward pass
         for key, layers in (("forward", forward), ("backward", backward)):
-            numbers = {layers[kind] for kind in kinds & layers.keys()}
-            scaled_kinds |= kinds & layers.keys()
-            if numbers:
-                times = []
-                for number in range(1, last + 1):
-                    time = layer_time(getattr(self.times, key), number - 1)
-                    write = scale if number in numbers else write_times
-                    times.append(write(time))
-                edit[f"job.times.{key}"] = times
+            layer_kinds = kinds & layers.keys()
+            if not layer_kinds:
+                continue
+            scaled_kinds |= layer_kinds
+            numbers = {layers[kind] for kind in layer_kinds}
+            stated = getattr(self.times, key)
+            times = []
+            for number in range(1, last + 1):
+                time = layer_time(stated, number - 1)
+                write = scale if number in numbers else write_times
+                times.append(write(time))
+            edit[f"job.times.{key}"] = times
         return edit, {name for name in wanted if tasks[name] in scaled_kinds}
 
     def _pass_times(self) -> Iterator[tuple[str, str, PerDevice]]:
@@ -178,14 +186,17 @@ class DgclJobSection(DgclKeys):
         machines = self.ranks(context.machines)
         replicas: list[int] = []
         if self.plan == "dgcl_r":
-            replicas = [*(self.boxes or ())]
+            replicas = list(self.boxes or ())
         elif self.plan == "replication":  # no two devices share rows
             replicas = [1] * len(machines)
+        seed = self.plan_seed
+        if seed is None:
+            seed = context.seed
 
         settings = self.whole_graph_settings(context) | {
             "plan": {
                 "kind": self.plan,
-                "seed": context.seed if self.plan_seed is None else self.plan_seed,
+                "seed": seed,
                 "eps": self.plan_eps,
                 "group": self.plan_group,
                 "sweeps": self.plan_sweeps,
@@ -207,7 +218,7 @@ class DgclJobSection(DgclKeys):
         if self.plan == "best_of":
             seconds = self._epoch_times(context, cluster)
             settings["plan"]["kind"] = min(seconds, key=seconds.__getitem__)
-            settings["best_of"] = {**seconds}
+            settings["best_of"] = dict(seconds)
         return settings
 
     def _epoch_times(self, context: BuildContext, cluster: Cluster) -> dict[str, float]:
@@ -231,10 +242,12 @@ class DgclJobSection(DgclKeys):
             job = with_slowness(job, candidate, context.stated, profiled=False)
         reference = candidate.realize(job, context, cluster, {})
 
-        first = self.ranks(context.machines)[0]  # gates are pinned nowhere
-        machines = (cluster.index(task.pinned or first) for task in job.tasks)
-        problem = Problem(cluster, job, Placement(tuple(machines)))
-        return makespan(problem, problem.stretch(reference), context.policy)
+        first, *_ = self.ranks(context.machines)  # gates are pinned nowhere
+        machines = [cluster.index(task.pinned or first) for task in job.tasks]
+        placement = Placement(tuple(machines))
+        problem = Problem(cluster, job, placement)
+        realization = problem.stretch(reference)
+        return makespan(problem, realization, context.policy)
 
     def builder(self, context: BuildContext, settings: JobSettings) -> DgclBuilder:
         """Return the job's builder; without a cluster, of one that gathers nothing.
@@ -244,7 +257,8 @@ class DgclJobSection(DgclKeys):
         """
         machines = self.ranks(context.machines)
         # Names and settings of tasks are known before the plan is: nothing travels.
-        forward = (plan_of(len(machines), []),) * self.model.layers
+        empty_plan = plan_of(len(machines), [])
+        forward = (empty_plan,) * self.model.layers
         if "topology" in settings:
             try:
                 forward = plans.open_plans(settings)
@@ -312,9 +326,10 @@ class DgclJobSection(DgclKeys):
             for part, width in zip(parts, widths, strict=True):
                 numbers += 2 * len(part.local) * width
             # Rows of others come before each layer but the first, which has features.
-            for part, width in zip(parts[1:], widths[:-1], strict=True):
+            first, *later_parts = parts
+            for part, width in zip(later_parts, widths[:-1], strict=True):
                 numbers += 2 * len(part.remote) * width
-            features = parts[0].size * length
+            features = first.size * length
             memory[f"d{rank}.layer1"] = {
                 "features": float(itemsize * features),
                 "rows of layers": float(itemsize * numbers),
@@ -329,8 +344,9 @@ class DgclJobSection(DgclKeys):
     @override
     def planning(self, settings: JobSettings) -> dict[str, Callable[[], object]]:
         planning = super().planning(settings)
+        kind = settings["plan"]["kind"]
         # The best of two plans has made both.
-        if settings["plan"]["kind"] in {"spst", "dgcl_r"} or "best_of" in settings:
+        if kind in {"spst", "dgcl_r"} or "best_of" in settings:
             planning["plan"] = partial(plans.plan_anew, settings)
         return planning
 
@@ -345,7 +361,8 @@ class DgclJobSection(DgclKeys):
         for edge, sizes in zip(job.edges, volumes, strict=True):
             # To add a number that came is work as of an edge.
             if job.tasks[edge.destination].kind == "scattered":
-                operations.add(edge.destination, {"aggregate": sizes / itemsize})
+                numbers = sizes / itemsize
+                operations.add(edge.destination, {"aggregate": numbers})
 
         self._count_layers(job, operations)
         return operations
@@ -360,17 +377,20 @@ class DgclJobSection(DgclKeys):
                 continue
 
             number = task.settings["layer"]
-            part = graphs[number - 1].part(task.settings["rank"])
+            graph = graphs[number - 1]
+            part = graph.part(task.settings["rank"])
+            edges = int(part.forward.indptr[-1])
             inputs, outputs = widths[number - 1 : number + 1]
             layer = count_layer(
                 kind,
                 (inputs, outputs),
-                int(part.forward.indptr[-1]),
+                edges,
                 part.size,
                 len(part.local),
                 shortens=inputs > outputs,
             )
-            operations.add(position, layer.forward if name == "layer" else {})
+            forward = layer.forward if name == "layer" else {}
+            operations.add(position, forward)
             if name == "gradient" or number == self.model.layers:
                 operations.add(position, layer.backward(first=number == 1))
             if task.kind == "layer1":
@@ -394,11 +414,16 @@ def replica_work(settings: JobSettings) -> dict[str, float]:
     _, graphs = open_layers(settings)
     works = {}
     for rank in range(settings["parts"]):
-        edges = [int(graph.part(rank).forward.indptr[-1]) for graph in graphs]
+        edges = []
+        for graph in graphs:
+            adjacency = graph.part(rank).forward
+            edges.append(int(adjacency.indptr[-1]))
+        # Times are of a device's own vertices, which is all the last layer has.
+        local_edges = max(edges[-1], 1)
         for layer, count in enumerate(edges, 1):
-            for name in (f"d{rank}.layer{layer}", f"d{rank}.grad{layer}"):
-                # Times are of a device's own vertices, which is all the last layer has.
-                works[name] = count / max(edges[-1], 1)
+            work = count / local_edges
+            works[f"d{rank}.layer{layer}"] = work
+            works[f"d{rank}.grad{layer}"] = work
     return works
 
 
@@ -419,7 +444,10 @@ def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str
     if "emulated" not in schedules:  # else it was said before the run
         yield from plans.plan_lines(settings)
 
-    gathers = {(t.kind, t.settings["layer"]) for t in job.tasks if t.kind in _WORDS}
+    gathers = set()
+    for task in job.tasks:
+        if task.kind in _WORDS:
+            gathers.add((task.kind, task.settings["layer"]))
     for kind, layer in sorted(gathers):
         plan = by_layer[layer - 1]
         # No part needs a row of another.
@@ -430,23 +458,23 @@ def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str
 
         waits = []
         for name, schedule in schedules.items():
-            time = format_duration(_mean_time(schedule, kind, layer))
-            waits.append(f"{name} {time}")
+            seconds = _mean_time(schedule, kind, layer)
+            waits.append(f"{name} {format_duration(seconds)}")
         sizes = _bytes_of(first, kind, layer)
         # t(S) is per row; a row's bytes depend on the layer.
-        rows = max(int(plan.counts.sum()), 1) * job.iterations
-        row_bytes = float(sizes.sum()) / rows
+        rows = max(int(plan.counts.sum()), 1)
+        sent_rows = rows * job.iterations
+        row_bytes = float(sizes.sum()) / sent_rows
         bound = ""
         # The bound is of rows on their way from owners; gradients go the other way.
         if kind == "gather":
-            rows_bound = lower_bound(
-                needs[layer - 1 if len(needs) > 1 else 0], topology
-            )
-            least = format_duration(row_bytes * rows_bound)
-            bound = f"; no plan's t(S) is below {least}"
+            needs_of_layer = needs[layer - 1 if len(needs) > 1 else 0]
+            least = row_bytes * lower_bound(needs_of_layer, topology)
+            bound = f"; no plan's t(S) is below {format_duration(least)}"
 
         cost = format_duration(row_bytes * plan.cost(topology))
-        alone = format_duration(_time_alone(first, sizes, policy))
+        seconds_alone = _time_alone(first, sizes, policy)
+        alone = format_duration(seconds_alone)
         yield (
             f"gather of layer {layer}, {_WORDS[kind]}: t(S) {cost}, "
             f"simulated {alone}; with waits {', '.join(waits)}{bound}"
@@ -464,10 +492,13 @@ def _mean_time(schedule: Schedule, kind: str, layer: int) -> float:
     ends = []
     # The stages of a device, one process each.
     for positions in stages.values():
-        starts.append(schedule.task_start[positions].min(axis=0))
-        ends.append(schedule.task_end[positions].max(axis=0))
-    seconds = np.max(ends, axis=0) - np.max(starts, axis=0)
-    return float(np.mean(seconds))
+        stage_starts = schedule.task_start[positions]
+        stage_ends = schedule.task_end[positions]
+        starts.append(stage_starts.min(axis=0))
+        ends.append(stage_ends.max(axis=0))
+    last_end = np.max(ends, axis=0)
+    last_start = np.max(starts, axis=0)
+    return float(np.mean(last_end - last_start))
 
 
 def _time_alone(schedule: Schedule, sizes: Floats, policy: str) -> float:
@@ -476,9 +507,13 @@ def _time_alone(schedule: Schedule, sizes: Floats, policy: str) -> float:
     # Alone means on links as they are stated, without what happens to them in a run.
     cluster = replace(problem.cluster, changes=(), speed_changes=())
     job = replace(problem.job, iterations=1)
+    problem = replace(problem, cluster=cluster, job=job)
     # Tasks take no time, and all epochs have the same bytes: one tells all.
-    flows = Realization(times=np.zeros((len(job.tasks), 1)), volumes=sizes[:, :1])
-    return makespan(replace(problem, cluster=cluster, job=job), flows, policy)
+    flows = Realization(
+        times=np.zeros((len(job.tasks), 1)),
+        volumes=sizes[:, :1],
+    )
+    return makespan(problem, flows, policy)
 
 
 def _bytes_of(schedule: Schedule, kind: str, layer: int) -> Floats:
@@ -487,9 +522,11 @@ def _bytes_of(schedule: Schedule, kind: str, layer: int) -> Floats:
     belongs = []
     for edge in job.edges:
         source = job.tasks[edge.source]
-        carries_rows = (source.kind, job.tasks[edge.destination].kind) in CARRIES
-        belongs.append(
-            carries_rows and source.kind == kind and source.settings["layer"] == layer
-        )
+        destination = job.tasks[edge.destination]
+        carries_rows = (source.kind, destination.kind) in CARRIES
+        is_of_kind = carries_rows and source.kind == kind
+        belongs.append(is_of_kind and source.settings["layer"] == layer)
+    is_of_gather = np.array(belongs)
     # Flows within a machine have no bytes on record.
-    return np.where(np.array(belongs)[:, None], np.nan_to_num(schedule.flow_bytes), 0.0)
+    sizes = np.nan_to_num(schedule.flow_bytes)
+    return np.where(is_of_gather[:, None], sizes, 0.0)

@@ -47,39 +47,44 @@ def spst(
 
     group_of, first = _groups(needs, group)
     groups = len(first)
+    owners = needs.owners[first]
+    # A tree has an edge to each device but its root at most: devices - 1, 62 at most.
     width = max(topology.devices - 1, 1)
+    shape = (groups, width)
+    links = len(topology.links)
+    fastest = topology.capacities.max(initial=1.0)
     # What C reads and fills: a tree per group of rows, an edge from its sender to its
     # receiver in each stage, and the load of all trees by stage and link.
     trees = structure(
         "Trees",
         devices=topology.devices,
-        links=len(topology.links),
+        links=links,
         starts=topology.starts,
         crossed=topology.crossed,
         # Over a row's time on the fastest link, so that `eps` has no unit.
-        row_times=topology.capacities.max(initial=1.0) / topology.capacities,
+        row_times=fastest / topology.capacities,
         groups=groups,
         width=width,
-        owners=needs.owners[first].astype(np.int64),
+        owners=owners.astype(np.int64),
         readers=needs.readers[first],
         # A group goes as one, as heavy as its rows are many.
         weights=np.bincount(group_of),
-        # A tree has an edge to each device but its root at most: devices - 1, 62 at
-        # most.
-        senders=np.empty((groups, width), np.int8),
-        receivers=np.empty((groups, width), np.int8),
-        stages=np.empty((groups, width), np.int8),
+        senders=np.empty(shape, np.int8),
+        receivers=np.empty(shape, np.int8),
+        stages=np.empty(shape, np.int8),
         sizes=np.zeros(groups, np.int8),
-        rows=np.zeros((width, len(topology.links)), np.int64),
+        rows=np.zeros((width, links), np.int64),
         peaks=np.zeros(width),
     )
 
     # The order of the vertices matters to the plan: the seed fixes it (specs, 6b).
     draws = np.random.default_rng(seed)
-    lib.grow(trees, pointer(draws.permutation(groups)), eps)
+    order = draws.permutation(groups)
+    lib.grow(trees, pointer(order), eps)
     # Orders of sweeps are drawn later: without any the plan is the paper's.
     for _ in range(sweeps):
-        lib.grow_again(trees, pointer(draws.permutation(groups)), eps)
+        order = draws.permutation(groups)
+        lib.grow_again(trees, pointer(order), eps)
     return _tables(topology.devices, needs.vertices, group_of, trees)
 
 
@@ -90,9 +95,12 @@ def _groups(needs: Needs, most: int) -> tuple[Ints, Ints]:
         return positions, positions
 
     order, is_first = _sort_alike(needs)
-    starts = np.maximum.accumulate(np.where(is_first, positions, 0))
+    # Where a kind of rows begins, for each of its rows.
+    own_starts = np.where(is_first, positions, 0)
+    starts = np.maximum.accumulate(own_starts)
     # A kind of rows is cut into groups of equal size, and one of what is left.
-    opens = (positions - starts) % most == 0
+    places = positions - starts
+    opens = places % most == 0
     group_of = np.empty(len(order), np.int64)
     group_of[order] = np.cumsum(opens) - 1
     return group_of, order[opens]
@@ -102,19 +110,24 @@ def _sort_alike(needs: Needs) -> tuple[Ints, NDArray[np.bool_]]:
     """Return rows by owner and readers, and where the first of equal ones stands."""
     # Stable: equal rows stay in the order of their vertices.
     order = np.lexsort((needs.readers, needs.owners))
-    new_owner = np.diff(needs.owners[order], prepend=-1) != 0
-    new_readers = np.diff(needs.readers[order], prepend=-1) != 0
-    return order, new_owner | new_readers
+    owners = needs.owners[order]
+    readers = needs.readers[order]
+    is_new_owner = np.diff(owners, prepend=-1) != 0
+    are_new_readers = np.diff(readers, prepend=-1) != 0
+    return order, is_new_owner | are_new_readers
 
 
 def _tables(devices: int, vertices: Ints, group_of: Ints, trees: Any) -> GatherPlan:
     """Return the plan of grown trees."""
-    counts = np.zeros(max(devices - 1, 1) * devices * devices, np.int64)
+    # A cell is a stage and a pair of devices, in the order of a plan's transfers.
+    stages = max(devices - 1, 1)
+    pairs = devices * devices
+    counts = np.zeros(stages * pairs, np.int64)
     lib.count_rows(trees, pointer(counts))
 
-    # A cell is a stage and a pair of devices, in the order of a plan's transfers.
     cells = np.flatnonzero(counts)
-    bounds = np.concatenate([[0], np.cumsum(counts[cells])])
+    ends = np.cumsum(counts[cells])
+    bounds = np.concatenate([[0], ends])
     next_place = np.zeros(len(counts), np.int64)
     next_place[cells] = bounds[:-1]
     rows = np.empty(bounds[-1], np.int64)
@@ -128,7 +141,7 @@ def _tables(devices: int, vertices: Ints, group_of: Ints, trees: Any) -> GatherP
         pointer(rows),
     )
 
-    stage, pair = np.divmod(cells, devices * devices)
+    stage, pair = np.divmod(cells, pairs)
     sender, receiver = np.divmod(pair, devices)
     transfers = np.stack([stage, sender, receiver], axis=1)
     return GatherPlan(
@@ -150,16 +163,21 @@ def lower_bound(needs: Needs, topology: Topology) -> float:
     # Rows of equal owner and readers cross the same cuts: they are counted once.
     first = np.flatnonzero(is_first)
     counts = np.diff(first, append=len(order))
-    owners = np.int64(1) << needs.owners[order][first].astype(np.int64)
-    readers = needs.readers[order][first]
+    rows_of_kinds = order[first]
+    owner_numbers = needs.owners[rows_of_kinds].astype(np.int64)
+    owners = np.int64(1) << owner_numbers
+    readers = needs.readers[rows_of_kinds]
 
     bound = 0.0
     for inside in _cuts(topology.devices):
         # Owner inside, a reader outside: such a row crosses this cut once at the least.
-        leaves = (owners & inside != 0) & (readers & ~inside != 0)
-        rows = int(counts[leaves].sum())
+        has_owner = owners & inside != 0
+        is_read_outside = readers & ~inside != 0
+        crossing = counts[has_owner & is_read_outside]
+        rows = int(crossing.sum())
         if rows:
-            bound = max(bound, rows / _capacity(topology, inside))
+            seconds = rows / _capacity(topology, inside)
+            bound = max(bound, seconds)
     return bound
 
 
@@ -171,8 +189,9 @@ def _cuts(devices: int) -> Iterator[int]:
         return
     # Of so many devices not every set can be looked at: neighbours share links.
     for size in {1, 2, 4, 8, devices // 2}:
+        neighbours = (1 << size) - 1
         for first in range(0, devices - size + 1, size):
-            inside = ((1 << size) - 1) << first
+            inside = neighbours << first
             if inside != everyone:
                 yield inside
                 yield everyone & ~inside
@@ -187,8 +206,10 @@ def _capacity(topology: Topology, inside: int) -> float:
     capacities = topology.capacities
     routes = []
     for (sender, receiver), links in topology.routes.items():
-        if inside >> sender & 1 and not inside >> receiver & 1:
-            routes.append({*links})
+        has_sender = inside >> sender & 1
+        has_receiver = inside >> receiver & 1
+        if has_sender and not has_receiver:
+            routes.append(set(links))
 
     cover: list[int] = []
     missing = routes
@@ -198,15 +219,15 @@ def _capacity(topology: Topology, inside: int) -> float:
             for link in route:
                 # A link is worth the routes that it covers, per capacity that it adds.
                 worth[link] = worth.get(link, 0.0) + 1 / capacities[link]
-        # The first of equal ones, in the order of the routes: the bound is always the
-        # same.
+        # Of equal ones the first in the order of routes: the bound is always the same.
         best = max(worth, key=worth.__getitem__)
         cover.append(best)
         missing = [route for route in missing if best not in route]
 
     # The links with most capacity first: a tighter bound where they are left out.
     for link in sorted(cover, key=lambda link: -capacities[link]):
-        others = {*cover} - {link}
+        others = set(cover) - {link}
         if all(route & others for route in routes):
             cover.remove(link)
-    return float(capacities[cover].sum())
+    cover_capacities = capacities[cover]
+    return float(cover_capacities.sum())

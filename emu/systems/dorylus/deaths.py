@@ -34,6 +34,7 @@ LATE = "late"
 _KEEP = 0.95
 #: Which lambda: its job, its interval, its tensor task, and its attempt from 1 on.
 _Key: TypeAlias = tuple[str, int, int, int]
+Ints: TypeAlias = NDArray[np.int64]
 
 
 class UnansweredLambda(ValueError):
@@ -51,7 +52,10 @@ class Attempt:
     @property
     def settings(self) -> dict[str, list[str] | list[float]]:
         """Return it as settings of a task, which travel as lists."""
-        return {"ends": [*self.ends], "done": [*self.done]}
+        return {
+            "ends": list(self.ends),
+            "done": list(self.done),
+        }
 
 
 def draw_attempts(
@@ -69,11 +73,15 @@ def draw_attempts(
         return {}
 
     # Drawn for the most attempts: fewer epochs or a smaller share change no draw.
-    draws = np.random.default_rng([seed, 8]).random((*shape, dying.attempts, 3))
+    rng = np.random.default_rng([seed, 8])
+    draws = rng.random((*shape, dying.attempts, 3))
     # Of three numbers per attempt: whether it fails, whether late, after which part.
     fails = draws[..., 0] < dying.share
-    failures = np.cumprod(fails, axis=-1).sum(axis=-1)  # before the first answer
-    silent_tasks = np.argwhere(failures == dying.attempts)
+    fails_with_all_before = np.cumprod(fails, axis=-1)
+    failures = fails_with_all_before.sum(axis=-1)  # before the first answer
+
+    is_silent = failures == dying.attempts
+    silent_tasks = np.argwhere(is_silent)
     if len(silent_tasks):
         epoch, interval, tensor = silent_tasks[0]
         raise UnansweredLambda(
@@ -83,26 +91,51 @@ def draw_attempts(
         )
 
     attempts: dict[tuple[int, int], list[Attempt]] = {}
-    for interval, tensor in np.argwhere(failures.any(axis=0)).tolist():
-        counts = failures[:, interval, tensor]
-        attempts[interval, tensor] = []
-        for number in range(counts.max() + 1):
-            _, late, part = draws[:, interval, tensor, number].T
-            fates = [number > counts, number == counts, late < dying.late]
-            ends = np.select(fates, [IDLE, ANSWERS, LATE], DIES)
-            shares = np.select(fates, [0.0, 1.0, 1.0], part)
-            attempt = Attempt(ends=tuple(ends.tolist()), done=tuple(shares.tolist()))
-            attempts[interval, tensor].append(attempt)
+    fails_ever = failures.any(axis=0)
+    for interval, tensor in np.argwhere(fails_ever).tolist():
+        attempts[interval, tensor] = _attempts_of_task(
+            dying,
+            counts=failures[:, interval, tensor],
+            draws=draws[:, interval, tensor],
+        )
+    return attempts
+
+
+def _attempts_of_task(
+    dying: DyingLambdasSection, counts: Ints, draws: Floats
+) -> list[Attempt]:
+    """Return the attempts of a tensor task of an interval.
+
+    ``counts``: failures before the first answer, by epoch; ``draws``: three numbers of
+    every attempt, shape (epochs, attempts, 3).
+    """
+    attempts = []
+    for number in range(counts.max() + 1):
+        _, late, part = draws[:, number].T
+        # The first that holds decides, and a lambda of which none holds dies.
+        fates = [
+            number > counts,
+            number == counts,
+            late < dying.late,
+        ]
+        ends = np.select(fates, [IDLE, ANSWERS, LATE], DIES)
+        shares = np.select(fates, [0.0, 1.0, 1.0], part)
+        attempt = Attempt(
+            ends=tuple(ends.tolist()),
+            done=tuple(shares.tolist()),
+        )
+        attempts.append(attempt)
     return attempts
 
 
 def first_attempts(job: Job) -> list[int]:
     """Return the tensor tasks that no lambda has been launched for before."""
-    return [
-        position
-        for position, task in enumerate(job.tasks)
-        if task.kind in TENSORS and task.settings.get("attempt", 1) == 1
-    ]
+    positions = []
+    for position, task in enumerate(job.tasks):
+        attempt = task.settings.get("attempt", 1)
+        if task.kind in TENSORS and attempt == 1:
+            positions.append(position)
+    return positions
 
 
 def timeouts(dying: DyingLambdasSection, work: Floats) -> Floats:
@@ -114,11 +147,14 @@ def timeouts(dying: DyingLambdasSection, work: Floats) -> Floats:
     each, steps).
     """
     epochs, servers, intervals, steps = work.shape
-    seconds = np.full((epochs, servers, steps), dying.timeout)
+    shape = (epochs, servers, steps)
+    seconds = np.full(shape, dying.timeout)
     mean = work[0, :, 0]
     for epoch in range(1, epochs):
+        ended_epoch = work[epoch - 1]
         for interval in range(intervals):
-            mean = _KEEP * mean + (1 - _KEEP) * work[epoch - 1, :, interval]
+            next_time = ended_epoch[:, interval]
+            mean = _KEEP * mean + (1 - _KEEP) * next_time
         seconds[epoch] = np.maximum(dying.timeout, dying.ratio * mean)
     return seconds
 
@@ -139,19 +175,28 @@ def end_early(
     first = first_attempts(job)
     work = seconds[first]
     for row, position in enumerate(first):
-        ends = np.array(job.tasks[position].settings.get("ends", [ANSWERS]))
-        is_relaunched = np.resize(ends != ANSWERS, job.iterations)
+        is_relaunched = _ends_of(job, position) != ANSWERS
         work[row] = np.where(is_relaunched, usual[row], work[row])
 
     # Tasks stand interval by interval, and step by step in each.
     by_step = work.reshape(*shape, -1, job.iterations)
-    waits = timeouts(dying, np.moveaxis(by_step, -1, 0))
+    by_epoch = np.moveaxis(by_step, -1, 0)
+    waits = timeouts(dying, by_epoch)
     for position, task in enumerate(job.tasks):
+        settings = task.settings
         if task.kind == "recall":
-            server = task.settings["server"]
-            seconds[position] += waits[:, server, task.settings["tensor"]]
-        if "done" in task.settings:
-            seconds[position] *= task.settings["done"][: job.iterations]
+            server = settings["server"]
+            tensor = settings["tensor"]
+            seconds[position] += waits[:, server, tensor]
+        if "done" in settings:
+            seconds[position] *= settings["done"][: job.iterations]
+
+
+def _ends_of(job: Job, position: int) -> NDArray[np.str_]:
+    """Return how a lambda's task ends in every epoch; without a word it answers."""
+    settings = job.tasks[position].settings
+    ends = np.array(settings.get("ends", [ANSWERS]))
+    return np.resize(ends, job.iterations)
 
 
 def epochs_of_edge(job: Job, edge: int) -> NDArray[np.bool_]:
@@ -159,8 +204,9 @@ def epochs_of_edge(job: Job, edge: int) -> NDArray[np.bool_]:
 
     A lambda that dies sends nothing, one that is too late its gradient alone.
     """
-    source = job.tasks[job.edges[edge].source]
-    destination = job.tasks[job.edges[edge].destination]
+    ends_of_edge = job.edges[edge]
+    source = job.tasks[ends_of_edge.source]
+    destination = job.tasks[ends_of_edge.destination]
     task = destination
     fates = {ANSWERS, DIES, LATE}
     if source.kind == "held":
@@ -168,13 +214,16 @@ def epochs_of_edge(job: Job, edge: int) -> NDArray[np.bool_]:
         fates = {LATE}
     elif source.kind in TENSORS:
         task = source
-        fates = {ANSWERS} if destination.kind == "answer" else {ANSWERS, LATE}
+        fates = {ANSWERS, LATE}
+        if destination.kind == "answer":
+            fates = {ANSWERS}
 
     # The first states the version of its weights, however it ends.
     if destination.kind == "stash" or "ends" not in task.settings:
         return np.ones(job.iterations, np.bool_)
     ends = task.settings["ends"][: job.iterations]
-    return np.array([end in fates for end in ends])
+    carries = [end in fates for end in ends]
+    return np.array(carries)
 
 
 def function_times(schedule: Schedule) -> tuple[Floats, Floats]:
@@ -188,13 +237,15 @@ def function_times(schedule: Schedule) -> tuple[Floats, Floats]:
     answer_times = [np.zeros(0)]
     other_times = [np.zeros(0)]
     for key, tasks in lambdas.items():
-        answer = lambdas[(*key[:-1], 1)].get("answer")  # one of all attempts
+        name, interval, tensor, _ = key
+        first_key = (name, interval, tensor, 1)
+        answer = lambdas[first_key].get("answer")  # one of all attempts
         if answer is None or not {"launch", "work"} <= tasks.keys():
             continue
 
         work = tasks["work"]
-        ends = np.array(job.tasks[work].settings.get("ends", [ANSWERS]))
-        ends = np.resize(ends, job.iterations)
+        launched = schedule.task_end[tasks["launch"]]
+        ends = _ends_of(job, work)
         # The end of the task up to which each kind of end is paid for.
         last_tasks = {
             ANSWERS: answer,
@@ -202,25 +253,33 @@ def function_times(schedule: Schedule) -> tuple[Floats, Floats]:
             LATE: tasks.get("held", work),
         }
         for end, last in last_tasks.items():
-            seconds = schedule.task_end[last] - schedule.task_end[tasks["launch"]]
-            seconds = seconds[(ends == end) & ~np.isnan(seconds)]
+            seconds = schedule.task_end[last] - launched
+            is_paid = (ends == end) & ~np.isnan(seconds)
             group = answer_times if end == ANSWERS else other_times
-            group.append(seconds)
+            group.append(seconds[is_paid])
     return np.concatenate(answer_times), np.concatenate(other_times)
 
 
 def _tasks_of_lambdas(job: Job) -> dict[_Key, dict[str, int]]:
     """Return by lambda its tasks: ``launch``, ``work``, ``answer``, ``held``."""
-    words = {"call": "launch", "recall": "launch", **dict.fromkeys(TENSORS, "work")}
+    words = dict.fromkeys(TENSORS, "work")
+    words["call"] = "launch"
+    words["recall"] = "launch"
     lambdas: dict[_Key, dict[str, int]] = {}
     for position, task in enumerate(job.tasks):
         settings = task.settings
-        if "tensor" in settings:
-            attempt = settings.get("attempt", 1)
-            key = (task.job_name, settings["interval"], settings["tensor"], attempt)
-            word = words.get(task.kind, task.kind)
-            # The launch where there is one, else the call.
-            lambdas.setdefault(key, {}).setdefault(word, position)
+        if "tensor" not in settings:
+            continue
+        key = (
+            task.job_name,
+            settings["interval"],
+            settings["tensor"],
+            settings.get("attempt", 1),
+        )
+        word = words.get(task.kind, task.kind)
+        tasks = lambdas.setdefault(key, {})
+        # The launch where there is one, else the call.
+        tasks.setdefault(word, position)
     return lambdas
 
 
@@ -246,4 +305,6 @@ def relaunches(schedule: Schedule) -> dict[str, Any]:
         count += len(epochs)
         waits = schedule.task_end[position, epochs] - starts[epochs]
         seconds += float(waits.sum())
-    return {"count": count, "late": late, "seconds": seconds} if count else {}
+    if not count:
+        return {}
+    return {"count": count, "late": late, "seconds": seconds}

@@ -79,18 +79,20 @@ class Graph:
         if self.lambdas:
             tensors = sum(step.tensor for step in self.steps)
             shape = (section.epochs, self.count, tensors)
-            self.attempts = draw_attempts(section.dying_lambdas, context.seed, shape)
+            dying = section.dying_lambdas
+            self.attempts = draw_attempts(dying, context.seed, shape)
 
     def _entries(self) -> dict[str, str]:
         # Where launches take no time, the call itself takes the slot.
         takes_time = bool(self.lambdas) and self.section.launch.takes_time
+        first = "launch" if takes_time else "call"
+        following_steps = [*self.steps[1:], None]
         entries = {}
         tensor = 0  # number of the next tensor task
-        for step, following in zip(self.steps, [*self.steps[1:], None], strict=True):
+        for step, following in zip(self.steps, following_steps, strict=True):
             entries[step.name] = step.name
             if step.tensor:
                 if self.lambdas:
-                    first = "launch" if takes_time else "call"
                     entries[step.name] = f"{first}{tensor}"
                 tensor += 1
             elif takes_time and following and following.launches_early:
@@ -100,8 +102,9 @@ class Graph:
 
     def of_server(self, server: int) -> range:
         """Return the intervals of a server."""
-        first = server * self.section.intervals
-        return range(first, first + self.section.intervals)
+        intervals = self.section.intervals
+        first = server * intervals
+        return range(first, first + intervals)
 
     def add(self, template: Task, name: str, kind: str, **changes: Any) -> None:
         """Add a task that stands where ``template`` does."""
@@ -109,13 +112,19 @@ class Graph:
         if self.section.attends:
             # A GAT has programs of its own for some kinds.
             program = PROGRAMS.get(f"attention {kind}", program)
-        changes["settings"] = {**template.settings, **changes.get("settings", {})}
+        more_settings = changes.get("settings", {})
+        changes["settings"] = {**template.settings, **more_settings}
         task = replace(template, name=name, kind=kind, program=program, **changes)
         self.tasks.append(task)
 
+    def add_gate(self, server: int, name: str, **changes: Any) -> None:
+        """Add a gate, which runs in no process: its server has no cost of it."""
+        self.add(self.on_server(server), name, "barrier", gate=True, **changes)
+
     def join(self, source: str, to: str, lag: int = 0, **more: Any) -> None:
         """Add an edge by the names of its tasks; the rest as in `NamedEdge`."""
-        self.edges.append(NamedEdge(source, to, lag, **more))
+        edge = NamedEdge(source, to, lag, **more)
+        self.edges.append(edge)
 
     def on_server(self, server: int) -> Task:
         """Return what the tasks of a server have in common."""
@@ -141,10 +150,11 @@ class Graph:
         """Return True where a tensor task sends a gradient of weights."""
         if step.kind.endswith("apply_back"):
             return True
-        is_last = step.layer == self.section.model.layers - 1
+        section = self.section
+        last_layer = section.model.layers - 1
         # A GAT cannot fuse: between its last apply and the loss its edges are gathered.
-        is_fused = self.section.fuse and not self.section.attends
-        return step.kind == "apply" and is_last and is_fused
+        is_fused = section.fuse and not section.attends
+        return step.kind == "apply" and step.layer == last_layer and is_fused
 
     def stashes(self, step: Step) -> bool:
         """Return True where a task gets the weights of the forward pass once more."""
@@ -154,19 +164,21 @@ class Graph:
     def updates(self) -> list[list[str]]:
         """Tasks that update each layer, by parameter server."""
         layers = range(self.section.model.layers)
-        servers = range(len(self.section.parameter_servers))
-        if len(servers) == 1:
+        if len(self.section.parameter_servers) == 1:
             return [[f"wu{layer}"] for layer in layers]
-        return [[f"wu{layer}_{q}" for q in servers] for layer in layers]
+        return [self._by_server(f"wu{layer}") for layer in layers]
 
     @property
     def sums(self) -> list[list[str]]:
         """Tasks that collect the gradients of each layer, by parameter server."""
         layers = range(self.section.model.layers)
-        servers = range(len(self.section.parameter_servers))
-        if len(servers) == 1:
+        if len(self.section.parameter_servers) == 1:
             return self.updates
-        return [[f"sum{layer}_{q}" for q in servers] for layer in layers]
+        return [self._by_server(f"sum{layer}") for layer in layers]
+
+    def _by_server(self, name: str) -> list[str]:
+        servers = range(len(self.section.parameter_servers))
+        return [f"{name}_{server}" for server in servers]
 
 
 def dorylus_job(section: DorylusKeys, context: BuildContext) -> Job:
@@ -180,8 +192,7 @@ def dorylus_job(section: DorylusKeys, context: BuildContext) -> Job:
     for interval in range(graph.count):
         _add_interval(graph, interval)
     _parameter_tasks(graph)
-    # A gate runs in no process: to stand on server 0 costs that server nothing.
-    graph.add(graph.on_server(0), "done", "barrier", gate=True)
+    graph.add_gate(0, "done")
     if len(section.parameter_servers) > 1:
         # What each parameter server has summed goes into the updates of all.
         for sums, updates in zip(graph.sums, graph.updates, strict=True):
@@ -206,7 +217,11 @@ def _add_interval(graph: Graph, i: int) -> None:
     before = ""
     server = graph.on_server(i // section.intervals)
     for step in graph.steps:
-        place = {"interval": i, "layer": step.layer, "step": step.name}
+        place = {
+            "interval": i,
+            "layer": step.layer,
+            "step": step.name,
+        }
         template = replace(server, settings={**server.settings, **place})
         if step.tensor and graph.lambdas:
             before = _add_lambda(graph, template, tensor, step, before)
@@ -233,7 +248,9 @@ def _add_interval(graph: Graph, i: int) -> None:
 
     graph.join(before, "done", credit=True)
     # It enters epoch n once every interval has ended epoch n - lag.
-    graph.join("done", f"{graph.entry[graph.steps[0].name]}_{i}", section.lag)
+    first_step = graph.steps[0]
+    entry = f"{graph.entry[first_step.name]}_{i}"
+    graph.join("done", entry, section.lag)
 
 
 def _add_lambda(graph: Graph, server: Task, k: int, step: Step, before: str) -> str:
@@ -245,9 +262,12 @@ def _add_lambda(graph: Graph, server: Task, k: int, step: Step, before: str) -> 
     section = graph.section
     i = server.settings["interval"]
     server = replace(server, settings={**server.settings, "tensor": k})
-    last_part = {**server.settings, "part": section.stream - 1}
+    last_part = section.stream - 1
     remote = replace(
-        server, pinned=graph.lambdas[i], process=f"lambda{i}", settings=last_part
+        server,
+        pinned=graph.lambdas[i],
+        process=f"lambda{i}",
+        settings={**server.settings, "part": last_part},
     )
     attempts = graph.attempts.get((i, k), [])
     name = f"{step.name}_{i}"
@@ -284,17 +304,20 @@ def _join_lambda(graph: Graph, i: int, k: int, step: Step, before: str) -> None:
     if before:
         # A launch that the graph task before it does not begin follows that task.
         follows = before.startswith("back") or not step.launches_early
-        graph.join(before, launch if takes_time and follows else call)
+        successor = launch if takes_time and follows else call
+        graph.join(before, successor)
     if takes_time:
         graph.join(launch, call)
 
     if graph.section.stream > 1:
         first = f"{name}.first"
-        graph.join(call, first, channel=f"{name} pulls")
-        graph.join(call, name, channel=f"{name} pulls")
+        pulls = f"{name} pulls"
+        answers = f"{name} answers"
+        graph.join(call, first, channel=pulls)
+        graph.join(call, name, channel=pulls)
         graph.join(first, name)
-        graph.join(first, back, channel=f"{name} answers")
-        graph.join(name, back, channel=f"{name} answers")
+        graph.join(first, back, channel=answers)
+        graph.join(name, back, channel=answers)
     else:
         graph.join(call, name)
         graph.join(name, back)
@@ -327,7 +350,8 @@ def _add_relaunches(graph: Graph, server: Task, remote: Task, step: Step) -> Non
         work = f"{name}{mark}"
         settings: dict[str, Any] = {"attempt": number, **attempt.settings}
         # The server waits, launches and drops in full, whatever part a lambda does.
-        on_server = {**settings, "done": [float(end != IDLE) for end in attempt.ends]}
+        is_launched = [float(end != IDLE) for end in attempt.ends]
+        on_server = {**settings, "done": is_launched}
 
         if number > 1:
             graph.add(server, call, "recall", settings=on_server)
@@ -335,7 +359,8 @@ def _add_relaunches(graph: Graph, server: Task, remote: Task, step: Step) -> Non
             graph.join(f"call{key}{before}", call, credit=True)
             graph.join(call, work)
             graph.join(work, f"back{key}")
-            if LATE in attempts[number - 2].ends:
+            attempt_before = attempts[number - 2]
+            if LATE in attempt_before.ends:
                 hold = f"{name}{before}.late"
                 graph.join(f"{name}{before}", hold)
                 graph.join(call, hold, credit=True)
@@ -361,14 +386,24 @@ def _join_parameter_server(
     home = interval % len(graph.section.parameter_servers)
     if step.kind == "apply" or graph.stashes(step):
         stash = f"stash_{work}"
-        place = {"layer": step.layer, "interval": interval, "for": step.kind}
         template = graph.on_parameter_server(home)
-        graph.add(template, stash, "stash", settings={**place, **settings})
+        stashed = {**_place_of(step, interval), **settings}
+        graph.add(template, stash, "stash", settings=stashed)
         graph.join(f"av{step.layer}_{interval}", stash)
         graph.join(call, stash, credit=True)
         graph.join(stash, work)
     if graph.sends_gradient(step):
-        graph.join(work, graph.sums[step.layer][home])
+        total = graph.sums[step.layer][home]
+        graph.join(work, total)
+
+
+def _place_of(step: Step, interval: int) -> dict[str, int | str]:
+    """Return the settings of a task that sends weights for a step."""
+    return {
+        "layer": step.layer,
+        "interval": interval,
+        "for": step.kind,
+    }
 
 
 def _weight_edges(graph: Graph, i: int, step: Step, caller: str) -> None:
@@ -376,14 +411,18 @@ def _weight_edges(graph: Graph, i: int, step: Step, caller: str) -> None:
     section = graph.section
     name = f"{step.name}_{i}"
     server = i % len(section.parameter_servers)
-    first = f"{name}.first" if section.stream > 1 and graph.lambdas else name
+    first = name
+    if section.stream > 1 and graph.lambdas:
+        first = f"{name}.first"
 
     if graph.sends_gradient(step):
-        graph.join(name, graph.sums[step.layer][server])
+        total = graph.sums[step.layer][server]
+        graph.join(name, total)
     # The first use of weights in an epoch reads them; later ones get the same (5.1).
     if step.kind == "apply":
         update = graph.updates[step.layer][server]
-        graph.join(update, first, section.lag, latest=section.mode == "async")
+        is_async = section.mode == "async"
+        graph.join(update, first, section.lag, latest=is_async)
     elif graph.stashes(step):
         stash = _stash(step, i)
         # The apply tells its version, and the caller that its lambda is up to take it.
@@ -410,9 +449,9 @@ def _parameter_tasks(graph: Graph) -> None:
     for step in graph.steps:
         if graph.stashes(step):
             for i in range(graph.count):
-                settings = {"layer": step.layer, "interval": i, "for": step.kind}
-                name = _stash(step, i)
-                graph.add(servers[i % count], name, "stash", settings=settings)
+                server = servers[i % count]
+                settings = _place_of(step, i)
+                graph.add(server, _stash(step, i), "stash", settings=settings)
 
 
 def _stash(step: Step, i: int) -> str:
@@ -427,12 +466,16 @@ def _receivers(graph: Graph, scatter: Step, gather: Step) -> None:
     lag = section.lag if is_async else 0
     gates = _first_epoch(graph, scatter, gather)
     for i in range(graph.count):
+        place = {
+            "layer": scatter.layer,
+            "interval": i,
+            "kind": scatter.kind,
+        }
         for g in range(len(graph.servers)):
             source = f"{scatter.name}_{i}"
             # Rows of a server's own intervals are in its memory: no task takes them in.
             if i not in graph.of_server(g):
                 source = f"{scatter.receiver}_{i}_{g}"
-                place = {"layer": scatter.layer, "interval": i, "kind": scatter.kind}
                 graph.add(graph.on_server(g), source, "ghosts", settings=place)
                 graph.join(f"{scatter.name}_{i}", source)
 
@@ -454,9 +497,12 @@ def _receivers_together(graph: Graph, scatter: Step, gather: Step) -> None:
     is_async = section.mode == "async"
     lag = section.lag if is_async else 0
     gates = _first_epoch(graph, scatter, gather)
+    place = {
+        "layer": scatter.layer,
+        "kind": scatter.kind,
+    }
     for g in range(len(graph.servers)):
         receiver = f"{scatter.receiver}_{g}"
-        place = {"layer": scatter.layer, "kind": scatter.kind}
         graph.add(graph.on_server(g), receiver, "ghosts", settings=place)
 
         for i in range(graph.count):
@@ -476,12 +522,14 @@ def _first_epoch(graph: Graph, scatter: Step, gather: Step) -> list[str]:
     if section.mode != "async" or section.first_epoch != "sync":
         return []
     gates = []
+    word = scatter.receiver.replace("in", "full")
     for g in range(len(graph.servers)):
+        gate = f"{word}_{g}"
         # One iteration alone: later epochs pass without it.
-        gate = scatter.receiver.replace("in", "full") + f"_{g}"
-        graph.add(graph.on_server(g), gate, "barrier", gate=True, iterations=1)
+        graph.add_gate(g, gate, iterations=1)
         for j in graph.of_server(g):
-            graph.join(gate, f"{graph.entry[gather.name]}_{j}", credit=True)
+            reader = f"{graph.entry[gather.name]}_{j}"
+            graph.join(gate, reader, credit=True)
         gates.append(gate)
     return gates
 
@@ -503,6 +551,6 @@ def _stages(graph: Graph) -> None:
                 graph.join(f"stage{place}", f"{first}_{i}", credit=True)
         if place + 1 < len(graph.steps):
             gate = f"stage{place + 1}"
-            graph.add(graph.on_server(0), gate, "barrier", gate=True)
+            graph.add_gate(0, gate)
             for i in range(graph.count):
                 graph.join(f"{last}_{i}", gate, credit=True)

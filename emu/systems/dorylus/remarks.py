@@ -17,7 +17,9 @@ from emu.units import format_duration
 def figures(schedule: Schedule) -> dict[str, Any]:
     """Return ``relaunches`` of result.json, where lambdas were launched again."""
     counts = relaunches(schedule)
-    return {"relaunches": counts} if counts else {}
+    if not counts:
+        return {}
+    return {"relaunches": counts}
 
 
 def read_lines(schedules: Mapping[str, Schedule], _policy: str) -> Iterator[str]:
@@ -49,10 +51,12 @@ def quota_lines(schedule: Schedule) -> Iterator[str]:
     end = schedule.length
     pools = {(pool.machine, pool.name): pool for pool in schedule.problem.pools}
     for tuner, name in zip(cluster.tuners, cluster.tuned_names, strict=True):
-        since, quotas = schedule.slots_of(pools[tuner.machine, tuner.pool])
+        pool = pools[tuner.machine, tuner.pool]
+        since, quotas = schedule.slots_of(pool)
         # The last quota holds to the end, and those behind the end for no time.
-        bounds = np.minimum(np.append(since, end), end)
-        mean = quotas @ np.diff(bounds) / end
+        bounds = np.append(since, end)
+        spans = np.diff(np.minimum(bounds, end))
+        mean = quotas @ spans / end
         yield (
             f"{name} tuned from {quotas[0]} to {quotas.min()} to {quotas.max()}, "
             f"{mean:.1f} on average, {quotas[-1]} at last"
@@ -65,9 +69,11 @@ def ages_of_reads(schedule: Schedule) -> NDArray[np.int64]:
     What no epoch has made yet is left out; none are returned where all are waited for.
     """
     job = schedule.problem.job
-    ages = [np.zeros(0, np.int64)]
+    no_ages = np.zeros(0, np.int64)
     if schedule.reads is None:
-        return ages[0]
+        return no_ages
+
+    ages = [no_ages]
     for position, edge in enumerate(job.edges):
         sender = job.tasks[edge.source].kind
         reader = job.tasks[edge.destination].kind
@@ -98,10 +104,12 @@ def live_versions(schedule: Schedule) -> int:
         versions = np.arange(job.iterations) - edge.lag
         if edge.latest and schedule.reads is not None:
             versions = schedule.reads[position]
-        ends = use_ends.setdefault(edge.source, np.zeros(job.iterations + 1))
+        if edge.source not in use_ends:
+            use_ends[edge.source] = np.zeros(job.iterations + 1)
         # Version -1, the first weights, has place 0.
         places = np.maximum(versions, -1) + 1
-        np.maximum.at(ends, places, _use_ends(schedule, edge.destination))
+        ends_of_apply = _use_ends(schedule, edge.destination)
+        np.maximum.at(use_ends[edge.source], places, ends_of_apply)
 
     most = 0
     for update, ends in use_ends.items():
@@ -110,9 +118,11 @@ def live_versions(schedule: Schedule) -> int:
         next_starts = np.append(starts[1:], np.inf)
         last = np.maximum(ends, next_starts)
         # Most are there when one of them begins.
-        is_there = starts[None, :] <= starts[:, None]
-        is_needed = last[None, :] > starts[:, None]
-        counts = (is_there & is_needed).sum(axis=1)
+        moments = starts[:, None]
+        is_there = starts[None, :] <= moments
+        is_needed = last[None, :] > moments
+        is_live = is_there & is_needed
+        counts = is_live.sum(axis=1)
         most = max(most, int(counts.max()))
     return most
 

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from emu.graph_data import open_for
 from emu.graph_data.intervals import cut_intervals
-from emu.problem import Schedule
+from emu.problem import Schedule, Task
 from emu.systems.dorylus.job import dorylus_job
 from emu.training.interval_layers import (
     Loss,
@@ -73,25 +73,28 @@ class ReadLog:
         self._streams = section.stream > 1 and section.uses_lambdas
         self._in_edges: dict[int, list[int]] = {}
         for position, edge in enumerate(self._job.edges):
-            self._in_edges.setdefault(edge.destination, []).append(position)
+            in_edges = self._in_edges.setdefault(edge.destination, [])
+            in_edges.append(position)
 
         # The first task of a step: what reads for a gather, or for the edges of a GAT.
         self._entry: dict[tuple[str, int], int] = {}
         for position, task in enumerate(self._job.tasks):
-            if "step" in task.settings:
-                key = (task.settings["step"], task.settings["interval"])
+            place = task.settings
+            if "step" in place:
+                key = (place["step"], place["interval"])
                 self._entry.setdefault(key, position)
 
     def _epoch(self, edge: int, epoch: int) -> int:
         """Return what an edge brought to an epoch of its destination."""
-        # Of an edge that reads the newest, the lag is only a bound: the log has what
-        # was read.
-        if self._job.edges[edge].latest and self._reads is not None:
+        # Where an edge reads the newest, its lag is only a bound: the log tells.
+        settings = self._job.edges[edge]
+        if settings.latest and self._reads is not None:
             return int(self._reads[edge, epoch])
-        return epoch - self._job.edges[edge].lag
+        return epoch - settings.lag
 
-    def _source(self, edge: int) -> int:
-        return self._job.edges[edge].source
+    def _source(self, edge: int) -> Task:
+        position = self._job.edges[edge].source
+        return self._job.tasks[position]
 
     def weights(self, place: Place) -> int:
         """Return the epoch of the weights of a forward pass, -1 for the first."""
@@ -99,32 +102,32 @@ class ReadLog:
         # Of a lambda in two parts the server sends its weights to the first alone.
         if self._streams:
             first += ".first"
-        for edge in self._in_edges[self._job.index(first)]:
-            if self._job.tasks[self._source(edge)].kind == "weight_update":
+        reader = self._job.index(first)
+        for edge in self._in_edges[reader]:
+            source = self._source(edge)
+            if source.kind == "weight_update":
                 return self._epoch(edge, place.epoch)
         raise ValueError(f"{first} reads no weights")
 
     def rows(self, step: str, place: Place) -> Iterator[Place]:
         """Yield the places of the rows that a step has read, none of epoch -1."""
         reader = self._entry[step, place.interval]
-        # An interval reads its own rows from its server's memory, so always of this
-        # epoch.
+        # An interval reads its own rows from its server's memory: always of this epoch.
         epochs = {place.interval: place.epoch}
 
         for edge in self._in_edges[reader]:
+            position = self._job.edges[edge].source
             source = self._source(edge)
-            task = self._job.tasks[source]
             epoch = self._epoch(edge, place.epoch)
-            if task.kind.startswith("scatter") and source != reader:
-                epochs[task.settings["interval"]] = epoch
-            elif task.kind == "ghosts" and epoch >= 0:
-                # A task that receives for a server has read each interval at an epoch
-                # of its own.
-                for scatter_edge in self._in_edges[source]:
-                    scatter = self._job.tasks[self._source(scatter_edge)]
+            if source.kind.startswith("scatter") and position != reader:
+                interval = source.settings["interval"]
+                epochs[interval] = epoch
+            elif source.kind == "ghosts" and epoch >= 0:
+                # What receives for a server has read each interval at its own epoch.
+                for scatter_edge in self._in_edges[position]:
+                    scatter = self._source(scatter_edge)
                     interval = scatter.settings["interval"]
-                    # It receives this interval's rows, too, but those are read from
-                    # memory.
+                    # It receives these rows, too, but they are read from memory.
                     if interval != place.interval:
                         epochs[interval] = self._epoch(scatter_edge, epoch)
 
@@ -163,7 +166,8 @@ class Replay:
         self._log = ReadLog(section, context, schedule)
         self._dataset = open_for(settings)
         self._dtype = np.dtype(settings["precision"])
-        self._activation = settings["model"]["activation"]
+        model = settings["model"]
+        self._activation = model["activation"]
 
         # The same cut as that of the programs, from the data set alone.
         cut = cut_intervals(
@@ -180,23 +184,27 @@ class Replay:
         self._weights = [[layer] for layer in first]  # of each layer by epoch + 1
         # Optimizers step these arrays in place, so that every version kept is a copy.
         self._newest = [layer.copy() for layer in first]
-        self._optimizers = [
-            make_optimizer(settings, layer.reshape(-1)) for layer in self._newest
-        ]
+        self._optimizers = []
+        for layer in self._newest:
+            flat_layer = layer.reshape(-1)  # the same memory
+            self._optimizers.append(make_optimizer(settings, flat_layer))
         self.known: dict[tuple[Any, ...], Any] = {}
 
     @cached_property
     def _matrix(self) -> Tensor:
         # The matrix of the reference: it knows no parts, so a wrong cut shows.
-        return WholeGraphModel(self._settings, self._dataset).matrix
+        model = WholeGraphModel(self._settings, self._dataset)
+        return model.matrix
 
     @cached_property
     def _transpose(self) -> Tensor:
-        return self._matrix.t().coalesce()
+        transpose = self._matrix.t()
+        return transpose.coalesce()
 
     @cached_property
     def _features(self) -> Array:
-        rows = self._dataset.gather(np.arange(self._dataset.vertices))
+        vertices = np.arange(self._dataset.vertices)
+        rows = self._dataset.gather(vertices)
         return rows.astype(self._dtype, copy=False)
 
     @_once
@@ -205,23 +213,28 @@ class Replay:
         import torch
 
         matrix = self._transpose if backward else self._matrix
-        return matrix.index_select(0, torch.from_numpy(self._rows[interval]))
+        rows = torch.from_numpy(self._rows[interval])
+        return matrix.index_select(0, rows)
 
     def _sums(self, interval: int, vectors: Array, *, backward: bool) -> Array:
         """Return the rows of A, or of A transposed, of an interval times vectors."""
         import torch
 
         matrix = self._rows_of(interval, backward=backward)
-        return np.asarray(torch.sparse.mm(matrix, torch.from_numpy(vectors)).numpy())
+        columns = torch.from_numpy(vectors)
+        product = torch.sparse.mm(matrix, columns)
+        return np.asarray(product.numpy())
 
     def _read_rows(
         self, step: str, place: Place, value: Callable[[Place], Array]
     ) -> Array:
         """Return the values of the rows that a step has read, 0 of all others."""
-        width = value(place).shape[1]  # its own rows are always there
-        vectors = np.zeros((self._dataset.vertices, width), self._dtype)
+        _, width = value(place).shape  # its own rows are always there
+        shape = (self._dataset.vertices, width)
+        vectors = np.zeros(shape, self._dtype)
         for source in self._log.rows(step, place):
-            vectors[self._rows[source.interval]] = value(source)
+            rows = self._rows[source.interval]
+            vectors[rows] = value(source)
         return vectors
 
     @_once
@@ -239,7 +252,9 @@ class Replay:
     @_once
     def scores(self, place: Place) -> Array:
         """Return Z = A H W."""
-        return np.asarray(self.gather(place) @ self._weights_in_use(place))
+        gathered = self.gather(place)
+        weights = self._weights_in_use(place)
+        return np.asarray(gathered @ weights)
 
     @_once
     def activation(self, place: Place) -> Array:
@@ -250,7 +265,8 @@ class Replay:
         return activation_slope(self._activation, self.scores(place))
 
     def _weights_in_use(self, place: Place) -> Array:
-        return self.weights(place.layer, self._log.weights(place))
+        epoch = self._log.weights(place)
+        return self.weights(place.layer, epoch)
 
     def weights(self, layer: int, epoch: int) -> Array:
         """Return the weights of a layer after an epoch, the first ones after -1.
@@ -259,22 +275,24 @@ class Replay:
         """
         versions = self._weights[layer]
         newest = self._newest[layer]
-        # A version needs the gradients of its own epoch, which need older versions
-        # alone.
+        optimizer = self._optimizers[layer]
+        # A version needs the gradients of its epoch, and they need older ones alone.
         while epoch + 1 >= len(versions):
             step = len(versions) - 1
             total = np.zeros_like(newest)
-            # One order of adding, whatever a run's was: weights equal those of a run to
-            # rounding.
+            # In one order, whatever a run's was: weights equal its own to rounding.
             for interval in range(len(self._rows)):
-                total += self._gradient(Place(layer, interval, step))
-            self._optimizers[layer].step(total.reshape(-1))
+                place = Place(layer, interval, step)
+                total += self._gradient(place)
+            optimizer.step(total.reshape(-1))
             versions.append(newest.copy())
         return versions[epoch + 1]
 
     def _gradient(self, place: Place) -> Array:
         """Return an interval's gradient of the weights of a layer."""
-        return np.asarray(self.gather(place).T @ self.of_scores(place))
+        gathered = self.gather(place)
+        of_scores = self.of_scores(place)
+        return np.asarray(gathered.T @ of_scores)
 
     @_once
     def _targets(self, interval: int) -> Array:
@@ -287,14 +305,16 @@ class Replay:
     @_once
     def _loss(self, place: Place) -> Loss:
         """Return the loss of the last layer."""
-        # Targets are over the training vertices of the whole graph: losses of intervals
-        # add up.
-        return cross_entropy(self.scores(place), self._targets(place.interval))
+        # Targets are over the training vertices of the whole graph: losses add up.
+        targets = self._targets(place.interval)
+        return cross_entropy(self.scores(place), targets)
 
     @_once
     def _of_gathered(self, place: Place) -> Array:
         """Return the gradient of A H."""
-        return np.asarray(self.of_scores(place) @ self._weights_in_use(place).T)
+        of_scores = self.of_scores(place)
+        weights = self._weights_in_use(place)
+        return np.asarray(of_scores @ weights.T)
 
     @_once
     def of_scores(self, place: Place) -> Array:
@@ -305,8 +325,7 @@ class Replay:
         steps = {(step.kind, step.layer): step.name for step in self._section.steps}
         gather = steps["gather_back", place.layer + 1]
         rows = self._read_rows(gather, place.above, self._of_gathered)
-        # dH = A^T (dZ W^T): the lambda sends dZ W^T, the gather back multiplies with
-        # A^T.
+        # dH = A^T (dZ W^T): a lambda sends dZ W^T, the gather back multiplies with A^T.
         sums = self._sums(place.interval, rows, backward=True)
         return sums * self._slope(place)
 
@@ -314,7 +333,8 @@ class Replay:
         """Return the mean loss over the training vertices in an epoch."""
         total = 0.0
         for interval in range(len(self._rows)):
-            total += self._loss(Place(self._last, interval, epoch)).value
+            place = Place(self._last, interval, epoch)
+            total += self._loss(place).value
         return total
 
     def after(self, epoch: int) -> Array:
@@ -328,7 +348,8 @@ class Replay:
             place = key[1]
             if isinstance(place, Place) and place.epoch == unread:
                 del self.known[key]
-        return flat_weights(weights, self._settings["model"]["kind"])
+        kind = self._settings["model"]["kind"]
+        return flat_weights(weights, kind)
 
 
 class _Attention(NamedTuple):
@@ -345,17 +366,22 @@ class AttentionReplay(Replay):
     def _input(self, place: Place) -> Array:
         """Return the rows that a layer multiplies with its weights."""
         if place.layer == 0:
-            return self._features[self._rows[place.interval]]
+            rows = self._rows[place.interval]
+            return self._features[rows]
         # A GAT has gathered already: its layer needs no row of another interval here.
-        return activate(self._activation, self.scores(place.below))
+        scores = self.scores(place.below)
+        return activate(self._activation, scores)
 
     def _matrix_in_use(self, place: Place) -> Array:
         """Return the weights without the two rows of attention below them."""
-        return self._weights_in_use(place)[:-2]
+        weights = self._weights_in_use(place)
+        return weights[:-2]
 
     @_once
     def _z(self, place: Place) -> Array:
-        return np.asarray(self._input(place) @ self._matrix_in_use(place))
+        rows = self._input(place)
+        matrix = self._matrix_in_use(place)
+        return np.asarray(rows @ matrix)
 
     @_once
     def _attend(self, place: Place) -> _Attention:
@@ -364,18 +390,20 @@ class AttentionReplay(Replay):
         read = self._read_rows(f"ae{place.layer}", place, self._z)
         # Autograd from these rows on alone: where they came from is another place.
         rows = torch.tensor(read, requires_grad=True)
-        attention = self._weights_in_use(place)[-2:]
+        weights = self._weights_in_use(place)
+        attention = weights[-2:]
         vectors = torch.tensor(attention, requires_grad=True)
 
         positions = torch.from_numpy(self._rows[place.interval])
-        edges = self._matrix.index_select(0, positions).coalesce()
-        sums = attend(edges, rows, rows[positions], vectors)
+        edges = self._matrix.index_select(0, positions)
+        sums = attend(edges.coalesce(), rows, rows[positions], vectors)
         return _Attention(sums=sums, rows=rows, vectors=vectors)
 
     @override
     def scores(self, place: Place) -> Array:
         # `_attend` is kept, so this needs no `_once` of its own.
-        return np.asarray(self._attend(place).sums.detach().numpy())
+        sums = self._attend(place).sums
+        return np.asarray(sums.detach().numpy())
 
     @_once
     def _push(self, place: Place) -> tuple[Array, Array]:
@@ -391,24 +419,28 @@ class AttentionReplay(Replay):
 
     @_once
     def _of_z(self, place: Place) -> Array:
+        rows = self._rows[place.interval]
         total: Array = np.zeros_like(self._z(place))
-        # Gradients run against the edges: each interval pushes what it owes to its
-        # sources.
+        # Gradients run against edges: an interval pushes what it owes to its sources.
         for source in self._log.rows(f"dga{place.layer}", place):
             of_rows, _ = self._push(source)
-            total += of_rows[self._rows[place.interval]]
+            total += of_rows[rows]
         return total
 
     @override
     def of_scores(self, place: Place) -> Array:
         if place.layer == self._last:
             return self._loss(place).gradient
-        of_rows = self._of_z(place.above) @ self._matrix_in_use(place.above).T
+        above = place.above
+        of_z = self._of_z(above)
+        matrix = self._matrix_in_use(above)
+        of_rows = of_z @ matrix.T
         return of_rows * self._slope(place)
 
     @override
     def _gradient(self, place: Place) -> Array:
-        of_weights = self._input(place).T @ self._of_z(place)
+        rows = self._input(place)
+        of_weights = rows.T @ self._of_z(place)
         _, of_attention = self._push(place)
         # The rows of attention stand below the weights, as in `initial_weights`.
         return np.concatenate([of_weights, of_attention])

@@ -38,7 +38,9 @@ class ForwardPass:
     def backward(self) -> tuple[Array, Array]:
         """Return the gradients of the upper parameters, and of the summed part."""
         self._loss.backward()
-        return self._upper.grad.numpy(), self._summed.grad.numpy()
+        of_upper = self._upper.grad
+        of_sum = self._summed.grad
+        return of_upper.numpy(), of_sum.numpy()
 
 
 class ColumnSplit:
@@ -57,19 +59,24 @@ class ColumnSplit:
     ) -> None:
         model = settings["model"]
         first, *others = layer_shapes(model, dataset.feature_length, dataset.classes)
-        self._layer = LAYERS[model.get("kind", "sage")]
+        kind = model.get("kind", "sage")
+        self._layer = LAYERS[kind]
         # Only what is linear in the features can be cut by their columns and summed.
-        self._split = first[: self._layer.weights]
-        self._upper = [first[self._layer.weights :], *others]
+        weights = self._layer.weights
+        self._split = first[:weights]
+        self._upper = [first[weights:], *others]
         self._precision = np.dtype(settings["precision"])
 
         start = sum(blocks[:block])
-        self.columns = slice(start, start + blocks[block])
+        end = start + blocks[block]
+        self.columns = slice(start, end)
 
     def own(self, flat: Array) -> Array:
         """Return the weights of this process's columns, flat, out of all parameters."""
-        matrices = _views(flat, self._split)
-        pieces = [matrix[:, self.columns].ravel() for matrix in matrices]
+        pieces = []
+        for matrix in _views(flat, self._split):
+            local_columns = matrix[:, self.columns]
+            pieces.append(local_columns.ravel())
         return np.concatenate(pieces)
 
     def upper(self, flat: Array) -> Array:
@@ -84,7 +91,8 @@ class ColumnSplit:
             # `own` puts a block's matrices one after the other.
             shape = (len(self._split), outputs, -1)
             columns = [flat.reshape(shape)[number] for flat in owned]
-            parts.append(np.concatenate(columns, axis=1).ravel())
+            matrix = np.concatenate(columns, axis=1)
+            parts.append(matrix.ravel())
         return np.concatenate([*parts, upper])
 
     def partial(self, weights: Array, block: Block, rows: Array) -> Array:
@@ -96,16 +104,18 @@ class ColumnSplit:
         import torch
 
         with torch.no_grad():
-            product = self._linear(as_tensor(weights), block, rows).numpy()
+            product = self._linear(as_tensor(weights), block, rows)
         # It is sent as it lies in memory.
-        return np.ascontiguousarray(product)
+        return np.ascontiguousarray(product.numpy())
 
     def own_gradient(self, block: Block, rows: Array, of_sum: Array) -> Array:
         """Return the gradient of the weights from that of the sum, which is linear."""
         import torch
 
         gradient = as_tensor(of_sum)
-        size = sum(outputs for outputs, _ in self._split) * rows.shape[1]
+        _, columns = rows.shape
+        units = sum(outputs for outputs, _ in self._split)
+        size = units * columns
         # It does not depend on the weights: any will do.
         weights = torch.zeros(size, dtype=gradient.dtype, requires_grad=True)
         part = self._linear(weights, block, rows)
@@ -114,9 +124,12 @@ class ColumnSplit:
         return array
 
     def _linear(self, weights: Tensor, block: Block, rows: Array) -> Tensor:
-        shapes = [(outputs, rows.shape[1]) for outputs, _ in self._split]
-        features = as_tensor(rows.astype(self._precision, copy=False))
-        return self._layer.linear(block, features, *_views(weights, shapes))
+        _, columns = rows.shape
+        shapes = [(outputs, columns) for outputs, _ in self._split]
+        matrices = _views(weights, shapes)
+        numbers = rows.astype(self._precision, copy=False)
+        features = as_tensor(numbers)
+        return self._layer.linear(block, features, *matrices)
 
     def forward(
         self,
@@ -139,16 +152,16 @@ class ColumnSplit:
         flat = torch.tensor(upper, requires_grad=True)
         # The backward pass ends here: owners of columns go on from its gradient.
         part = torch.tensor(summed, requires_grad=True)
-        tensors = iter(
-            _views(flat, [shape for layer in self._upper for shape in layer])
-        )
+        shapes = [shape for layer in self._upper for shape in layer]
+        tensors = iter(_views(flat, shapes))
+        last = len(self._upper) - 1
         hidden = part
         for number, block in enumerate(make_blocks(sizes, edges)):
             layer_tensors = [next(tensors) for _ in self._upper[number]]
             # The linear part of layer 1 is in the sum already.
             layer = self._layer if number else self._layer.rest
             hidden = layer(block, hidden, *layer_tensors)
-            if number < len(self._upper) - 1:
+            if number < last:
                 hidden = hidden.relu()
 
         truth = as_tensor(labels).long()
@@ -171,6 +184,7 @@ def _views(flat: Any, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
     start = 0
     for shape in shapes:
         end = start + prod(shape)
-        views.append(flat[start:end].reshape(shape))
+        part = flat[start:end]
+        views.append(part.reshape(shape))
         start = end
     return views

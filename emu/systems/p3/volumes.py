@@ -51,14 +51,15 @@ def split_model(
     first, *_ = model_shapes.layer_shapes(model, feature_length, classes)
     # Matrices of the linear part have a row per unit and a column per feature.
     matrices = first[: model_shapes.SPLIT_WEIGHTS[kind]]
-    widths = [matrix[0] for matrix in matrices]
+    widths = [units for units, _ in matrices]
     first_width = sum(widths)
+    first_parameters = first_width * feature_length
     parameters = model_shapes.parameter_count(model, feature_length, classes)
 
     return SplitModel(
         feature_length=feature_length,
         first_width=first_width,
-        upper=parameters - first_width * feature_length,
+        upper=parameters - first_parameters,
         # Both matrices of GraphSAGE add to one row, as long as one is high.
         pulled_width=widths[0],
         # GAT needs z of each neighbour to attend, others the sum of all alone.
@@ -78,24 +79,29 @@ def p3_realization(
     ``times``: kind of task -> seconds; those of layer 1 are for an even share of the
     columns; ``counts``: of each machine, of each of its mini-batches.
     """
-    tasks = [*builder.tasks()]
-    seconds = np.zeros((len(tasks), builder.cycles))
+    tasks = list(builder.tasks())
+    shape = (len(tasks), builder.cycles)
+    seconds = np.zeros(shape)
     for row, task in zip(seconds, tasks, strict=True):
         time = times.get(task.kind, 0.0)
         if task.kind in _BY_COLUMNS:
             # Work on layer 1 goes by columns: twice as many take twice the time.
-            time *= builder.share(task.settings["rank"])
+            rank = task.settings["rank"]
+            time *= builder.share(rank)
         # Cycles before and after have no batch of this phase: no time, no bytes.
-        row[task.behind : task.behind + builder.batches] = time
+        end = task.behind + builder.batches
+        row[task.behind : end] = time
 
-    edges = [*builder.edges()]
-    volumes = np.zeros((len(edges), builder.cycles))
+    edges = list(builder.edges())
+    shape = (len(edges), builder.cycles)
+    volumes = np.zeros(shape)
     # A flow belongs to the cycle of its source: later phases send in later cycles.
     behind = {task.name: task.behind for task in tasks}
     sizes = _EdgeSizes(builder, counts, model)
     for row, edge in zip(volumes, edges, strict=True):
         first = behind[edge.source]
-        row[first : first + builder.batches] = sizes.of_edge(edge)
+        end = first + builder.batches
+        row[first:end] = sizes.of_edge(edge)
     return Realization(times=seconds, volumes=volumes)
 
 
@@ -113,15 +119,19 @@ class _EdgeSizes:
         if edge.carries == "upper":
             return self._part(self.model.upper, edge)
         if edge.carries == "first_layer":
-            columns = self.builder.columns_of(edge.place[-1], self.model.feature_length)
-            return self._part(self.model.first_width * columns, edge)
+            columns = self._columns_of(edge.place[-1])
+            weights = self.model.first_width * columns
+            return self._part(weights, edge)
 
-        sizes = [*self._of_samplers(edge)]
+        sizes = list(self._of_samplers(edge))
         if not sizes:
             return 0.0
         # One flow has the bytes of all samplers' batches of its machine.
         totals = np.sum(sizes, axis=0)
         return np.asarray(totals[: self.builder.batches])
+
+    def _columns_of(self, rank: int) -> int:
+        return self.builder.columns_of(rank, self.model.feature_length)
 
     def _part(self, summed: int, edge: NamedEdge) -> float:
         """Return the bytes of a rank's part of what a ring sums."""
@@ -139,7 +149,8 @@ class _EdgeSizes:
         match edge.carries, place:
             case "frontier", (store, hop):
                 frontiers = [batch.frontier_owned[hop - 1] for batch in batches]
-                yield [model_shapes.VERTEX_ID_BYTES * ids[store] for ids in frontiers]
+                size = model_shapes.VERTEX_ID_BYTES
+                yield [size * ids[store] for ids in frontiers]
             case "answer", (store, hop):
                 answers = [batch.answered[hop - 1] for batch in batches]
                 size = model_shapes.ANSWERED_EDGE_BYTES
@@ -150,14 +161,14 @@ class _EdgeSizes:
                 yield from self._of_derived(sampler, rank)
             # A peer without columns needs no structure of layer 1.
             case "push", (peer,):
-                if self.builder.columns_of(peer, self.model.feature_length):
+                if self._columns_of(peer):
                     yield [_first_bytes(batch) for batch in batches]
             case _:
                 raise ValueError(f"an edge that carries {edge.carries} is none of P3")
 
     def _of_pull(self, rank: int, peer: int) -> Iterator[list[int]]:
         """Yield the bytes of a peer's part of layer 1, or of its gradient."""
-        if not self.builder.columns_of(peer, self.model.feature_length):
+        if not self._columns_of(peer):
             return
         for sampler in self.builder.samplers_of(rank):
             batches = self.counts[sampler]
@@ -165,7 +176,7 @@ class _EdgeSizes:
 
     def _of_derived(self, sampler: int, rank: int) -> Iterator[list[int]]:
         """Yield the bytes of what a sampler draws of its machine's peers."""
-        if not self.builder.columns_of(rank, self.model.feature_length):
+        if not self._columns_of(rank):
             return
         for peer in self.builder.derived_by(sampler):
             batches = self.counts[peer]

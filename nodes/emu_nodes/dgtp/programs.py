@@ -76,7 +76,8 @@ class GraphStore(TaskProgram):
         vertices = self._data.batch(0, 0).vertices
         self._collect_features(self._select_owned(vertices))
 
-        self._oneshot = brief.job_settings["sampling"] == "oneshot"
+        sampling = brief.job_settings["sampling"]
+        self._oneshot = sampling == "oneshot"
         self._caches: list[SamplerCache | None] = []
         if self._oneshot:
             for sampler in range(len(brief.outputs)):
@@ -116,7 +117,7 @@ class GraphStore(TaskProgram):
         count = self._dataset.vertices
         # Beyond the vertices an index of owners raises; below 0 it counts from the end.
         is_vertex = (ids >= 0) & (ids < count)
-        if not is_vertex.all() or np.any(owner[ids] != self._index):
+        if not is_vertex.all() or (owner[ids] != self._index).any():
             raise NodeMisbehaved(
                 f"{sender.peer} asked {self._brief.name} for vertices of other stores"
             )
@@ -124,7 +125,8 @@ class GraphStore(TaskProgram):
 
     def _select_owned(self, vertices: Ids) -> Ids:
         owners = self._dataset.owner[vertices]
-        own_vertices: Ids = vertices[owners == self._index]
+        is_owner = owners == self._index
+        own_vertices: Ids = vertices[is_owner]
         return own_vertices
 
     def _collect_features(self, owned: Ids) -> Array:
@@ -154,20 +156,24 @@ class GraphStoreHop(TaskProgram):
         count = 0
         brief = self._brief
         ends = zip(brief.inputs, brief.outputs, strict=True)
+        fanout = self._plan.hop_fanout(self._hop)
         for sampler, (sender, output) in enumerate(ends):
             frontier = tensor(inputs[sender.edge], "frontier", sender)
             try:
                 source, destination = sample_neighbours(
                     self._structure,
                     frontier,
-                    fanout=self._plan.hop_fanout(self._hop),
+                    fanout=fanout,
                     stream=self._plan.stream(sampler, iteration),
                     hop=self._hop,
                 )
             except ValueError as error:
                 raise NodeMisbehaved(f"{sender.peer}: {error}") from error
 
-            payloads[output.edge] = {"source": source, "destination": destination}
+            payloads[output.edge] = {
+                "source": source,
+                "destination": destination,
+            }
             count += len(source)
         self._figures = {"edges": float(count)}
         return payloads
@@ -266,14 +272,15 @@ class Sampler(_SamplerTask):
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         """Return the tensors of a `MiniBatch` for the worker."""
         if self._grows:
-            batch = self._growing.pop(iteration).finish()
+            growing_batch = self._growing.pop(iteration)
+            batch = growing_batch.finish()
         else:
             batch = self._data.batch(self._index, iteration)
         make_blocks(batch.sizes, batch.edges)  # refuses edges that leave the sets
 
         vertices = batch.vertices
-        length = self._dataset.feature_length
-        features = np.empty((len(vertices), length), self._data.feature_type)
+        shape = (len(vertices), self._dataset.feature_length)
+        features = np.empty(shape, self._data.feature_type)
         # A row comes from the cache or its store; only then is the cache renewed.
         hits = self._take_cached(vertices, features)
         self._take_sent(vertices, features, ~hits, inputs)
@@ -287,15 +294,17 @@ class Sampler(_SamplerTask):
         if self._cache is not None:
             self._figures["hits"] = float(hits.sum())
         labels = self._dataset.labels[batch.seeds]
-        return MiniBatch.of(batch, features, labels).tensors()
+        mini_batch = MiniBatch.of(batch, features, labels)
+        return mini_batch.tensors()
 
     def _take_cached(self, vertices: Ids, features: Array) -> NDArray[np.bool_]:
         """Fill in the rows that the cache has; return which they are."""
         if self._cache is None:
             return np.zeros(len(vertices), np.bool_)
         hits = self._cache.look(vertices)
-        self._data.check_hits(self._brief.name, vertices[hits], self._held)
-        places = np.searchsorted(self._held, vertices[hits])
+        cached_vertices = vertices[hits]
+        self._data.check_hits(self._brief.name, cached_vertices, self._held)
+        places = np.searchsorted(self._held, cached_vertices)
         features[hits] = self._rows[places]
         return hits
 
@@ -308,11 +317,12 @@ class Sampler(_SamplerTask):
     ) -> None:
         """Fill in the missing rows, of which every store has sent its own."""
         owners = self._dataset.owner[vertices]
+        _, length = features.shape
         for store, sender in enumerate(self._stores):
             is_sent = (owners == store) & missing
             rows = tensor(inputs[sender.edge], "features", sender)
             count = int(is_sent.sum())
-            shape = (count, features.shape[1])
+            shape = (count, length)
             if rows.shape != shape or rows.dtype != features.dtype:
                 raise NodeMisbehaved(
                     f"{sender.peer} sent {self._brief.name} features of {rows.shape} "
@@ -342,17 +352,20 @@ class Sampler(_SamplerTask):
         cached_vertices = self._cache.held
         if cached_vertices is self._held:  # it makes a new array where it changes
             return
-        shape = (len(cached_vertices), features.shape[1])
+        _, length = features.shape
+        shape = (len(cached_vertices), length)
         rows = np.empty(shape, features.dtype)
 
         is_kept = np.isin(cached_vertices, self._held, assume_unique=True)
-        old_places = np.searchsorted(self._held, cached_vertices[is_kept])
+        kept_vertices = cached_vertices[is_kept]
+        old_places = np.searchsorted(self._held, kept_vertices)
         rows[is_kept] = self._rows[old_places]
 
         # The batch's vertices stand in the order of its first edges.
         is_new = ~is_kept
+        new_vertices = cached_vertices[is_new]
         order = np.argsort(vertices)
-        places = np.searchsorted(vertices, cached_vertices[is_new], sorter=order)
+        places = np.searchsorted(vertices, new_vertices, sorter=order)
         rows[is_new] = features[order[places]]
         self._held = cached_vertices
         self._rows = rows
@@ -459,7 +472,8 @@ class _Trainer(TaskProgram):
                 vertex = neighbours[step]
                 position = int(source[first + step])
 
-        (features,) = dataset.look_at(np.array([vertex]))
+        vertices = np.array([vertex])
+        (features,) = dataset.look_at(vertices)
         features = features.astype(self._data.feature_type)
         return np.array_equal(batch.features[position], features)
 
@@ -493,7 +507,8 @@ class Worker(_Trainer):
         if iteration > self._brief.first:
             name = version_name(iteration - 1)
             shards = zip(self._sources, self._bounds, strict=True)
-            for source, (first, last) in shards:
+            for source, bounds in shards:
+                first, last = bounds
                 shape = (last - first,)
                 shard = tensor(inputs[source.edge], name, source, shape)
                 self._parameters[first:last] = shard
@@ -502,13 +517,15 @@ class Worker(_Trainer):
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Array) -> Payload:
         first, last = self._shards[output.edge]
-        return {"gradient": made[first:last]}
+        shard = made[first:last]
+        return {"gradient": shard}
 
     def restore(self, state: Mapping[str, Payload]) -> None:
         """Begin with the parameters that the servers had."""
         shards = zip(self._servers, self._bounds, strict=True)
         for server, (first, last) in shards:
-            self._parameters[first:last] = state[server.peer]["parameters"]
+            arrays = state[server.peer]
+            self._parameters[first:last] = arrays["parameters"]
 
 
 class Replica(_Trainer):
@@ -537,7 +554,8 @@ class Replica(_Trainer):
 
     def _step(self) -> None:
         if self._summed:
-            self._optimizer.step(self._sum / self._workers)
+            mean = self._sum / self._workers
+            self._optimizer.step(mean)
             self._summed = False
 
     def state(self, _iteration: int) -> Payload:
@@ -567,10 +585,13 @@ class ParameterServer(TaskProgram):
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
         settings = brief.job_settings
-        flat = initial_parameters(settings, JobData(brief, process).dataset)
+        data = JobData(brief, process)
+        flat = initial_parameters(settings, data.dataset)
         bounds = shard_bounds(len(flat), settings["parameter_servers"])
-        first, last = bounds[brief.settings["server"]]
-        self._parameters = flat[first:last].copy()
+        server = brief.settings["server"]
+        first, last = bounds[server]
+        shard = flat[first:last]
+        self._parameters = shard.copy()
         self._optimizer = make_optimizer(settings, self._parameters)
 
     @override
@@ -592,7 +613,8 @@ class ParameterServer(TaskProgram):
 
     def restore(self, state: Mapping[str, Payload]) -> None:
         """Go on from its own state."""
-        self._optimizer.restore(state[self._brief.name])
+        arrays = state[self._brief.name]
+        self._optimizer.restore(arrays)
 
     @override
     def result(self) -> Payload:
