@@ -45,7 +45,8 @@ class BatchPlan:
     many, by owner, see `near_owners`."""
 
     def __post_init__(self) -> None:
-        if min(self.samplers, self.batch_size, *self.fanouts) < 1 or not self.fanouts:
+        least = min(self.samplers, self.batch_size, *self.fanouts)
+        if least < 1 or not self.fanouts:
             raise ValueError("samplers, batch size and fanouts must be at least 1")
         if self.epoch not in {"replicate", "shard", "local"}:
             raise ValueError(f"epoch is {self.epoch}, not replicate, shard or local")
@@ -74,7 +75,9 @@ class BatchPlan:
     def _seeds_per_epoch(self, train: int) -> int:
         # Shards differ by at most one vertex; all walk the shortest length, so that
         # every worker has as many seeds as any other (dgl#3538 hangs otherwise).
-        count = train if self.epoch == "replicate" else train // self.samplers
+        count = train
+        if self.epoch != "replicate":
+            count = train // self.samplers
         if count < 1:
             raise ValueError(
                 f"{train} training vertices are too few for {self.samplers} samplers"
@@ -86,7 +89,8 @@ class BatchPlan:
 
         Raises ValueError when a sampler would have no training vertex.
         """
-        return -(-self._seeds_per_epoch(train) // self.batch_size)
+        seeds = self._seeds_per_epoch(train)
+        return -(-seeds // self.batch_size)  # rounded up
 
     def seeds_after(self, train: int, steps: Ints) -> Ints:
         """Return the seeds drawn after ``steps``; raises as `steps_per_epoch`."""
@@ -97,7 +101,8 @@ class BatchPlan:
         # The last batch of an epoch may be short: epochs are counted whole, only the
         # rest in full batches.
         epochs, rest = np.divmod(steps, self.steps_per_epoch(train))
-        return np.asarray(epochs * of_epoch + rest * of_step)
+        seeds = epochs * of_epoch + rest * of_step
+        return np.asarray(seeds)
 
     def seeds(self, train: Ids, sampler: int, iteration: int) -> Ids:
         """Return the distinct seeds of one mini-batch; an epoch's last may be short.
@@ -107,13 +112,15 @@ class BatchPlan:
         are the vertices of `walk`. Raises ValueError as `steps_per_epoch`.
         """
         count = self._seeds_per_epoch(len(train))
-        epoch, step = divmod(iteration, self.steps_per_epoch(len(train)))
+        steps = self.steps_per_epoch(len(train))
+        epoch, step = divmod(iteration, steps)
         first = step * self.batch_size
         last = min(first + self.batch_size, count)
         share = train
         if self.epoch != "replicate":
             # Under `replicate` samplers overlap: each has a permutation of all.
-            begin, end = self.share_bounds(len(train))[sampler : sampler + 2]
+            bounds = self.share_bounds(len(train))
+            begin, end = bounds[sampler : sampler + 2]
             share = train[begin:end]
         if self.epoch == "local" and last == count:
             last = len(share)
@@ -174,13 +181,15 @@ def near_owners(dataset: Dataset, plan: BatchPlan) -> Ids:
     homes = min(plan.samplers, stores)
     sizes = np.diff(plan.share_bounds(len(train)))
     # Whole numbers: consecutive samplers share a home.
-    home_of_sampler = np.arange(plan.samplers) * homes // plan.samplers
+    samplers = np.arange(plan.samplers)
+    home_of_sampler = samplers * homes // plan.samplers
     room = np.bincount(home_of_sampler, sizes, homes).astype(np.int64)
 
-    owners = np.asarray(dataset.owner)[train].astype(np.int64)
-    train_home = owners * homes // stores
+    owner = np.asarray(dataset.owner)
+    train_owners = owner[train].astype(np.int64)
+    train_home = train_owners * homes // stores
     vertices_by_home = [train[train_home == home] for home in range(homes)]
-    pairs = [*zip(vertices_by_home, room, strict=True)]
+    pairs = list(zip(vertices_by_home, room, strict=True))
     # What owners have beyond their samplers' shares, for those that are short.
     beyond = np.concatenate([vertices[size:] for vertices, size in pairs])
 
@@ -189,6 +198,8 @@ def near_owners(dataset: Dataset, plan: BatchPlan) -> Ids:
     for vertices, size in pairs:
         # Who is short takes the next of what others left over, in one order for all.
         missing = max(size - len(vertices), 0)
-        shares += [vertices[:size], beyond[begin : begin + missing]]
-        begin += missing
+        end = begin + missing
+        shares.append(vertices[:size])
+        shares.append(beyond[begin:end])
+        begin = end
     return np.concatenate(shares)

@@ -92,6 +92,7 @@ class Structure:
         count = lib.picked_edges(indptr, vertices, len(frontier), fanout)
         sources = np.empty(count, np.int64)
         destinations = np.empty(count, np.int32)
+
         # Places drawn so far of one vertex, which Floyd's algorithm compares.
         places = np.empty(fanout, np.int64)
         lib.picked(

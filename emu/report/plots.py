@@ -47,9 +47,11 @@ def gantt(
     Raises DataError when nothing is left to show.
     """
     deaths = [band for band in deaths if band.run in schedules]
-    problem = next(iter(schedules.values())).problem
+    first = next(iter(schedules.values()))
+    problem = first.problem
     rows = _rows(problem, window)
-    height = 0.9 + len(schedules) * (0.35 + _ROW * len(rows))
+    panel_height = 0.35 + _ROW * len(rows)
+    height = 0.9 + len(schedules) * panel_height
     figure = new_figure(height, window.width)
     grid = figure.subplots(len(schedules), 1, sharex=True, squeeze=False)
     panels = grid[:, 0]
@@ -64,7 +66,8 @@ def gantt(
             colour=colour,
         )
         panel.draw()
-        panel.shade_attempts([band for band in deaths if band.run == name])
+        run_deaths = [band for band in deaths if band.run == name]
+        panel.shade_attempts(run_deaths)
         axes.set_title(f"{name}, makespan {schedule.makespan:.4g} s")
         if not window.narrow:
             remark = "NIC rows: flows, coloured by sender"
@@ -78,10 +81,11 @@ def gantt(
         axes.label_outer()
 
     handles = _legend(colour, deaths)
+    most_columns = 2 if window.narrow else 5
     figure.legend(
         handles=handles,
         loc="outside upper center",
-        ncols=min(len(handles), 2 if window.narrow else 5),
+        ncols=min(len(handles), most_columns),
     )
     return figure
 
@@ -101,7 +105,11 @@ def _legend(colour: dict[str, str], deaths: Sequence[DeathBand]) -> list[Patch]:
 
 def _shade(band: DeathBand) -> Any:
     # The more was lost the darker: what was done stays, what is done again does not.
-    alphas = {"done": 0.04, "done again": 0.12, "down": 0.3}
+    alphas = {
+        "done": 0.04,
+        "done again": 0.12,
+        "down": 0.3,
+    }
     return {
         "facecolor": ink(),
         "alpha": alphas[band.what],
@@ -126,7 +134,8 @@ def _rows(problem: Problem, window: Window) -> Rows:
         for task, host in enumerate(problem.placement.machine_of):
             if host == machine and problem.job.lanes[task] == task:
                 rows["task", task] = len(rows)
-        for port in links.shared if machine < 0 else links.of_machine(machine):
+        ports = links.shared if machine < 0 else links.of_machine(machine)
+        for port in ports:
             if port in crossed_ports:
                 rows["port", port] = len(rows)
     return rows
@@ -220,17 +229,19 @@ class _Panel:
             start = self.schedule.flow_start[positions]
             end = self.schedule.flow_end[positions]
             lane, lanes = pack_lanes(start, end)
-            # A row is as high on every port, so that flows get thinner where many
-            # overlap.
+            # A row is as high on every port: flows get thinner where many overlap.
             thickness = _FILLED / max(lanes, 1)
             top = row - _FILLED / 2 + lane * thickness
 
-            crossing = [problem.job.edges[edge] for edge in positions[0].tolist()]
+            colours_of_senders = []
+            for number in positions[0].tolist():
+                sender = tasks[problem.job.edges[number].source]
+                colours_of_senders.append(self.colour[sender.kind])
             link = problem.links[port].name.replace(" ", "-")
             self._add(
-                [*_boxes(start, end, top, thickness)],
+                list(_boxes(start, end, top, thickness)),
                 f"flows-{link}",
-                facecolor=[self.colour[tasks[edge.source].kind] for edge in crossing],
+                facecolor=colours_of_senders,
                 alpha=0.75,
                 linewidth=0,
             )
@@ -245,12 +256,16 @@ class _Panel:
                 continue
             subject = ("port", link.port)
             if link.edge < 0:
-                subject = ("task", self.schedule.problem.job.lanes[link.task])
+                lane = self.schedule.problem.job.lanes[link.task]
+                subject = ("task", lane)
             row = self.rows.get(subject)  # none on a machine that is not shown
             if row is not None:
-                boxes.append(_box(link.start, link.end, row, _FILLED))
+                box = _box(link.start, link.end, row, _FILLED)
+                boxes.append(box)
                 if last_row is not None and last_row != row:
-                    moves.append(((link.start, last_row), (link.start, row)))
+                    begin = (link.start, last_row)
+                    end = (link.start, row)
+                    moves.append((begin, end))
             # None counts, too: no line leads across a machine that is not shown.
             last_row = row
 
@@ -338,10 +353,14 @@ def plot(
         raise ValueError(f"no figure is called {figure}; there are {FIGURES}")
     if figure in ("gantt", "ports") and len(runs) != 1:
         raise DataError(f"{figure} is of one run, found {len(runs)}")
+
     runs = [window.of(run) for run in runs]
     clocks = {"emulated" if run.emulated else "simulated" for run in runs}
     # An axis of emulated and simulated runs is called time, and no more.
-    window = replace(window, clock=clocks.pop() if len(clocks) == 1 else "")
+    clock = ""
+    if len(clocks) == 1:
+        (clock,) = clocks
+    window = replace(window, clock=clock)
     # It is saved inside as well: fonts and ids of SVG are settings of the writing.
     with plot_style.style(dark=dark):
         drawing = _draw(figure, runs, window, progress)

@@ -65,7 +65,8 @@ def pack_lanes(start: Floats, end: Floats) -> tuple[Ints, int]:
         lane = heappop(free) if free else lane_count
         lane_count = max(lane_count, lane + 1)
         lanes[bar] = lane
-        heappush(busy, (float(end[bar]), lane))
+        bar_end = float(end[bar])
+        heappush(busy, (bar_end, lane))
 
     return lanes, lane_count
 
@@ -78,7 +79,8 @@ def pack_lanes_per_group(
     lane_counts = []
     for number in range(groups):
         members = np.flatnonzero(group == number)
-        lanes[members], lane_count = pack_lanes(start[members], end[members])
+        member_lanes, lane_count = pack_lanes(start[members], end[members])
+        lanes[members] = member_lanes
         lane_counts.append(lane_count)
     return lanes, lane_counts
 
@@ -101,14 +103,16 @@ def crossings(schedule: Schedule) -> Crossings:
     hops = schedule.problem.hops
     routes = [hops[edge] for edge in flows[:, 0].tolist()]
     hop_counts = np.array([len(route) for route in routes], dtype=np.int64)
-    flow = np.repeat(np.arange(len(flows)), hop_counts)
+    numbers = np.arange(len(flows))
+    flow = np.repeat(numbers, hop_counts)
     port = np.fromiter(chain.from_iterable(routes), np.int64)
 
     positions = tuple(flows.T)
-    start = schedule.flow_start[positions][flow]
-    end = schedule.flow_end[positions][flow]
+    start = schedule.flow_start[positions]
+    end = schedule.flow_end[positions]
+    links = len(schedule.problem.links)
     # Flows overlap at a link, not on their way: each link has lanes of its own.
-    lane, lanes = pack_lanes_per_group(start, end, port, len(schedule.problem.links))
+    lane, lanes = pack_lanes_per_group(start[flow], end[flow], port, links)
     return Crossings(
         flow=flow,
         port=port,
@@ -130,10 +134,16 @@ def pack_columns(**columns: NDArray[Any]) -> dict[str, str]:
 
     The 7 digits of float32 are less than a pixel.
     """
-    kinds = {"f": "f4", "i": "u4", "u": "u4"}
-    return {
-        name: pack(values, kinds[values.dtype.kind]) for name, values in columns.items()
+    kinds = {
+        "f": "f4",
+        "i": "u4",
+        "u": "u4",
     }
+    packed_columns = {}
+    for name, values in columns.items():
+        kind = kinds[values.dtype.kind]
+        packed_columns[name] = pack(values, kind)
+    return packed_columns
 
 
 #: Name of the group of the run.
@@ -170,10 +180,10 @@ def trace_events(
             counts=counts if name == EMULATED else None,
         )
         bands = [band for band in deaths if band.run == name]
-        for event in chain(group.events(), _list_attempts(bands, first_process)):
+        attempts = _list_attempts(bands, first_process)
+        for event in chain(group.events(), attempts):
             if shift and "ts" in event:
-                # Both have whole nanoseconds: rounding drops what the sum of floats
-                # adds.
+                # Both have whole nanoseconds: rounding drops what the sum adds.
                 event["ts"] = round(event["ts"] + shift, 3)
             yield event
 
@@ -345,9 +355,8 @@ class _Group:
             pid, first_tid = self._tracks[port]
             lanes_by_flow[flow].append((pid, first_tid + lane))
 
-        for (position, iteration), lanes in zip(
-            self._flows.tolist(), lanes_by_flow, strict=True
-        ):
+        flows = self._flows.tolist()
+        for (position, iteration), lanes in zip(flows, lanes_by_flow, strict=True):
             edge = self._job.edges[position]
             start = float(self._schedule.flow_start[position, iteration])
             end = float(self._schedule.flow_end[position, iteration])
@@ -355,11 +364,11 @@ class _Group:
             bars = [_Slice(pid, tid, start, end) for pid, tid in lanes]
             kind = f"{self._job.tasks[edge.source].kind} flow"
             name = f"{self._job.edge_names[position]} {iteration}"
-            args = self._describe_flow(position, iteration)
             # The same flow, with its figures once.
-            yield _bar(name, kind, bars[0], args)
-            for bar in bars[1:]:
-                yield _bar(name, kind, bar, {})
+            args = self._describe_flow(position, iteration)
+            for bar in bars:
+                yield _bar(name, kind, bar, args)
+                args = {}
 
             sender = self._task_bar(edge.source, iteration)
             receiver = self._task_bar(edge.destination, iteration + edge.lag)
@@ -374,12 +383,15 @@ class _Group:
         size = float(schedule.flow_bytes[flow])
         start = float(schedule.flow_start[flow])
         seconds = float(schedule.flow_end[flow]) - start
+        mean_rate = 0.0
+        if seconds > 0:
+            mean_rate = size / seconds
         args = {
             "flow": self._job.edge_names[edge],
             "iteration": iteration,
             "bytes": size,
             "waited_s": start - float(schedule.flow_ready[flow]),
-            "mean_bytes_per_s": size / seconds if seconds > 0 else 0.0,
+            "mean_bytes_per_s": mean_rate,
         }
         if latency := float(self._problem.latencies[edge]):
             args["latency_s"] = latency  # until its arrow may end
@@ -426,8 +438,7 @@ class _Group:
             "ph": "f",
             **arrow,
             **_at(target.pid, target.tid, target.start),
-            # Bound to the bar around it; without this readers take the next one of the
-            # lane.
+            # Bound to the bar around it: readers would take the next one of the lane.
             "bp": "e",
         }
 
@@ -455,8 +466,9 @@ class _Group:
 
         for machine in range(len(self._problem.cluster.machines)):
             is_sent = sender == machine  # shape (flows,)
+            sizes = size[is_sent]
             times = np.concatenate([ready[is_sent], end[is_sent]])
-            changes = np.concatenate([size[is_sent], -size[is_sent]])
+            changes = np.concatenate([sizes, -sizes])
             # Stable: at one instant what becomes ready counts before what has arrived.
             order = np.argsort(times, kind="stable")
             levels = np.cumsum(changes[order])

@@ -124,6 +124,7 @@ def read_frames(job: Job, path: Path) -> Arrays:
     for name in ("connections", "waits", "board"):
         kind = KEPT_ROWS[name]
         arrays[name] = np.empty(0, kind)
+
     known = array_names(path)
     names = [name for name in arrays if name in known]
     names += ["sent", "received", "notified"]

@@ -51,7 +51,8 @@ def training_audit(run: Path, job: Job) -> Findings:
     frame = training_frame(run / "training.csv")
     for prefix, settings in list_training(job):
         is_loss = frame.figure == "loss"
-        rows = frame[is_loss & frame.task.str.startswith(prefix)]
+        is_of_job = frame.task.str.startswith(prefix)
+        rows = frame[is_loss & is_of_job]
         # Every worker reports the loss of its share; alone the mean of them is kept.
         losses = rows.groupby("iteration").value.mean()  # of all tasks
         if losses.empty:
@@ -75,7 +76,8 @@ def training_audit(run: Path, job: Job) -> Findings:
             off, figure, words = wrong
             subject = prefix + figure
             sentence = f"{subject} {words}"
-            violations.append(Violation("training", subject, off, "values", sentence))
+            violation = Violation("training", subject, off, "values", sentence)
+            violations.append(violation)
     if not count:
         raise DataError("trained nothing, so no loss can be compared", path=run)
     return count, violations
@@ -99,7 +101,8 @@ def _first_wrong(
     """Return what is wrong first: by how much, its name, and words on it."""
     rows = found.index
     losses = found.to_numpy()
-    batches = int(rows.max()) + 1
+    last_batch = int(rows.max())
+    batches = last_batch + 1
     weights_alone, curve = _alone(settings, batches, missed)
     losses_alone = curve[rows]
     count = len(weights_alone)
@@ -116,17 +119,20 @@ def _first_wrong(
                 return 1.0, name, words
         return None
     # Losses one by one, then the weights as one number, by their norm.
-    norm = np.linalg.norm
-    size = norm(weights_alone)
+    size = np.linalg.norm(weights_alone)
     loss_errors = np.abs(losses - losses_alone)
-    off = np.append(loss_errors, norm(weights - weights_alone))
+    weight_error = np.linalg.norm(weights - weights_alone)
+    off = np.append(loss_errors, weight_error)
+    precision = settings["precision"]
     limit = np.append(np.abs(losses_alone), size)
-    limit *= _EXACTNESS[settings["precision"]]
-    is_close = (off <= limit).all()
+    limit *= _EXACTNESS[precision]
+    is_close = off <= limit
     # Only where the plain limit fails: in float64 it is trained once more.
-    if not is_close and settings["precision"] == "float32":
-        exact = _alone({**settings, "precision": "float64"}, batches, missed)
-        limit += _ROUNDING * _drifts((weights_alone, curve), exact, rows)
+    if not is_close.all() and precision == "float32":
+        exact_settings = {**settings, "precision": "float64"}
+        exact = _alone(exact_settings, batches, missed)
+        drifts = _drifts((weights_alone, curve), exact, rows)
+        limit += _ROUNDING * drifts
     wrong = ~(off <= limit)  # NaN is wrong
     if not wrong.any():
         return None
@@ -149,9 +155,10 @@ def _drifts(
     """
     weights, curve = rounded
     exact_weights, exact_curve = exact
-    apart = np.abs(curve - exact_curve)[rows]
-    highest = np.maximum.accumulate(apart)
-    return np.append(highest, np.linalg.norm(weights - exact_weights))
+    apart = np.abs(curve - exact_curve)
+    highest = np.maximum.accumulate(apart[rows])
+    weight_drift = np.linalg.norm(weights - exact_weights)
+    return np.append(highest, weight_drift)
 
 
 def _diverges(numbers: Floats) -> bool:
@@ -225,4 +232,6 @@ def _step_kinds(run: RecordedRun) -> tuple[str, ...]:
         return ()  # the steps before are of another attempt, with times of its own
     scenario = run.manifest.get("scenario", {})
     system = system_of(scenario.get("job", {}))
-    return system.step_kinds if system else ()
+    if system is None:
+        return ()
+    return system.step_kinds

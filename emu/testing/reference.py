@@ -443,6 +443,7 @@ class _Simulation:
             return True
         machine = self._machine_of[task]
         tasks = self._job.tasks
+
         taken = 0
         for holder, _ in self.outcome.task_start:
             is_of_pool = tasks[holder].takes == pool

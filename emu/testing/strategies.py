@@ -248,6 +248,7 @@ def _with_latencies(cluster: Cluster, rng: np.random.Generator) -> Cluster:
                 latency_in=latency_in,
                 latency_out=latency_out,
             )
+
     links = []
     for link in cluster.shared_links:
         latency = _pick(rng, _LATENCIES)
@@ -303,6 +304,7 @@ def _slow_machines(cluster: Cluster, rng: np.random.Generator) -> list[Fault]:
         if rng.random() < 0.5:
             length = _pick(rng, [0.5, 1.0, 3.0])
         # 1 / 3 has no exact double: work that is stretched by it leaves rounding.
+
         factor = _pick(rng, [0.0, 0.0, 0.5, 1 / 3])
         end = start + length
         # Only who is slow may stay so: one that stands still for good ends no job.

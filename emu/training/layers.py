@@ -207,6 +207,7 @@ class Block:
             raise ValueError("a block's ends or sets do not fit each other")
         if not len(source):
             return
+
         ascends = destination[1:] >= destination[:-1]
         are_within = (
             source.min() >= 0

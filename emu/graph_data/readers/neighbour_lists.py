@@ -41,10 +41,11 @@ def find_layout(path: Path, options: TableOptions) -> str:
     if have_colons and any("," in row for row in rows):
         return "colons"
 
-    # LGL's marks of vertices look like comments: two blocks at least show what they
-    # are.
+    # LGL's marks of vertices look like comments: two blocks show what they are.
     text = "".join(f"{line.rstrip()}\n" for line in lines)
-    return "blocks" if _LGL.match(text) else ""
+    if _LGL.match(text):
+        return "blocks"
+    return ""
 
 
 def read_neighbours(path: Path, layout: str, options: TableOptions) -> FoundGraph:
@@ -76,12 +77,15 @@ def read_neighbours(path: Path, layout: str, options: TableOptions) -> FoundGrap
 
     keys = join_columns([column], as_words=as_words)
     codes = keys.codes[0]
+    last = 2 * edges
     heads = len(lists.heads)
-    counts = sorted(lists.left_out.items())
-    entries = [f"{name} ({count:,})" for name, count in counts if count]
+    entries = []
+    for name, count in sorted(lists.left_out.items()):
+        if count:
+            entries.append(f"{name} ({count:,})")
     return FoundGraph(
         sources=codes[:edges],
-        destinations=codes[edges : 2 * edges],
+        destinations=codes[edges:last],
         origin=str(path),
         vertices=len(keys.ids),
         ids=keys.ids,
@@ -109,7 +113,7 @@ class _Lists:
             words = text[1:].split()
             if len(words) != 1:
                 raise ValueError("one vertex behind #")
-            self._head = words[0]
+            (self._head,) = words
             self._add_list(self._head, [])
         elif not text or text.startswith(text_table.COMMENTS):
             return
@@ -122,7 +126,8 @@ class _Lists:
         elif layout == "colons":
             self._add_known(text)
         else:
-            head, *neighbours = re.split(r"[\s,;|]+", text.strip(",;| \t"))
+            entries = text.strip(",;| \t")
+            head, *neighbours = re.split(r"[\s,;|]+", entries)
             self._add_list(head, neighbours)
 
     def _add_known(self, text: str) -> None:

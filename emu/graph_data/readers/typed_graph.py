@@ -169,6 +169,7 @@ def _flatten(graph: TypedGraph, names: Sequence[str], choices: Choices) -> Found
 
 def _join_edges(graph: TypedGraph, types: Sequence[_Type]) -> Ints:
     """Return the ends of all edges, numbered in the graph of all types."""
+
     types_by_name = {kind.name: kind for kind in types}
     # Without relations there is still an array of no edges.
     edges = [_NO_EDGES]
@@ -240,6 +241,7 @@ def _rows_of_types(types: list[_Type], width: int, start: int, stop: int) -> Row
         last = min(stop, kind.begin + kind.size)
         if first >= last:
             continue
+
         place = matrix[first - start : last - start]
         place[:, width + number] = 1
         features = kind.found.features

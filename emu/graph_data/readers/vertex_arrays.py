@@ -40,7 +40,8 @@ def read_npy(path: Path, kind: str) -> VertexTable:
             "is one array: --splits takes a table, json, or npz (train_mask, split)",
             path=path,
         )
-    return VertexTable(path=path, kind=kind, values=map_array(path))
+    values = map_array(path)
+    return VertexTable(path=path, kind=kind, values=values)
 
 
 def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
@@ -62,7 +63,8 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
     if id_name:
         read_names.append(id_name)
     arrays = read_arrays(path, read_names)
-    left_out = count_left_out("array", sorted(set(names) - set(read_names)))
+    unread_names = set(names) - set(read_names)
+    left_out = count_left_out("array", sorted(unread_names))
     origin = ", ".join(value_names)
     values: Any = arrays[value_names[0]]
     if kind == "split":
@@ -70,14 +72,16 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
         # Lists of ids name their vertices, and need no rows in order.
         has_mask = any(members.dtype == bool for members in parts.values())
         if not has_mask:
-            columns = [*map(Column, parts.values())]
+            columns = [Column(members) for members in parts.values()]
             table = lists_of_ids(path, list(parts), columns, TableOptions())
             return replace(table, how=origin, left_out=left_out)
         values = _stack_masks(parts, path)
     # Sparse features are four arrays of one matrix.
     elif len(value_names) > 1:
+        values = None
         features = found_graph.sparse_rows(arrays, str(path))
-        values = features.rows(0, features.vertices) if features else None
+        if features:
+            values = features.rows(0, features.vertices)
 
     table = VertexTable(
         path=path,
@@ -95,12 +99,14 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
 
 def _stack_masks(parts: dict[str, Array], path: Path) -> Mask:
     """Return whether each vertex is in each part; DataError where lengths differ."""
-    vertices = len(next(iter(parts.values())))
+    first_mask = next(iter(parts.values()))
+    vertices = len(first_mask)
     matrix = np.zeros((vertices, len(SPLIT)), bool)
     for part, mask in parts.items():
         if mask.dtype != bool or len(mask) != vertices:
             raise DataError("has masks of several lengths, or beside ids", path=path)
-        matrix[:, SPLIT.index(part)] = mask
+        column = SPLIT.index(part)
+        matrix[:, column] = mask
     return matrix
 
 
@@ -119,7 +125,8 @@ def read_mapping(path: Path, kind: str, options: TableOptions) -> VertexTable:
         values = _value_array(content, kind, path)
         return VertexTable(path=path, kind=kind, values=values)
     values = _value_array(list(content.values()), kind, path)
-    ids = _ids_of(list(content), as_words=bool(options.words))
+    as_words = bool(options.words)
+    ids = _ids_of(list(content), as_words=as_words)
     return VertexTable(
         path=path,
         kind=kind,
@@ -167,8 +174,8 @@ def _read_roles(path: Path, content: Any, options: TableOptions) -> VertexTable:
 
     columns = []
     for ids in lists.values():
-        words = map(str, ids)
-        columns.append(Column.of(words))
+        column = Column.of(map(str, ids))
+        columns.append(column)
     return lists_of_ids(path, list(lists), columns, options)
 
 

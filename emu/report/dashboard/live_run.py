@@ -44,7 +44,8 @@ class Tape(Observer):
             yield self._notices.popleft()
 
     def _note(self, message: object) -> None:
-        self._notices.append((self._clock(), message))
+        moment = self._clock()
+        self._notices.append((moment, message))
 
     @override
     def on_join(self, processes: int) -> None:
@@ -159,21 +160,26 @@ class _Flows:
             edge = self._job.edges[position]
             volume = self.volumes.get((position, iteration), 0.0)
             rate = self._rate[position]
+
             # Rates hold until the next decision, so bytes grow evenly since the last.
-            size = float(self._served[position] + rate * (now - self._since[position]))
+            seconds = now - self._since[position]
+            size = float(self._served[position] + rate * seconds)
+            source = self._job.tasks[edge.source]
+            destination = self._job.tasks[edge.destination]
             flow = form.ActiveFlow(
                 edge=self._job.edge_names[position],
-                source=self._job.tasks[edge.source].name,
-                destination=self._job.tasks[edge.destination].name,
+                source=source.name,
+                destination=destination.name,
                 iteration=iteration,
                 bytes=volume,
-                # Rates run on until the end is reported: never more than the whole
-                # flow.
+                # Rates run on until the end is reported: never more than the volume.
                 sent=min(max(size, 0.0), volume),
                 rate=float(rate),
             )
             flows.append(flow)
-        return sorted(flows, key=lambda flow: -flow.bytes)[:_SHOWN_FLOWS]
+
+        flows.sort(key=lambda flow: -flow.bytes)
+        return flows[:_SHOWN_FLOWS]
 
 
 class LiveRun:
@@ -206,8 +212,9 @@ class LiveRun:
         self._outcome: form.Summary | None = None
         self._verdict: str | None = None
         self._error: str | None = None
+        tasks = len(problem.job.tasks)
         self._rounds = np.asarray(problem.job.rounds)
-        self._done = np.zeros(len(problem.job.tasks), dtype=np.int64)
+        self._done = np.zeros(tasks, dtype=np.int64)
         #: Iteration and start by task.
         self._running: dict[int, tuple[int, float]] = {}
 
@@ -235,9 +242,11 @@ class LiveRun:
             self._leave("ended")
             figures = {key: float(result[key]) for key in form.Summary.model_fields}
             self._outcome = form.Summary(**figures)
-            if (verdict := result.get("verdict")) is not None:
+            verdict = result.get("verdict")
+            if verdict is not None:
                 self._verdict = str(verdict["trust"])
-            self._advance(max(self._time, self._outcome.makespan))
+            end = max(self._time, self._outcome.makespan)
+            self._advance(end)
             self._sample()
 
     def on_failure(self, error: str) -> None:
@@ -276,12 +285,15 @@ class LiveRun:
                 return []
             start = self._predicted.task_start
             end = self._predicted.task_end
+
         # Without the lock: a prediction that is there never changes.
         task, iteration = np.nonzero(np.isfinite(end))
         starts = start[task, iteration]
-        spans = np.stack([task, iteration, starts, end[task, iteration]], axis=1)
-        first = np.argsort(starts, kind="stable")[: form.SPANS]
-        return cast("list[list[float]]", spans[first].tolist())
+        ends = end[task, iteration]
+        spans = np.stack([task, iteration, starts, ends], axis=1)
+        order = np.argsort(starts, kind="stable")
+        first_spans = spans[order[: form.SPANS]]
+        return cast("list[list[float]]", first_spans.tolist())
 
     def news(self, seen: form.Seen) -> tuple[Result, form.Seen]:
         """Return the history that a viewer has not seen; see `History.since`."""
@@ -293,20 +305,26 @@ class LiveRun:
         """Return the run time: from the wall clock while the run goes on."""
         if self._phase != "running" or math.isinf(self._zero):
             return self._time
+        seconds = (self._clock() - self._zero) / self._scale
         # Run time never goes back, though each faster event moves time 0 of the clock.
-        return max(self._time, (self._clock() - self._zero) / self._scale)
+        return max(self._time, seconds)
 
     def _fold(self) -> None:
         for moment, notice in self.tape.drain():
             self._take(moment, notice)
+        if self._phase != "running":
+            return
+
         # With the last task: simulations and the verdict follow, and are not the run.
-        if self._phase == "running" and (self._done >= self._rounds).all():
+        has_ended = self._done >= self._rounds
+        if has_ended.all():
             self._leave("ended")
             self._sample()
-        if self._phase == "running":
-            self._advance(self._now())
-            if self._clock() - self._sampled_at >= SAMPLE:
-                self._sample()
+            return
+        self._advance(self._now())
+        since_sample = self._clock() - self._sampled_at
+        if since_sample >= SAMPLE:
+            self._sample()
 
     def _take(self, received: float, notice: object) -> None:
         match notice:
@@ -381,25 +399,25 @@ class LiveRun:
             if self.problem.hops[edge]:
                 self._flows.volumes[edge, message.iteration] = volume
         if message.late > 0:
-            self._delays.late_steps += 1
-            self._delays.max_late = max(self._delays.max_late, message.late)
+            delays = self._delays
+            delays.late_steps += 1
+            delays.max_late = max(delays.max_late, message.late)
 
-        figures = {
-            figure: value
-            for figure, value in message.report.items()
-            if (figure == "loss" or "accuracy" in figure) and math.isfinite(value)
-        }
+        figures = {}
+        for figure, value in message.report.items():
+            is_shown = figure == "loss" or "accuracy" in figure
+            if is_shown and math.isfinite(value):
+                figures[figure] = value
+                self.history.report(end, figure, value)
         if figures:
             self._figures[task] = figures
-        for figure, value in figures.items():
-            self.history.report(end, figure, value)
 
     def _sample(self) -> None:
         span = self._time - self._sampled
         if span > 0:
-            rates = (self._flows.moved / span).tolist()
+            rates = self._flows.moved / span
             count = len(self._flows.active)
-            self.history.add(self._sampled, self._time, rates, count)
+            self.history.add(self._sampled, self._time, rates.tolist(), count)
         self._flows.moved[:] = 0.0
         self._sampled = self._time
         # By the wall clock: samples are for the eyes, at any time scale.
@@ -451,7 +469,10 @@ class LiveRun:
         for figures in self._figures.values():
             for figure, value in figures.items():
                 values[figure].append(value)
-        return {figure: float(np.mean(series)) for figure, series in values.items()}
+        means = {}
+        for figure, series in values.items():
+            means[figure] = float(np.mean(series))
+        return means
 
     def _progress(self, now: float) -> tuple[float, float | None]:
         """Return the share that has passed, and the wall seconds left.
@@ -463,15 +484,20 @@ class LiveRun:
         ends = self._ends
         steps = sum(self.problem.job.rounds)
         # When as many steps had ended in the prediction as have ended by now.
-        last_end = ends[min(count, len(ends)) - 1] if count and ends else 0.0
+        last_end = 0.0
+        if count and ends:
+            place = min(count, len(ends)) - 1
+            last_end = ends[place]
         rest = None
         if self._phase == "running" and last_end:
             rest = now * self._scale * (ends[-1] / last_end - 1)
 
         # Beyond the prediction, or without one, every step counts alike.
         if count >= min(steps, len(ends)) or not ends[-1]:
-            return count / steps if steps else 1.0, rest
-        return float(min(max(now, last_end), ends[count]) / ends[-1]), rest
+            share = count / steps if steps else 1.0
+            return share, rest
+        moment = min(max(now, last_end), ends[count])
+        return float(moment / ends[-1]), rest
 
     def _ports(self) -> list[form.Port]:
         machines = self.problem.cluster.machines
@@ -480,18 +506,26 @@ class LiveRun:
         now = np.array([self._now()])
         rates = self._flows.port_rate
         steps = self.problem.links.steps
-        return [
-            form.Port(
-                port=link.name,
-                machine=machines[link.machine].name if link.direction else "",
-                direction=link.direction,
-                capacity=float(steps.at(port, now)[0]),
+        ports = []
+        for number, link in enumerate(self.problem.links):
+            machine = ""
+            if link.direction:
+                machine = machines[link.machine].name
+            (capacity,) = steps.at(number, now)
+            rate = 0.0
+            if is_running:
                 # Differences of rates may leave less than nothing.
-                rate=max(float(rates[port]), 0.0) if is_running else 0.0,
-                bytes=float(self._flows.arrived[port]),
+                rate = max(float(rates[number]), 0.0)
+            port = form.Port(
+                port=link.name,
+                machine=machine,
+                direction=link.direction,
+                capacity=float(capacity),
+                rate=rate,
+                bytes=float(self._flows.arrived[number]),
             )
-            for port, link in enumerate(self.problem.links)
-        ]
+            ports.append(port)
+        return ports
 
 
 #: Signs of the bar of a rate.
@@ -528,14 +562,21 @@ def live_table(status: form.Status) -> Table:
 
     rows = defaultdict[str, list[form.Port]](list)
     for port in status.ports:
-        rows[port.machine or port.port].append(port)
+        name = port.machine or port.port
+        rows[name].append(port)
     for name, ports in rows.items():
         cells = [name]
         for port in ports:
-            # A link that is cut carries nothing, of nothing.
-            share = port.rate / port.capacity if port.capacity else 0.0
-            full = round(_BAR * min(share, 1.0))
-            bar = "█" * full + "░" * (_BAR - full)
-            cells += [bar, format_rate(port.rate), format_size(port.bytes)]
+            cells.append(_draw_bar(port))
+            cells.append(format_rate(port.rate))
+            cells.append(format_size(port.bytes))
         table.add_row(*cells)
     return table
+
+
+def _draw_bar(port: form.Port) -> str:
+    # A link that is cut carries nothing, of nothing.
+    share = port.rate / port.capacity if port.capacity else 0.0
+    full = round(_BAR * min(share, 1.0))
+    rest = _BAR - full
+    return "█" * full + "░" * rest

@@ -118,6 +118,7 @@ def _attempts_of_task(
             number == counts,
             late < dying.late,
         ]
+
         ends = np.select(fates, [IDLE, ANSWERS, LATE], DIES)
         shares = np.select(fates, [0.0, 1.0, 1.0], part)
         attempt = Attempt(
@@ -276,6 +277,7 @@ def _tasks_of_lambdas(job: Job) -> dict[_Key, dict[str, int]]:
             settings["tensor"],
             settings.get("attempt", 1),
         )
+
         word = words.get(task.kind, task.kind)
         tasks = lambdas.setdefault(key, {})
         # The launch where there is one, else the call.

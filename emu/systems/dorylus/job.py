@@ -86,6 +86,7 @@ class Graph:
         # Where launches take no time, the call itself takes the slot.
         takes_time = bool(self.lambdas) and self.section.launch.takes_time
         first = "launch" if takes_time else "call"
+
         following_steps = [*self.steps[1:], None]
         entries = {}
         tensor = 0  # number of the next tensor task
@@ -521,6 +522,7 @@ def _first_epoch(graph: Graph, scatter: Step, gather: Step) -> list[str]:
     # Without it the first gathers would read rows that nobody has sent yet (specs, 5b).
     if section.mode != "async" or section.first_epoch != "sync":
         return []
+
     gates = []
     word = scatter.receiver.replace("in", "full")
     for g in range(len(graph.servers)):

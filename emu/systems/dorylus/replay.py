@@ -275,6 +275,7 @@ class Replay:
         """
         versions = self._weights[layer]
         newest = self._newest[layer]
+
         optimizer = self._optimizers[layer]
         # A version needs the gradients of its epoch, and they need older ones alone.
         while epoch + 1 >= len(versions):

@@ -156,6 +156,7 @@ class GraphStoreHop(TaskProgram):
         count = 0
         brief = self._brief
         ends = zip(brief.inputs, brief.outputs, strict=True)
+
         fanout = self._plan.hop_fanout(self._hop)
         for sampler, (sender, output) in enumerate(ends):
             frontier = tensor(inputs[sender.edge], "frontier", sender)
