@@ -56,8 +56,10 @@ def _uniform(key: np.uint64, *numbers: Array) -> Floats:
             state ^= state >> shift
             state *= mixer
         state ^= state >> _LAST_SHIFT
+
     mantissa = state >> _REST
-    fraction: Floats = mantissa.astype(np.float64) * 2.0**-53
+    numbers_of_53_bits = mantissa.astype(np.float64)
+    fraction: Floats = numbers_of_53_bits * 2.0**-53
     return fraction
 
 
@@ -86,7 +88,8 @@ class DrawnStructure(Structure):
     @override
     def degrees(self) -> Ids:
         """Number of neighbours that every vertex has on average, rounded."""
-        shares = np.diff(self.prefix) / self.total
+        weights = np.diff(self.prefix)
+        shares = weights / self.total
         degrees = np.rint(shares * self.edges)
         counts: Ids = degrees.astype(np.int64)
         return counts
@@ -115,7 +118,8 @@ class DrawnStructure(Structure):
 
     def draws_of(self, vertices: Ids) -> Ids:
         """Return how many neighbours are drawn of each vertex, repeated ones too."""
-        shares = self.weights_of(vertices) / self.total
+        weights = self.weights_of(vertices)
+        shares = weights / self.total
         draws = shares * self.edges * self.repeats
         # Rounded up or down at random, so that the mean is right.
         draws += _uniform(self.key, vertices)
@@ -125,8 +129,10 @@ class DrawnStructure(Structure):
 
     def _targets(self, vertices: Ids, numbers: Ids) -> Ids:
         """Return what the draw of each number of each vertex leads to."""
-        choice = _uniform(self.key, vertices, numbers * 2 + 1)
-        place = _uniform(self.key, vertices, numbers * 2 + 2)
+        # Two numbers of each draw: where its other end lies, and which vertex it is.
+        double = numbers * 2
+        choice = _uniform(self.key, vertices, double + 1)
+        place = _uniform(self.key, vertices, double + 2)
         near = self.preset.in_block
         is_near = choice < near
         is_alike = ~is_near & (choice < near + self.preset.in_class)
@@ -138,14 +144,16 @@ class DrawnStructure(Structure):
         low = np.zeros(len(vertices))
         high = np.full(len(vertices), self.total)
         for is_chosen, bounds in bounds_of_chosen:
-            begin, end = _range_around(vertices[is_chosen], bounds)
+            chosen_vertices = vertices[is_chosen]
+            begin, end = _range_around(chosen_vertices, bounds)
             low[is_chosen] = self.prefix[begin]
             high[is_chosen] = self.prefix[end]
 
         width = high - low
         weight = low + place * width
-        found = np.searchsorted(self.prefix, weight, "right") - 1
-        return np.minimum(found, self.vertices - 1)
+        upper = np.searchsorted(self.prefix, weight, "right")
+        last_vertex = self.vertices - 1
+        return np.minimum(upper - 1, last_vertex)
 
     def _share(self, vertices: Ids, targets: Ids) -> Floats:
         """Return the share of each vertex's draws that lead to its target."""
@@ -176,20 +184,25 @@ class DrawnStructure(Structure):
             (alike, self.blocks.class_bounds),
         ]
 
-        draws_before = np.concatenate([[0.0], np.cumsum(draws)])
+        sums = np.cumsum(draws)
+        draws_before = np.concatenate([[0.0], sums])
         for part, bounds in bounds_of_part:
             draws_of_group = np.diff(draws_before[bounds])
             weight_of_group = np.diff(self.prefix[bounds])
             # A class that is rounded to no vertex has no weight.
-            density = part * draws_of_group / np.maximum(weight_of_group, 1e-300)
-            hits_per_weight += np.repeat(density, np.diff(bounds))
-        return hits_per_weight * np.diff(self.prefix)
+            weight_of_group = np.maximum(weight_of_group, 1e-300)
+            density = part * draws_of_group / weight_of_group
+            sizes = np.diff(bounds)
+            hits_per_weight += np.repeat(density, sizes)
+        weights = np.diff(self.prefix)
+        return hits_per_weight * weights
 
     @override
     def neighbours(self, vertices: Ids) -> tuple[Ids, Ids]:
         counts = self.draws_of(vertices)
         rows, numbers = _number_draws(counts)
-        targets = self._targets(vertices[rows], numbers)
+        sources = vertices[rows]
+        targets = self._targets(sources, numbers)
         rows, targets = self._differ(vertices, rows, targets)
         degrees = np.bincount(rows, minlength=len(vertices))
         return bounds_of(degrees), targets
@@ -208,18 +221,19 @@ class DrawnStructure(Structure):
     def draw(self, frontier: Ids, fanout: int, key: np.uint64) -> tuple[Ids, Positions]:
         """Return at most ``fanout`` neighbours of each vertex, and whose they are."""
         counts = self.draws_of(frontier)
-        most = int(np.ceil(_SPARE * self.repeats * fanout))
-        wanted = np.minimum(counts, most)
+        most = np.ceil(_SPARE * self.repeats * fanout)
+        wanted = np.minimum(counts, int(most))
         rows, ranks = _number_draws(wanted)
         vertices = frontier[rows]
         # One of each of so many equal ranges of its draws: none is taken twice.
         fraction = _uniform(key, vertices, ranks)
-        draws = (ranks + fraction) * counts[rows] / wanted[rows]
+        row_counts = counts[rows]
+        draws = (ranks + fraction) * row_counts / wanted[rows]
         targets = self._targets(vertices, draws.astype(np.int64))
 
         # Of several draws that lead to one vertex one counts, also where most were not
         # made: each counts with the chance that it is that one.
-        mean = counts[rows] * self._share(vertices, targets)
+        mean = row_counts * self._share(vertices, targets)
         expected_edges = -np.expm1(-mean)
         chance = expected_edges / mean
         is_counted = _uniform(key, targets, rows) < chance
@@ -243,7 +257,8 @@ class DrawnStructure(Structure):
 
 def narrow(vertices: Ints) -> Any:
     """Return numbers of vertices, of a graph of up to 2 billion in half the bytes."""
-    if vertices.max(initial=0) <= np.iinfo(np.int32).max:
+    most = np.iinfo(np.int32).max
+    if vertices.max(initial=0) <= most:
         return vertices.astype(np.int32)
     return vertices
 
@@ -257,9 +272,10 @@ def _range_around(vertices: Ids, bounds: Ids) -> tuple[Ids, Ids]:
 def _number_draws(counts: Ids) -> tuple[Ids, Ids]:
     """Return the row and the number of each of so many draws per row, row by row."""
     rows = np.repeat(np.arange(len(counts)), counts)
-    starts = bounds_of(counts)[:-1]
-    numbers = np.arange(len(rows)) - starts[rows]
-    return rows, numbers
+    bounds = bounds_of(counts)
+    starts = bounds[:-1]
+    places = np.arange(len(rows))
+    return rows, places - starts[rows]
 
 
 class _NoArrays:
@@ -296,6 +312,7 @@ class DrawnGraph(Dataset):
             problem = f"{name} is not made up, and cannot be drawn: remove job.dataset"
             raise DataError(f"{problem}.drawn, or write one of {', '.join(PRESETS)}")
         preset = PRESETS[name]
+
         scale = settings["scale"]
         if not 0 < scale <= 1:
             raise DataError(f"{name}: scale is {scale}, it must be in (0, 1]")
@@ -325,7 +342,12 @@ class DrawnGraph(Dataset):
         causes = f"{asdict(self.drawn.preset)} {self.drawn.key}"
         digest = sha256(causes.encode()).digest()
         number = int.from_bytes(digest[:8], "big")
-        return (self.vertices, self.edges, self.train_count, number)
+        return (
+            self.vertices,
+            self.edges,
+            self.train_count,
+            number,
+        )
 
     @cached_property
     @override
@@ -342,9 +364,12 @@ class DrawnGraph(Dataset):
             raise DataError("a drawn graph comes in no parts: write metis or hash")
         ends = self.drawn.blocks.block_bounds
         even_ends = np.arange(1, self.parts) * self.vertices / self.parts
-        bounds = [0, *ends[np.searchsorted(ends, even_ends)], self.vertices]
+        # The first end of a block that is no earlier: parts consist of whole blocks.
+        places = np.searchsorted(ends, even_ends)
+        bounds = [0, *ends[places], self.vertices]
+        sizes = np.diff(bounds)
         parts = np.arange(self.parts, dtype=np.int32)
-        return np.repeat(parts, np.diff(bounds))
+        return np.repeat(parts, sizes)
 
     @cached_property
     @override
@@ -356,8 +381,8 @@ class DrawnGraph(Dataset):
     @cached_property
     def _samples(self) -> list[_Sample]:
         """Neighbours of one in so many members of every part."""
-        mean_draws = self.drawn.draws_of(self.train).mean()
-        all_draws = self.vertices * mean_draws
+        draws = self.drawn.draws_of(self.train)
+        all_draws = self.vertices * draws.mean()
         stride = int(max(1, all_draws // _READER_DRAWS))
         samples = []
         for part in range(self.parts):
@@ -365,8 +390,14 @@ class DrawnGraph(Dataset):
             drawn = members[::stride].astype(np.int64)
             indptr, targets = self.drawn.neighbours(drawn)
             rows, _ = _number_draws(np.diff(indptr))
-            owners = self.owner[targets].astype(np.int64)
-            samples.append(_Sample(members, stride, rows, owners))
+            owners = self.owner[targets]
+            sample = _Sample(
+                members=members,
+                stride=stride,
+                rows=rows,
+                owners=owners.astype(np.int64),
+            )
+            samples.append(sample)
         return samples
 
     def members_of(self, part: int) -> Ints:
@@ -437,7 +468,10 @@ class DrawnGraph(Dataset):
         shares = []
         for part, sample in enumerate(self._samples):
             crosses = sample.owners != part
-            shares.append(float(crosses.mean()) if crosses.size else 0.0)
+            share = 0.0
+            if crosses.size:
+                share = float(crosses.mean())
+            shares.append(share)
         return shares
 
 
@@ -450,6 +484,7 @@ def draw_structure(name: str, scale: float, seed: int) -> DrawnStructure:
     rng = np.random.default_rng([seed, 1])
     weights = weigh_vertices(preset, vertices, edges, rng)
     nothing = np.empty(0, np.int64)
+
     plain = DrawnStructure(
         indptr=nothing,
         indices=nothing,
@@ -466,16 +501,19 @@ def _find_repeats(plain: DrawnStructure) -> float:
     """Return the draws per edge with which vertices have the degrees of their graph."""
     rng = np.random.default_rng(0)
     size = _SAMPLE_DRAWS * plain.vertices // plain.edges
-    sample = np.unique(rng.integers(plain.vertices, size=size))
-    weight = plain.weights_of(sample).sum()
-    share = weight / plain.total
+    vertices = rng.integers(plain.vertices, size=size)
+    sample = np.unique(vertices)
+    weights = plain.weights_of(sample)
+    share = weights.sum() / plain.total
     wanted = share * plain.edges
+
     low = 1.0
     high = 8.0
     # Of denser blocks more draws repeat: halving finds how many in 12 steps.
     for _ in range(12):
         middle = (low + high) / 2
-        _, found = replace(plain, repeats=middle).neighbours(sample)
+        drawn = replace(plain, repeats=middle)
+        _, found = drawn.neighbours(sample)
         if len(found) < wanted:
             low = middle
         else:

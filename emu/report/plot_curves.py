@@ -67,13 +67,16 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     ]
     columns = 1 if window.narrow else 2  # a NIC takes two: out and in
     lines = -(-len(links) // columns)  # rounded up
-    figure = new_figure(0.6 + 1.05 * lines, window.width)
+    height = 0.6 + 1.05 * lines
+    figure = new_figure(height, window.width)
     panels = figure.subplots(lines, columns, sharex=True, squeeze=False)
 
     assignment = sum_rates(schedule)
     rates = assignment or mean_rates(schedule)
     name = "assigned" if assignment else "mean rate of each flow, summed"
-    unit, factor = _choose_unit(problem.links.steps.most.max())
+    capacities = problem.links.steps.most
+    unit, factor = _choose_unit(capacities.max())
+    (colour,) = palette(1)
     # An odd number of links leaves a panel over, which is removed below.
     for axes, (port, link) in zip(panels.flat, links, strict=False):
         times, values = rates[port]
@@ -82,16 +85,18 @@ def ports(schedule: Schedule, window: Window) -> Figure:
             np.concatenate([[0.0], times]),
             np.concatenate([[0.0], values / factor]),
             where="post",
-            color=palette(1)[0],
+            color=colour,
             lw=1.0,
             label=name,
         )
         most = _draw_capacity(axes, schedule, port, factor)
         highest = max([most, *values.tolist()]) / factor
-        axes.set(title=link.name, ylim=(0, 1.12 * highest))
+        axes.set_title(link.name)
+        axes.set_ylim(0, 1.12 * highest)
         window.time_axis(axes, schedule.length)
         axes.label_outer(remove_inner_ticks=False)
-        axes.set_ylabel(unit if axes in panels[:, 0] else "")
+        is_leftmost = axes in panels[:, 0]
+        axes.set_ylabel(unit if is_leftmost else "")
 
     for axes in panels.flat[len(links) :]:
         axes.remove()
@@ -103,18 +108,24 @@ def ports(schedule: Schedule, window: Window) -> Figure:
 
 def _choose_unit(most: float) -> tuple[str, float]:
     """Return the largest unit of which ``most`` bytes per second are one or more."""
-    fitting = [unit for unit in _UNITS if most >= unit[1]]
-    return fitting[0] if fitting else _UNITS[-1]
+    for unit in _UNITS:
+        _, factor = unit
+        if most >= factor:
+            return unit
+    return _UNITS[-1]
 
 
 def _draw_capacity(axes: Axes, schedule: Schedule, port: int, factor: float) -> float:
     """Draw the capacity of a port over time; return the largest, bytes per second."""
     since, capacity = schedule.problem.links.steps.of(port)
     # The end may come before a change, which then had no effect.
-    until = np.maximum.accumulate(np.append(since, schedule.length))
+    ends = np.append(since, schedule.length)
+    until = np.maximum.accumulate(ends)
+
+    last_capacity = capacity[-1]
     axes.step(
         until,
-        np.append(capacity, capacity[-1]) / factor,
+        np.append(capacity, last_capacity) / factor,
         where="post",
         color=COLOURS[5],
         ls="--",
@@ -163,7 +174,9 @@ def _training_curve(run: RecordedRun, name: str) -> Floats:
     """
     is_named = run.training["figure"] == name
     rows = run.training[is_named].groupby("iteration")
-    return np.column_stack([rows["time"].max(), rows["value"].mean()])
+    times = rows["time"].max()
+    values = rows["value"].mean()
+    return np.column_stack([times, values])
 
 
 def _draw_training(
@@ -186,10 +199,14 @@ def _draw_training(
         # One without is noted in the picture, not left out.
         note = "" if len(curve) else f": no {name} reported"
         times, values = curve.reshape(-1, 2).T
+        steps = np.arange(1, len(curve) + 1)
         by_time.plot(times, values, label=f"{label}{note}", **style)
-        by_step.plot(np.arange(1, len(curve) + 1), values, **style)
+        by_step.plot(steps, values, **style)
 
-    units = {"loss": "training loss (nats)", "accuracy": "accuracy (share)"}
+    units = {
+        "loss": "training loss (nats)",
+        "accuracy": "accuracy (share)",
+    }
     by_time.set_ylabel(units[name])
     # A margin of 2 % keeps the last mark off the edge.
     latest = max(curve[-1, 0] for curve in curves if len(curve))
@@ -217,14 +234,18 @@ def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
             axes.plot([], [], color="none", label=f"{label}: no flow between machines")
         for kind, lengths in by_kind.items():
             ranks = np.sort(lengths)
+            count = len(ranks)
+            kind_label = kind
+            if len(schedules) > 1:
+                kind_label = f"{kind}, {label}"
             axes.step(
                 [ranks[0], *ranks],
                 # One step more than flows: the shortest rises from 0.
-                np.arange(len(ranks) + 1) / len(ranks),
+                np.arange(count + 1) / count,
                 where="post",
                 color=colour[kind],
                 ls=line,
-                label=kind if len(schedules) == 1 else f"{kind}, {label}",
+                label=kind_label,
             )
 
     axes.set(xlabel="time from first to last byte (s)", ylabel="share of flows")
@@ -244,11 +265,17 @@ def _seconds_by_kind(schedule: Schedule) -> dict[str, Floats]:
     job = schedule.problem.job
     flows = schedule.flows()
     positions = tuple(flows.T)
+    edges = flows[:, 0].tolist()
     seconds = schedule.flow_end[positions] - schedule.flow_start[positions]
-    kinds = np.array([edge_kind(job, job.edges[e]) for e in flows[:, 0].tolist()])
+    kinds = np.array([edge_kind(job, job.edges[number]) for number in edges])
     is_moving = seconds > 0
     moving_kinds = dict.fromkeys(kinds[is_moving].tolist())
-    return {kind: seconds[is_moving & (kinds == kind)] for kind in moving_kinds}
+
+    seconds_by_kind = {}
+    for kind in moving_kinds:
+        is_of_kind = is_moving & (kinds == kind)
+        seconds_by_kind[kind] = seconds[is_of_kind]
+    return seconds_by_kind
 
 
 def bars(
@@ -259,10 +286,14 @@ def bars(
     ``groups``: name of the group (a row) -> name of the series -> values, whose mean is
     drawn.
     """
-    series = list(dict.fromkeys(name for row in groups.values() for name in row))
+    names: dict[str, None] = {}
+    for row_of_group in groups.values():
+        names.update(dict.fromkeys(row_of_group))
+    series = list(names)
     # A fifth of every row stays free, between the groups.
     pitch = 0.8 / max(len(series), 1)
-    figure = new_figure(0.9 + len(groups) * (0.16 + 0.17 * len(series)), width)
+    row_height = 0.16 + 0.17 * len(series)
+    figure = new_figure(0.9 + len(groups) * row_height, width)
     axes = figure.subplots()
     widest = 0.0
     shades = palette(len(series))
@@ -288,8 +319,9 @@ def bars(
             _write_interval(axes, span, height)
 
     axes.set_yticks(range(len(groups)), list(groups))
+    axes.set_xlabel("makespan (s)")
     # The figures of the longest bar need a sixth of the width behind it.
-    axes.set(xlabel="makespan (s)", xlim=(0, 1.16 * widest or 1.0))
+    axes.set_xlim(0, 1.16 * widest or 1.0)
     # The first group is the uppermost, as in tables.
     axes.set_ylim(len(groups) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
@@ -329,8 +361,10 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
     ``rows`` are those of a `SweepRecord`, at least one; ``keys`` vary, in order.
     """
     across = _key_of_numbers(rows, keys)
-    # Bars are grouped by all keys but the last, where there are several.
-    inner = across or (keys[-1] if len(keys) > 1 else None)
+    inner = across
+    if not across and len(keys) > 1:
+        # Bars are grouped by all keys but the last, where there are several.
+        inner = keys[-1]
     outer = [key for key in keys if key != inner]
 
     groups: dict[str, dict[Any, list[float]]] = {}
@@ -340,7 +374,8 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
         value = values[inner] if inner else "makespan"
         place = float(value) if across else str(value)
         by_place = groups.setdefault(name, defaultdict(list))  # of all seeds
-        by_place[place].append(float(row["figures"]["makespan"]))
+        makespan = float(row["figures"]["makespan"])
+        by_place[place].append(makespan)
     if across is None:
         return bars(groups)  # words have no distances
 
@@ -351,7 +386,8 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
     for number, (name, makespans) in enumerate(groups.items()):
         values = sorted(makespans)
         spans = [interval(makespans[value]) for value in values]
-        highest = max(highest, *(span.mean + span.half for span in spans))
+        upper_ends = [span.mean + span.half for span in spans]
+        highest = max(highest, *upper_ends)
         axes.errorbar(
             values,
             [span.mean for span in spans],
@@ -363,8 +399,10 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
             capsize=2.5,
         )
 
-    axes.set(xlabel=across, ylabel="makespan (s)", ylim=(0, 1.08 * highest or 1.0))
-    axes.set_xticks(np.unique([float(row["values"][across]) for row in rows]))
+    axes.set(xlabel=across, ylabel="makespan (s)")
+    axes.set_ylim(0, 1.08 * highest or 1.0)
+    ticks = [float(row["values"][across]) for row in rows]
+    axes.set_xticks(np.unique(ticks))
     if outer:
         legend_above(axes)
     return figure
@@ -374,7 +412,8 @@ def _key_of_numbers(rows: Sequence[Row], keys: Sequence[str]) -> str | None:
     """Return the first key of several numbers; None where all are of words."""
     for key in keys:
         with contextlib.suppress(ValueError):  # words
-            if len({float(row["values"][key]) for row in rows}) > 1:
+            numbers = {float(row["values"][key]) for row in rows}
+            if len(numbers) > 1:
                 return key
     return None
 
@@ -465,7 +504,8 @@ def plot_comparison(
     Raises DataError when a run has no schedule, or nothing is left to show.
     """
     panels = 3 if progress else 1
-    figure = new_figure(0.5 + 1.9 * panels + 0.17 * len(runs), window.width)
+    height = 0.5 + 1.9 * panels + 0.17 * len(runs)
+    figure = new_figure(height, window.width)
     grid = figure.subplots(panels, 1, sharex=True, squeeze=False)
     axes = grid[:, 0]
     traffic = axes[-1]
@@ -475,8 +515,10 @@ def plot_comparison(
         _draw_progress(axes[0], axes[1], runs, progress)
 
     edges = np.linspace(0, end, _PARTS + 1)
+    seconds = np.diff(edges)
     for run, label, colour in zip(runs, labels, shades, strict=True):
-        rate = np.diff(sum_crossed(run.best, edges)) / np.diff(edges)
+        crossed_bytes = sum_crossed(run.best, edges)
+        rate = np.diff(crossed_bytes) / seconds
         traffic.stairs(rate / 1e9, edges, color=colour, label=label)
     traffic.set_ylabel("between machines (GB/s)")
     traffic.set_ylim(bottom=0)
@@ -497,10 +539,12 @@ def _draw_progress(
         losses.plot(ends, curve.loss, color=colour)
         shares = curve.accuracy["valid"]
         # Looks count steps from 1, and see the weights at the end of theirs.
-        accuracies.plot(ends[curve.looks - 1], shares, color=colour, marker=".")
+        times = ends[curve.looks - 1]
+        accuracies.plot(times, shares, color=colour, marker=".")
 
     losses.set_ylabel("training loss (nats)")
-    accuracies.set(ylabel="validation accuracy", ylim=(0, 1))
+    accuracies.set_ylabel("validation accuracy")
+    accuracies.set_ylim(0, 1)
     accuracies.axhline(TARGET, color=ink(), ls=":", lw=1)
     accuracies.annotate(
         f"{TARGET:.0%}, what the paper trains to",
@@ -525,7 +569,8 @@ def sum_crossed(schedule: Schedule, times: Floats) -> Floats:
     total = np.zeros(len(times))
     for start, length, size in zip(starts, lengths, sizes, strict=True):
         # Clipped, a flow has crossed nothing before its start and all after its end.
-        share = np.clip((times - start) / length, 0.0, 1.0)
+        progress = (times - start) / length
+        share = np.clip(progress, 0.0, 1.0)
         total += size * share
     return total
 
@@ -538,4 +583,7 @@ def time_to(target: float, run: RecordedRun, progress: Progress) -> float:
     place = progress.reach("valid", target)
     if place is None:
         return float("nan")
-    return float(step_ends(run)[progress.looks[place] - 1])
+    ends = step_ends(run)
+    # Looks count steps from 1.
+    step = progress.looks[place] - 1
+    return float(ends[step])

@@ -116,20 +116,29 @@ class SmallJob:
             incoming = change(machine.incoming) * 125_000.0
             outgoing = change(machine.outgoing) * 125_000.0
             machines.append(Machine(f"m{number}", incoming, outgoing))
-        kinds = [_KINDS[task.letter] for task in self.tasks]
-        tasks = [Task(*row) for row in zip(self._names(), kinds, strict=True)]
-        times = [[change(task.milliseconds) / 1000.0] for task in self.tasks]
-        edges = [Edge(flow.source, flow.destination, flow.lag) for flow in self.flows]
-        sizes = [[change(flow.kilobytes) * 1000.0] for flow in self.flows]
+        tasks = []
+        times = []
+        for name, task in zip(self._names(), self.tasks, strict=True):
+            tasks.append(Task(name, _KINDS[task.letter]))
+            times.append(change(task.milliseconds) / 1000.0)
+        edges = []
+        sizes = []
+        for flow in self.flows:
+            edges.append(Edge(flow.source, flow.destination, flow.lag))
+            sizes.append(change(flow.kilobytes) * 1000.0)
 
+        machine_of = [task.machine for task in self.tasks]
         problem = Problem(
             Cluster(tuple(machines)),
             Job(tuple(tasks), tuple(edges), self.iterations),
-            Placement(tuple(task.machine for task in self.tasks)),
+            Placement(tuple(machine_of)),
         )
+        # Every iteration has the same times and sizes.
+        time_column = np.array(times).reshape(-1, 1)
+        size_column = np.array(sizes).reshape(-1, 1)
         realization = Realization(
-            times=np.repeat(np.array(times), self.iterations, axis=1),
-            volumes=np.repeat(np.array(sizes).reshape(-1, 1), self.iterations, axis=1),
+            times=np.repeat(time_column, self.iterations, axis=1),
+            volumes=np.repeat(size_column, self.iterations, axis=1),
         )
         return problem, realization
 
@@ -182,8 +191,9 @@ class SmallJob:
         counts = dict.fromkeys(_LETTERS, 0)
         names = []
         for task in self.tasks:
-            names.append(f"{task.letter}{counts[task.letter]}")
-            counts[task.letter] += 1
+            letter = task.letter
+            names.append(f"{letter}{counts[letter]}")
+            counts[letter] += 1
         return names
 
     def neighbour(self, rng: np.random.Generator) -> Self:
@@ -199,7 +209,8 @@ class SmallJob:
             self._with_machine,
             self._with_iterations,
         )
-        step = steps[int(rng.integers(len(steps)))]
+        number = int(rng.integers(len(steps)))
+        step = steps[number]
         return step(rng)
 
     def _with_number(self, rng: np.random.Generator) -> Self:
@@ -224,26 +235,28 @@ class SmallJob:
 
     def _with_flow(self, rng: np.random.Generator) -> Self:
         """Return it with one more flow; the same where that one is there already."""
-        source, destination = (int(n) for n in rng.integers(len(self.tasks), size=2))
-        ranks = [_LETTERS.index(self.tasks[n].letter) for n in (source, destination)]
-        is_known = any(
-            (flow.source, flow.destination) == (source, destination)
-            for flow in self.flows
-        )
+        ends = rng.integers(len(self.tasks), size=2)
+        source, destination = ends.tolist()
+        known_ends = {(flow.source, flow.destination) for flow in self.flows}
+        is_known = (source, destination) in known_ends
         if source == destination or is_known or len(self.flows) == MOST_FLOWS:
             return self
+
+        source_rank = _LETTERS.index(self.tasks[source].letter)
+        destination_rank = _LETTERS.index(self.tasks[destination].letter)
         flow = SmallFlow(
             source=source,
             destination=destination,
             kilobytes=_draw(rng, SIZES),
-            lag=0 if ranks[0] < ranks[1] else 1,
+            lag=0 if source_rank < destination_rank else 1,
         )
         return replace(self, flows=(*self.flows, flow))
 
     def _without_flow(self, rng: np.random.Generator) -> Self:
         if not self.flows:
             return self
-        return self._drop_flow(int(rng.integers(len(self.flows))))
+        position = int(rng.integers(len(self.flows)))
+        return self._drop_flow(position)
 
     def _drop_flow(self, position: int) -> Self:
         flows = (*self.flows[:position], *self.flows[position + 1 :])
@@ -253,15 +266,16 @@ class SmallJob:
         """Return it with one more task, which a flow enters or leaves."""
         if len(self.tasks) == MOST_TASKS:
             return self
-        letter = _LETTERS[int(rng.integers(len(_LETTERS)))]
-        task = _draw_task(rng, letter, len(self.machines))
+        place = int(rng.integers(len(_LETTERS)))
+        task = _draw_task(rng, _LETTERS[place], len(self.machines))
         job = replace(self, tasks=(*self.tasks, task))
         return job._with_flow(rng)  # noqa: SLF001 - of its own class
 
     def _without_task(self, rng: np.random.Generator) -> Self:
         if len(self.tasks) == 1:
             return self
-        return self._drop_task(int(rng.integers(len(self.tasks))))
+        position = int(rng.integers(len(self.tasks)))
+        return self._drop_task(position)
 
     def _drop_task(self, position: int) -> Self:
         """Return it without a task, and without its flows."""
@@ -281,10 +295,12 @@ class SmallJob:
     def _with_machine(self, rng: np.random.Generator) -> Self:
         """Return it with one machine more, or with one less."""
         if rng.integers(2) and len(self.machines) < MOST_MACHINES:
-            return replace(self, machines=(*self.machines, _draw_machine(rng)))
+            machine = _draw_machine(rng)
+            return replace(self, machines=(*self.machines, machine))
         if len(self.machines) == 1:
             return self
-        return self._drop_machine(int(rng.integers(len(self.machines))))
+        position = int(rng.integers(len(self.machines)))
+        return self._drop_machine(position)
 
     def _drop_machine(self, position: int) -> Self:
         """Return it without a machine; the tasks move to the one before it."""
@@ -296,7 +312,8 @@ class SmallJob:
         return replace(self, machines=machines, tasks=tuple(tasks))
 
     def _with_iterations(self, rng: np.random.Generator) -> Self:
-        return replace(self, iterations=int(rng.integers(1, MOST_ITERATIONS + 1)))
+        iterations = int(rng.integers(1, MOST_ITERATIONS + 1))
+        return replace(self, iterations=iterations)
 
     def simpler(self) -> Iterator[Self]:
         """Yield jobs with less in them, then jobs with fewer different numbers."""
@@ -307,13 +324,14 @@ class SmallJob:
 
     def weight(self) -> tuple[int, int, int, int]:
         """Return how much there is to read: parts, times, kinds of machines, uneven."""
-        parts = (self.machines, self.tasks, self.flows)
+        parts = len(self.machines) + len(self.tasks) + len(self.flows)
         busy = [task for task in self.tasks if task.milliseconds]
+        kinds = set(self.machines)
         uneven = [nic for nic in self.machines if nic.incoming != nic.outgoing]
         return (
-            self.iterations + sum(map(len, parts)),
+            self.iterations + parts,
             len(busy),
-            len({*self.machines}),
+            len(kinds),
             len(uneven),
         )
 

@@ -169,7 +169,6 @@ def _flatten(graph: TypedGraph, names: Sequence[str], choices: Choices) -> Found
 
 def _join_edges(graph: TypedGraph, types: Sequence[_Type]) -> Ints:
     """Return the ends of all edges, numbered in the graph of all types."""
-
     types_by_name = {kind.name: kind for kind in types}
     # Without relations there is still an array of no edges.
     edges = [_NO_EDGES]

@@ -54,9 +54,12 @@ def step_bytes(
     if last and section.fuse:  # labels come with it
         # Fused with its backward pass: A H and a row of targets, one number per class.
         return LambdaBytes(b * (before + after), row_gradient)
+
     # AV returns act(Z) to be scattered, and Z for its backward pass.
-    keeps_z = not section.rematerialize and not last
-    return LambdaBytes(b * before, b * (2 * after if keeps_z else after))
+    numbers = after
+    if not section.rematerialize and not last:
+        numbers = 2 * after
+    return LambdaBytes(b * before, b * numbers)
 
 
 def attention_bytes(
@@ -74,19 +77,23 @@ def attention_bytes(
     before, after = widths[layer : layer + 2]
     vertices, edges = sizes
     # AV of a GAT multiplies what an interval has, and returns z, which is scattered.
+    inputs = b * vertices * before
+    outputs = b * vertices * after
     if kind == "apply":
-        return LambdaBytes(b * vertices * before, b * vertices * after)
+        return LambdaBytes(pulled=inputs, returned=outputs)
     if kind == "apply_back":
-        answer = b * vertices * before if layer else 0
-        return LambdaBytes(b * vertices * (before + after), answer)
+        row_gradients = inputs if layer else 0  # features have none
+        return LambdaBytes(pulled=inputs + outputs, returned=row_gradients)
 
     # Rows of both ends of every edge travel, also where a row is there already.
     pull = edges * (2 * b * after + EDGE_END)
     if kind == "edge_apply":
         return LambdaBytes(pull, b * edges)
-    is_last = layer == len(widths) - 2
+    pull += outputs
+    last_layer = len(widths) - 2
     # The last layer has no gradient yet: scores and targets make it.
-    pull += b * vertices * after * (2 if is_last else 1)
+    if layer == last_layer:
+        pull += outputs
     return LambdaBytes(pull, b * after * (edges + vertices))
 
 
@@ -110,7 +117,8 @@ def dorylus_volumes(
     for position, edge in enumerate(job.edges):
         source = job.tasks[edge.source]
         destination = job.tasks[edge.destination]
-        if source.process_name != destination.process_name and not edge.credit:
+        stays = source.process_name == destination.process_name
+        if not stays and not edge.credit:
             volumes[position] = sizes.between(source, destination)
     return volumes
 
@@ -141,22 +149,32 @@ class _FlowSizes:
         kind = settings.get("of", task.kind)
         layer = settings["layer"]
         if self.section.attends:
-            loops = int(self.counts.vertices[settings["interval"]])
-            edges = int(self.counts.edges[settings["interval"]])
+            interval = settings["interval"]
+            loops = int(self.counts.vertices[interval])
+            edges = int(self.counts.edges[interval])
             sizes = (loops, edges + loops)
             return attention_bytes(kind, layer, self.widths, self.itemsize, sizes)
+
         per_row = step_bytes(kind, layer, self.section, self.widths, self.itemsize)
         rows = _rows(settings, self.section, self.counts)
-        return LambdaBytes(per_row.pulled * rows, per_row.returned * rows)
+        return LambdaBytes(
+            pulled=per_row.pulled * rows,
+            returned=per_row.returned * rows,
+        )
 
     def _of_ghosts(self, source: Task, destination: Task) -> float:
         # A GAT sends gradients back along edges, to the owners of their sources.
-        pushes = self.section.attends and source.kind == "scatter_back"
-        ghosts = self.counts.sources if pushes else self.counts.ghosts
-        rows = ghosts[source.settings["interval"], destination.settings["server"]]
+        ghosts = self.counts.ghosts
+        if self.section.attends and source.kind == "scatter_back":
+            ghosts = self.counts.sources
+        interval = source.settings["interval"]
+        server = destination.settings["server"]
+        rows = ghosts[interval, server]
         # A GAT scatters the rows that its layer makes, a GCN those that it gets.
-        width = self.widths[destination.settings["layer"] + self.section.attends]
-        return float(rows * (GHOST_ID + self.itemsize * width))
+        layer = destination.settings["layer"]
+        width = self.widths[layer + self.section.attends]
+        row_bytes = GHOST_ID + self.itemsize * width
+        return float(rows * row_bytes)
 
     def _of_weights(self, source: Task, destination: Task) -> float:
         kinds = {source.kind, destination.kind}
@@ -176,8 +194,11 @@ def weight_bytes(
     """Return the bytes of every layer's weights, and of its attention's two vectors."""
     weights = []
     for inputs, outputs in itertools.pairwise(widths):
-        attention = 2 * itemsize * outputs if section.attends else 0
-        weights.append((itemsize * inputs * outputs, attention))
+        matrix = itemsize * inputs * outputs
+        attention = 0
+        if section.attends:
+            attention = 2 * itemsize * outputs
+        weights.append((matrix, attention))
     return weights
 
 
@@ -186,8 +207,11 @@ def _rows(settings: JobSettings, section: DorylusKeys, counts: IntervalCounts) -
     rows = int(counts.vertices[settings["interval"]])
     if not section.uses_lambdas or section.stream == 1:
         return rows
-    # Of an odd number the first part has one more, so that the parts add up.
-    return (rows + 1) // 2 if settings["part"] == 0 else rows // 2
+    half = rows // 2
+    if settings["part"] == 0:
+        # Of an odd number the first part has one more, so that the parts add up.
+        return rows - half
+    return half
 
 
 def dorylus_times(
@@ -261,10 +285,12 @@ def _works(
         work = 1.0
         kind = task.kind.removesuffix("_back")
         if by_size and kind in sizes:
-            work = sizes[kind][task.settings["interval"]]
+            interval = task.settings["interval"]
+            work = sizes[kind][interval]
         # Operations, too, are counted of the whole interval: a part takes its share.
         if streams and kind == "apply":  # a part of the rows
-            rows = counts.vertices[task.settings["interval"]]
+            interval = task.settings["interval"]
+            rows = counts.vertices[interval]
             work *= _rows(task.settings, section, counts) / rows
         works.append(work)
     return works
@@ -273,7 +299,9 @@ def _works(
 def _relative(sizes: NDArray[np.int64]) -> Floats:
     """Return sizes over their mean, 1 where all are 0."""
     mean = float(sizes.mean())
-    return sizes / mean if mean else np.ones(len(sizes))
+    if not mean:
+        return np.ones(len(sizes))
+    return sizes / mean
 
 
 def count_step(
@@ -293,12 +321,14 @@ def count_step(
     before, after = widths[layer : layer + 2]
     if kind in {"gather", "gather_back"}:
         width = after if section.attends else before
-        return LayerWork(edges * width, 0.0, narrows=True).forward
+        sums = LayerWork(edges * width, 0.0, narrows=True)
+        return sums.forward
     if kind in EDGE_TENSORS:  # two products of a row with a vector
         on_edges = LayerWork(0.0, edges * 2 * after, narrows=True)
-        is_forward = kind == "edge_apply"
+        if kind == "edge_apply":
+            return on_edges.forward
         # Attention is of z = h W: in layer 0, too, its rows need a gradient.
-        return on_edges.forward if is_forward else on_edges.backward(first=False)
+        return on_edges.backward(first=False)
 
     products = LayerWork(0.0, vertices * before * after, narrows=True)
     is_last = layer == len(widths) - 2
@@ -346,6 +376,7 @@ def count_steps(
             )
             operations.add(position, amounts)
         elif task.kind == "weight_update":
-            size = sum(weights[task.settings["layer"]])
-            operations.add(position, {"step": size / itemsize})
+            layer = task.settings["layer"]
+            parameters = sum(weights[layer]) / itemsize
+            operations.add(position, {"step": parameters})
     return operations
