@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import floor, inf, isnan
-from typing import Any
 
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.advice_search import Search
@@ -22,6 +21,7 @@ from emu.experiment.question import answer, reason
 from emu.experiment.systems import WITHIN, Target, variant_named
 from emu.problem.fields.quantities import combine, write_times
 from emu.runs.intervals import interval, pair
+from emu.runs.result import Result
 from emu.scenario import Scenario, build_job, load, prepare
 from emu.scenario.machine_choice import machines_words
 from emu.scenario.virtual_training import progress_along, trains
@@ -136,7 +136,7 @@ class Advice:
         for cause, names in names_of.items():
             yield f"not {', '.join(names)}: {cause}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Result:
         """Return the documented form; seconds and dollars."""
         stated_row = None
         if not isinstance(self.stated, EmulatorError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from emu.errors import NodeLost
 from emu.prediction.simulation.attempts import attempts
 from emu.problem import Kill, Schedule
 from emu.problem.workloads import copies_of
+from emu.runs.result import Result
 from emu.scenario import Experiment, Scenario, prepare
 from emu.scenario.events_section import CheckpointSection
 from emu.units import format_duration, format_size
@@ -48,7 +49,7 @@ class Intervals:
     """Seconds that the stated ones delay the job, each: simulated with copies."""
     stated: int
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Result:
         """Return ``checkpoints`` of an explanation."""
         means = {}
         for interval, mean in self.means.items():

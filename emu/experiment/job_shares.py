@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from itertools import islice, product
 from math import prod
 from operator import sub
-from typing import Any
 
 from typing_extensions import override
 
@@ -20,6 +19,7 @@ from emu.experiment.question import Answer, Question, answer, reason
 from emu.experiment.systems import Target
 from emu.prediction.analysis import throughput
 from emu.problem.fields.cluster_section import ClusterSection
+from emu.runs.result import Result
 from emu.scenario import Scenario, load, prepare
 from emu.training.looks import epoch_of
 from emu.units import format_duration
@@ -50,7 +50,7 @@ class Division:
             for job, names in self.machines.items()
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Result:
         """Return the documented form; seconds."""
         return {
             "machines": self.machines,
@@ -92,7 +92,7 @@ class JobAdvice:
         if isinstance(self.stated, EmulatorError):
             yield f"not the file as it stands: {reason(self.stated)}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Result:
         """Return the documented form; seconds."""
         stated_row = None
         if isinstance(self.stated, Division):

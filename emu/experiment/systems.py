@@ -522,7 +522,7 @@ def edits(scenario: Scenario, translated: Scenario) -> dict[str, tuple[Any, Any]
     return changes
 
 
-def _keys_of(scenario: Scenario, *, exclude_defaults: bool = False) -> dict[str, Any]:
+def _keys_of(scenario: Scenario, *, exclude_defaults: bool = False) -> Keys:
     """Return job and placement of a scenario by key."""
     content = scenario.model_dump(
         mode="json",
@@ -541,9 +541,9 @@ def _list_parameters(scenario: Scenario) -> list[str]:
     return [*PARTS.get(kind, ())]
 
 
-def _flat(found: Settings, prefix: str = "") -> dict[str, Any]:
+def _flat(found: Settings, prefix: str = "") -> Keys:
     """Return nested values by the keys that lead to them, with dots between these."""
-    flat: dict[str, Any] = {}
+    flat: Keys = {}
     for key, value in found.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict):

@@ -344,13 +344,13 @@ def open_dataset(
     key = hashlib.sha256(content.encode()).hexdigest()[:16]
     folder = cache_home() / "prepared" / f"{file_part(name)}-{key}"
 
-    def build(partial: Path) -> dict[str, Any]:
+    def build(partial: Path) -> prepared.Facts:
         return _write(partial, source.load(), spec)
 
     return Dataset(prepared.prepare_arrays(folder, build), feature_length)
 
 
-def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> dict[str, Any]:
+def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> prepared.Facts:
     # Refused before the graph is cut, which takes far longer.
     for ids in (graph.train, graph.valid, graph.test):
         missing = ids[graph.labels[ids] < 0]
@@ -426,7 +426,7 @@ def open_columns(dataset: Dataset, blocks: Sequence[int]) -> prepared.PreparedAr
     # alone.
     key = hashlib.sha256(repr([*blocks]).encode()).hexdigest()[:8]
 
-    def write(folder: Path) -> dict[str, Any]:
+    def write(folder: Path) -> prepared.Facts:
         vertices = dataset.vertices
         cuts = np.cumsum(blocks)[:-1]
 

@@ -17,7 +17,7 @@ import numpy as np
 from emu.errors import DataError
 from emu.graph_data import prepared
 from emu.graph_data.array_types import Array, Ints, Rows
-from emu.graph_data.prepared import PreparedArrays
+from emu.graph_data.prepared import Facts, PreparedArrays
 from emu.graph_data.raw_graph import RawGraph, Source, split_at_random
 from emu.graph_data.readers import (
     array_files,
@@ -138,7 +138,7 @@ def _join(
 ) -> FoundGraph:
     """Return the graph with tables beside it; what they stand for is left out."""
     # Asked before the join, which replaces them.
-    own_values: dict[str, Any] = {
+    own_values: dict[str, object] = {
         "features": graph.features,
         "labels": graph.labels,
         "split": graph.splits or None,
@@ -294,9 +294,9 @@ def _write(
     folder: Path,
     graph: RawGraph,
     path: Path,
-    facts: dict[str, Any],
+    facts: Facts,
     ids: Array | None,
-) -> dict[str, Any]:
+) -> Facts:
     arrays = {**graph.arrays, "owner": graph.owner, "ids": ids}
     if not len(graph.train):  # the split is drawn when it is opened, by a seed
         for part in SPLIT:
@@ -311,7 +311,7 @@ def _write(
     return {"origin": str(path.resolve()), **facts, "ids": note}
 
 
-def summarize(graph: RawGraph, split_origin: str) -> dict[str, Any]:
+def summarize(graph: RawGraph, split_origin: str) -> Facts:
     """Return the facts of an import, JSON values; ``split_origin`` may be empty."""
     sizes = np.bincount(graph.labels[graph.labels >= 0], minlength=graph.classes)
     degrees = graph.structure.degrees

@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 from isal import isal_zlib
@@ -25,6 +25,9 @@ from isal import isal_zlib
 from emu.errors import DataError
 from emu.graph_data.array_types import Array, Rows
 from emu.host.input_file import map_array, open_input, read_json
+
+#: What is known of arrays beside themselves, JSON values by name.
+Facts: TypeAlias = dict[str, Any]
 
 _MANIFEST = "manifest.json"
 _MOST_MANIFEST = 1 << 24  # bytes; those of papers100M have 20 kB
@@ -73,7 +76,7 @@ class PreparedArrays:
             body = content["body"]
             # Raised below: the clause here would catch it and wrap it once more.
             is_damaged = content["crc32"] != _body_checksum(body)
-            self.facts: dict[str, Any] = body["facts"]
+            self.facts: Facts = body["facts"]
             self._files: dict[str, dict[str, int]] = body["files"]
             self.checksum: int = content["crc32"]
             sizes = {name: fields["bytes"] for name, fields in self._files.items()}
@@ -182,13 +185,11 @@ def write_rows(
                 file.write(np.ascontiguousarray(rows, np.float32).data)
 
 
-def _body_checksum(body: dict[str, Any]) -> int:
+def _body_checksum(body: Mapping[str, Any]) -> int:
     return isal_zlib.crc32(json.dumps(body, sort_keys=True).encode())
 
 
-def prepare_arrays(
-    folder: Path, build: Callable[[Path], dict[str, Any]]
-) -> PreparedArrays:
+def prepare_arrays(folder: Path, build: Callable[[Path], Facts]) -> PreparedArrays:
     """Open ``folder``, made by ``build`` if it is not there yet.
 
     Any number of processes may ask at once: one builds, the others wait for it, and
@@ -226,7 +227,7 @@ def forget_oldest(home: Path, pattern: str, most: int) -> None:
         folder.with_suffix(".lock").unlink(missing_ok=True)
 
 
-def _build(folder: Path, build: Callable[[Path], dict[str, Any]]) -> None:
+def _build(folder: Path, build: Callable[[Path], Facts]) -> None:
     # A builder that was killed left it; the lock says that nobody works on it.
     partial = folder.with_suffix(".partial")
     shutil.rmtree(partial, ignore_errors=True)

@@ -29,7 +29,7 @@ from emu.graph_data.array_types import Array, Floats, Ints, SmallInts
 from emu.graph_data.dataset import Dataset
 from emu.graph_data.drawn_graph import DrawnGraph, narrow
 from emu.graph_data.opened import open_for
-from emu.graph_data.prepared import PreparedArrays, prepare_arrays, write_arrays
+from emu.graph_data.prepared import Facts, PreparedArrays, prepare_arrays, write_arrays
 from emu.graph_data.sampling import Structure, bounds_of, rows_of
 
 #: Weights of `Aggregation`; a job's model states one of them.
@@ -270,7 +270,7 @@ def open_prepared(
 ) -> Callable[[int], Part]:
     """Return what reads parts by number, made once; raises as `open_whole_graph`."""
 
-    def write(folder: Path) -> dict[str, Any]:
+    def write(folder: Path) -> Facts:
         # Part by part: the iterator makes each when it is asked for.
         for number, part in enumerate(parts()):
             arrays = _arrays_of(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypedDict
 
 import numpy as np
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
@@ -421,7 +421,21 @@ def list_fills(job: Job) -> Iterator[Transfer]:
     yield from ghost_features(readers, reads, dataset.owner, row, cause=CACHED)
 
 
-def cache_figures(schedule: Schedule) -> dict[str, Any]:
+class CacheFigures(TypedDict):
+    """``cache`` of result.json: rows of others in real bytes."""
+
+    policy: str
+    rows: int
+    """Rows that a cache holds."""
+    hits: int
+    misses: int
+    hit_rate: float
+    bytes_saved: int
+    empty_messages: int
+    """Of stores that had no row to send."""
+
+
+def cache_figures(schedule: Schedule) -> dict[str, CacheFigures]:
     """Return ``cache`` of result.json: hits and misses of others' rows, real bytes."""
     job = schedule.problem.job
     if "cache" not in job.settings:

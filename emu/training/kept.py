@@ -21,6 +21,7 @@ import numpy as np
 
 from emu.errors import DataError
 from emu.graph_data.prepared import (
+    Facts,
     PreparedArrays,
     forget_oldest,
     prepare_arrays,
@@ -147,7 +148,7 @@ def _stem(causes: JobSettings) -> str:
 
 
 def _keep(folder: Path, train: Callable[[], Progress]) -> Progress:
-    def write(partial: Path) -> dict[str, Any]:
+    def write(partial: Path) -> Facts:
         progress = train()
         # One fewer than are kept: this one comes beside them.
         forget_oldest(folder.parent, f"*{_ENDING}", MOST_KEPT - 1)

@@ -24,6 +24,7 @@ from emu.problem.fields.quantities import (
 from emu.problem.fields.section import Section
 from emu.problem.workloads.all_reduce import ALL_REDUCE, NamedEdge, build_named_job
 from emu.problem.workloads.collectives import ALGORITHMS, Send, list_steps
+from emu.systems import Settings
 from emu.systems.custom import EXCHANGE
 
 #: One value for all iterations, or one per iteration (more than needed is allowed).
@@ -86,7 +87,7 @@ def custom_job(
 
     job_tasks = []
     for task, _ in tasks:
-        program_settings: dict[str, Any] = {}
+        program_settings: Settings = {}
         if byte_scale:
             program_settings = dict(task.settings)
             # Steps of collectives alone have settings, and scale their own bytes.

@@ -25,7 +25,9 @@ from emu.graph_data.prepared import (
 from emu.problem import Cluster
 from emu.systems import JobSettings, Settings
 from emu.systems.dgcl.planner import (
+    Devices,
     GatherPlan,
+    Ints,
     Needs,
     PlanError,
     Topology,
@@ -199,7 +201,7 @@ def gradient_plan(plan: GatherPlan, *, atomic: bool) -> GatherPlan:
     return plan.reverse(atomic=atomic)
 
 
-def _tables(plan: GatherPlan) -> dict[str, Any]:
+def _tables(plan: GatherPlan) -> dict[str, Ints | Devices]:
     return {"transfers": plan.transfers, "bounds": plan.bounds, "rows": plan.rows}
 
 

@@ -13,7 +13,7 @@ that is slow, and answers, is waited for.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -285,12 +285,18 @@ def _tasks_of_lambdas(job: Job) -> dict[_Key, dict[str, int]]:
     return lambdas
 
 
-def relaunches(schedule: Schedule) -> dict[str, Any]:
-    """Return how many lambdas were launched again, and how long they were waited for.
+class Relaunches(TypedDict):
+    """Lambdas that were launched again, as result.json has them."""
 
-    ``late`` of the lambdas before them answered after all and were dropped; ``seconds``
-    are of timeouts and launches, of all intervals. Empty where none may die.
-    """
+    count: int
+    late: int
+    """Of those before them, which answered after all and were dropped."""
+    seconds: float
+    """Of timeouts and launches, of all intervals."""
+
+
+def relaunches(schedule: Schedule) -> Relaunches | None:
+    """Return how many lambdas were launched again, None where none may die."""
     count = 0
     late = 0
     seconds = 0.0
@@ -308,5 +314,5 @@ def relaunches(schedule: Schedule) -> dict[str, Any]:
         waits = schedule.task_end[position, epochs] - starts[epochs]
         seconds += float(waits.sum())
     if not count:
-        return {}
+        return None
     return {"count": count, "late": late, "seconds": seconds}

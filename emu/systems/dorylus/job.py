@@ -42,6 +42,7 @@ from emu.systems.dorylus.deaths import IDLE, LATE, Attempt, draw_attempts
 from emu.systems.dorylus.steps import LAMBDAS, PROGRAMS, THREADS, Step
 
 if TYPE_CHECKING:
+    from emu.systems import Settings
     from emu.systems.dorylus.sections import DorylusKeys
     from emu.systems.job_section import BuildContext
 
@@ -349,7 +350,7 @@ def _add_relaunches(graph: Graph, server: Task, remote: Task, step: Step) -> Non
         mark = f".{number}" if number > 1 else ""
         call = f"call{key}{mark}"
         work = f"{name}{mark}"
-        settings: dict[str, Any] = {"attempt": number, **attempt.settings}
+        settings: Settings = {"attempt": number, **attempt.settings}
         # The server waits, launches and drops in full, whatever part a lambda does.
         is_launched = [float(end != IDLE) for end in attempt.ends]
         on_server = {**settings, "done": is_launched}
@@ -381,7 +382,7 @@ def _join_parameter_server(
     step: Step,
     call: str,
     work: str,
-    settings: dict[str, Any],
+    settings: Settings,
 ) -> None:
     """Give a lambda launched later the weights of the first, and take its gradient."""
     home = interval % len(graph.section.parameter_servers)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem import Schedule
 from emu.systems import Floats
-from emu.systems.dorylus.deaths import relaunches
+from emu.systems.dorylus.deaths import Relaunches, relaunches
 from emu.units import format_duration
 
 
-def figures(schedule: Schedule) -> dict[str, Any]:
+def figures(schedule: Schedule) -> dict[str, Relaunches]:
     """Return ``relaunches`` of result.json, where lambdas were launched again."""
     counts = relaunches(schedule)
-    if not counts:
+    if counts is None:
         return {}
     return {"relaunches": counts}
 

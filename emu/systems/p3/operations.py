@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from emu.graph_data import count_job, open_for
 from emu.problem import Job, Task
@@ -21,6 +21,9 @@ from emu.problem.workloads.operations import (
 from emu.systems import JobSettings
 from emu.systems.p3.builder import P3Builder
 from emu.systems.training_section import number_bytes
+
+#: Operation -> its amount in all iterations, or in each of them.
+Amounts: TypeAlias = Mapping[str, ArrayLike]
 
 FEATURE_BYTES = 4  # float32 in the prepared form, whatever the precision
 
@@ -91,7 +94,7 @@ class _Phases:
     counts: Sequence[Sequence[SampleCounts]]
     steps: tuple[int, int]
 
-    def of_task(self, task: Task) -> Iterator[dict[str, Any]]:
+    def of_task(self, task: Task) -> Iterator[Amounts]:
         place = task.settings
         match task.kind:
             case "graph_store_hop":
@@ -112,7 +115,7 @@ class _Phases:
             case _:
                 pass
 
-    def _answered(self, store: int, hop: int) -> dict[str, Any]:
+    def _answered(self, store: int, hop: int) -> Amounts:
         """Return the edges that a store draws for one hop of every sampler."""
         edges = [
             [batch.answered[hop - 1][store] for batch in batches]
@@ -120,7 +123,7 @@ class _Phases:
         ]
         return {"sample": np.sum(edges, axis=0)}
 
-    def _drawn(self, task: Task) -> Iterator[dict[str, Any]]:
+    def _drawn(self, task: Task) -> Iterator[Amounts]:
         """Yield the edges of a sampler's batches, and of those that it derives."""
         sampler = task.settings["sampler"]
         samplers = [sampler]
@@ -131,7 +134,7 @@ class _Phases:
             edges = [batch.edges for batch in self.counts[origin]]
             yield {"sample": edges}
 
-    def _collected(self, rank: int) -> dict[str, Any]:
+    def _collected(self, rank: int) -> Amounts:
         """Return the bytes of a machine's columns of all vertices of the group."""
         rows = [
             [batch.inputs for batch in self.counts[sampler]]
@@ -150,7 +153,7 @@ class _Phases:
         kind = self.model.get("kind", "sage")
         return split_layer(kind, (columns, width), batches)
 
-    def _of_data(self, rank: int, *, forward: bool) -> Iterator[dict[str, Any]]:
+    def _of_data(self, rank: int, *, forward: bool) -> Iterator[Amounts]:
         """Yield the work of a machine's own mini-batches behind layer 1's sum."""
         for sampler in self.builder.samplers_of(rank):
             batches = self.counts[sampler]
@@ -165,7 +168,7 @@ class _Phases:
         if not forward:
             yield {"step": float(self.steps[1])}
 
-    def _of_columns(self, rank: int, *, forward: bool) -> Iterator[dict[str, Any]]:
+    def _of_columns(self, rank: int, *, forward: bool) -> Iterator[Amounts]:
         """Yield the work of a machine on its columns, for all of its group."""
         columns = self.builder.columns_of(rank, self.feature_length)
         if not columns:
@@ -176,7 +179,7 @@ class _Phases:
             linear, _ = self._split(columns, self.counts[sampler])
             # Features need no gradient.
             work = linear.forward if forward else linear.backward(first=True)
-            yield work | {"launch": 0.0}
+            yield {**work, "launch": 0.0}
         if not forward:
             yield {"step": float(self.steps[0] * columns)}
             return
