@@ -141,19 +141,9 @@ def _best_swap(
     leaving = np.flatnonzero(interval == most_interval)
     joining = np.flatnonzero(interval == fewest_interval)
     leaving_edges = _edges_into(structure, leaving)
-    losses, gains = _gains(
-        interval,
-        edges=leaving_edges,
-        count=len(leaving),
-        pair=pair,
-    )
+    losses, gains = _gains(interval, leaving_edges, len(leaving), pair)
     joining_edges = _edges_into(structure, joining)
-    in_most, in_fewest = _gains(
-        interval,
-        edges=joining_edges,
-        count=len(joining),
-        pair=pair,
-    )
+    in_most, in_fewest = _gains(interval, joining_edges, len(joining), pair)
 
     # Of every vertex of the first the one of the second that fits it best.
     sums = in_most + in_fewest

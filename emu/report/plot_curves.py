@@ -361,10 +361,8 @@ def sweep_figure(rows: Sequence[Row], keys: Sequence[str]) -> Figure:
     ``rows`` are those of a `SweepRecord`, at least one; ``keys`` vary, in order.
     """
     across = _key_of_numbers(rows, keys)
-    inner = across
-    if not across and len(keys) > 1:
-        # Bars are grouped by all keys but the last, where there are several.
-        inner = keys[-1]
+    # Bars are grouped by all keys but the last, where there are several.
+    inner = across or (keys[-1] if len(keys) > 1 else None)
     outer = [key for key in keys if key != inner]
 
     groups: dict[str, dict[Any, list[float]]] = {}

@@ -432,7 +432,7 @@ class CacheFigures(TypedDict):
     hit_rate: float
     bytes_saved: int
     empty_messages: int
-    """Of stores that had no row to send."""
+    """Messages of stores that had no row to send."""
 
 
 def cache_figures(schedule: Schedule) -> dict[str, CacheFigures]:

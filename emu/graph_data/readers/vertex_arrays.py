@@ -78,10 +78,8 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
         values = _stack_masks(parts, path)
     # Sparse features are four arrays of one matrix.
     elif len(value_names) > 1:
-        values = None
         features = found_graph.sparse_rows(arrays, str(path))
-        if features:
-            values = features.rows(0, features.vertices)
+        values = features.rows(0, features.vertices) if features else None
 
     table = VertexTable(
         path=path,

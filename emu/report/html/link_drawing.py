@@ -56,19 +56,25 @@ def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
     An end that one machine alone begins or ends routes with is that machine.
     """
     # Link i has the ends 2 i and 2 i + 1. Ends that touch have one root.
-    root = [*range(2 * len(cluster.links))]
+    root = list(range(2 * len(cluster.links)))
 
     def find(end: int) -> int:
-        return end if root[end] == end else find(root[end])
+        if root[end] == end:
+            return end
+        return find(root[end])
 
     machines_at = defaultdict[int, set[int]](set)
     machines = range(len(cluster.machines))
     for source, destination in itertools.product(machines, machines):
-        if route := cluster.links.route(source, destination):
-            for link, next_link in itertools.pairwise(route):
-                root[find(2 * link + 1)] = find(2 * next_link)
-            machines_at[2 * route[0]].add(source)
-            machines_at[2 * route[-1] + 1].add(destination)
+        route = cluster.links.route(source, destination)
+        if not route:
+            continue
+        for link, next_link in itertools.pairwise(route):
+            root[find(2 * link + 1)] = find(2 * next_link)
+        first_end = 2 * route[0]
+        last_end = 2 * route[-1] + 1
+        machines_at[first_end].add(source)
+        machines_at[last_end].add(destination)
 
     roots = [find(end) for end in range(len(root))]
     touching = np.bincount(roots, minlength=len(root))
@@ -80,23 +86,25 @@ def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
         members = machines_at[end]
         # No other link ends there, and one machine alone uses it: it is that machine.
         if touching[junction] == 1 and len(members) == 1:
-            nodes.append(Node(min(members), is_junction=False))
+            (machine,) = members
+            nodes.append(Node(machine, is_junction=False))
         else:
             node = Node(number_of[junction], is_junction=True)
             nodes.append(node)
             for machine in members:
-                spokes.add((Node(machine, is_junction=False), node))
+                disc = Node(machine, is_junction=False)
+                spokes.add((disc, node))
 
     tails = nodes[::2]
     heads = nodes[1::2]
-    return [*zip(tails, heads, strict=True)], spokes
+    return list(zip(tails, heads, strict=True)), spokes
 
 
 def _places(machines: int, joined: Sequence[Ends]) -> dict[Node, Floats]:
     """Return where nodes are drawn: junctions in the middle of what they join."""
-    # Half a step off the top (y grows downwards), so that two machines stand side by
-    # side.
-    angles = 2 * np.pi * (np.arange(machines) + 0.5) / machines - np.pi / 2
+    # Half a step off the top (y grows downwards): two machines stand side by side.
+    steps = np.arange(machines) + 0.5
+    angles = 2 * np.pi * steps / machines - np.pi / 2
     ring = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     places: dict[Node, Floats] = {}
     for machine, place in enumerate(ring):
@@ -122,24 +130,26 @@ def _middles(
 
     The places are those of springs at rest, one per pair of ``joined``.
     """
-    nodes = itertools.chain.from_iterable(joined)
-    junctions = [*dict.fromkeys(node for node in nodes if node.is_junction)]
-    row = {node: position for position, node in enumerate(junctions)}
+    row: dict[Node, int] = {}
+    for node in itertools.chain.from_iterable(joined):
+        if node.is_junction and node not in row:
+            row[node] = len(row)
+    junctions = list(row)
 
     matrix = 1e-3 * np.eye(len(junctions))  # one that nothing holds has a place, too
     offsets = np.zeros((len(junctions), 2))
     for tail, head in joined:
         pairs = ((tail, head), (head, tail))
         for node, neighbour in pairs:
-            # Machines do not move, and a link with both ends at one junction pulls it
-            # nowhere.
+            # Machines do not move, nor does a junction for a link of both its ends.
             if not node.is_junction or node == neighbour:
                 continue
-            matrix[row[node], row[node]] += 1
+            place = row[node]
+            matrix[place, place] += 1
             if neighbour.is_junction:
-                matrix[row[node], row[neighbour]] -= 1
+                matrix[place, row[neighbour]] -= 1
             else:
-                offsets[row[node]] += machines[neighbour]
+                offsets[place] += machines[neighbour]
 
     middles = np.linalg.solve(matrix, offsets)
     return dict(zip(junctions, middles, strict=True))
@@ -152,9 +162,10 @@ def link_graph(cluster: Cluster, schedule: Schedule) -> str:
     ends, spokes = link_ends(cluster)
     place_of = _places(len(cluster.machines), [*ends, *spokes])
     rows = port_rows(schedule)
+    uses = [row["used"] for row in rows]
     # Where nothing moved, no link is the busiest, and all shares are 0.
-    most = max((row["used"] for row in rows), default=0.0) or 1.0
-    by_use = sorted(range(len(rows)), key=lambda port: rows[port]["used"])
+    most = max(uses, default=0.0) or 1.0
+    by_use = sorted(range(len(rows)), key=uses.__getitem__)
 
     parts = []
     for machine, junction in sorted(spokes):
@@ -199,8 +210,9 @@ def _bend(tail: Floats, head: Floats) -> tuple[Floats, Floats]:
     """Return the control point of a curve that keeps to the right, and its middle."""
     course = head - tail
     # Both directions of a link lie beside each other, and not on one line.
-    across = np.array([-course[1], course[0]])
-    length = max(math.hypot(*course), 1.0)
+    right, down = course
+    across = np.array([-down, right])
+    length = max(math.hypot(right, down), 1.0)
     bulge = min(0.12 * length + 8, 34)
     control = (tail + head) / 2 + across / length * bulge
     # A quadratic Bezier curve at its parameter 1/2.

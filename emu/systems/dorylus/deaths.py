@@ -290,9 +290,9 @@ class Relaunches(TypedDict):
 
     count: int
     late: int
-    """Of those before them, which answered after all and were dropped."""
+    """Lambdas before them that answered after all, and were dropped."""
     seconds: float
-    """Of timeouts and launches, of all intervals."""
+    """Timeouts and launches of all intervals."""
 
 
 def relaunches(schedule: Schedule) -> Relaunches | None:

@@ -27,10 +27,7 @@ from emu.graph_data import (
 from emu.graph_data.sampling import Ids
 from emu.problem.workloads import shard_bounds
 from emu.training import (
-    GraphModel,
     MiniBatch,
-    OwnModel,
-    build_model,
     initial_parameters,
     make_blocks,
     make_optimizer,
@@ -38,6 +35,7 @@ from emu.training import (
 )
 from emu_nodes.all_reduce import share_vector
 from emu_nodes.dgtp.job_data import JobData, add_replies, edges_to, version_name
+from emu_nodes.dgtp.trainer import LOOKED_AT, Trainer
 from emu_nodes.program import (
     Array,
     EdgeSpec,
@@ -49,12 +47,6 @@ from emu_nodes.program import (
     TaskSpec,
     tensor,
 )
-
-#: Rows of every message of a store that are compared with the data set. They are drawn
-#: by entropy of the receiver's own, which no sender knows: a fault in a share q of the
-#: rows is found in n messages with probability 1 - (1 - q)^(8 n), q = 1/2 in the first
-#: with 0.996. Rows at fixed places let a fault in every other row pass.
-_LOOKED_AT = 8
 
 
 class GraphStore(TaskProgram):
@@ -337,7 +329,7 @@ class Sampler(_SamplerTask):
         count = len(rows)
         if count == 0:
             return
-        sample = self._entropy.integers(count, size=_LOOKED_AT)
+        sample = self._entropy.integers(count, size=LOOKED_AT)
         features = self._dataset.look_at(vertices[sample])
         features = features.astype(rows.dtype, copy=False)
         if not np.array_equal(rows[sample], features):
@@ -372,124 +364,7 @@ class Sampler(_SamplerTask):
         self._rows = rows
 
 
-class _Trainer(TaskProgram):
-    """Computes gradients on the mini-batches of the samplers.
-
-    With ``compute: timed`` nothing is learnt, torch is not even loaded: gradients are
-    zeros of the right size, and no loss is reported. Batches are looked at instead.
-    """
-
-    def __init__(self, brief: TaskSpec, process: Shared) -> None:
-        super().__init__(brief, process)
-        settings = brief.job_settings
-        self._data = JobData(brief, process)
-        dataset = self._data.dataset
-        self._samplers = edges_to("sampler", brief.inputs)
-        self._layers: int = settings["model"]["layers"]
-        self._parameters = initial_parameters(settings, dataset)
-        self._worker: int = brief.settings["worker"]
-        self._first_sampler = self._worker * settings["samplers_per_worker"]
-        self._entropy = np.random.default_rng()
-        self._model: GraphModel | OwnModel | None = None
-        if settings["compute"] == "timed":
-            # Opens every array that a look needs before the start barrier.
-            seed = dataset.train[0]
-            self._draw_neighbours(seed, hop=1, stream=np.uint64(0))
-            dataset.look_at(dataset.train[:1])
-            _ = dataset.labels
-        else:
-            self._model = build_model(settings, dataset)
-            if isinstance(self._model, GraphModel):  # a user's was tried out before
-                self._model.warm_up_scheduler()
-
-    def _gradient(self, iteration: int, inputs: Inputs) -> Array:
-        """Return the gradient of the mean loss over all mini-batches."""
-        batches = []
-        for sampler in self._samplers:
-            tensors = inputs[sampler.edge]
-            try:
-                batch = MiniBatch.from_tensors(tensors, self._layers)
-            except ValueError as error:
-                raise NodeMisbehaved(f"{sampler.peer}: {error}") from error
-            batches.append(batch)
-
-        if self._model is None:
-            for number, batch in enumerate(batches):
-                self._compare(number, iteration, batch)
-            return np.zeros_like(self._parameters)
-
-        model = self._model
-        model.load(self._parameters)
-        gradient, loss, accuracy = model.gradient(batches, self._worker, iteration)
-        self._figures = {"loss": loss, "accuracy": accuracy}
-        return gradient
-
-    def _compare(self, number: int, iteration: int, batch: MiniBatch) -> None:
-        """Hold some seeds of a batch, with edges below them, against the data set.
-
-        As `_LOOKED_AT` rows of a store. What is learnt would show other labels and
-        edges, but with ``timed`` nothing is learnt.
-        """
-        sender = self._samplers[number]
-        sampler = self._first_sampler + number
-        # By entropy of its own: no sender knows which seeds are looked at.
-        count = len(batch.labels)
-        seeds = self._entropy.integers(count, size=_LOOKED_AT)
-        drawn_in = iteration - sender.lag
-        for seed in seeds.tolist():
-            if not self._follow(sampler, drawn_in, seed, batch):
-                raise NodeMisbehaved(
-                    f"{sender.peer} sent {self._brief.name} other labels, edges or "
-                    f"features below seed {seed} than it draws in iteration {iteration}"
-                )
-
-    def _follow(
-        self,
-        sampler: int,
-        iteration: int,
-        seed: int,
-        batch: MiniBatch,
-    ) -> bool:
-        """Return whether a batch has a seed's label, and a path from it to features.
-
-        ``seed`` is the seed's position among those of the batch.
-        """
-        dataset = self._data.dataset
-        vertex = self._data.seeds(sampler, iteration)[seed]
-        if batch.labels[seed] != dataset.labels[vertex]:
-            return False
-
-        stream = self._data.plan.stream(sampler, iteration)
-        position = seed
-        blocks = reversed(batch.edges)  # from the seeds on
-        for hop, (source, destination) in enumerate(blocks, start=1):
-            neighbours = self._draw_neighbours(vertex, hop, stream)
-            bounds = [position, position + 1]
-            first, last = np.searchsorted(destination, bounds)
-            if last - first != len(neighbours):
-                return False
-            if len(neighbours):  # else it stays: a block's sources begin with its ends
-                step = int(self._entropy.integers(len(neighbours)))
-                vertex = neighbours[step]
-                position = int(source[first + step])
-
-        vertices = np.array([vertex])
-        (features,) = dataset.look_at(vertices)
-        features = features.astype(self._data.feature_type)
-        return np.array_equal(batch.features[position], features)
-
-    def _draw_neighbours(self, vertex: np.int64, hop: int, stream: np.uint64) -> Ids:
-        sources, _ = sample_neighbours(
-            self._data.dataset.structure,
-            np.array([vertex], np.int64),
-            fanout=self._data.plan.hop_fanout(hop),
-            stream=stream,
-            hop=hop,
-        )
-        return sources
-
-
-class Worker(_Trainer):
+class Worker(Trainer):
     """One replica of the model; its parameters always come from the servers."""
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
@@ -513,13 +388,12 @@ class Worker(_Trainer):
                 shape = (last - first,)
                 shard = tensor(inputs[source.edge], name, source, shape)
                 self._parameters[first:last] = shard
-        return self._gradient(iteration, inputs)
+        return self.gradient(iteration, inputs)
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Array) -> Payload:
         first, last = self._shards[output.edge]
-        shard = made[first:last]
-        return {"gradient": shard}
+        return {"gradient": made[first:last]}
 
     def restore(self, state: Mapping[str, Payload]) -> None:
         """Begin with the parameters that the servers had."""
@@ -529,7 +403,7 @@ class Worker(_Trainer):
             self._parameters[first:last] = arrays["parameters"]
 
 
-class Replica(_Trainer):
+class Replica(Trainer):
     """A worker that holds and steps the parameters itself.
 
     The steps of an all-reduce in its process sum the gradients of all workers in place
@@ -547,7 +421,7 @@ class Replica(_Trainer):
     def work(self, iteration: int, inputs: Inputs) -> Payload:
         self._step()  # the sum of the iteration before is there by now
         # In place: the steps of the all-reduce sum up in this very array.
-        self._sum[:] = self._gradient(iteration, inputs)
+        self._sum[:] = self.gradient(iteration, inputs)
         if self._workers > 1:
             share_vector(self._process, self._brief.name, self._sum, iteration)
         self._summed = self._model is not None
