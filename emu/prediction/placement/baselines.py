@@ -51,7 +51,8 @@ def fill(space: Space, order: list[int], placed: Ints | None = None) -> Ints | N
     (units,).
     """
     if placed is None:
-        placed = np.full(len(space.units), -1, dtype=np.int64)
+        units = len(space.units)
+        placed = np.full(units, -1, dtype=np.int64)
     is_placed = placed >= 0
     room = space.free + space.slack
     # With a plain -= a machine on which several units stand would lose one demand
@@ -63,9 +64,12 @@ def fill(space: Space, order: list[int], placed: Ints | None = None) -> Ints | N
     # Units that ask for nothing limited stay out of the states and go to the last
     # machine. The program would put them there too: counts are tried from 0 up, so
     # the state without them is always the first of its kind.
-    groups = [[u for u in group if not is_placed[u]] for group in space.packed]
-    # Of a group all demand the same, those that are placed already included.
-    representatives = [group[0] for group in space.packed]
+    groups = []
+    representatives = []
+    for group in space.packed:
+        groups.append([unit for unit in group if not is_placed[unit]])
+        # Of a group all demand the same, those that are placed already included.
+        representatives.append(group[0])
     packing = Packing(
         demand=space.demand[representatives],
         sizes=tuple(map(len, groups)),
@@ -76,11 +80,12 @@ def fill(space: Space, order: list[int], placed: Ints | None = None) -> Ints | N
         return None
 
     filled_machines, counts = zip(*solution, strict=True)
-    machines = np.where(is_placed, placed, filled_machines[-1])
+    last_machine = filled_machines[-1]
+    machines = np.where(is_placed, placed, last_machine)
     counts_by_group = zip(*counts, strict=True)
-    for units, group_counts in zip(groups, counts_by_group, strict=True):
+    for group_units, group_counts in zip(groups, counts_by_group, strict=True):
         # Units of a group go in the order of the job (A11).
-        machines[units] = np.repeat(filled_machines, group_counts)
+        machines[group_units] = np.repeat(filled_machines, group_counts)
     return machines
 
 
@@ -150,11 +155,12 @@ def _check_capacities(space: Space, placement: Placement) -> None:
             capacity = machine.resources.get(resource, np.inf)
             amount = use.get(resource, 0.0)
             if amount > capacity * (1 + 1e-12):
+                shortfall = float(amount - capacity)
                 raise InfeasiblePlacement(
                     f"machine {machine.name} has {capacity:g} {resource}, the tasks "
-                    f"placed on it need {amount:g} ({amount - capacity:g} more)",
+                    f"placed on it need {amount:g} ({shortfall:g} more)",
                     resource=resource,
-                    shortfall=float(amount - capacity),
+                    shortfall=shortfall,
                 )
 
 

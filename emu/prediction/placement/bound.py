@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import product
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from emu.problem import Cluster, Job, Realization
 LARGEST = 50_000
 #: Column of t, the variable that is minimised.
 _TIME = 0
+#: Columns and their factors, which are summed.
+_Terms: TypeAlias = Iterable[tuple[int, float]]
 
 
 def placement_bound(
@@ -54,12 +57,14 @@ def placement_bound(
     candidates = Candidates(space, realization, "oes")
     if not space.units:
         return lower_bound(candidates, space.fixed)
-    if not (candidates.sent > 0).any():
+    has_bytes = candidates.sent > 0
+    if not has_bytes.any():
         return candidates.least
     program = _PortProgram(space, candidates)
     if program.columns > LARGEST:
         return candidates.least
-    return max(candidates.least, program.solve(nodes, seconds))
+    least_of_ports = program.solve(nodes, seconds)
+    return max(candidates.least, least_of_ports)
 
 
 class _PortProgram:
@@ -74,26 +79,31 @@ class _PortProgram:
         self.sent = candidates.sent
         self.units = len(space.units)
         self.machines = len(space.cluster.machines)
+        self.sides = [*product(range(self.machines), (0, 1))]  # of all NICs
 
         # Of every edge both ends: units, and machines of pinned tasks; -1 for none.
         job = candidates.job
         tasks = np.column_stack([job.source, job.destination])
-        unit_of = [space.unit_of.get(task, -1) for task in range(len(space.fixed))]
-        self.ends = np.array(unit_of)[tasks]
+        unit_of_task = np.full(len(space.fixed), -1, dtype=np.int64)
+        unit_of_task[space.unit_task] = [*space.unit_of.values()]
+        self.ends = unit_of_task[tasks]
         self.fixed = space.fixed[tasks]
-        is_between = (self.ends >= 0).all(axis=1)
-        is_between &= self.ends[:, 0] != self.ends[:, 1]
-        self.between = np.flatnonzero(is_between & (self.sent > 0)).tolist()
+
+        self.is_sent = self.sent > 0
+        can_move = (self.ends >= 0).all(axis=1)
+        source_unit, destination_unit = self.ends.T
+        is_between = can_move & (source_unit != destination_unit)
+        self.between = np.flatnonzero(is_between & self.is_sent).tolist()
 
         # A port is busy neither before the first flow of all, nor behind the last.
-        is_sent = self.sent > 0
-        shortest_head = candidates.head[is_sent].min()
-        shortest_tail = candidates.tail[is_sent].min()
-        self.idle = float(shortest_head + shortest_tail)
+        heads = candidates.head[self.is_sent]
+        tails = candidates.tail[self.is_sent]
+        self.idle = float(heads.min() + tails.min())
 
         # t; of every unit a part per machine; of every edge one that leaves, and one
         # that enters.
-        parts_per_machine = self.units + 2 * len(self.between)
+        crossings = 2 * len(self.between)
+        parts_per_machine = self.units + crossings
         self.columns = 1 + self.machines * parts_per_machine
         self.rows: list[Row] = []
 
@@ -103,10 +113,11 @@ class _PortProgram:
 
     def _crossing(self, position: int, machine: int, direction: int) -> int:
         """Return the column of the part of an edge between units that crosses a NIC."""
-        index = (2 * position + direction) * self.machines + machine
-        return 1 + self.units * self.machines + index
+        first_crossing = self._part(self.units, 0)
+        row = 2 * position + direction
+        return first_crossing + row * self.machines + machine
 
-    def _bound(self, terms: Iterable[tuple[int, float]], upper: float) -> None:
+    def _bound(self, terms: _Terms, upper: float) -> None:
         """Have a sum of columns times factors be at most ``upper``."""
         factors: defaultdict[int, float] = defaultdict(float)
         # The solver refuses a row that names a column twice.
@@ -127,9 +138,12 @@ class _PortProgram:
         self._bound_room()
         for unit in range(self.units):
             first = self._part(unit, 0)
-            self.rows.append(stands_once(first, self.machines))
+            row = stands_once(first, self.machines)
+            self.rows.append(row)
 
-        parts_of_units = slice(self._part(0, 0), self._part(self.units, 0))
+        first_part = self._part(0, 0)
+        end_of_parts = self._part(self.units, 0)
+        parts_of_units = slice(first_part, end_of_parts)
         upper = np.full(self.columns, np.inf)
         upper[parts_of_units] = 1.0
         is_whole = np.zeros(self.columns, dtype=bool)
@@ -144,25 +158,31 @@ class _PortProgram:
             nodes=nodes,
             seconds=seconds,
         )
+        least = max(solution.bound, 0.0)
         # The solver is exact to about 1e-7; the bound must not be above the truth.
-        return max(solution.bound, 0.0) * (1.0 - 1e-6)
+        return least * (1.0 - 1e-6)
 
     def _bound_crossings(self) -> None:
         """Have edges cross where one end stands and the other does not."""
-        sides = [*product(range(self.machines), (0, 1))]
         for position, edge in enumerate(self.between):
             ends = self.ends[edge].tolist()
-            for machine, direction in sides:
-                inner = self._part(ends[direction], machine)
-                outer = self._part(ends[1 - direction], machine)
-                crossing = self._crossing(position, machine, direction)
+
+            for machine, direction in self.sides:
+                inner_unit = ends[direction]
+                outer_unit = ends[1 - direction]
                 # The part that stands here without its partner has to cross.
-                self._bound([(inner, 1.0), (outer, -1.0), (crossing, -1.0)], 0.0)
+                terms = [
+                    (self._part(inner_unit, machine), 1.0),
+                    (self._part(outer_unit, machine), -1.0),
+                    (self._crossing(position, machine, direction), -1.0),
+                ]
+                self._bound(terms, 0.0)
 
     def _bound_ports(self) -> None:
-        for machine, direction in product(range(self.machines), (0, 1)):
+        links = self.space.cluster.links
+        for machine, direction in self.sides:
             # A NIC that some route leaves out bounds nothing of its machine.
-            if self.space.cluster.links.always_crossed(machine, direction):
+            if links.always_crossed(machine, direction):
                 self._bound_port(machine, direction)
 
     def _bound_port(self, machine: int, direction: int) -> None:
@@ -178,30 +198,40 @@ class _PortProgram:
             terms.append((crossing, volume))
 
         # Bytes of edges with a pinned end: of some all that cross is known.
-        constant = 0.0
+        known_volume = 0.0
         sides = [direction, 1 - direction]
-        for edge in np.flatnonzero(self.sent > 0).tolist():
+        sent_edges = np.flatnonzero(self.is_sent)
+        for edge in sent_edges.tolist():
             volume = float(self.sent[edge])
             inner, outer = self.ends[edge, sides].tolist()
             inner_fixed, outer_fixed = self.fixed[edge, sides].tolist()
-            if inner >= 0 and outer < 0 and outer_fixed != machine:
-                terms.append((self._part(inner, machine), volume))
-            elif inner < 0 and inner_fixed == machine:
-                if outer >= 0:  # the part of its partner that stands here, too, stays
-                    terms.append((self._part(outer, machine), -volume))
+            inner_moves = inner >= 0
+            outer_moves = outer >= 0
+            if inner_moves and not outer_moves and outer_fixed != machine:
+                part = self._part(inner, machine)
+                terms.append((part, volume))
+            elif not inner_moves and inner_fixed == machine:
+                if outer_moves:  # the part of its partner that stands here, too, stays
+                    part = self._part(outer, machine)
+                    terms.append((part, -volume))
                 if outer_fixed != machine:  # -1 of one that is not pinned
-                    constant += volume
+                    known_volume += volume
 
         seconds = [(column, volume / capacity) for column, volume in terms]
-        known_seconds = constant / capacity
-        self._bound([(_TIME, -1.0), *seconds], -self.idle - known_seconds)
+        known_seconds = known_volume / capacity
+        upper = -self.idle - known_seconds
+        self._bound([(_TIME, -1.0), *seconds], upper)
 
     def _bound_room(self) -> None:
         """Have the demands of units fit into machines, where these state a capacity."""
         room = self.space.free + self.space.slack
-        for machine, resource in np.argwhere(np.isfinite(room)).tolist():
-            demand = self.space.demand[:, resource].tolist()
-            terms = [
-                (self._part(unit, machine), demand[unit]) for unit in range(self.units)
-            ]
-            self._bound(terms, float(room[machine, resource]))
+        is_limited = np.isfinite(room)
+        limits = np.argwhere(is_limited)
+        for machine, resource in limits.tolist():
+            terms = []
+            for unit in range(self.units):
+                part = self._part(unit, machine)
+                demand = float(self.space.demand[unit, resource])
+                terms.append((part, demand))
+            most = float(room[machine, resource])
+            self._bound(terms, most)

@@ -39,12 +39,14 @@ def common_draws(profile: Profile, seed: int, iterations: int) -> Realization:
     """
     # A key of its own: however many numbers a walk takes, the run stays the same.
     sequence = np.random.SeedSequence(seed, spawn_key=(0,))
-    return profile.draw(np.random.default_rng(sequence), iterations)
+    rng = np.random.default_rng(sequence)
+    return profile.draw(rng, iterations)
 
 
 def walk_generator(seed: int) -> np.random.Generator:
     """Return the generator of a search, independent of the draws."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1,)))
+    sequence = np.random.SeedSequence(seed, spawn_key=(1,))
+    return np.random.default_rng(sequence)
 
 
 @dataclass(frozen=True)
@@ -91,17 +93,15 @@ class Candidates:
     ) -> None:
         realization.check_shapes(space.job)
         self.space = space
-        self.job = job_arrays(space.job, space.cluster, rate_policy(policy))
+        rule = rate_policy(policy)
+        self.job = job_arrays(space.job, space.cluster, rule)
         times = plain(realization.times)
         # Factors on reference times, shape (tasks, machines).
         slowness = self.job.slowness
         if not len(slowness):
             slowness = np.ones((len(times), slowness.shape[1]))
 
-        # A bound may assume the best machine for who can move, not for who is pinned.
-        fastest = slowness.min(axis=1)
-        is_fixed = space.fixed >= 0
-        fastest[is_fixed] = slowness[is_fixed, space.fixed[is_fixed]]
+        fastest = _least_slowness(space, slowness)
         self.sent = sum_edge_bytes(space.job, realization)
         self._bound_transfers(times * fastest[:, None])
 
@@ -153,6 +153,18 @@ class Candidates:
         self.least = float(ends.max(initial=0.0))
 
 
+def _least_slowness(space: Space, slowness: Floats) -> Floats:
+    """Return the factor of every task on the machine where it is fastest.
+
+    A bound may assume the best machine for who can move, not for who is pinned.
+    """
+    fastest: Floats = slowness.min(axis=1)
+    is_fixed = space.fixed >= 0
+    fixed_machines = space.fixed[is_fixed]
+    fastest[is_fixed] = slowness[is_fixed, fixed_machines]
+    return fastest
+
+
 def _job_costs(job: Job, times: Floats, cost: JobsCost | None) -> dict[str, Any]:
     """Return the fields of core.h; ``times`` hold the releases of jobs."""
     if cost is None:  # the makespan is that of a job of weight 1, released at 0
@@ -165,11 +177,12 @@ def _job_costs(job: Job, times: Floats, cost: JobsCost | None) -> dict[str, Any]
         if task.kind == RELEASE:
             release[job_of_task[position]] = times[position, 0]
 
-    weights = cost.weights or {}
+    stated_weights = cost.weights or {}
+    weights = [stated_weights.get(name, 1.0) for name in numbers]
     return {
         "jobs": len(numbers),
         "job": np.array(job_of_task, dtype=np.int64),
-        "weight": np.array([weights.get(name, 1.0) for name in numbers]),
+        "weight": np.array(weights),
         "release": release,
         "total": cost.total,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import groupby, islice, pairwise, product
 from operator import itemgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -23,8 +23,11 @@ from emu.prediction.placement.space import Space
 from emu.prediction.scheduling.compiled_problem import Floats, Ints
 from emu.problem import Cluster, Job, Placement
 
+#: (sampler, worker), as positions in ``Job.tasks``.
+Pairs: TypeAlias = Sequence[tuple[int, int]]
 
-def colocate(space: Space, pairs: Sequence[tuple[int, int]]) -> Ints | None:
+
+def colocate(space: Space, pairs: Pairs) -> Ints | None:
     """Return the machine of every unit such that most pairs share one.
 
     Parameters
@@ -42,61 +45,71 @@ def colocate(space: Space, pairs: Sequence[tuple[int, int]]) -> Ints | None:
     """
     units = len(space.units)
     machines = len(space.free)
-    if (space.free < -space.slack).any():
+    is_too_full = space.free < -space.slack
+    if is_too_full.any():
         return None
     if not units:
         return np.empty(0, dtype=np.int64)
 
     # Variables: unit u on machine m at u * machines + m, then pair p likewise.
+    movable_pairs = [pair for pair in pairs if {*pair} <= space.unit_of.keys()]
     rows = [stands_once(unit * machines, machines) for unit in range(units)]
-    unit_of = space.unit_of
-    count = units
-    for ends in pairs:
-        if set(ends) <= unit_of.keys():
-            for machine, end in product(range(machines), ends):
-                pair_column = count * machines + machine
-                end_column = unit_of[end] * machines + machine
-                # A pair is on a machine only where both its ends are.
-                row = Row(
-                    columns=[pair_column, end_column],
-                    factors=[1.0, -1.0],
-                    least=-np.inf,
-                    most=0.0,
-                )
-                rows.append(row)
-            count += 1
+    rows += _pair_rows(space, movable_pairs)
     rows += _room_rows(space)
 
-    worth = np.ones(count * machines)
-    worth[: units * machines] = _single_worth(space, pairs)
+    unit_columns = units * machines
+    pair_columns = len(movable_pairs) * machines
+    worth = np.ones(unit_columns + pair_columns)
+    worth[:unit_columns] = _single_worth(space, pairs)
+    upper = np.ones(worth.size)
     is_whole = np.ones(worth.size, dtype=bool)
-    solution = minimise(-worth, np.ones(worth.size), is_whole, rows)
+    solution = minimise(-worth, upper, is_whole, rows)
     if solution.x is None:
         return None
-    choice = solution.x[: units * machines].reshape(units, machines)
+
+    parts = solution.x[:unit_columns].reshape(units, machines)
     # The solver's ones and zeros are such within its tolerance: the largest is the one.
-    return np.asarray(choice.argmax(axis=1), dtype=np.int64)
+    machine_of_unit = parts.argmax(axis=1)
+    return np.asarray(machine_of_unit, dtype=np.int64)
+
+
+def _pair_rows(space: Space, pairs: Pairs) -> Iterator[Row]:
+    """Yield the rows by which a pair is on a machine only where both its ends are."""
+    machines = len(space.free)
+    for number, pair in enumerate(pairs, start=len(space.units)):
+        for machine, task in product(range(machines), pair):
+            unit = space.unit_of[task]
+            pair_column = number * machines + machine
+            unit_column = unit * machines + machine
+            yield Row(
+                columns=[pair_column, unit_column],
+                factors=[1.0, -1.0],
+                least=-np.inf,
+                most=0.0,
+            )
 
 
 def _room_rows(space: Space) -> Iterator[Row]:
     """Yield the rows by which units fit every machine that states a capacity."""
     machines = len(space.free)
-    columns = np.arange(len(space.units)) * machines
+    first_columns = np.arange(len(space.units)) * machines
     room = space.free + space.slack
 
-    for machine, resource in np.argwhere(np.isfinite(room)).tolist():
+    is_limited = np.isfinite(room)
+    for machine, resource in np.argwhere(is_limited).tolist():
         # As shares of the capacity: tolerances of the solver are absolute.
         capacity = float(space.capacity[machine, resource]) or 1.0
         shares = space.demand[:, resource] / capacity
+        columns = first_columns + machine
         yield Row(
-            columns=(columns + machine).tolist(),
+            columns=columns.tolist(),
             factors=shares.tolist(),
             least=-np.inf,
             most=float(room[machine, resource]) / capacity,
         )
 
 
-def _single_worth(space: Space, pairs: Sequence[tuple[int, int]]) -> Floats:
+def _single_worth(space: Space, pairs: Pairs) -> Floats:
     """Return the worth of unit u on machine m, at u * machines + m.
 
     One per pair whose other end is pinned there, less a little for late machines: all
@@ -104,13 +117,20 @@ def _single_worth(space: Space, pairs: Sequence[tuple[int, int]]) -> Floats:
     """
     units = len(space.units)
     machines = len(space.free)
-    lateness = np.arange(machines) / (2.0 * units * machines)
+    scale = 2.0 * units * machines
+    lateness = np.arange(machines) / scale
     worth = np.tile(-lateness, (units, 1))
-    for ends in pairs:
-        movable = [space.unit_of[task] for task in ends if task in space.unit_of]
-        pinned = [space.fixed[task] for task in ends if task not in space.unit_of]
-        if len(movable) == 1:
-            worth[movable, pinned] += 1.0
+
+    for pair in pairs:
+        movable_units = []
+        pinned_machines = []
+        for task in pair:
+            if task in space.unit_of:
+                movable_units.append(space.unit_of[task])
+            else:
+                pinned_machines.append(space.fixed[task])
+        if len(movable_units) == 1:
+            worth[movable_units, pinned_machines] += 1.0
     return worth.ravel()
 
 
@@ -140,7 +160,9 @@ def place_distdgl(job: Job, cluster: Cluster) -> Placement:
     machines = colocate(space, pairs) if teams is None else _deal_teams(space, teams)
     if machines is None:
         raise infeasibility(space)
-    for unit in np.nonzero(machines < 0)[0].tolist():
+
+    units_left = np.flatnonzero(machines < 0)
+    for unit in units_left.tolist():
         _place_on_best_share(space, machines, unit)
     return space.placement(machines)
 
@@ -151,14 +173,17 @@ def _deal_teams(space: Space, teams: Teams) -> Ints | None:
     if counts is None:
         return None
 
-    machines: Ints = np.full(len(space.units), -1, dtype=np.int64)
+    units = len(space.units)
+    machines: Ints = np.full(units, -1, dtype=np.int64)
     surplus: list[int] = []
     orphans: list[int] = []
     workers_left = iter(teams)
     for machine, (worker_count, sampler_count) in enumerate(counts):
         workers = list(islice(workers_left, worker_count))
         machines[workers] = machine
-        mates = [sampler for worker in workers for sampler in teams[worker]]
+        mates = []
+        for worker in workers:
+            mates += teams[worker]
         # Each machine's samplers of its own workers first: that leaves it either
         # without surplus samplers or without wants, so that surplus ones never
         # split a pair that could be together.
@@ -174,7 +199,9 @@ def sampler_pairs(job: Job) -> list[tuple[int, int]]:
     """Return the edges from a task of kind ``sampler`` to one of kind ``worker``."""
     pairs = dict[tuple[int, int], None]()  # an edge per layer joins the same pair
     for edge in job.edges:
-        kinds = job.tasks[edge.source].kind, job.tasks[edge.destination].kind
+        source_kind = job.tasks[edge.source].kind
+        destination_kind = job.tasks[edge.destination].kind
+        kinds = (source_kind, destination_kind)
         if kinds == ("sampler", "worker") and not edge.credit:
             pairs[edge.source, edge.destination] = None
     return list(pairs)
@@ -184,7 +211,7 @@ def sampler_pairs(job: Job) -> list[tuple[int, int]]:
 Teams = dict[int, list[int]]
 
 
-def sampler_groups(space: Space, pairs: Sequence[tuple[int, int]]) -> Teams | None:
+def sampler_groups(space: Space, pairs: Pairs) -> Teams | None:
     """Return the workers with their samplers, None when they are not all alike.
 
     Alike are movable ones of equal demands, each worker with as many samplers, each
@@ -195,17 +222,26 @@ def sampler_groups(space: Space, pairs: Sequence[tuple[int, int]]) -> Teams | No
     for sampler, worker in pairs:
         if not {sampler, worker} <= unit_of.keys():
             return None
-        teams.setdefault(unit_of[worker], []).append(unit_of[sampler])
+        team = teams.setdefault(unit_of[worker], [])
+        team.append(unit_of[sampler])
 
     workers = sorted(teams)
-    samplers = [sampler for team in teams.values() for sampler in team]
+    samplers = _list_samplers(teams)
     for units in (workers, samplers):
-        if (space.demand[units] != space.demand[units[0]]).any():
+        demand = space.demand[units]
+        if (demand != demand[0]).any():
             return None
-    has_one_worker_each = len({*samplers, *workers}) == len(samplers) + len(workers)
-    if not has_one_worker_each or len({*map(len, teams.values())}) > 1:
+
+    units = [*samplers, *workers]
+    has_one_worker_each = len(set(units)) == len(units)
+    team_sizes = {len(team) for team in teams.values()}
+    if not has_one_worker_each or len(team_sizes) > 1:
         return None
     return {worker: sorted(teams[worker]) for worker in workers}
+
+
+def _list_samplers(teams: Teams) -> list[int]:
+    return [sampler for team in teams.values() for sampler in team]
 
 
 class _Option(NamedTuple):
@@ -220,16 +256,23 @@ class _Option(NamedTuple):
 
 
 def _list_options(packing: Packing, machine: int) -> Iterator[_Option]:
-    samplers_each = packing.sizes[1] // packing.sizes[0]
+    all_workers, all_samplers, *_ = packing.sizes
+    samplers_each = all_samplers // all_workers
     for counts in packing.options(machine).tolist():
         workers, samplers, *_ = counts
-        sizes_left = [size - n for size, n in zip(packing.sizes, counts, strict=True)]
+        states_before = []
+        states_after = []
+        for size, count in zip(packing.sizes, counts, strict=True):
+            most_before = size - count
+            states_before.append(slice(0, most_before + 1))
+            states_after.append(slice(count, None))
+
         yield _Option(
             workers=workers,
             samplers=samplers,
             pairs=min(samplers_each * workers, samplers),
-            before=tuple(slice(0, size + 1) for size in sizes_left),
-            after=tuple(slice(count, None) for count in counts),
+            before=tuple(states_before),
+            after=tuple(states_after),
         )
 
 
@@ -242,10 +285,11 @@ def _count(space: Space, teams: Teams) -> list[tuple[int, int]] | None:
 
     The dynamic program, over states of (workers, samplers, others...) in all.
     """
-    if (space.free < -space.slack).any():
+    is_too_full = space.free < -space.slack
+    if is_too_full.any():
         return None
 
-    samplers = [sampler for team in teams.values() for sampler in team]
+    samplers = _list_samplers(teams)
     groups = [list(teams), samplers]
     team_units = {*teams, *samplers}
     for group in space.groups:
@@ -253,15 +297,18 @@ def _count(space: Space, teams: Teams) -> list[tuple[int, int]] | None:
         if others_of_kind:
             groups.append(others_of_kind)
 
+    representatives = [group[0] for group in groups]
     packing = Packing(
-        demand=space.demand[[group[0] for group in groups]],
+        demand=space.demand[representatives],
         sizes=tuple(map(len, groups)),
         free=space.free + space.slack,
     )
+    machines = range(len(space.free))
+    options = [[*_list_options(packing, machine)] for machine in machines]
 
-    options = [[*_list_options(packing, m)] for m in range(len(space.free))]
     best = _most_pairs(packing.sizes, options)
-    if best[0][(0,) * len(groups)] < 0:
+    nothing_placed = (0,) * len(groups)
+    if best[0][nothing_placed] < 0:
         return None
     return _largest_counts(options, best)
 
@@ -271,17 +318,21 @@ def _most_pairs(sizes: Counts, options: list[list[_Option]]) -> list[Ints]:
 
     One array more than machines: the last is of none.
     """
-    best: Ints = np.full([size + 1 for size in sizes], _IMPOSSIBLE, dtype=np.int32)
+    shape = [size + 1 for size in sizes]
+    best: Ints = np.full(shape, _IMPOSSIBLE, dtype=np.int32)
     best[sizes] = 0
     tables = [best]
+
     for machine_options in reversed(options):
         rest = tables[-1]
         most = np.full_like(rest, _IMPOSSIBLE)
         for option in machine_options:
             pairs = rest[option.after] + option.pairs
-            np.maximum(most[option.before], pairs, out=most[option.before])
+            states = most[option.before]  # a view: what is written there is in `most`
+            np.maximum(states, pairs, out=states)
         # Set anew, or pairs of many machines would lift what cannot be above 0.
-        tables.append(np.where(most < 0, _IMPOSSIBLE, most))
+        is_impossible = most < 0
+        tables.append(np.where(is_impossible, _IMPOSSIBLE, most))
     return tables[::-1]
 
 
@@ -295,10 +346,12 @@ def _largest_counts(
     over a minute.
     """
     states = np.zeros(best[0].shape, dtype=bool)
-    states[(0,) * states.ndim] = True
+    nothing_placed = (0,) * states.ndim
+    states[nothing_placed] = True
 
     rows = []
-    for machine_options, (most, rest) in zip(options, pairwise(best), strict=True):
+    tables = pairwise(best)
+    for machine_options, (most, rest) in zip(options, tables, strict=True):
         pairs = int(most[states].max())
         # Options ascend: the first here that lies on an optimal way has the largest
         # counts.
@@ -307,8 +360,10 @@ def _largest_counts(
             next_states = np.zeros_like(states)
             for option in alike:
                 pairs_left = rest[option.after]
-                is_best = (pairs_left >= 0) & (pairs_left + option.pairs == pairs)
-                next_states[option.after] |= states[option.before] & is_best
+                is_possible = pairs_left >= 0
+                is_best = pairs_left + option.pairs == pairs
+                is_on_way = states[option.before] & is_possible & is_best
+                next_states[option.after] |= is_on_way
             if next_states.any():
                 rows.append(counts)
                 states = next_states
@@ -322,7 +377,8 @@ def _place_on_best_share(space: Space, machines: Ints, unit: int) -> None:
     Only where the units after it can still be placed.
     """
     machine_of = space.expand(machines)
-    flows = np.zeros((len(space.free), 2))
+    shape = (len(space.free), 2)
+    flows = np.zeros(shape)
     for edge, control in zip(space.job.edges, space.job.control, strict=True):
         source = machine_of[edge.source]
         destination = machine_of[edge.destination]
@@ -331,14 +387,17 @@ def _place_on_best_share(space: Space, machines: Ints, unit: int) -> None:
             flows[source, 0] += 1
             flows[destination, 1] += 1
 
-    nics = [(m.bandwidth_out, m.bandwidth_in) for m in space.cluster.machines]
-    bandwidth = np.array(nics)
+    bandwidth = np.empty_like(flows)
+    for number, machine in enumerate(space.cluster.machines):
+        bandwidth[number] = machine.bandwidth_out, machine.bandwidth_in
     bandwidth[bandwidth == 0] = np.inf  # no NIC is in the way
     shares = bandwidth / (flows + 1)
     share = shares.min(axis=1)
+
     order = list(range(len(space.free)))
-    for machine in np.argsort(-share, kind="stable").tolist():
-        machines[unit] = machine
+    best_first = np.argsort(-share, kind="stable")
+    for position in best_first.tolist():
+        machines[unit] = position
         if fill(space, order, placed=machines) is not None:
             return
     raise AssertionError  # the dynamic program made sure of a place

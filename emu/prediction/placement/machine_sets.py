@@ -47,8 +47,11 @@ def machine_sets(
     else:
         choice = _spread_evenly(sorted(sets), most)
 
-    names = [machine.name for machine in cluster.machines]
-    return [tuple(names[number] for number in numbers) for numbers in choice]
+    names = []
+    for numbers in choice:
+        machines = [cluster.machines[number] for number in numbers]
+        names.append(tuple(machine.name for machine in machines))
+    return names
 
 
 def _with_everything(
@@ -76,8 +79,9 @@ def _spread_evenly(sets: list[Numbers], most: int) -> list[Numbers]:
         return sets
     last = len(sets) - 1
     places = np.linspace(0, last, max(most, 0)).round()
+    whole_places = places.astype(int).tolist()
     # Rounding may name one place twice: hence the keys of a dict.
-    unique_places = dict.fromkeys(places.astype(int).tolist())
+    unique_places = dict.fromkeys(whole_places)
     return [sets[place] for place in unique_places]
 
 

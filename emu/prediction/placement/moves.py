@@ -53,9 +53,10 @@ class Neighbour:
     @override
     def __str__(self) -> str:
         """Return ``move s2 to big``, ``swap ps0 and w1``, or all moves."""
-        if len({move.destination for move in self.moves}) == 1:
+        destinations = {move.destination for move in self.moves}
+        if len(destinations) == 1:
             names = ", ".join(move.process for move in self.moves)
-            return f"move {names} to {self.moves[0].destination}"
+            return f"move {names} to {destinations.pop()}"
 
         rest = list(self.moves)
         processes = []
@@ -149,7 +150,9 @@ def hub_followers(space: Space) -> Teams:
             (hub,) = hubs
             if hub not in followers.get(unit, []):  # of a lone pair, one is the hub
                 followers[hub].append(unit)
-    return tuple((hub, tuple(units)) for hub, units in sorted(followers.items()))
+
+    by_hub = sorted(followers.items())
+    return tuple((hub, tuple(units)) for hub, units in by_hub)
 
 
 class _EdgeKey(NamedTuple):
@@ -167,13 +170,18 @@ class _Automorphisms:
     def __init__(self, space: Space, realization: Realization) -> None:
         self.space = space
         self.realization = realization
-        self.keys: list[_EdgeKey] = []
-        self.edge_at: dict[_EdgeKey, int] = {}
+        self.keys = list[_EdgeKey]()
+        self.edge_at = dict[_EdgeKey, int]()
         self.touching: dict[int, list[int]] = defaultdict(list)
-        self.twice: set[_EdgeKey] = set()
+        self.twice = set[_EdgeKey]()
+
         for position, edge in enumerate(space.job.edges):
-            control = space.job.control[position]
-            key = _EdgeKey(edge.source, edge.destination, edge.lag, control)
+            key = _EdgeKey(
+                source=edge.source,
+                destination=edge.destination,
+                lag=edge.lag,
+                control=space.job.control[position],
+            )
             if key in self.edge_at:
                 self.twice.add(key)
             self.keys.append(key)
@@ -196,7 +204,8 @@ class _Automorphisms:
         tasks = self.space.job.tasks
         for task, twin in image.items():
             # Kinds, demands and slowness are equal: only units of one group get here.
-            if (times[task] != times[twin]).any():
+            differs = times[task] != times[twin]
+            if differs.any():
                 return False
             if tasks[task].job_name != tasks[twin].job_name:
                 return False
@@ -205,7 +214,11 @@ class _Automorphisms:
     def _keeps_edges(self, image: dict[int, int]) -> bool:
         edges = self.space.job.edges
         volumes = self.realization.volumes
-        for position in {edge for task in image for edge in self.touching[task]}:
+        touched = set[int]()
+        for task in image:
+            touched.update(self.touching[task])
+
+        for position in touched:
             edge = edges[position]
             key = self.keys[position]._replace(
                 source=image.get(edge.source, edge.source),
@@ -217,7 +230,8 @@ class _Automorphisms:
             twin = self.edge_at[key]
             if edges[twin].coflow != edge.coflow:
                 return False
-            if (volumes[position] != volumes[twin]).any():
+            differs = volumes[position] != volumes[twin]
+            if differs.any():
                 return False
         return True
 
@@ -229,8 +243,9 @@ class _Automorphisms:
         """
         by_times: dict[bytes, list[list[_Block]]] = defaultdict(list)
         for block in blocks:
-            units = [self.space.units[unit] for unit in block]
-            tasks = [task for unit in units for task in unit.tasks]
+            tasks = list[int]()
+            for unit in block:
+                tasks += self.space.units[unit].tasks
             times = self.realization.times[tasks]
             candidates = by_times[times.tobytes()]
 
@@ -255,24 +270,32 @@ def find_symmetry(space: Space, realization: Realization) -> Record:
     twins = []
     for number, group in enumerate(space.groups):
         group_of |= dict.fromkeys(group, number)
-        twins += automorphisms.classes((unit,) for unit in group)
+        single_units = [(unit,) for unit in group]
+        twins += automorphisms.classes(single_units)
 
-    # A hub that has a twin may change places without its followers.
-    twin_units = {unit for members in twins for (unit,) in members}
+    twin_units = set[int]()
+    for members in twins:
+        for block in members:
+            twin_units.update(block)
     alike: dict[tuple[int, ...], list[_Block]] = defaultdict(list)
     for hub, followers in hub_followers(space):
+        # A hub that has a twin may change places without its followers.
         if hub not in twin_units:
             block = (hub, *followers)
             # Blocks of unlike units are never interchangeable: only like ones are
             # compared.
             groups = tuple(group_of[unit] for unit in block)
             alike[groups].append(block)
+
     blocks = []
     for candidates in alike.values():
         blocks += automorphisms.classes(candidates)
-
-    widths = [len(members[0]) for members in blocks]
-    sizes = [len(members) * len(members[0]) for members in blocks]
+    widths = []
+    sizes = []
+    for members in blocks:
+        width = len(members[0])
+        widths.append(width)
+        sizes.append(width * len(members))
     return Record(
         "Symmetry",
         twin_classes=len(twins),
@@ -303,19 +326,23 @@ def relabel(symmetry: Record, machines: Ints, to: Ints) -> Ints:
     bounds = pairwise(symmetry.block_start)
     # Blocks first: samplers may only then change places within their worker's team.
     for (first, end), width in zip(bounds, symmetry.block_width, strict=True):
-        classes.append(symmetry.block[first:end].reshape(-1, width))
+        members = symmetry.block[first:end]
+        classes.append(members.reshape(-1, width))
     for first, end in pairwise(symmetry.twin_start):
-        classes.append(symmetry.twin[first:end, None])
+        members = symmetry.twin[first:end]
+        classes.append(members.reshape(-1, 1))
 
     labels = machines.copy()
-    for units in classes:
-        source = labels[units]
-        target = to[units]
-        agreement = (source[:, None, :] == target[None, :, :]).sum(axis=2)
-        for _ in units:
+    for blocks in classes:
+        source = labels[blocks]
+        target = to[blocks]
+        agrees = source[:, None, :] == target[None, :, :]
+        agreement = agrees.sum(axis=2)
+        for _ in blocks:
             most = int(agreement.argmax())
             row, column = np.unravel_index(most, agreement.shape)
-            labels[units[column]] = source[row]
+            block = blocks[column]
+            labels[block] = source[row]
             agreement[row, :] = -1
             agreement[:, column] = -1
     return labels

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, pairwise, permutations
 from typing import NamedTuple, TypeAlias
 
-from emu.problem import Job, Links, Problem, Task
+from emu.problem import Edge, Job, Links, Problem, Task
 from emu.problem.workloads.all_reduce import ALL_REDUCE
 
-#: Its bound, minus its length, true where it has just moved, and the ring so far.
-_Partial: TypeAlias = "tuple[RingCost, int, bool, tuple[int, ...]]"
 _Route: TypeAlias = tuple[int, ...]
 #: Steps of the search, as ranks times machines of each: any ring of eight is exact.
 STEPS = 1_000_000
@@ -30,16 +28,44 @@ class RingCost(NamedTuple):
     """Seconds per byte of the links that are crossed, summed."""
 
 
+class _Partial(NamedTuple):
+    """A ring so far: its fields are compared in this order.
+
+    Of equal bounds the longer ring comes first, which ends the search sooner, and of
+    these one that stays on its machine.
+    """
+
+    bound: RingCost
+    minus_length: int
+    has_moved: bool
+    ring: tuple[int, ...]
+
+
+class _MeasuredRoute(NamedTuple):
+    """Route from one machine to another."""
+
+    ports: _Route
+    crosses_nic: bool
+    seconds: float
+    """Per byte, of all of its links."""
+    slowest: float
+    """Seconds per byte of the slowest of them."""
+
+
 def ring_cost(links: Links, machines: Sequence[int]) -> RingCost:
     """Return the cost of a ring whose ranks stand on ``machines``, in its order."""
     neighbours = pairwise([*machines, machines[0]])
-    return _cost(links, [links.route(*pair) for pair in neighbours])
+    routes = [links.route(*pair) for pair in neighbours]
+    return _cost(links, routes)
 
 
 def _cost(links: Links, routes: Sequence[_Route]) -> RingCost:
     # A link carries the flows of all neighbours whose route crosses it.
     uses = Counter(chain.from_iterable(routes))
-    seconds = [count / links[port].capacity for port, count in uses.items()]
+    seconds = []
+    for port, flows in uses.items():
+        capacity = links[port].capacity
+        seconds.append(flows / capacity)
     crossings = [_crosses_nic(links, route) for route in routes]
     return RingCost(
         crossings=sum(crossings),
@@ -57,6 +83,17 @@ def _crosses_nic(links: Links, route: _Route) -> bool:
     return any(links[port].machine >= 0 for port in route)
 
 
+def _measure_route(links: Links, pair: tuple[int, int]) -> _MeasuredRoute:
+    route = links.route(*pair)
+    seconds = [1 / links[port].capacity for port in route]
+    return _MeasuredRoute(
+        ports=route,
+        crosses_nic=_crosses_nic(links, route),
+        seconds=sum(seconds),
+        slowest=max(seconds),
+    )
+
+
 def ring_order(links: Links, machines: Sequence[int]) -> tuple[int, ...]:
     """Return the ranks, which stand on ``machines``, as the cheapest ring has them.
 
@@ -65,11 +102,13 @@ def ring_order(links: Links, machines: Sequence[int]) -> tuple[int, ...]:
     are all unlike), the last part is the nearest neighbour each time.
     """
     search = _Search(links, machines)
-    waiting: dict[int, list[int]] = {}
+    waiting: dict[int, list[int]] = defaultdict(list)
     # Taken from the end below: ranks on one machine keep their order.
     for rank in reversed(range(len(machines))):
-        waiting.setdefault(machines[rank], []).append(rank)
-    return tuple(waiting[machine].pop() for machine in search.cheapest())
+        machine = machines[rank]
+        waiting[machine].append(rank)
+    ring = search.cheapest()
+    return tuple(waiting[machine].pop() for machine in ring)
 
 
 class _Search:
@@ -79,9 +118,9 @@ class _Search:
         self._links = links
         self._ranks = machines
         self._used = sorted(set(machines))
-        self._routes: dict[tuple[int, int], _Route] = {
-            (machine, machine): () for machine in self._used
-        }
+        self._routes = dict[tuple[int, int], _Route]()
+        for machine in self._used:
+            self._routes[machine, machine] = ()
         # Whoever is entered is so by some route: the least of each measure.
         self._least_crossings = dict[int, int]()
         self._least_seconds = dict[int, float]()
@@ -90,34 +129,37 @@ class _Search:
             self._measure_routes()
 
     def _measure_routes(self) -> None:
-        links = self._links
-        seconds: dict[tuple[int, int], list[float]] = {}
+        routes = {}
         for pair in permutations(self._used, 2):
-            route = links.route(*pair)
-            self._routes[pair] = route
-            seconds[pair] = [1 / links[port].capacity for port in route]
+            route = _measure_route(self._links, pair)
+            routes[pair] = route
+            self._routes[pair] = route.ports
 
         for machine in self._used:
-            entries = [pair for pair in seconds if pair[1] == machine]
-            exits = [pair for pair in seconds if pair[0] == machine]
-            crossings = [_crosses_nic(links, self._routes[pair]) for pair in entries]
-            self._least_crossings[machine] = min(crossings)
-            sums = [sum(seconds[pair]) for pair in entries]
-            self._least_seconds[machine] = min(sums)
+            entries = [route for pair, route in routes.items() if pair[1] == machine]
+            exits = [route for pair, route in routes.items() if pair[0] == machine]
+            self._least_crossings[machine] = min(route.crosses_nic for route in entries)
+            self._least_seconds[machine] = min(route.seconds for route in entries)
             # The ring leaves and enters each machine: the one whose best way is worst
             # bounds the slowest link.
-            for pairs in (exits, entries):
-                fastest = min(max(seconds[pair]) for pair in pairs)
+            for choices in (exits, entries):
+                fastest = min(route.slowest for route in choices)
                 self._slowest = max(self._slowest, fastest)
 
     def cheapest(self) -> tuple[int, ...]:
         """Return the machines of the ranks in the order of the ring."""
-        start = (self._ranks[0],)
-        no_cost = RingCost(crossings=0, slowest=0.0, links=0.0)
-        heap: list[_Partial] = [(no_cost, 0, False, start)]
-        steps = STEPS // (len(self._ranks) * len(self._used))
+        start = _Partial(
+            bound=RingCost(crossings=0, slowest=0.0, links=0.0),
+            minus_length=0,
+            has_moved=False,
+            ring=(self._ranks[0],),
+        )
+        heap = [start]
+        continuations = len(self._ranks) * len(self._used)
+        steps = STEPS // continuations
+
         while True:
-            *_, ring = heapq.heappop(heap)
+            ring = heapq.heappop(heap).ring
             if len(ring) == len(self._ranks):
                 return ring
             steps -= 1
@@ -137,9 +179,13 @@ class _Search:
                 rest[machine] -= 1
                 bound = self._bound(longer, rest)
                 rest[machine] += 1
-                # Of equal bounds the longer ring first, which ends the search sooner,
-                # and of these one that stays on its machine.
-                yield bound, -len(longer), machine != ring[-1], longer
+
+                yield _Partial(
+                    bound=bound,
+                    minus_length=-len(longer),
+                    has_moved=machine != ring[-1],
+                    ring=longer,
+                )
 
     def _bound(self, ring: tuple[int, ...], left: Counter[int]) -> RingCost:
         """Return a lower bound on the cost of every completion of ``ring``."""
@@ -153,8 +199,10 @@ class _Search:
         last = ring[-1]
         entered = [m for m, ranks in left.items() if ranks and m != last]
         # The ring closes: its first machine is entered once more in the end.
-        if not left[first] and (entered or last != first):
+        comes_back = bool(entered) or last != first
+        if comes_back and not left[first]:
             entered.append(first)
+
         crossings = sum(self._least_crossings[machine] for machine in entered)
         seconds = sum(self._least_seconds[machine] for machine in entered)
         return RingCost(
@@ -180,15 +228,14 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
     if not rank_of:
         return problem
 
-    machine_of = {
-        task.process_name: problem.placement.machine_of[position]
-        for position, task in steps.items()
-    }
+    machine_of = {}
+    for position, task in steps.items():
+        machine_of[task.process_name] = problem.placement.machine_of[position]
     workers = [*rank_of]
     machines = [machine_of[worker] for worker in workers]
     order = ring_order(problem.links, machines)
-    worker_of = {rank: workers[number] for rank, number in enumerate(order)}
-    new_rank = {worker: rank for rank, worker in worker_of.items()}
+    ring = [workers[number] for number in order]
+    new_rank = {worker: rank for rank, worker in enumerate(ring)}
 
     tasks = list(job.tasks)
     position_of = {task.name: position for position, task in steps.items()}
@@ -198,19 +245,26 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
         settings = {**task.settings, "rank": new_rank[worker]}
         tasks[position] = replace(task, settings=settings)
         # The worker that now has this one's old rank takes over its step.
-        successor = worker_of[rank_of[worker]]
+        old_rank = rank_of[worker]
+        successor = ring[old_rank]
         step_name = task.name.removeprefix(worker)
         successor_of[position] = position_of[successor + step_name]
 
     edges = list(job.edges)
     for position, edge in enumerate(edges):
-        if edge.source in steps and edge.destination in steps:
+        if _joins_steps(edge, steps):
             edges[position] = replace(
                 edge,
                 source=successor_of[edge.source],
                 destination=successor_of[edge.destination],
             )
-    return replace(problem, job=replace(job, tasks=tuple(tasks), edges=tuple(edges)))
+    job = replace(job, tasks=tuple(tasks), edges=tuple(edges))
+    return replace(problem, job=job)
+
+
+def _joins_steps(edge: Edge, steps: Mapping[int, Task]) -> bool:
+    """Return True where both ends of an edge are steps of the ring."""
+    return edge.source in steps and edge.destination in steps
 
 
 def _ranks(job: Job, steps: Mapping[int, Task]) -> dict[str, int]:
@@ -219,25 +273,28 @@ def _ranks(job: Job, steps: Mapping[int, Task]) -> dict[str, int]:
     The job of a recorded run has no settings. Each rank sends to the next one there;
     which is first matters to nothing but the rounding of chunks.
     """
-    names = dict.fromkeys(task.process_name for task in steps.values())
+    names = [task.process_name for task in steps.values()]
     ranks = {}
     for task in steps.values():
         rank = task.settings.get("rank")
         if rank is not None:
             ranks[task.process_name] = rank
-    if len(ranks) == len(names):
+    unique_names = set(names)
+    if len(ranks) == len(unique_names):
         return ranks
 
     successors = {}
     for edge in job.edges:
-        if edge.source in steps and edge.destination in steps and not edge.credit:
+        if _joins_steps(edge, steps) and not edge.credit:
             source = steps[edge.source].process_name
             destination = steps[edge.destination].process_name
             if source != destination:
                 successors[source] = destination
-    ring = [next(iter(names))]
-    for _ in range(len(names) - 1):
-        ring.append(successors.get(ring[-1], ""))
-    if set(ring) != set(names):
+
+    ring = [names[0]]
+    for _ in range(len(unique_names) - 1):
+        successor = successors.get(ring[-1], "")
+        ring.append(successor)
+    if set(ring) != unique_names:
         return {}
     return {name: rank for rank, name in enumerate(ring)}

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from emu.problem import Cluster, Job, Placement
 from emu.problem.placement import slot_teams
 
 TOLERANCE = 1e-12  # relative, of a capacity; the same as in Placement.violations
+Group = tuple[int, ...]  # positions of units
 
 
 @dataclass(frozen=True)
@@ -69,145 +71,188 @@ class Space:
         for task in job.tasks:
             demanded.update(task.demands)
         names = cluster.resource_names()
-        self.resources = tuple(name for name in names if name in demanded)
-        # What a machine does not state is without limit there.
-        capacities = [
-            [machine.resources.get(name, np.inf) for name in self.resources]
-            for machine in cluster.machines
-        ]
+        decisive_names = [name for name in names if name in demanded]
+        self.resources = tuple(decisive_names)
+        capacities = []
+        for machine in cluster.machines:
+            stated = machine.resources
+            # What a machine does not state is without limit there.
+            capacities.append([stated.get(name, np.inf) for name in self.resources])
         self.capacity = self._table(capacities)
 
         self.used = np.zeros_like(self.capacity)
-        self.fixed: Ints = np.full(len(job.tasks), -1, dtype=np.int64)
+        task_count = len(job.tasks)
+        self.fixed: Ints = np.full(task_count, -1, dtype=np.int64)
         units = []
-        unit_tasks = dict(job.units) if apart else _join_slot_teams(job)
+        unit_tasks = dict(job.units)
+        if not apart:
+            unit_tasks = _join_slot_teams(job)
         for process, tasks in unit_tasks.items():
             pins = _pins(job, tasks)
             if pins:
-                machine = cluster.index(pins.pop())
-                self.fixed[list(tasks)] = machine
-                self.used[machine] += self._demand(tasks)
+                pin = pins.pop()
+                position = cluster.index(pin)
+                self.fixed[list(tasks)] = position
+                self.used[position] += self._demand(tasks)
             else:
                 units.append(Unit(process, tasks))
 
-        self.free = self.capacity - self.used
         self.units = tuple(units)
-        counts = [len(unit.tasks) for unit in units]
-        self.unit_start: Ints = np.cumsum([0, *counts], dtype=np.int64)
-        self.unit_of = {
-            task: number for number, unit in enumerate(units) for task in unit.tasks
-        }
+        self.free = self.capacity - self.used
+        self._number_tasks()
+
+    def _number_tasks(self) -> None:
+        """Set which tasks each unit has, which unit each task, and the demands."""
+        self.unit_of = dict[int, int]()
+        starts = [0]
+        for number, unit in enumerate(self.units):
+            self.unit_of |= dict.fromkeys(unit.tasks, number)
+            starts.append(len(self.unit_of))
+        self.unit_start: Ints = np.array(starts, np.int64)
         # A dict keeps its order: these are the tasks unit after unit, as `unit_start`
         # counts.
-        self.unit_task: Ints = np.array([*self.unit_of], np.int64)
-        unit_demands = [self._demand(unit.tasks) for unit in units]
+        tasks_by_unit = [*self.unit_of]
+        self.unit_task: Ints = np.array(tasks_by_unit, np.int64)
+        unit_demands = [self._demand(unit.tasks) for unit in self.units]
         self.demand = self._table(unit_demands)
 
     def _table(self, rows: list[list[float]]) -> Floats:
         """Return rows of a column per resource, of which either may be none."""
+        shape = (len(rows), len(self.resources))
         table = np.array(rows, dtype=np.float64)
-        return table.reshape(len(rows), len(self.resources))
+        return table.reshape(shape)
 
     def _demand(self, tasks: Sequence[int]) -> list[float]:
         demands = [self.job.tasks[task].demands for task in tasks]
-        return [
-            sum(demand.get(name, 0.0) for demand in demands) for name in self.resources
-        ]
+        totals = []
+        for name in self.resources:
+            amounts = [demand.get(name, 0.0) for demand in demands]
+            totals.append(sum(amounts))
+        return totals
 
     @cached_property
     def slack(self) -> Floats:
         """Excess over a capacity left to rounding, shape (machines, resources)."""
-        limits: Floats = np.where(np.isfinite(self.capacity), self.capacity, 0.0)
+        is_limited = np.isfinite(self.capacity)
+        limits: Floats = np.where(is_limited, self.capacity, 0.0)
         return limits * TOLERANCE
 
     @cached_property
-    def groups(self) -> tuple[tuple[int, ...], ...]:
+    def groups(self) -> tuple[Group, ...]:
         """Positions of interchangeable units: same kinds, demands and slowness.
 
         All demands count, also those that no machine of this cluster limits.
         """
         members: dict[object, list[int]] = defaultdict(list)
         for position, unit in enumerate(self.units):
-            key = tuple(self._kind_of(task) for task in unit.tasks)
-            members[key].append(position)
-        return tuple(tuple(units) for units in members.values())
+            kinds = tuple(self._kind_of(task) for task in unit.tasks)
+            members[kinds].append(position)
+        return tuple(map(tuple, members.values()))
 
-    def _kind_of(self, position: int) -> tuple[object, ...]:
-        """Return all of a task that its interchangeable ones have as well."""
+    def _kind_of(self, position: int) -> _Kind:
         task = self.job.tasks[position]
-        # Ties for slots go by position: tasks that share some are not alike.
         has_slots = task.takes or task.gives_back
-        return (
-            task.kind,
-            self.job.rounds[position],
-            position if has_slots else -1,
-            tuple(sorted(task.demands.items())),
-            tuple(sorted(task.slowness.items())),
+        demands = sorted(task.demands.items())
+        slowness = sorted(task.slowness.items())
+        return _Kind(
+            kind=task.kind,
+            rounds=self.job.rounds[position],
+            position=position if has_slots else -1,
+            demands=tuple(demands),
+            slowness=tuple(slowness),
         )
 
     @cached_property
-    def packed(self) -> tuple[tuple[int, ...], ...]:
+    def packed(self) -> tuple[Group, ...]:
         """Positions of the units of equal kinds and demands, of those that ask for any.
 
         They are the same to packing; slots take no room.
         """
         members: dict[object, list[int]] = defaultdict(list)
         for group in self.groups:
-            demand = self.demand[group[0]]
+            first = group[0]
+            demand = self.demand[first]
             if not demand.any():
                 continue
-            tasks = [self.job.tasks[task] for task in self.units[group[0]].tasks]
+
+            unit = self.units[first]
+            tasks = [self.job.tasks[task] for task in unit.tasks]
             key: object = group
             # Tasks with slots are groups of their own: packing sees no difference.
             if any(task.takes for task in tasks):
                 kinds = tuple(task.kind for task in tasks)
                 key = (kinds, *demand.tolist())
             members[key] += group
-        return tuple(tuple(units) for units in members.values())
+        return tuple(map(tuple, members.values()))
 
     def fits(self, machines: Ints) -> bool:
         """Return True where units on ``machines``, -1 for none, respect (2)."""
         use = np.zeros_like(self.free)
         is_placed = machines >= 0
         # With a plain += a machine of several units would count one of them.
-        np.add.at(use, machines[is_placed], self.demand[is_placed])
-        return bool((use <= self.free + self.slack).all())
+        placed_machines = machines[is_placed]
+        np.add.at(use, placed_machines, self.demand[is_placed])
+        has_room = use <= self.free + self.slack
+        return bool(has_room.all())
 
     def expand(self, machines: Sequence[int] | Ints) -> Ints:
         """Return the machine of every task with unit u on ``machines[u]``."""
+        unit_sizes = np.diff(self.unit_start)
         machine_of = self.fixed.copy()
-        machine_of[self.unit_task] = np.repeat(machines, np.diff(self.unit_start))
+        machine_of[self.unit_task] = np.repeat(machines, unit_sizes)
         return machine_of
 
     def placement(self, machines: Sequence[int] | Ints) -> Placement:
         """Return the placement of all tasks that puts unit u on ``machines[u]``."""
-        return Placement(tuple(self.expand(machines).tolist()))
+        machine_of = self.expand(machines).tolist()
+        return Placement(tuple(machine_of))
 
     def machines(self, placement: Placement) -> Ints:
         """Return the machine of every unit under ``placement``, shape (units,)."""
         # Tasks of a unit stand together: the first tells where all do.
-        machines = [placement.machine_of[unit.tasks[0]] for unit in self.units]
+        first_tasks = [unit.tasks[0] for unit in self.units]
+        machines = [placement.machine_of[task] for task in first_tasks]
         return np.array(machines, dtype=np.int64)
+
+
+class _Kind(NamedTuple):
+    """Properties of a task that its interchangeable ones have as well."""
+
+    kind: str
+    rounds: int
+    position: int
+    """Of a task with slots, whose ties go by it; -1 for the others."""
+    demands: tuple[tuple[str, float], ...]
+    slowness: tuple[tuple[str, float], ...]
 
 
 def _pins(job: Job, tasks: Iterable[int]) -> set[str]:
     """Return the machines that some tasks are pinned to."""
-    pins = (job.tasks[task].pinned for task in tasks)
-    return {pin for pin in pins if pin is not None}
+    pins = set[str]()
+    for task in tasks:
+        pin = job.tasks[task].pinned
+        if pin is not None:
+            pins.add(pin)
+    return pins
 
 
 def _join_slot_teams(job: Job) -> dict[str, tuple[int, ...]]:
     """Return the tasks of every process; processes that share slots are one."""
     tasks_of = dict(job.units)
     for names in slot_teams(job):
-        team = sorted(task for name in names for task in tasks_of[name])
+        team = list[int]()
+        for name in names:
+            team += tasks_of[name]
+        team.sort()
         # Pinned to several machines they stay apart.
-        if len(_pins(job, team)) <= 1:
-            # The process whose tasks stand first is the one that has them all.
-            first = min(names, key=tasks_of.__getitem__)
-            for name in {*names} - {first}:
-                del tasks_of[name]
-            tasks_of[first] = tuple(team)
+        if len(_pins(job, team)) > 1:
+            continue
+
+        # The process whose tasks stand first is the one that has them all.
+        first = min(names, key=tasks_of.__getitem__)
+        for name in {*names} - {first}:
+            del tasks_of[name]
+        tasks_of[first] = tuple(team)
     return tasks_of
 
 
