@@ -143,9 +143,10 @@ def _print_gap(
     gap = bounds.optimality(schedule, experiment.realization, experiment.policy)
     if line := bounds.optimality_line(gap):
         console.print(line)
-    for remark in filter(None, remarks_on({"simulated": schedule}, rule)):
+    remarks = remarks_on({"simulated": schedule}, rule)
+    for remark in filter(None, remarks):
         console.print(remark)
-    return gap
+    return {**gap}
 
 
 def _jobs_json(jobs: list[JobTime]) -> Result:

@@ -37,7 +37,7 @@ from emu.scenario import Scenario, load, prepare
 from emu.scenario.run_sections import LabFile
 from emu.trust import link_shares
 from emu.trust.causes import LEAST, NO_REASON
-from emu.trust.prediction import SHARE, Outcome, Prediction
+from emu.trust.prediction import SHARE, Outcome, Prediction, PredictionKeys
 
 #: Bytes of a full packet, whose own time is before a message is seen to begin.
 _PACKET = 1448
@@ -139,7 +139,7 @@ def judge_lab(
     timeouts: int = 0,
     time_scale: float = 1.0,
     nics: Mapping[str, float] | None = None,
-) -> dict[str, Any]:
+) -> PredictionKeys:
     """Return the verdict on the prediction of a lab, as result.json has those of runs.
 
     The error is of seconds per iteration, of which ``skip`` at the beginning are left
@@ -193,10 +193,11 @@ def largest_cause(causes: Iterable[LabCause], off: float) -> tuple[str, ...]:
     return (f"{most.sentence}: {100 * most.seconds / off:.0f} % of the difference",)
 
 
-def unknown(threshold: float, why: Exception) -> dict[str, Any]:
+def unknown(threshold: float, why: Exception) -> PredictionKeys:
     """Return the verdict where no iterations were found, with the reason."""
     text = str(why).replace("--mark LINE", "lab.prediction.mark: LINE")
-    text = text.replace("--skip", "lab.prediction.skip").replace("--mark", "mark")
+    text = text.replace("--skip", "lab.prediction.skip")
+    text = text.replace("--mark", "mark")
     nothing = Prediction(Outcome.UNKNOWN, None, threshold, reasons=(text,))
     return nothing.to_json()
 
@@ -272,7 +273,8 @@ def _of_bytes(traffic: Traffic, outcome: Fitted, predicted: Schedule) -> LabCaus
     packets = traffic.packets
     is_within = packets["time"] > outcome.starts[0]
     is_within &= packets["time"] <= outcome.ends[-1]
-    size = float(packets["bytes"][is_within].sum()) / outcome.count
+    crossed_bytes = float(packets["bytes"][is_within].sum())
+    size = crossed_bytes / outcome.count
 
     problem = predicted.problem
     volumes = np.nan_to_num(predicted.flow_bytes)
@@ -300,7 +302,8 @@ def laid_out(
     ``within`` these seconds. None where they are too many.
     """
     begin, end = within
-    silence = max(_SILENCE, _PACKETS * _PACKET / float(traffic.nics.min()))
+    slowest_rate = float(traffic.nics.min())
+    silence = max(_SILENCE, _PACKETS * _PACKET / slowest_rate)
     rows = messages(traffic.packets, silence)
     is_within = (rows["first"] > begin) & (rows["first"] <= end)
     rows = rows[is_within]

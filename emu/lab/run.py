@@ -90,7 +90,13 @@ def summary(
             "machine": first.machine,
             "code": first.code,
         }
+    dropped = {}
     dropped_out, dropped_in = samples["dropped"][-1]
+    for number, machine in enumerate(machines):
+        dropped[machine.name] = {
+            "out": int(dropped_out[number]),
+            "in": int(dropped_in[number]),
+        }
     return {
         "programs": [vars(run) for run in programs],
         "failed": failure,
@@ -100,10 +106,7 @@ def summary(
         "early_seconds": max(early),
         "early_share": gain,
         "trust": "trusted" if max(share, gain) <= MOST_WAITS else "degraded",
-        "dropped": {
-            machine.name: {"out": int(dropped_out[n]), "in": int(dropped_in[n])}
-            for n, machine in enumerate(machines)
-        },
+        "dropped": dropped,
     }
 
 
@@ -215,7 +218,8 @@ class LabPrograms:
         names = [machine.name for machine in self._lab.machines]
         addresses = {name: self._lab.address(name) for name in names}
         hosts = self._folder / "hosts.txt"
-        hosts.write_text("".join(f"{ip}\n" for ip in addresses.values()), "utf-8")
+        lines = [f"{ip}\n" for ip in addresses.values()]
+        hosts.write_text("".join(lines), "utf-8")
         paths = (str(hosts.resolve()), str(self._file.folder), sys.executable)
         places = dict(zip(PLACES, paths, strict=True))
         due = starts(programs, addresses, places)
@@ -333,6 +337,13 @@ class LabPrograms:
         # Where connections are to have queues of their own, some may share one.
         is_fair = self._file.lab.sharing == "fair"
         leaf = functools.partial(leaf_of, leaves=leaves_among(len(names)))
+        use_by_name = {}
+        use_out, use_in = use.tolist()
+        for number, name in enumerate(names):
+            use_by_name[name] = {
+                "out": use_out[number],
+                "in": use_in[number],
+            }
         return {
             "packets": len(packets),
             "connections": len(np.unique(packets[CONNECTION])),
@@ -340,10 +351,7 @@ class LabPrograms:
             "shared_queues": len(analysis.meetings(packets, leaf)) if is_fair else 0,
             "bytes": analysis.name_matrix(sizes, names),
             "bin_seconds": seconds / BINS,
-            "nic_use": {
-                name: {"out": use[0, number].tolist(), "in": use[1, number].tolist()}
-                for number, name in enumerate(names)
-            },
+            "nic_use": use_by_name,
         }
 
     def judge(

@@ -35,7 +35,9 @@ class Part:
     @property
     def longest(self) -> float:
         """The longest of all."""
-        return max(float(self.work.max(initial=0)), float(self.flows.max(initial=0)))
+        largest_work = float(self.work.max(initial=0))
+        largest_flow = float(self.flows.max(initial=0))
+        return max(largest_work, largest_flow)
 
 
 class Delays(NamedTuple):
@@ -138,6 +140,7 @@ def gaps_of_path(emulated: Schedule) -> Part:
         else:
             delayed = work
             position = link.task
+
         delayed[position, link.iteration] = gap.seconds
     return Part(work=work, flows=flows)
 
@@ -153,6 +156,7 @@ def by_turns(
     if not len(turns):
         none = np.zeros_like(begin)
         return none, none.copy()
+
     start, stop, before, within = turns.T
     nothing = np.zeros_like(start)
     instants = np.column_stack([start - before, start, stop]).ravel()
@@ -161,8 +165,9 @@ def by_turns(
 
     def seconds(steps: Floats) -> Floats:
         total = np.cumsum(np.maximum(steps, 0.0))
+        at_begin = np.interp(begin, instants, total)
         at_end = np.interp(end, instants, total)
-        passed: Floats = np.nan_to_num(at_end - np.interp(begin, instants, total))
+        passed: Floats = np.nan_to_num(at_end - at_begin)
         return passed
 
     return seconds(worked), seconds(waited)

@@ -143,7 +143,8 @@ def _stretches(
     begin = np.searchsorted(moments, crossings.start)
     stop = np.searchsorted(moments, crossings.end)
     for instants in _split_instants(begin, stop, is_asked, len(moments)):
-        capacity = np.full((len(instants), len(links) + 1), np.inf)
+        shape = (len(instants), len(links) + 1)
+        capacity = np.full(shape, np.inf)
         for port in range(len(links)):
             capacity[:, port] = links.steps.at(port, moments[instants])
         low = np.searchsorted(instants, begin)
@@ -197,7 +198,8 @@ def _max_min_rates(stretch: _Stretch) -> Floats:
     # One cell for each link in each instant. Hop by hop: arrays of one dimension are
     # twice as fast, and `at` of numpy 2 reads beyond values that it has to broadcast.
     free = stretch.capacity.ravel()
-    first_cell = stretch.instant * stretch.capacity.shape[1]
+    _, columns = stretch.capacity.shape
+    first_cell = stretch.instant * columns
     hop_cells = [ports + first_cell for ports in stretch.port]
     rising = np.zeros(free.size)
     for cell in hop_cells:

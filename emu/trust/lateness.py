@@ -62,7 +62,8 @@ def chain_lateness(schedule: Schedule, late: Floats) -> Lateness:
     chain = critical_path(schedule)
     due = schedule.flow_end if schedule.rates is None else fluid_ends(schedule)
     # Flows that were never sent have no time.
-    flow_late = np.nan_to_num(np.maximum(schedule.flow_end - due, 0.0))
+    seconds_after = np.maximum(schedule.flow_end - due, 0.0)
+    flow_late = np.nan_to_num(seconds_after)
 
     # A flow over several links is several links of the chain, and late once.
     parts = {
@@ -115,7 +116,9 @@ def seconds_of_waits(
     for (position, _), seconds in lengths.items():
         edge = job.edges[position]
         # A flow needs a core at either end.
-        share = shares.get(edge.source, 0.0) + shares.get(edge.destination, 0.0)
+        share_of_sender = shares.get(edge.source, 0.0)
+        share_of_reader = shares.get(edge.destination, 0.0)
+        share = share_of_sender + share_of_reader
         # YOUNG is of wall time, the chain of emulated time.
         young = min(seconds, YOUNG / time_scale)
         waits.append(young * share)
@@ -172,7 +175,8 @@ def _length_of_union(spans: list[_Span]) -> float:
     total = 0.0
     latest = -math.inf
     for start, end in sorted(spans):
-        total += max(0.0, end - max(start, latest))
+        seconds = end - max(start, latest)
+        total += max(0.0, seconds)
         latest = max(latest, end)
     return total
 
@@ -217,10 +221,13 @@ def flow_completion(schedule: Schedule, time_scale: float) -> FlowCompletion:
     """
     flows = tuple(schedule.flows().T)
     due = fluid_ends(schedule)[flows]
+    error = schedule.flow_end[flows] - due
+    length = due - schedule.flow_start[flows]
     is_known = ~np.isnan(due)
-    error = (schedule.flow_end[flows] - due)[is_known]
-    length = (due - schedule.flow_start[flows])[is_known]
-    return FlowCompletion(error=error * time_scale, length=length * time_scale)
+    return FlowCompletion(
+        error=error[is_known] * time_scale,
+        length=length[is_known] * time_scale,
+    )
 
 
 def clock_uncertainty(
@@ -259,7 +266,8 @@ def clock_uncertainty(
             # Machines of which nothing is known are of one host.
             if host_of.get(sender, -1) != host_of.get(receiver, -1):
                 of_sender = uncertainty_of.get(sender, 0.0)
-                parts.append(of_sender + uncertainty_of.get(receiver, 0.0))
+                of_receiver = uncertainty_of.get(receiver, 0.0)
+                parts.append(of_sender + of_receiver)
     return math.fsum(parts)
 
 
@@ -322,7 +330,9 @@ class HostEffect:
         return self._share(self.clocks)
 
     def _share(self, seconds: float) -> float:
-        return abs(seconds) / self.up if self.up > 0 else 0.0
+        if self.up <= 0:
+            return 0.0
+        return abs(seconds) / self.up
 
     @property
     def up(self) -> float:

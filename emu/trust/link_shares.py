@@ -87,8 +87,10 @@ def links_to_blame(
     busy = np.zeros(len(problem.links))
     flows = emulated.flows()
     size = emulated.flow_bytes[tuple(flows.T)]
-    for port, rows in _rows_by_port(emulated, flows).items():
-        busy[port] = size[rows].sum() / problem.links[port].capacity
+    rows_by_port = _rows_by_port(emulated, flows)
+    for port, rows in rows_by_port.items():
+        total = size[rows].sum()
+        busy[port] = total / problem.links[port].capacity
 
     most = sorted(losses, key=lambda port: (-losses[port], -busy[port]))
     return [problem.links[port].name for port in most if losses[port] >= least]
@@ -104,9 +106,11 @@ def max_min_shares(emulated: Schedule, late: list[Flow], stalls: Floats) -> Shar
     if emulated.rates is not None or not late:
         return {}
     length = emulated.flow_end - emulated.flow_start
+    fair_shares = shares_of_max_min(emulated, {*late[:_MOST]})
     shares = {}
-    for flow, (carried, fair) in shares_of_max_min(emulated, {*late[:_MOST]}).items():
-        moving = max(1.0 - stalls[flow] / length[flow], 0.0)
+    for flow, (carried, fair) in fair_shares.items():
+        stalled = stalls[flow] / length[flow]
+        moving = max(1.0 - stalled, 0.0)
         if moving > 0:
             shares[flow] = Share(carried, fair * moving)
     return shares
@@ -144,16 +148,22 @@ def slow_links(
             which = "flows together"
         found[port] = share, which
         if share < SOUND and nics.get(name, 0.0) < SOUND:
-            slow[rows_by_port[port].tobytes()].append(port)
+            crossing_rows = rows_by_port[port].tobytes()
+            slow[crossing_rows].append(port)
 
     for alike in slow.values():
-        share, which = found[alike[0]]
+        first_port = alike[0]
+        share, which = found[first_port]
         names = " or ".join(problem.links[port].name for port in alike)
         text = (
             f"{names} is below its stated rate: {which} had {100 * share:.3g} % of it"
         )
-        crossing = flows[rows_by_port[alike[0]]]
-        yield SlowLinks(text, crossing, alike, share)
+        yield SlowLinks(
+            sentence=text,
+            flows=flows[rows_by_port[first_port]],
+            ports=alike,
+            share=share,
+        )
 
 
 def _share_together(emulated: Schedule, port: int, shares: Shares) -> float:
@@ -162,7 +172,9 @@ def _share_together(emulated: Schedule, port: int, shares: Shares) -> float:
     crossing = [share for (edge, _), share in shares.items() if port in hops[edge]]
     fair = sum(share.fair for share in crossing)
     carried = sum(share.carried for share in crossing)
-    return carried / fair if fair else 1.0
+    if not fair:
+        return 1.0
+    return carried / fair
 
 
 class _Pair(NamedTuple):
@@ -178,16 +190,7 @@ def unequal_shares(
     emulated: Schedule, links: list[str], late: list[Flow], shares: Shares
 ) -> Iterator[UnequalShares]:
     """Yield the flows over one of the links, where a late one lost to one beside it."""
-    pairs = []
-    for loser in late[:_MOST]:
-        if loser not in shares:
-            continue
-        for winner in shares:
-            link = _common_link(emulated, links, loser, winner)
-            if link:
-                # What one lost is laid to the other only as far as that one won.
-                loss = min(shares[loser].lost, -shares[winner].lost)
-                pairs.append(_Pair(loss, loser, winner, link))
+    pairs = _list_pairs(emulated, links, late, shares)
     if not pairs:
         return
 
@@ -207,10 +210,32 @@ def unequal_shares(
     )
     port = _port_of(emulated, worst.link)
     hops = emulated.problem.hops
+    lost = {}
+    for flow, share in shares.items():
+        if port in hops[flow[0]]:
+            lost[flow] = share.lost
+
     flows = emulated.flows()
-    crossing = flows[_rows_by_port(emulated, flows)[port]]
-    lost = {flow: share.lost for flow, share in shares.items() if port in hops[flow[0]]}
-    yield UnequalShares(text, crossing, lost)
+    rows = _rows_by_port(emulated, flows)[port]
+    yield UnequalShares(text, flows[rows], lost)
+
+
+def _list_pairs(
+    emulated: Schedule, links: list[str], late: list[Flow], shares: Shares
+) -> list[_Pair]:
+    """Return late flows with those that they met on one of the links."""
+    pairs = []
+    for loser in late[:_MOST]:
+        if loser not in shares:
+            continue
+        for winner in shares:
+            link = _common_link(emulated, links, loser, winner)
+            if link:
+                won = -shares[winner].lost
+                # What one lost is laid to the other only as far as that one won.
+                loss = min(shares[loser].lost, won)
+                pairs.append(_Pair(loss, loser, winner, link))
+    return pairs
 
 
 def _common_link(
@@ -223,13 +248,20 @@ def _common_link(
     ends_after = start[neighbour] < end[flow]
     if not (begins_before and ends_after):
         return ""
+
     hops = emulated.problem.hops
-    met = set(hops[flow[0]]).intersection(hops[neighbour[0]])
-    return next((name for name in links if _port_of(emulated, name) in met), "")
+    edge, _ = flow
+    edge_of_neighbour, _ = neighbour
+    met = {*hops[edge]} & {*hops[edge_of_neighbour]}
+    for name in links:
+        if _port_of(emulated, name) in met:
+            return name
+    return ""
 
 
 def _port_of(emulated: Schedule, name: str) -> int:
-    return [link.name for link in emulated.problem.links].index(name)
+    names = [link.name for link in emulated.problem.links]
+    return names.index(name)
 
 
 def _rows_by_port(emulated: Schedule, flows: Ints) -> dict[int, Ints]:
@@ -243,8 +275,9 @@ def _rows_by_port(emulated: Schedule, flows: Ints) -> dict[int, Ints]:
 
     # Every crossing of a flow: its row, and the place of its hop among all.
     rows = np.repeat(np.arange(len(flows)), hop_count)
-    rows_before = np.repeat(np.cumsum(hop_count) - hop_count, hop_count)
-    place = np.repeat(first_hop, hop_count) + np.arange(len(rows)) - rows_before
+    rows_before = np.cumsum(hop_count) - hop_count
+    number_of_hop = np.arange(len(rows)) - np.repeat(rows_before, hop_count)
+    place = np.repeat(first_hop, hop_count) + number_of_hop
     port = port_of_hop[place]
 
     # Stable: rows of a port rise.
@@ -259,7 +292,8 @@ def _narrowest(emulated: Schedule, flows: Ints) -> Floats:
     start = emulated.flow_start[tuple(flows.T)]
     end = emulated.flow_end[tuple(flows.T)]
     narrowest = np.full(len(flows), np.inf)
-    for port, rows in _rows_by_port(emulated, flows).items():
+    rows_by_port = _rows_by_port(emulated, flows)
+    for port, rows in rows_by_port.items():
         means = _means_of(emulated, port, start[rows], end[rows])
         narrowest[rows] = np.minimum(narrowest[rows], means)
     return narrowest
@@ -272,10 +306,13 @@ def _means_of(emulated: Schedule, port: int, start: Floats, end: Floats) -> Floa
     means = np.full(len(start), capacities.max())
     if len(capacities) == 1:
         return means
+
     carried = steps.carry(port, end) - steps.carry(port, start)
+    takes_time = end > start
     # A link that was cut all the while carried nothing, and 0 is no rate to divide by.
-    is_known = (end > start) & (carried > 0)
-    np.divide(carried, end - start, out=means, where=is_known)
+    is_known = takes_time & (carried > 0)
+    seconds = end - start
+    np.divide(carried, seconds, out=means, where=is_known)
     return means
 
 
@@ -292,7 +329,8 @@ def lone_rates(
     size = emulated.flow_bytes[tuple(flows.T)]
 
     # A flow of no length or of no bytes has no rate.
-    is_alone = (end > start) & (size > 0)
+    takes_time = end > start
+    is_alone = takes_time & (size > 0)
     for rows in _rows_by_port(emulated, flows).values():
         # Those that begin before it ends, less those of them that end before it begins.
         starts = start[rows]
@@ -310,9 +348,11 @@ def lone_rates(
         # All of it held up says nothing of a rate.
         moving = seconds - stalls[tuple(flows.T)]
         seconds = np.maximum(moving, _LEAST_MOVING * seconds)
-    shares = size[is_alone] / seconds / narrowest
+    rate = size[is_alone] / seconds
+    shares = rate / narrowest
     rates = {}
-    for port, rows in _rows_by_port(emulated, flows).items():
+    rows_by_port = _rows_by_port(emulated, flows)
+    for port, rows in rows_by_port.items():
         # A link that is wider than another on the way was not tried.
         means = _means_of(emulated, port, start[rows], end[rows])
         tried = rows[means <= narrowest[rows]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -37,6 +37,17 @@ class Outcome(StrEnum):
     """A lab in which no iterations were found."""
 
 
+class PredictionKeys(TypedDict):
+    """A prediction as result.json has it, see `Prediction`."""
+
+    outcome: str
+    error: float | None
+    threshold: float
+    since: float | None
+    links: list[str]
+    reasons: list[str]
+
+
 @dataclass(frozen=True)
 class Prediction:
     """A prediction beside the run that followed it."""
@@ -56,11 +67,13 @@ class Prediction:
     """The cause that explains most of it, a sentence; of witnesses what stands beside
     it."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> PredictionKeys:
         """Return the form of result.json."""
         return {
-            **vars(self),
             "outcome": str(self.outcome),
+            "error": self.error,
+            "threshold": self.threshold,
+            "since": self.since,
             "links": list(self.links),
             "reasons": list(self.reasons),
         }

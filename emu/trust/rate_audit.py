@@ -76,6 +76,7 @@ def rule_audit(
     if own is None and policy not in POLICIES:
         raise ValueError(f"no rule is called {policy}: {', '.join(POLICIES)}")
     rule = POLICIES[policy] if own is None else ask_rule(schedule.problem, own)
+
     count = 0
     violations: dict[Event, Violation] = {}
     instants = _instants(
@@ -109,16 +110,20 @@ def _settle_ties(flows: list[Flow], rates: dict[Event, float]) -> None:
 
     The records of a run do not tell which of two came first that were 2e-11 s apart.
     """
-    queues = defaultdict[str, list[tuple[Flow, float]]](list)
+    queues: dict[str, list[Flow]] = defaultdict(list)
+    served = set()
     for flow, rate in zip(flows, rates.values(), strict=True):
-        queues[flow.hops[0]].append((flow, rate))
+        first_port = flow.hops[0]
+        queues[first_port].append(flow)
+        if rate > 0:
+            served.add(flow)
+
     for queue in queues.values():
-        first = min(flow.ready for flow, _ in queue)
-        close = [(flow, rate) for flow, rate in queue if flow.ready - first < _CLOSE]
+        first = min(flow.ready for flow in queue)
+        close = [flow for flow in queue if flow.ready - first < _CLOSE]
         if len(close) > 1:
-            for flow, rate in close:
-                if rate > 0:
-                    flow.ready = first - _CLOSE
+            for flow in served.intersection(close):
+                flow.ready = first - _CLOSE
 
 
 def _next_demotion(flows: list[Flow], now: float) -> float:
@@ -132,8 +137,9 @@ def _next_demotion(flows: list[Flow], now: float) -> float:
     # Where nothing moves no coflow goes to its next queue.
     soonest = min(ends, default=now)
     demotion = now + time_in_queue(flows)
-    is_apart = now * (1 + _TIE) < demotion < soonest * (1 - _TIE)
-    return demotion if is_apart else inf
+    earliest = now * (1 + _TIE)
+    latest = soonest * (1 - _TIE)
+    return demotion if earliest < demotion < latest else inf
 
 
 def _demotions(
@@ -147,7 +153,8 @@ def _demotions(
     now = _next_demotion(under_way, since)
     while now < until * (1 - _TIE):
         for event, flow in flows.items():
-            flow.left = max(flow.volume - assigned[event].at(now), 0.0)
+            carried = assigned[event].at(now)
+            flow.left = max(flow.volume - carried, 0.0)
             flow.rate = 0.0  # until the rule has set it
         rates = {event: assigned[event].rate for event in flows}
         yield now, under_way, rates
@@ -222,12 +229,15 @@ def _instants(
             flows[event] = coming[event]
             assignments[event] = _Assigned(0.0, 0.0, time)
         for edge, iteration, rate in rows[low:high]:
+            event = (edge, iteration)
             # What it has carried so far is kept, and the new rate counts from here.
-            state = assignments.get((edge, iteration), _Assigned(0.0, 0.0, time))
-            assignments[edge, iteration] = _Assigned(state.at(time), rate, time)
+            state = assignments.get(event)
+            carried = 0.0 if state is None else state.at(time)
+            assignments[event] = _Assigned(carried, rate, time)
 
         for event, flow in list(flows.items()):
-            bytes_left = flow.volume - assignments[event].at(time)
+            carried = assignments[event].at(time)
+            bytes_left = flow.volume - carried
             is_over = bytes_left <= _ROUNDING * flow.volume
             if event in stops:
                 is_over = stops[event] < high

@@ -13,13 +13,14 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
 if TYPE_CHECKING:
     from emu.trust.guards import Finding
     from emu.trust.lateness import HostEffect, Lateness
+    from emu.trust.violation import FindingKeys
 
     Statistics = Mapping[str, Mapping[str, Any]]
 
@@ -131,6 +132,24 @@ class Cause(StrEnum):
     """Time was lost, and neither lateness nor a figure of the host shows it."""
 
 
+class VerdictKeys(TypedDict):
+    """A verdict as result.json has it, see `Verdict`."""
+
+    trust: str
+    cause: str | None
+    error: float
+    max_error: float
+    reasons: list[str]
+    remedies: list[str]
+    on_time_makespan: float
+    unexplained: float
+    sensitivity: float
+    clock_uncertainty: float
+    guards: list[FindingKeys]
+    lateness: dict[str, float]
+    host: dict[str, float]
+
+
 @dataclass(frozen=True)
 class Verdict:
     """A run's trust and error, with reasons and remedies."""
@@ -167,7 +186,7 @@ class Verdict:
         """Sentence that the slightest delays decide; empty where they do not."""
         return _CHANCE.format(100 * self.sensitivity) if self.is_by_chance else ""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> VerdictKeys:
         """Return the form of result.json."""
         return {
             "trust": str(self.trust),

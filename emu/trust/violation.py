@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +46,16 @@ class Violation:
         return f"{self.constraint} {self.sentence}: {self.amount:g} {self.unit}"
 
 
+class FindingKeys(TypedDict):
+    """A finding as result.json has it, see `Finding`."""
+
+    guard: str
+    at: float | None
+    """None for the run as a whole."""
+    sentence: str
+    remedy: str
+
+
 @dataclass(frozen=True)
 class Finding:
     """Result of a guard that fires."""
@@ -65,9 +75,14 @@ class Finding:
         when = "" if np.isnan(self.at) else f" at {self.at:.6g} s"
         return f"{self.guard}{when}: {self.sentence}"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the form of result.json: ``at`` is None for the run as a whole."""
-        return asdict(self) | {"at": None if np.isnan(self.at) else self.at}
+    def to_json(self) -> FindingKeys:
+        """Return the form of result.json."""
+        return {
+            "guard": self.guard,
+            "at": None if np.isnan(self.at) else self.at,
+            "sentence": self.sentence,
+            "remedy": self.remedy,
+        }
 
 
 @dataclass(frozen=True)

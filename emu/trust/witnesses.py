@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from emu.prediction.analysis.critical_path import critical_path
 from emu.problem import Schedule
@@ -16,11 +16,19 @@ from emu.trust.prediction import (
     SHARE,
     Outcome,
     Prediction,
+    PredictionKeys,
     judge_prediction,
 )
 
 if TYPE_CHECKING:
     from emu.trust.verdict import Verdict
+
+
+class PairKeys(PredictionKeys):
+    """Two witnesses as result.json has them, see `Pair`."""
+
+    of: str
+    over: str
 
 
 class Pair(NamedTuple):
@@ -30,9 +38,13 @@ class Pair(NamedTuple):
     over: str
     verdict: Prediction
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> PairKeys:
         """Return the form of result.json."""
-        return {"of": self.of, "over": self.over, **self.verdict.to_json()}
+        return {
+            "of": self.of,
+            "over": self.over,
+            **self.verdict.to_json(),
+        }
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,8 +62,10 @@ class Sent:
 
     def some(self, rows: Numbers) -> Sent:
         """Return those of some packets."""
-        names = [entry.name for entry in fields(self)]
-        chosen = {name: getattr(self, name)[rows] for name in names}
+        chosen = {}
+        for entry in fields(self):
+            values = getattr(self, entry.name)
+            chosen[entry.name] = values[rows]
         return Sent(**chosen)
 
     def begun(self, packets: Numbers, offsets: Row) -> tuple[Numbers, Row]:
@@ -134,6 +136,7 @@ def _match(sent: Sent, traffic: Traffic, places: Numbers, sends: Numbers) -> Non
     starts = starts[is_sent]
     first = first[is_sent]
     last = last[is_sent]
+
     # The rest of a message is of the call that began it.
     numbers = np.arange(len(rows))
     is_part = rows["kind"] == PART
@@ -164,13 +167,15 @@ def _kernel_times(traffic: Traffic) -> Row:
         for places in _group(packets, [name]).values():
             later = places[1:]
             earlier = times[places[:-1]]
-            busy[later] = np.maximum(busy[later], earlier)
+            latest = np.maximum(busy[later], earlier)
+            busy[later] = latest
 
     rates_out = traffic.nics[0, packets["source"]]
     rates_in = traffic.nics[1, packets["destination"]]
     rates = np.minimum(rates_out, rates_in)
     crossing = packets["bytes"] / rates
-    is_idle = times - busy > _IDLE + 2 * crossing
+    idle = times - busy
+    is_idle = idle > _IDLE + 2 * crossing
     return np.where(is_idle, times - crossing, -np.inf)
 
 
@@ -269,6 +274,7 @@ class Threads:
                 pause.groups += 1
             pause.ready = begin
             following = begin
+
         if pause.is_woken:
             pause.over = self._wake(call, pause.over)
         return pause
@@ -297,4 +303,6 @@ class Threads:
 def _latest(instants: Row, limit: float) -> float:
     """Return the last of the instants until a limit; minus infinity if none is."""
     place = np.searchsorted(instants, limit, "right")
-    return float(instants[place - 1]) if place else -np.inf
+    if not place:
+        return -np.inf
+    return float(instants[place - 1])

@@ -45,6 +45,7 @@ class Cause(NamedTuple):
 
 
 Causes: TypeAlias = tuple[tuple[Cause, ...], ...]
+_Rows: TypeAlias = Sequence[Sequence[Cause]]  # causes of every step
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,13 +73,16 @@ class FittedSteps(Measured):
     def part(self, first: int, last: int) -> FittedSteps:
         """Return the iterations from ``first`` until before ``last``."""
         span = slice(first, last)
+        steps = [step.part(span) for step in self.steps]
+        computing = {}
+        for number, part in self.computing.items():
+            seconds = part.seconds[span]
+            computing[number] = replace(part, seconds=seconds)
+
         return replace(
             self,
-            steps=tuple(step.part(span) for step in self.steps),
-            computing={
-                number: replace(part, seconds=part.seconds[span])
-                for number, part in self.computing.items()
-            },
+            steps=tuple(steps),
+            computing=computing,
             starts=self.starts[span],
             ends=self.ends[span],
             first=self.first + first,
@@ -97,7 +101,8 @@ class FittedSteps(Measured):
             gap = times.gap(number, causes, began)
             part = self.computing.get(number)
             if part is not None:
-                gap = np.minimum(gap, times.gap_behind_own(number, part))
+                own_gap = times.gap_behind_own(number, part)
+                gap = np.minimum(gap, own_gap)
             gaps.append(gap)
         return np.maximum(np.array(gaps), 0.0)
 
@@ -114,8 +119,10 @@ def overtaken(found: FittedSteps) -> list[Step]:
             if cause.moment == GOT or cause.lag:
                 continue
             earlier = found.steps[cause.step]
-            is_large = np.median(earlier.sizes) >= HELD
-            is_overtaken = np.mean(earlier.last > step.first) >= ALWAYS
+            usual_size = np.median(earlier.sizes)
+            is_large = usual_size >= HELD
+            was_coming = earlier.last > step.first
+            is_overtaken = np.mean(was_coming) >= ALWAYS
             if is_large and is_overtaken and earlier not in large:
                 large.append(earlier)
     return large
@@ -136,15 +143,22 @@ def find_causes(steps: Sequence[Step], marks: Marks, skip: int) -> FittedSteps:
         )
 
     parts = tuple(step.part(span) for step in steps)
-    starts = {clock: times[span] for clock, times in marks.items()}
+    starts = {}
+    marks_of_all = []
+    for clock, times in marks.items():
+        starts[clock] = times[span]
+        marks_of_all.append(times[: count + 1])
+
     order = _Order(parts, starts)
-    causes, holds = _behind_senders(parts, order.causes())
+    preceding = order.causes()
+    causes, holds = _behind_senders(parts, preceding)
     # Where each process has iterations of its own, one is over with the last of them.
-    marks_of_all = [times[: count + 1] for times in marks.values()]
     latest = np.max(marks_of_all, axis=0)
+    all_starts = latest[:-1]
+    all_ends = latest[1:]
     return FittedSteps(
-        starts=latest[:-1][span],
-        ends=latest[1:][span],
+        starts=all_starts[span],
+        ends=all_ends[span],
         first=span.start + skip,
         steps=parts,
         causes=causes,
@@ -156,7 +170,8 @@ def longest(steps: Sequence[Step]) -> slice:
     """Return the longest stretch of iterations that have all steps."""
     count = min(len(step.first) for step in steps)
     firsts = np.array([step.first[:count] for step in steps])
-    return longest_run(~np.isnan(firsts).any(axis=0))
+    is_missing = np.isnan(firsts).any(axis=0)
+    return longest_run(~is_missing)
 
 
 def longest_run(good: NDArray[np.bool_]) -> slice:
@@ -167,9 +182,11 @@ def longest_run(good: NDArray[np.bool_]) -> slice:
     for place, is_good in enumerate(good.tolist()):
         if not is_good:
             start = place + 1
-        elif place + 1 - start > longest_length:
+            continue
+        length = place + 1 - start
+        if length > longest_length:
             longest_start = start
-            longest_length = place + 1 - start
+            longest_length = length
     return slice(longest_start, longest_start + longest_length)
 
 
@@ -179,14 +196,17 @@ class Times:
     def __init__(self, steps: Sequence[Step], held: Sequence[float] = ()) -> None:
         self._moments = [[step.first, step.last] for step in steps]
         for moments, step, hold in zip(self._moments, steps, held, strict=False):
-            bytes_come = step.until - np.minimum(hold, step.sizes)
-            moments.append(step.crossed.when(bytes_come))
+            held_bytes = np.minimum(hold, step.sizes)
+            bytes_come = step.until - held_bytes
+            drained = step.crossed.when(bytes_come)
+            moments.append(drained)
 
     def of(self, cause: Cause) -> Row:
         """Return the seconds of a cause by the iteration of its effect."""
         times = self._moments[cause.step][cause.moment]
         unknown = np.full(cause.lag, np.nan)
-        return np.concatenate([unknown, times[: len(times) - cause.lag]])
+        known_count = len(times) - cause.lag
+        return np.concatenate([unknown, times[:known_count]])
 
     def gap(self, number: int, causes: Sequence[Cause], began: float = np.nan) -> Row:
         """Return the seconds of a step behind the last of its causes.
@@ -196,19 +216,24 @@ class Times:
         first = self._moments[number][BEGUN]
         if not causes:
             return first - began
+
         times = np.array([self.of(cause) for cause in causes])
-        last = np.max(np.nan_to_num(times, nan=-np.inf), axis=0)
-        return first - np.where(np.isinf(last), began, last)
+        known_times = np.nan_to_num(times, nan=-np.inf)
+        last = np.max(known_times, axis=0)
+        is_unknown = np.isinf(last)
+        return first - np.where(is_unknown, began, last)
 
     def gap_behind_own(self, number: int, part: Own) -> Row:
         """Return the seconds of a step behind its thread's computing, where known."""
         ready = self.of(part.cause) + part.seconds
         gap = self._moments[number][BEGUN] - ready
-        return np.where(np.isnan(gap), np.inf, gap)
+        is_unknown = np.isnan(gap)
+        return np.where(is_unknown, np.inf, gap)
 
     def gap_behind(self, number: int, cause: Cause) -> Row:
         """Return the seconds of a step behind one cause, in iterations that have it."""
-        return self.gap(number, [cause])[cause.lag :]
+        gap = self.gap(number, [cause])
+        return gap[cause.lag :]
 
 
 class _Order(Times):
@@ -222,16 +247,17 @@ class _Order(Times):
         self._phase: dict[tuple[int, int], float] = {}
         for number, step in enumerate(steps):
             for moment in (BEGUN, GOT):
-                phases = self._moments[number][moment] - starts[step.clock]
+                times = self._moments[number][moment]
+                phases = times - starts[step.clock]
                 self._phase[number, moment] = float(np.median(phases))
 
-        self._before = [self._precede(number) for number in self._numbers]
-        waits = [self._await(number) for number in self._numbers]
+        self._before = [*map(self._precede, self._numbers)]
+        waits = [*map(self._await, self._numbers)]
         self._least = [self._reduce(row, waits) for row in waits]
 
     def causes(self) -> Causes:
         """Return the causes of every step."""
-        choices = [self._choose(number) for number in self._numbers]
+        choices = [*map(self._choose, self._numbers)]
         causes = []
         for number in self._numbers:
             has_peers = self._has_peers(number, choices)
@@ -247,7 +273,8 @@ class _Order(Times):
         requests = []
         for cause in preceding:
             sender = self._steps[cause.step].source
-            if cause.moment == GOT and sender == step.destination:
+            is_answered = sender == step.destination
+            if is_answered and cause.moment == GOT:
                 requests.append(cause)
         if not requests:
             return least
@@ -256,10 +283,12 @@ class _Order(Times):
         # An answer is as steady behind its request as behind all causes.
         gap = self.gap_behind(number, request)
         least_gap = self.gap(number, least)
-        least_gap = least_gap[~np.isnan(least_gap)]
-        is_steady = _spread(gap) <= _spread(least_gap) + STEADIER
+        is_known = ~np.isnan(least_gap)
+        spread_of_all = _spread(least_gap[is_known])
+        is_steady = _spread(gap) <= spread_of_all + STEADIER
         if not is_steady:
             return least
+
         _, source_program = step.source
         _, destination_program = step.destination
         if source_program != destination_program:
@@ -273,7 +302,8 @@ class _Order(Times):
         return [request, *sends]
 
     def _when(self, cause: Cause) -> tuple[int, float]:
-        return -cause.lag, self._phase[cause.step, GOT]
+        phase = self._phase[cause.step, GOT]
+        return -cause.lag, phase
 
     def _precede(self, number: int) -> list[Cause]:
         """Return what always came before a step in its process, the latest of each."""
@@ -281,11 +311,12 @@ class _Order(Times):
         sends = []
         receipts = []
         for k, candidate in enumerate(self._steps):
-            if candidate.clock == step.clock:
-                if candidate.source == step.source:
-                    sends.append((k, BEGUN))
-                if candidate.destination == step.source:
-                    receipts.append((k, GOT))
+            if candidate.clock != step.clock:
+                continue
+            if candidate.source == step.source:
+                sends.append((k, BEGUN))
+            if candidate.destination == step.source:
+                receipts.append((k, GOT))
 
         own_place = self._phase[number, BEGUN], number
         causes: list[Cause] = []
@@ -293,9 +324,11 @@ class _Order(Times):
             # What comes later in an iteration may be a cause in the next.
             place = self._phase[k, moment], k
             lags = (0, 1, 2) if place < own_place else (1, 2)
+
             for lag in lags:
                 cause = Cause(k, moment, lag)
-                is_before = self.gap_behind(number, cause) >= 0
+                gap = self.gap_behind(number, cause)
+                is_before = gap >= 0
                 if np.mean(is_before) >= ALWAYS:
                     causes.append(cause)
                     break
@@ -308,26 +341,35 @@ class _Order(Times):
         the one since a note that came meanwhile, whose sender has a time of its own.
         """
         preceding = self._before[number]
-        notes = [cause for cause in preceding if self._is_note(cause)]
+        notes = []
+        certain = []
+        for cause in preceding:
+            if self._is_note(cause):
+                notes.append(cause)
+            else:
+                certain.append(cause)
         notes.sort(key=self._when)
-        certain = [cause for cause in preceding if cause not in notes]
 
         spreads = []
         for count in range(len(notes) + 1):
             causes = [*certain, *notes[:count]]
-            gap = self.gap(number, causes)[2:]  # causes are up to two iterations before
-            spreads.append(_spread(gap) if causes else np.inf)
+            spread = np.inf
+            if causes:
+                gap = self.gap(number, causes)
+                # Causes are up to two iterations before.
+                spread = _spread(gap[2:])
+            spreads.append(spread)
         least = min(spreads) + STEADIER
         alike = [n for n, spread in enumerate(spreads) if _ALIKE * spread <= least]
         return [*certain, *notes[: alike[-1]]]
 
     def _is_note(self, cause: Cause) -> bool:
+        if cause.moment != GOT:
+            return False
         sizes = self._steps[cause.step].sizes
-        return cause.moment == GOT and bool(np.median(sizes) <= NOTE)
+        return bool(np.median(sizes) <= NOTE)
 
-    def _reduce(
-        self, causes: Sequence[Cause], waits: Sequence[Sequence[Cause]]
-    ) -> list[Cause]:
+    def _reduce(self, causes: Sequence[Cause], waits: _Rows) -> list[Cause]:
         """Return the causes that no other of them has for a cause."""
         indirect: set[Cause] = set()
         for cause in causes:
@@ -340,7 +382,8 @@ class _Order(Times):
         latest: dict[Process, Cause] = {}
         for cause in causes:
             lags = range(cause.lag + 1)
-            if any(cause._replace(lag=lag) in indirect for lag in lags):
+            moments = {cause._replace(lag=lag) for lag in lags}
+            if moments & indirect:
                 continue
             if cause.moment == BEGUN:
                 sends.append(cause)
@@ -350,7 +393,7 @@ class _Order(Times):
             latest[peer] = max(rival, cause, key=self._when)
         return [*sends, *latest.values()]
 
-    def _has_peers(self, number: int, chosen: Sequence[Sequence[Cause]]) -> bool:
+    def _has_peers(self, number: int, chosen: _Rows) -> bool:
         """Return True if a step is one of several that wait for more than its request.
 
         A server answers all whom it has received from: nothing comes between them.
@@ -362,16 +405,20 @@ class _Order(Times):
         arrivals = []
         peers = []
         for k, candidate in enumerate(self._steps):
-            if candidate.clock == step.clock and candidate.destination == step.source:
+            if candidate.clock != step.clock:
+                continue
+            if candidate.destination == step.source:
                 arrivals.append(self._phase[k, GOT])
-            if candidate.clock == step.clock and candidate.source == step.source:
+            if candidate.source == step.source:
                 peers.append(k)
 
         began = self._phase[number, BEGUN]
         for k in peers:
             if k != number and chosen[k] == self._least[k]:
-                low, high = sorted((began, self._phase[k, BEGUN]))
-                if not any(low < arrival < high for arrival in arrivals):
+                peer_began = self._phase[k, BEGUN]
+                low, high = sorted((began, peer_began))
+                between = [time for time in arrivals if low < time < high]
+                if not between:
                     return True
         return False
 
@@ -386,50 +433,72 @@ def _behind_senders(
     then than the kernel holds. With the beginnings as causes programs at slower NICs
     sent too early, in the way of what was still to go: +6 to +10 %.
     """
+    medians = []
+    holds: list[float] = []
+    for step in steps:
+        median = float(np.median(step.sizes))
+        medians.append(median)
+        holds.append(HELD if median > HELD else 0.0)
+    waiting = _waits_for_large(steps, causes, holds)
+
+    times = Times(steps, holds)
+    final = [[*row] for row in causes]
+    final_holds = [0.0] * len(steps)
+    for number, begun in waiting:
+        k = begun.step
+        drained = begun._replace(moment=DRAINED)
+        drained_gap = times.gap_behind(number, drained)
+        begun_gap = times.gap_behind(number, begun)
+        is_steady = _spread(drained_gap) <= _spread(begun_gap) + STEADIER
+        if is_steady and holds[k] < medians[k]:
+            place = final[number].index(begun)
+            final[number][place] = drained
+            final_holds[k] = holds[k]
+    final_causes = tuple(tuple(row) for row in final)
+    return final_causes, tuple(final_holds)
+
+
+def _waits_for_large(
+    steps: Sequence[Step], causes: Causes, holds: list[float]
+) -> list[tuple[int, Cause]]:
+    """Return steps that begin behind a large one and not with it, and that cause.
+
+    ``holds``, the bytes that the kernel holds of each step, grow to what was still on
+    its way when such a step began.
+    """
     times = Times(steps)
-    medians = [float(np.median(step.sizes)) for step in steps]
-    holds = [HELD if median > HELD else 0.0 for median in medians]
-    waiting: list[tuple[int, Cause]] = []
+    waiting = []
     for number, row in enumerate(causes):
         for cause in row:
             k = cause.step
             if cause.moment != BEGUN or not holds[k]:
                 continue
-            if np.median(times.gap_behind(number, cause)) >= TOGETHER:
+
+            gap = times.gap_behind(number, cause)
+            if np.median(gap) >= TOGETHER:
                 waiting.append((number, cause))
-                began = steps[number].first[cause.lag :]
+                first = steps[number].first
+                began = first[cause.lag :]
                 rest = on_its_way(steps[k], began)
                 hold = float(np.quantile(rest, ALWAYS))
                 holds[k] = max(holds[k], hold)
-
-    drain_times = Times(steps, holds)
-    final = [[*row] for row in causes]
-    drains = set()
-    for number, begun in waiting:
-        k = begun.step
-        drained = begun._replace(moment=DRAINED)
-        spread = _spread(drain_times.gap_behind(number, drained))
-        begun_spread = _spread(drain_times.gap_behind(number, begun))
-        is_steady = spread <= begun_spread + STEADIER
-        if is_steady and holds[k] < medians[k]:
-            place = final[number].index(begun)
-            final[number][place] = drained
-            drains.add(k)
-
-    final_holds = tuple(hold if k in drains else 0.0 for k, hold in enumerate(holds))
-    return tuple(tuple(row) for row in final), final_holds
+    return waiting
 
 
 def on_its_way(step: Step, instants: Row) -> Row:
     """Return the bytes of a step that had not crossed, by iteration at an instant."""
     packets = step.crossed
     counts = np.searchsorted(packets.time, instants, "right")
+    crossed_bytes = packets.before[counts]
     total = step.until[: len(instants)]
-    return np.maximum(total - packets.before[counts], 0.0)
+    return np.maximum(total - crossed_bytes, 0.0)
 
 
 def _spread(gaps: Row) -> float:
     """Return how far gaps are from the one in the middle, without the farthest."""
-    deviations = np.sort(np.abs(gaps - np.median(gaps)))
-    count = max(1, int(_NEAREST * len(deviations)))
-    return float(np.mean(deviations[:count]))
+    middle = np.median(gaps)
+    deviations = np.abs(gaps - middle)
+    nearest_first = np.sort(deviations)
+    count = int(_NEAREST * len(deviations))
+    nearest = nearest_first[: max(1, count)]
+    return float(np.mean(nearest))

@@ -44,7 +44,8 @@ class Measured:
     @property
     def seconds(self) -> float:
         """Seconds per iteration, measured."""
-        return float(self.ends[-1] - self.starts[0]) / self.count
+        length = self.ends[-1] - self.starts[0]
+        return float(length) / self.count
 
 
 class Unfittable(ValueError):
@@ -133,6 +134,7 @@ def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
                 answer=int(talk.bytes[answer].sum()),
             )
             exchanges.append(exchange)
+
     exchanges.sort(key=lambda exchange: exchange.asked)
     return exchanges, _ring(packets.some(is_peer))
 
@@ -155,7 +157,8 @@ def by_process(traffic: Traffic) -> Packets:
     destination_program = owner[destination_machine, rows["destination_port"]]
     is_known = (source_program >= 0) & (destination_program >= 0)
     size = rows["bytes"].astype(np.int64)
-    unknown = 1 - size[is_known].sum() / size.sum()
+    known_bytes = size[is_known].sum()
+    unknown = 1 - known_bytes / size.sum()
     if unknown > MOST_UNKNOWN:
         raise Unfittable(
             f"{unknown:.1%} of the bytes belong to ports that no program was seen to "
@@ -185,7 +188,8 @@ def _owners(traffic: Traffic) -> NDArray[np.int64]:
     """
     rows = traffic.owners
     cells = rows["machine"], rows["port"]
-    owner = np.full((len(traffic.machines), 65536), -1, np.int64)
+    shape = (len(traffic.machines), 65536)
+    owner = np.full(shape, -1, np.int64)
     # Of two programs at one port the last stays, and the other one differs from it.
     owner[cells] = rows["program"]
     shared = rows[owner[cells] != rows["program"]]
@@ -218,10 +222,11 @@ def _ring(packets: Packets) -> Ring:
     followers = members[1:] + members[:1]
     hops = [*zip(members, followers, strict=True)]
     ring_bytes = sum(sizes[hop] for hop in hops)
+    least_bytes = (1 - MOST_BESIDE) * sizes.sum()
     total = sizes.sum(0) + sizes.sum(1)
     everybody = np.flatnonzero(total).tolist()
     is_ring = len(members) > 1 and {*members} == {*everybody}
-    if not is_ring or ring_bytes < (1 - MOST_BESIDE) * sizes.sum():
+    if not is_ring or ring_bytes < least_bytes:
         raise Unfittable(
             "processes of one program ran no all-reduce round a ring, with which "
             "iterations end: a fit knows no other way to tell them apart"
@@ -232,7 +237,8 @@ def _ring(packets: Packets) -> Ring:
     for source, destination in hops:
         is_sent = packets.source == source
         is_along = is_sent & (packets.destination == destination)
-        streams.append((packets.time[is_along], packets.bytes[is_along]))
+        stream = (packets.time[is_along], packets.bytes[is_along])
+        streams.append(stream)
         any_sent.append(packets.time[is_sent])
     return Ring(
         members=tuple(packets.processes[member] for member in members),
@@ -246,10 +252,12 @@ def _follow(sizes: NDArray[Any]) -> list[int]:
 
     ``sizes``: bytes by sender and receiver.
     """
-    ring = [int(sizes.sum(1).argmax())]
+    sent_bytes = sizes.sum(1)
+    ring = [int(sent_bytes.argmax())]
     # The bound ends a way that gets into a loop without the first.
     while sizes.any() and len(ring) <= len(sizes):
-        following = int(sizes[ring[-1]].argmax())
+        last = ring[-1]
+        following = int(sizes[last].argmax())
         if following == ring[0]:
             break
         ring.append(following)

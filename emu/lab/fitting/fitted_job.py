@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from emu.prediction.analysis.traffic import Traffic
 
 #: Every machine has one, and what ran on one machine needs one: so that placement may
 #: exchange machines, and not put two into one.
-SEAT = "seat"
+SEAT: Final = "seat"
 #: Share of the iterations in which a server must be asked for it to wait its turn: an
 #: answer that is not there would wait like the others.
 OFTEN = 0.5
@@ -48,6 +48,7 @@ def write_fit(
         job: _Job = _StepsJob(found, traffic, cores or {})
     else:
         job = _RingJob(found, traffic, cores or {})
+
     return {
         "name": name,
         "cluster": {"machines": job.machines()},
@@ -66,20 +67,31 @@ def write_fit(
     }
 
 
+class _TaskKeys(TypedDict):
+    """Keys of a task, as scenarios have them."""
+
+    name: str
+    kind: str
+    process: str
+    time: list[str] | str
+    demands: NotRequired[dict[str, int]]
+    slot: NotRequired[str]
+
+
 class _Job:
     """Tasks and flows, as they are found."""
 
     def __init__(self, traffic: Traffic, cores: Mapping[str, float]) -> None:
         self._traffic = traffic
         self._speeds = [cores.get(name, 1.0) for name in traffic.machines]
-        self._seated: set[int] = set()
-        self._servers: set[str] = set()
-        self.tasks: list[dict[str, Any]] = []
-        self.flows: list[dict[str, Any]] = []
-        self.where: dict[str, str] = {}
-        self.collectives: list[dict[str, Any]] = []
+        self._seated = set[int]()
+        self._servers = set[str]()
+        self.tasks = list[_TaskKeys]()
+        self.flows = list[dict[str, object]]()
+        self.where = dict[str, str]()
+        self.collectives = list[dict[str, object]]()
 
-    def machines(self) -> list[dict[str, Any]]:
+    def machines(self) -> list[dict[str, object]]:
         """Return the machines, with the NICs of the lab.
 
         A server has its one slot on all of them, so that it keeps it when it is moved.
@@ -87,9 +99,13 @@ class _Job:
         machines = []
         for number, name in enumerate(self._traffic.machines):
             rate_out, rate_in = self._traffic.nics[:, number]
+            nic = {
+                "out": f"{rate_out:.10g} B/s",
+                "in": f"{rate_in:.10g} B/s",
+            }
             machine = {
                 "name": name,
-                "nic": {"out": f"{rate_out:.10g} B/s", "in": f"{rate_in:.10g} B/s"},
+                "nic": nic,
                 "speed": self._speeds[number],
                 SEAT: 1,
                 "slots": dict.fromkeys(sorted(self._servers), 1),
@@ -99,15 +115,15 @@ class _Job:
 
     def _name(self, process: Process) -> str:
         machine, program = process
-        return f"{self._traffic.programs[program]}-{self._traffic.machines[machine]}"
+        machine_name = self._traffic.machines[machine]
+        program_name = self._traffic.programs[program]
+        return f"{program_name}-{machine_name}"
 
-    def _task(
-        self, name: str, process: Process, times: Iterable[float]
-    ) -> dict[str, Any]:
+    def _task(self, name: str, process: Process, times: Iterable[float]) -> _TaskKeys:
         machine, program = process
         machine_name = self._traffic.machines[machine]
         speed = self._speeds[machine]
-        task: dict[str, Any] = {
+        task: _TaskKeys = {
             "name": name,
             "kind": self._traffic.programs[program],
             "process": machine_name,
@@ -126,7 +142,12 @@ class _Job:
         self, source: str, destination: str, volume: Iterable[int] = (), **keys: object
     ) -> None:
         sizes = [f"{size} B" for size in volume] or ["0 B"]
-        flow = {"from": source, "to": destination, "volume": _once(sizes), **keys}
+        flow = {
+            "from": source,
+            "to": destination,
+            "volume": _once(sizes),
+            **keys,
+        }
         self.flows.append(flow)
 
 
@@ -138,11 +159,10 @@ class _RingJob(_Job):
     ) -> None:
         super().__init__(traffic, cores)
         self._found = found
-        followers = found.ring[1:] + found.ring[:1]
+        followers = [*found.ring[1:], found.ring[0]]
         for client, following in zip(found.ring, followers, strict=True):
             self._client(client, following)
-        for key, rows in found.asked.items():
-            client, turn, server = key
+        for (client, turn, server), rows in found.asked.items():
             self._request(client, turn, server, rows)
 
         names = [self._name(process) for process in found.ring]
@@ -168,22 +188,27 @@ class _RingJob(_Job):
 
         for stage, times in zip(names, stages, strict=True):
             self._task(stage, process, times)
+
         send = f"{name}.send"
-        self._task(send, process, np.zeros(self._found.count))
+        no_times = np.zeros(self._found.count)
+        self._task(send, process, no_times)
         for earlier, later in pairwise([*names, send]):
             self._flow(earlier, later)
         # gloo sends when the next of the ring has said that it is ready.
         note = [NOTE] * self._found.count
-        self._flow(f"{self._name(following)}.sum", send, note)
+        next_name = self._name(following)
+        self._flow(f"{next_name}.sum", send, note)
 
     def _request(self, client: Process, turn: int, server: Process, rows: Row) -> None:
         """Add what a client asks a server in a round: rows as `FittedIterations`."""
         requests, answers = rows[:2].astype(int)
+        times = rows[2]
         asking = self._name(client)
         answering = self._name(server)
         name = f"{answering}.{turn}.{asking}"
-        task = self._task(name, server, rows[2])
-        if np.mean(answers > 0) >= OFTEN:
+        task = self._task(name, server, times)
+        is_answered = answers > 0
+        if np.mean(is_answered) >= OFTEN:
             task["slot"] = answering
             self._servers.add(answering)
 
@@ -206,6 +231,7 @@ class _StepsJob(_Job):
             self._task(name, step.source, gaps)
             sizes = np.rint(step.sizes).astype(int)
             hold = round(found.held[number])
+
             if hold > 0:
                 held_sizes = np.minimum(sizes, hold)
                 crossed_sizes = sizes - held_sizes
@@ -256,4 +282,6 @@ class _StepsJob(_Job):
 
 def _once(values: list[str]) -> list[str] | str:
     """Return the value of all iterations if it is the same: they may be more then."""
-    return values if len(set(values)) > 1 else values[0]
+    if len(set(values)) > 1:
+        return values
+    return values[0]

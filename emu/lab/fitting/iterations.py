@@ -142,7 +142,9 @@ def fit_traffic(
     common = _common_clock(clocks)
     steps = steps_between(packets, traffic, common)
     found = find_causes(steps, common, skip)
-    return follow_threads(found, traffic) if len(traffic.calls) else found
+    if not len(traffic.calls):
+        return found
+    return follow_threads(found, traffic)
 
 
 def _common_clock(clocks: Marks) -> Marks:
@@ -228,15 +230,16 @@ def _sums(
 ) -> _Sums:
     """Return when the processes began every all-reduce, and when they had its sum."""
     sent_before = [np.append(0, np.cumsum(sizes)) for _, sizes in ring.sent]
-    answers = [
-        sorted(exchange.answered[1] for exchange in by_client[client])
-        for client in ring.members
-    ]
+    answers = []
+    for client in ring.members:
+        ends_of_answers = [exchange.answered[1] for exchange in by_client[client]]
+        answers.append(sorted(ends_of_answers))
     bursts = _bursts(ring, answers)
     sizes = []
     for counts, row in zip(sent_before, bursts, strict=True):
         for first, last in row:
-            sizes.append(int(counts[last] - counts[first]))
+            size = counts[last] - counts[first]
+            sizes.append(int(size))
     burst_size = usual_size(sizes)
     usual = float(burst_size)
     if not any(answers):
@@ -286,7 +289,8 @@ def _iteration_size(ring: Ring, usual: float, count: int | None) -> float:
         if chain is None:
             continue
         began = times[firsts[chain.bursts]].tolist()
-        size = chain.period * count_turns(began, chain.turns, count)
+        turns = count_turns(began, chain.turns, count)
+        size = chain.period * turns
         return usual if abs(size / usual - 1) <= TOLERANCE else size
     return usual
 
@@ -340,13 +344,15 @@ def _whole(
         choice = best[-1]._replace(start=end)  # the burst is none, nor part of one
         earliest = max(end - pieces, 0)
         for start in reversed(range(earliest, end)):
-            size = int(sent[last] - sent[bursts[start][0]])
+            first, _ = bursts[start]
+            size = int(sent[last] - sent[first])
             count = round(size / usual)
+            excess = size / usual - count
             # What was lost crossed twice, so that a sum may be larger than it is.
-            if count and -TOLERANCE <= size / usual - count <= AGAIN:
+            if count and -TOLERANCE <= excess <= AGAIN:
                 rest = best[start]
-                lack = min(round(100 * (size / usual - count)), 0)
-                span = times[bursts[start][0]] - times[last - 1]
+                lack = min(round(100 * excess), 0)
+                span = times[first] - times[last - 1]
                 candidate = _Best(
                     sums=rest.sums + count,
                     lack=rest.lack + lack,
@@ -385,8 +391,10 @@ def _first_after(
     firsts = []
     over = 0.0
     for number, (first, last) in enumerate(bursts):
-        answer = answered[np.searchsorted(answered, first) - 1]
-        ready = sent[np.searchsorted(sent, max(answer, over), "right")]
+        last_answer = np.searchsorted(answered, first) - 1
+        had = max(answered[last_answer], over)
+        next_sent = np.searchsorted(sent, had, "right")
+        ready = sent[next_sent]
         firsts.append(float(ready))
         over = max(summed[number], last)
     return firsts
@@ -439,8 +447,9 @@ def _fit_rounds(
             stages[client][-1, number] = max(computation, 0.0)
 
     last_began = sums.began.max(0)
-    took = sums.summed[:, 1:].max(0) - last_began
-    overhead = float(np.median(took)) - _ring_seconds(ring, sums.volume, nics)
+    last_summed = sums.summed[:, 1:].max(0)
+    took = float(np.median(last_summed - last_began))
+    overhead = took - _ring_seconds(ring, sums.volume, nics)
     mean = sums.summed.mean(0)
     return FittedIterations(
         starts=mean[:-1],
@@ -458,7 +467,9 @@ def _ring_seconds(ring: Ring, volume: float, nics: Row) -> float:
     """Return the seconds that the slowest NIC needs for an all-reduce."""
     machines = [machine for machine, _ in ring.members]
     hops = 2 * (len(machines) - 1)
-    return hops * volume / len(machines) / float(nics[:, machines].min())
+    sent_bytes = hops * volume / len(machines)
+    slowest_rate = float(nics[:, machines].min())
+    return sent_bytes / slowest_rate
 
 
 class Template(StrEnum):

@@ -150,7 +150,8 @@ def _candidates(packets: Packets) -> Iterator[Row]:
 
         counts = set()
         for silence in np.geomspace(longest_gap, _LEAST, _TRIES)[1:].tolist():
-            first = np.append(0, np.flatnonzero(gaps > silence) + 1)
+            silent_places = np.flatnonzero(gaps > silence)
+            first = np.append(0, silent_places + 1)
             # Another silence that parts it into as many bursts parts it alike.
             if len(first) in counts or len(first) < FEWEST:
                 continue
@@ -173,8 +174,9 @@ def _longest_row(sent: Packets, first: NDArray[np.int64]) -> Row:
     if len(began) < FEWEST:
         return began
     gaps = np.diff(began)
-    missing = np.flatnonzero(gaps > _MISSING * np.median(gaps)) + 1
-    rows: list[Row] = np.split(began, missing)
+    longest_gap = _MISSING * np.median(gaps)
+    last_before = np.flatnonzero(gaps > longest_gap)
+    rows: list[Row] = np.split(began, last_before + 1)
     return max(rows, key=len)
 
 
@@ -182,4 +184,5 @@ def usual_size(sizes: Sequence[int] | NDArray[np.int64]) -> int:
     """Return the size in the middle of all bytes: there may be many small ones."""
     ranks = np.sort(sizes)
     total = np.cumsum(ranks)
-    return int(ranks[np.searchsorted(total, total[-1] / 2)])
+    middle = np.searchsorted(total, total[-1] / 2)
+    return int(ranks[middle])

@@ -78,7 +78,8 @@ def find_chain(places: Places, total: int) -> Chain | None:
         longest = max(candidates, key=lambda chain: len(chain.bursts))
         chains.append(longest)
 
-    best = max((chain.cover(total) for chain in chains), default=0.0)
+    covers = [chain.cover(total) for chain in chains]
+    best = max(covers, default=0.0)
     least = max(_COVERED, _AS_GOOD * best)
     for chain in chains:
         is_often = len(chain.bursts) > _FEWEST
@@ -91,7 +92,8 @@ def _find_periods(places: Places, total: int) -> list[int]:
     """Return the distances that most bursts have, ascending."""
     step = 1 + len(places) // _MOST_TRIES
     earlier = places[::step, None]
-    distances = np.sort((places - earlier).ravel())
+    differences = places - earlier
+    distances = np.sort(differences.ravel())
     first = np.searchsorted(distances, _BYTES, "right")
     last = np.searchsorted(distances, total // _FEWEST, "right")
     distances = distances[first:last]
@@ -142,7 +144,8 @@ def count_turns(
     shares = {1: 0.0}
     for number in range(2, largest + 1):
         shares[number] = _explain(began, positions, number)
-    likely = max(_PERHAPS, _MULTIPLE * max(shares.values()))
+    largest_share = max(shares.values())
+    likely = max(_PERHAPS, _MULTIPLE * largest_share)
     numbers = [number for number, share in shares.items() if share >= likely]
     number = numbers[0] if numbers else 1
     if number == 1 or shares[number] >= _SURE:
@@ -183,7 +186,8 @@ def _explain(times: Row, turns: NDArray[np.int64], number: int) -> float:
 
     if len(lengths) > _RARE:
         # A start, an end and a pause are of no turn.
-        longest = np.sort(lengths)[-_RARE]
+        ascending = np.sort(lengths)
+        longest = ascending[-_RARE]
         lengths = np.minimum(lengths, longest)
     usual = np.median(lengths)
     variation = np.abs(lengths - usual)

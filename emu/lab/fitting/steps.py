@@ -66,11 +66,13 @@ class Crossed:
     def when(self, byte: Row) -> Row:
         """Return the seconds at which so many bytes had come."""
         places = np.searchsorted(self.before[1:], byte, "left")
-        return np.where(np.isnan(byte), np.nan, self.packet(places))
+        is_unknown = np.isnan(byte)
+        return np.where(is_unknown, np.nan, self.packet(places))
 
     def packet(self, places: NDArray[np.int64]) -> Row:
         """Return the seconds of packets, of the last one behind the end."""
-        return self.time[np.minimum(places, len(self.time) - 1)]
+        last = len(self.time) - 1
+        return self.time[np.minimum(places, last)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +101,8 @@ class Step:
     @property
     def is_noted(self) -> bool:
         """True where the call is known in every iteration."""
-        return len(self.call) > 0 and bool((self.call >= 0).all())
+        is_known = self.call >= 0
+        return len(self.call) > 0 and bool(is_known.all())
 
     def part(self, span: slice) -> Step:
         """Return the step in some of the iterations."""
@@ -176,7 +179,8 @@ def _silence(source: Process, destination: Process, traffic: Traffic) -> float:
     destination_machine, _ = destination
     nic_out = traffic.nics[0, source_machine]
     nic_in = traffic.nics[1, destination_machine]
-    return max(_SILENCE, _SILENT * FULL / float(min(nic_out, nic_in)))
+    slower_rate = float(min(nic_out, nic_in))
+    return max(_SILENCE, _SILENT * FULL / slower_rate)
 
 
 def _clock_of(
@@ -191,8 +195,9 @@ def _clock_of(
     if len(clocks) != 1:
         periods = []
         for process in clocks or marks:
+            name = describe_ends([process], traffic)
             seconds = np.median(np.diff(marks[process]))
-            periods.append(f"{describe_ends([process], traffic)} {seconds:.4g} s")
+            periods.append(f"{name} {seconds:.4g} s")
         raise Unfittable(
             f"{describe_ends([source, destination], traffic)}: iterations of processes "
             f"do not go together ({', '.join(periods)}), and "
@@ -211,7 +216,8 @@ def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
         totals = np.bincount(places, sizes)
         usual = int(values[totals.argmax()])
         full = usual if usual >= _SMALL else FULL
-    return np.asarray((sizes % FULL != 0) & (sizes % full != 0))
+    is_short = sizes % full != 0
+    return np.asarray((sizes % FULL != 0) & is_short)
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,8 +263,9 @@ class _Iterations:
 
         joints = []
         for first, last in pairwise(edges.tolist()):
-            starts = first + np.flatnonzero(is_start[first:last])
-            splits = first + np.flatnonzero(sent.is_split[first:last])
+            span = slice(first, last)
+            starts = first + np.flatnonzero(is_start[span])
+            splits = first + np.flatnonzero(sent.is_split[span])
             # A message may begin amid the last packet of the one before it.
             amid = curve.before[splits] + sent.split[splits]
             places = np.union1d(curve.before[starts], amid)
@@ -277,13 +284,15 @@ class _Iterations:
         sizes = end - begin
         until = self.starts + end
         curve = self.crossed
+        begin_bytes = self.starts + begin
         most = len(curve.time) - 1
-        first_places = np.searchsorted(curve.before[1:], self.starts + begin, "right")
-        last_places = np.searchsorted(curve.before[1:], until, "left")
+        bytes_after = curve.before[1:]
+        first_places = np.searchsorted(bytes_after, begin_bytes, "right")
+        last_places = np.searchsorted(bytes_after, until, "left")
         first_places = np.minimum(first_places, most)
         last_places = np.minimum(last_places, most)
 
-        offsets = self.starts + begin - curve.before[first_places]
+        offsets = begin_bytes - curve.before[first_places]
         call, first = self.sent.begun(first_places, offsets)
         rows = {
             "first": first,
@@ -307,7 +316,8 @@ def _part(
     """
     is_end = is_silent | _short(packets.bytes[:-1])
     pauses = sent.called[1:] - sent.taken[:-1]
-    is_apart = is_end | (pauses > _PAUSE) | (packets.bytes[:-1] <= NOTE)
+    is_note = packets.bytes[:-1] <= NOTE
+    is_apart = is_end | (pauses > _PAUSE) | is_note
     is_other = sent.call[1:] != sent.next_call[:-1]
     is_known = sent.call[1:] >= 0
     return np.where(is_known, is_apart & is_other, is_end)
@@ -331,7 +341,8 @@ def _cut(iterations: _Iterations, pair: str, total: float) -> list[Row]:
         )
 
     joints = iterations.joints
-    bounds = _bounds([cuts[cuts > 0] for cuts in joints], volumes)
+    cuts_within = [cuts[cuts > 0] for cuts in joints]
+    bounds = _bounds(cuts_within, volumes)
     if bounds is not None:
         return bounds
     # So little varies in what Ray's processes say beside their objects.
@@ -357,9 +368,11 @@ def describe_ends(ends: Sequence[Process], traffic: Traffic) -> str:
 def _quiet(time: Row, marks: Row) -> float:
     """Return the seconds after a mark in which least often something is on its way."""
     length = float(np.median(np.diff(marks)))
-    phases = length * (np.arange(_PHASES) / _PHASES - 0.5)
+    shares = np.arange(_PHASES) / _PHASES - 0.5
+    phases = length * shares
     # Of several as good, the one nearest to the mark is taken.
-    phases = phases[np.argsort(np.abs(phases), kind="stable")]
+    nearest_first = np.argsort(np.abs(phases), kind="stable")
+    phases = phases[nearest_first]
 
     instants = phases[:, None] + marks  # (phases, marks)
     place = np.searchsorted(time, instants)
@@ -369,7 +382,8 @@ def _quiet(time: Row, marks: Row) -> float:
     quiet = np.minimum(until_next, since_last)
     usual = np.quantile(quiet, 0.1, axis=1)
     is_good = usual >= 0.5 * usual.max()
-    return float(phases[np.flatnonzero(is_good)[0]])
+    good_phases = phases[is_good]
+    return float(good_phases[0])
 
 
 def _bounds(
@@ -384,8 +398,10 @@ def _bounds(
     usual = float(np.median(sent))
     twice = FULL if usual > _MANY * FULL else 0  # a last packet that came again
     near_bytes = max(_BYTES + twice, _NEAR * usual)
-    if np.mean(np.abs(sent - usual) <= near_bytes) >= MOST:
-        places = _places(np.concatenate(joints), near_bytes, usual, len(sent))
+    is_usual = np.abs(sent - usual) <= near_bytes
+    if np.mean(is_usual) >= MOST:
+        all_joints = np.concatenate(joints)
+        places = _places(all_joints, near_bytes, usual, len(sent))
         bounds = [nothing]
         for place in places:
             cuts = np.array([_nearest(row, place) for row in joints])

@@ -6,7 +6,7 @@ before, for what the thread received or was woken by since, and for its own comp
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -120,6 +120,7 @@ def _hold(step: Step, held: float) -> float:
     waits = step.taken - step.first
     if np.median(waits) < TOGETHER:
         return 0.0
+
     rest = on_its_way(step, step.taken)
     usual = float(np.median(rest))
     if usual >= np.median(step.sizes):
@@ -152,7 +153,8 @@ class _Sends:
         """Return True if a step begins when the kernel has taken all of its cause."""
         first = self._steps[number].first
         taken = self._steps[cause.step].taken
-        instants = taken[: len(first) - cause.lag]
+        count = len(first) - cause.lag
+        instants = taken[:count]
         is_over = first[cause.lag :] >= instants - STEADIER
         share = float(np.mean(is_over))
         held = self._held[cause.step]
@@ -163,6 +165,7 @@ class _Sends:
         is_one = _row(pauses, "groups") == 1
         if not earlier or np.mean(is_one) < ALWAYS:
             return None
+
         (cause,) = earlier
         ready = _row(pauses, "ready")
         seconds = ready - self._times.of(cause)
@@ -183,7 +186,8 @@ def _is_earlier(cause: Cause, number: int, steps: _Steps) -> bool:
     step = steps[cause.step]
     instants = step.last if cause.moment == GOT else step.first
     moment = float(np.median(instants))
-    effect = float(np.median(steps[number].first))
+    effects = steps[number].first
+    effect = float(np.median(effects))
     # Of equals the numbers decide.
     is_first = (moment, cause.step) < (effect, number)
     return cause.lag > 0 or is_first
@@ -195,8 +199,10 @@ def _sent_earlier(pauses: _Pauses, begins: _Begins) -> list[Cause]:
     for iteration, pause in enumerate(pauses):
         if pause.before >= 0:
             number, begun = begins[pause.before]
-            cause = Cause(number, BEGUN, iteration - begun)
+            lag = iteration - begun
+            cause = Cause(number, BEGUN, lag)
             counts[cause] += 1
+
     # The first iterations have theirs outside the fit.
     least = ALWAYS * (len(pauses) - 2)
     usual = counts.most_common(1)
@@ -210,10 +216,11 @@ def _received(pauses: _Pauses, number: int, steps: _Steps) -> list[Cause]:
     """
     counts: Counter[Cause] = Counter()
     latest = _Latest(pauses)
-    sources: dict[Process, list[int]] = {}
+    receiver = steps[number].source
+    sources: dict[Process, list[int]] = defaultdict(list)
     for place, step in enumerate(steps):
-        if step.destination == steps[number].source:
-            sources.setdefault(step.source, []).append(place)
+        if step.destination == receiver:
+            sources[step.source].append(place)
     for places in sources.values():
         counts.update(latest.receipts(places, steps))
 

@@ -112,7 +112,8 @@ class Counters:
         now: Counts = {}
         for holder in self._holders:
             network = Path(f"/proc/{holder.process}/net")
-            counts = _read_counts(network / "snmp") | _read_counts(network / "netstat")
+            counts = _read_counts(network / "snmp")
+            counts |= _read_counts(network / "netstat")
             now[holder.name] = {
                 "segments": counts["OutSegs"],
                 "retransmitted": counts["RetransSegs"],
@@ -125,12 +126,13 @@ class Counters:
 
         Each out of and into every machine. Raises OSError when a machine has gone.
         """
-        directions = (
-            [kernel.queue(index) for kernel, (index,) in self._out],
-            [self._into.queue(index) for index in self._devices],
-        )
-        drops = [[dropped for dropped, _ in queues] for queues in directions]
-        waiting = [[volume for _, volume in queues] for queues in directions]
+        queues_out = [kernel.queue(index) for kernel, (index,) in self._out]
+        queues_in = [self._into.queue(index) for index in self._devices]
+        drops = []
+        waiting = []
+        for queues in (queues_out, queues_in):
+            drops.append([dropped for dropped, _ in queues])
+            waiting.append([volume for _, volume in queues])
 
         for dropped, old in zip(drops, self._before.drops, strict=False):
             for number, count in enumerate(old):
@@ -213,7 +215,10 @@ def off_quota(threads: Sequence[tuple[float, float]], cores: float) -> float:
     due = sum(ran for ran, _ in threads) / cores
     ready = [ran + wait for ran, wait in threads]
     late = max(ready, default=0.0) - due
-    return late if late > 0 else min(0.0, sum(ready) - due)
+    if late > 0:
+        return late
+    early = sum(ready) - due
+    return min(0.0, early)
 
 
 class QuotaWaits:
@@ -231,7 +236,8 @@ class QuotaWaits:
         self._late = 0.0
         self.early = [0.0] * len(machines)
         """Seconds by which each machine computed in less than it needs."""
-        self._pause = _PERIODS * 1e-6 * max(quota.period for _, quota in machines)
+        longest_period = max(quota.period for _, quota in machines)
+        self._pause = _PERIODS * 1e-6 * longest_period
         self._compared = time.monotonic()
 
     def sample(self) -> None:
@@ -333,10 +339,12 @@ def _ports(home: Path) -> set[int]:
         return set()
 
     ports = set()
-    for table in (home / "net" / "tcp", home / "net" / "tcp6"):
+    network = home / "net"
+    for table in (network / "tcp", network / "tcp6"):
         if not table.exists():  # without IPv6
             continue
-        for line in table.read_text().splitlines()[1:]:
+        _, *lines = table.read_text().splitlines()
+        for line in lines:
             columns = line.split()
             if columns[9] in sockets:
                 _, _, port = columns[1].rpartition(":")

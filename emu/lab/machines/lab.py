@@ -447,9 +447,9 @@ class Lab:
     def _collect_ends(self) -> list[Program]:
         ends = []
         for holder in self._holders:
-            for packet in holder.ended:
-                program = self._programs[packet["ended"]]
-                program.code = packet["code"]
+            for end in holder.ended:
+                program = self._programs[end.number]
+                program.code = end.code
                 ends.append(program)
             holder.ended.clear()
         return ends

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from emu.errors import RunError
 from emu.lab.machines.netlink import Netlink
@@ -14,6 +14,15 @@ from emu.lab.machines.netlink import Netlink
 LARGEST = 180_000
 #: Wall seconds that the kernel may take for one request.
 ANSWER = 20.0
+#: What was answered, and descriptors that came with it.
+Packet: TypeAlias = tuple[dict[str, Any], list[int]]
+
+
+class ProgramEnd(NamedTuple):
+    """A program that has ended, by its number, and its exit code."""
+
+    number: int
+    code: int
 
 
 class Holder:
@@ -22,14 +31,12 @@ class Holder:
     def __init__(self, name: str, end: socket.socket) -> None:
         self.name = name
         self.socket = end
-        self.ended: list[dict[str, Any]] = []
+        self.ended = list[ProgramEnd]()
         self.process = 0
         """Process id of what holds the namespaces, as this process sees it."""
         end.settimeout(ANSWER)
 
-    def ask(
-        self, descriptors: Sequence[int] = (), /, **request: Any
-    ) -> tuple[dict[str, Any], list[int]]:
+    def ask(self, descriptors: Sequence[int] = (), /, **request: Any) -> Packet:
         """Return the answer to one request, and descriptors that came with it."""
         self.post(descriptors, **request)
         return self.answer()
@@ -49,13 +56,13 @@ class Holder:
         answer, (descriptor,) = self.ask(do="open_netlink", devices=list(devices))
         return Netlink(socket.socket(fileno=descriptor)), answer["indices"]
 
-    def answer(self) -> tuple[dict[str, Any], list[int]]:
+    def answer(self) -> Packet:
         """Return the next packet that answers."""
         while (answer := self.receive()) is None:
             pass
         return answer
 
-    def receive(self) -> tuple[dict[str, Any], list[int]] | None:
+    def receive(self) -> Packet | None:
         """Return the next packet if it answers; the end of a program is kept."""
         try:
             data, descriptors, _, _ = socket.recv_fds(self.socket, LARGEST, 1)
@@ -69,5 +76,6 @@ class Holder:
             raise RunError(f"machine {self.name}: {packet['error']}")
         if "ended" not in packet:
             return packet, descriptors
-        self.ended.append(packet)
+        end = ProgramEnd(number=packet["ended"], code=packet["code"])
+        self.ended.append(end)
         return None

@@ -106,12 +106,13 @@ def bridge(name: str, mtu: int) -> Message:
     """
     forward_delay = number(1, 0)
     multicast_snooping = attribute(23, b"\0")
+    packets = nic.SEGMENT // (mtu + nic.ETHERNET)
     return _new_link(
         _link(up=True),
         text(_LINK_NAME, name),
         number(_LINK_MTU, mtu),
         number(_LINK_SEGMENT, nic.SEGMENT),
-        number(_LINK_PACKETS, nic.SEGMENT // (mtu + nic.ETHERNET)),
+        number(_LINK_PACKETS, packets),
         _link_info("bridge", forward_delay + multicast_snooping),
     )
 
@@ -122,11 +123,12 @@ def veth(name: str, peer: str, process: int, mtu: int) -> Message:
     peer_link = _link() + text(_LINK_NAME, peer)
     peer_link += number(_LINK_PROCESS, process)
     peer_link += size
+    options = attribute(1, peer_link)
     return _new_link(
         _link(),
         text(_LINK_NAME, name),
         size,
-        _link_info("veth", attribute(1, peer_link)),
+        _link_info("veth", options),
     )
 
 
@@ -136,7 +138,8 @@ def change_link(
     """Return the message that takes a device up, into a bridge, with short segments."""
     body = _link(socket.if_nametoindex(name), up=True)
     if master is not None:
-        body += number(_LINK_MASTER, socket.if_nametoindex(master))
+        master_index = socket.if_nametoindex(master)
+        body += number(_LINK_MASTER, master_index)
     if plan is not None:
         body += number(_LINK_SEGMENT, plan.segment)
         body += number(_LINK_PACKETS, plan.packets)
@@ -165,7 +168,8 @@ def _rate(value: int) -> bytes:
 def _bucket(plan: NicPlan, rate: int, ceil: int) -> bytes:
     """Return the description of a class of the token bucket, at any position."""
     # A leaf's own share comes at its rate; what it borrows has the whole burst.
-    ticks = plan.burst / ceil * 1e9 / _NANOSECONDS_PER_TICK
+    nanoseconds = plan.burst / ceil * 1e9
+    ticks = nanoseconds / _NANOSECONDS_PER_TICK
     burst = max(1, round(ticks))
     parameters = _rate(rate) + _rate(ceil)
     parameters += _FIVE.pack(burst, burst, plan.quantum, 0, 0)
@@ -184,15 +188,26 @@ def pace(index: int, leaf: int, plan: NicPlan, payload: float) -> Message:
     never stands still; see `nic.SLOWEST_LEAF`.
     """
     slowest = plan.rate * nic.SLOWEST_LEAF
-    rate = round(max(payload * plan.wire, slowest))
+    on_wire = payload * plan.wire
+    rate = round(max(on_wire, slowest))
     share = min(rate, _leaf_share(plan))
-    place = _place(index, FIRST_LEAF + leaf, TOP)
-    return NEW_CLASS, 0, place + _bucket(plan, share, rate)
+    body = _place(index, FIRST_LEAF + leaf, TOP)
+    body += _bucket(plan, share, rate)
+    return NEW_CLASS, 0, body
 
 
 def _leaf_share(plan: NicPlan) -> int:
     """Return the bytes per second of a leaf when all are busy, and the shared one."""
-    return max(1, plan.rate // (plan.leaves + 1))
+    classes = plan.leaves + 1
+    return max(1, plan.rate // classes)
+
+
+def _list_handles(plan: NicPlan) -> list[int]:
+    """Return the handles of the shared class, and of the leaves that this host has."""
+    if not plan.leaves:
+        return [SHARED]
+    leaves = range(plan.leaves) if plan.numbered is None else plan.numbered
+    return [SHARED, *(FIRST_LEAF + leaf for leaf in leaves)]
 
 
 def shape(name: str, plan: NicPlan, *, again: bool = False) -> list[Message]:
@@ -202,24 +217,20 @@ def shape(name: str, plan: NicPlan, *, again: bool = False) -> list[Message]:
     """
     index = socket.if_nametoindex(name)
     rate = plan.rate
-    handles = [SHARED]
-    if plan.leaves:
-        leaves = range(plan.leaves) if plan.numbered is None else plan.numbered
-        handles += [FIRST_LEAF + leaf for leaf in leaves]
-
     no_limit = round(10 * nic.FASTEST)
     top = _place(index, TOP, ROOT)
     top += _bucket(plan, rate, rate)
     small = _place(index, nic.SMALL_CLASS, ROOT)
     small += _bucket(plan, no_limit, no_limit)
     share = _bucket(plan, _leaf_share(plan), rate)
-    queue = _of_kind("bfifo", struct.pack("=I", plan.queue))
+    limit = struct.pack("=I", plan.queue)
+    queue = _of_kind("bfifo", limit)
     classes = [
         change_link(name, plan=plan),
         (NEW_CLASS, _CREATE, top),
         (NEW_CLASS, _CREATE, small),
     ]
-    for handle in handles:
+    for handle in _list_handles(plan):
         leaf = _place(index, handle, TOP) + share
         waiting = _place(index, 0, handle) + queue
         classes.append((NEW_CLASS, _CREATE, leaf))
@@ -228,14 +239,17 @@ def shape(name: str, plan: NicPlan, *, again: bool = False) -> list[Message]:
     if again:  # the root and its filter are there, and the rest changes in place
         return [(kind, 0, body) for kind, _, body in classes]
     device, *rest = classes
-    return [device, _root(index), *rest, _filter(index, plan)]
+    root = _root(index)
+    packet_filter = _filter(index, plan)
+    return [device, root, *rest, packet_filter]
 
 
 def _root(index: int) -> Message:
     """Return the message for the token bucket itself, with `SHARED` for strangers."""
     version = 3
     rate_to_quantum = 10
-    bucket = _FIVE.pack(version, rate_to_quantum, SHARED & 0xFFFF, 0, 0)
+    default_class = SHARED & 0xFFFF
+    bucket = _FIVE.pack(version, rate_to_quantum, default_class, 0, 0)
     body = _place(index, ROOT, _NO_PARENT)
     body += _of_kind("htb", attribute(2, bucket))
     return _NEW_QDISC, _CREATE | _EXCLUSIVE, body
@@ -243,12 +257,17 @@ def _root(index: int) -> Message:
 
 def _filter(index: int, plan: NicPlan) -> Message:
     """Return the message for the program that tells each packet its class."""
-    program = nic.classifier(plan.leaves, numbered=plan.numbered is not None)
+    is_numbered = plan.numbered is not None
+    program = nic.classifier(plan.leaves, numbered=is_numbered)
+    length = struct.pack("=H", len(program))
     code = b"".join(_STEP.pack(*step) for step in program)
-    options = attribute(4, struct.pack("=H", len(program)))
+    options = attribute(4, length)
     options += attribute(5, code)
-    body = _place(index, 0, ROOT, (1 << 16) | _ALL_PROTOCOLS)  # of priority 1
-    return _NEW_FILTER, _CREATE, body + _of_kind("bpf", options)
+
+    info = (1 << 16) | _ALL_PROTOCOLS  # of priority 1
+    body = _place(index, 0, ROOT, info)
+    body += _of_kind("bpf", options)
+    return _NEW_FILTER, _CREATE, body
 
 
 def open_netlink() -> socket.socket:
@@ -276,9 +295,12 @@ class Netlink:
         packets = bytearray()
         for position, (kind, flags, body) in enumerate(remaining, 1):
             is_last = position == len(remaining) or len(packets) > _BATCH
-            answer = _ACKNOWLEDGE if is_last else 0
+            all_flags = flags | _REQUEST
+            if is_last:
+                all_flags |= _ACKNOWLEDGE
             sequence = next(self._sequence)
-            packets += _message(kind, flags | _REQUEST | answer, sequence, body)
+            packets += _message(kind, all_flags, sequence, body)
+
             if is_last:
                 self._socket.send(packets)
                 packets.clear()
@@ -298,7 +320,8 @@ class Netlink:
         """Return packets that a NIC's queues dropped, and bytes waiting, or OSError."""
         body = _place(index, 0, _NO_PARENT)
         flags = _REQUEST | _ECHO
-        message = _message(_GET_QDISC, flags, next(self._sequence), body)
+        sequence = next(self._sequence)
+        message = _message(_GET_QDISC, flags, sequence, body)
         self._socket.send(message)
 
         answer = self._socket.recv(_ANSWER)
@@ -317,7 +340,8 @@ class Netlink:
 
 def _message(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
     length = _HEADER.size + len(body)
-    return _HEADER.pack(length, kind, flags, sequence, 0) + body
+    header = _HEADER.pack(length, kind, flags, sequence, 0)
+    return header + body
 
 
 def _raise_refusal(answer: bytes) -> None:

@@ -20,10 +20,10 @@ where capacities change counts with the largest that each link ever has:
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -295,11 +295,30 @@ _ROUNDING = 1e-9
 _LOOSE = 20.0
 
 
+class Theorem1(TypedDict):
+    """Key ``theorem1`` of result.json, see `optimality`."""
+
+    delta: int
+    certificate: float
+    delta_seen: int
+    certificate_seen: float
+    kept: bool
+
+
+class Optimality(TypedDict, total=False):
+    """Keys of result.json, see `optimality`."""
+
+    bound: float
+    bound_by: str
+    gap: float | None
+    theorem1: Theorem1
+
+
 def optimality(
     schedule: Schedule,
     realization: Realization,
     policy: str,
-) -> dict[str, Any]:
+) -> Optimality:
     """Return the keys ``bound``, ``bound_by``, ``gap`` and ``theorem1`` of result.json.
 
     None of a job that died: they are of one that does not.
@@ -311,7 +330,7 @@ def optimality(
 
     Returns
     -------
-    dict[str, Any]
+    Optimality
         ``bound`` in seconds; ``bound_by`` a port, or `CRITICAL_PATH`; ``gap`` is
         makespan / bound - 1, None where nothing takes time; ``theorem1`` [1]_ holds
         ``delta`` (20), ``certificate`` (Delta * LP, seconds), ``kept``: True where the
@@ -404,7 +423,7 @@ def placement_line(gap: dict[str, float]) -> str:
     return f"{line}, and no tighter bound is known" if share > _LOOSE else line
 
 
-def optimality_line(result: dict[str, Any]) -> str:
+def optimality_line(result: Mapping[str, Any]) -> str:
     """Return the bound, the gap and Theorem 1 in words; empty where there is no gap."""
     if result.get("gap") is None:
         return ""

@@ -105,9 +105,11 @@ class CriticalPath:
         """Return the seconds of the links with the same ``key``, longest first."""
         groups: dict[Key, list[float]] = defaultdict(list)
         for link in self.links:
-            groups[key(link)].append(link.seconds)
-        totals = {name: math.fsum(parts) for name, parts in groups.items()}
-        return dict(sorted(totals.items(), key=lambda item: -item[1]))
+            name = key(link)
+            groups[name].append(link.seconds)
+        totals = [(name, math.fsum(parts)) for name, parts in groups.items()]
+        totals.sort(key=lambda total: -total[1])
+        return dict(totals)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,12 +134,16 @@ def span(made: Schedule, part: ChainLink | _Part) -> tuple[float, float]:
     """
     if part.edge < 0:
         event = part.task, part.iteration
-        return float(made.task_start[event]), float(made.task_end[event])
+        start = float(made.task_start[event])
+        end = float(made.task_end[event])
+        return start, end
+
     event = part.edge, part.iteration
+    start = float(made.flow_start[event])
     end = float(made.flow_end[event])
     if part.cause is Cause.LATENCY:
         end += float(made.problem.latencies[part.edge])
-    return float(made.flow_start[event]), end
+    return start, end
 
 
 #: A run is judged, budgeted and drawn along one path.
@@ -148,7 +154,8 @@ _PATHS: WeakKeyDictionary[Schedule, CriticalPath] = WeakKeyDictionary()
 def critical_path(schedule: Schedule) -> CriticalPath:
     """Return the critical path of ``schedule``, simulated or emulated."""
     if schedule not in _PATHS:
-        last_first = tuple(_Walk(schedule).links())
+        walk = _Walk(schedule)
+        last_first = tuple(walk.links())
         _PATHS[schedule] = CriticalPath(last_first[::-1])
     return _PATHS[schedule]
 
@@ -185,7 +192,8 @@ class _Walk:
         # Rounds differ between tasks: the last column alone would miss those that end
         # early.
         last_iterations = rounds - 1
-        ends = self._schedule.task_end[np.arange(rounds.size), last_iterations]
+        tasks = np.arange(rounds.size)
+        ends = self._schedule.task_end[tasks, last_iterations]
         last = int(ends.argmax())
         next_part = _Part(task=last, iteration=int(last_iterations[last]))
         part: _Part | None = next_part
@@ -224,9 +232,10 @@ class _Walk:
         # `wanted` is infinite where no rule held the next part back: one piece is empty
         # then.
         ready = min(max(part.wanted, start), end)
-        pieces = ((part.cause or plain, ready, end), (plain, start, ready))
+        later_piece = (part.cause or plain, ready, end)
+        earlier_piece = (plain, start, ready)
 
-        for cause, begin, over in pieces:
+        for cause, begin, over in (later_piece, earlier_piece):
             if over > begin:
                 port = -1
                 # A flow that has been served holds no port any more.
@@ -274,10 +283,11 @@ class _Walk:
     ) -> list[tuple[int, int]]:
         """Return where ``ends`` lie after ``ready`` and up to ``start``, last first."""
         # Strictly after `ready`: what ended by then held nothing up.
-        is_between = (ends > ready + self._same) & (ends <= start + self._same)
+        is_after = ends > ready + self._same
+        is_between = is_after & (ends <= start + self._same)
         places = np.argwhere(is_between)
-        order = np.argsort(-ends[is_between], kind="stable")
-        return [(int(row), int(iteration)) for row, iteration in places[order]]
+        last_first = np.argsort(-ends[is_between], kind="stable")
+        return [(row, iteration) for row, iteration in places[last_first].tolist()]
 
     def _before_task(self, task: int, iteration: int) -> _Part | None:
         """Return the last input; of several, flows come first as in the proof."""
@@ -317,8 +327,10 @@ class _Walk:
             if not self._hops[position]:
                 end = float(schedule.task_end[edge.source, number])
                 source = _Part(task=edge.source, iteration=number)
-                yield _Input(end, _CREDIT if edge.credit else _HANDOFF, source)
+                rank = _CREDIT if edge.credit else _HANDOFF
+                yield _Input(end, rank, source)
                 continue
+
             flow_end = float(schedule.flow_end[position, number])
             latency = float(self._latencies[position])
             flow = _Part(edge=position, iteration=number)
@@ -396,8 +408,9 @@ def divergences(emulated: Schedule, simulated: Schedule) -> tuple[Drift, ...]:
 
     Raises ValueError when the two are not of the same tasks, edges and iterations.
     """
-    shapes = emulated.task_end.shape, emulated.flow_end.shape
-    if (simulated.task_end.shape, simulated.flow_end.shape) != shapes:
+    has_same_tasks = emulated.task_end.shape == simulated.task_end.shape
+    has_same_flows = emulated.flow_end.shape == simulated.flow_end.shape
+    if not (has_same_tasks and has_same_flows):
         raise ValueError("the two schedules are not of the same job")
     links = critical_path(emulated).links
 
@@ -419,8 +432,10 @@ def divergences(emulated: Schedule, simulated: Schedule) -> tuple[Drift, ...]:
             # What it waited beyond that is counted here, so that all drifts sum to the
             # difference.
             drifts.append(Drift(ELSEWHERE, last, moment - start))
-            took = last.end - pieces[0].start
-            drifts.append(Drift(last.cause, last, took - (end - start)))
+            emulated_seconds = last.end - pieces[0].start
+            simulated_seconds = end - start
+            lateness = emulated_seconds - simulated_seconds
+            drifts.append(Drift(last.cause, last, lateness))
             moment = end
 
     if links:  # a run of no length has no chain
@@ -465,8 +480,11 @@ def send_rows(logs: Iterable[bytes]) -> Rows:
     """
     rows: Rows = {}
     for log in logs:
-        for row in np.frombuffer(log, dtype="<f8").reshape(-1, 6):
-            rows[int(row[0]), int(row[1])] = row[2:]
+        table = np.frombuffer(log, dtype="<f8").reshape(-1, 6)
+        for row in table:
+            edge = int(row[0])
+            iteration = int(row[1])
+            rows[edge, iteration] = row[2:]
     return rows
 
 
@@ -510,7 +528,8 @@ def error_budget(
                 delays = {DelayCause.FIRST_BYTES: max(wait, 0.0)}
             for cause, seconds in delays.items():
                 parts[cause].append(seconds)
-            parts[rest_cause].append(drift.seconds - math.fsum(delays.values()))
+            explained = math.fsum(delays.values())
+            parts[rest_cause].append(drift.seconds - explained)
     return {str(cause): math.fsum(parts[cause]) for cause in DelayCause}
 
 

@@ -9,7 +9,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from typing_extensions import override
 
@@ -278,47 +278,79 @@ def _rank_changes(
     return tuple(sorted(improvements, key=lambda improvement: -improvement.gain))
 
 
-def death_rows(schedule: Schedule) -> list[dict[str, Any]]:
+class CauseRow(TypedDict):
+    """Seconds of the chain that have one cause, in one place."""
+
+    cause: str
+    what: str
+    """Kind of task, ``kind -> kind`` of a flow, or what a gap delayed."""
+    port: str
+    pool: str
+    seconds: float
+    links: int
+    """Parts of the chain that are summed."""
+
+
+class PortRow(TypedDict):
+    """Seconds for which a port held back flows of the chain."""
+
+    port: str
+    seconds: float
+
+
+class ApartRow(TypedDict):
+    """Seconds by which a run was apart from its simulation, by cause."""
+
+    cause: str
+    what: str
+    seconds: float
+
+
+def death_rows(schedule: Schedule) -> list[CauseRow]:
     """Return the rows of what deaths add to a schedule, as those of `cause_rows`."""
     outages = schedule.outages
     parts = {
         "recovery": outages.recovery,
         "attempts that ended": outages.seconds - outages.recovery,
     }
-    row = {"cause": "deaths", "port": "", "pool": "", "links": 0}
-    return [
-        {**row, "what": part, "seconds": seconds}
-        for part, seconds in parts.items()
-        if seconds
-    ]
+
+    rows = []
+    for part, seconds in parts.items():
+        if seconds:
+            row = CauseRow(
+                cause="deaths",
+                what=part,
+                port="",
+                pool="",
+                seconds=seconds,
+                links=0,
+            )
+            rows.append(row)
+    return rows
 
 
-def cause_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:
-    """Return cause, what, port, pool, seconds and number of links.
-
-    ``what`` is a kind of task, ``kind -> kind`` of a flow, or what a gap delayed.
-    """
+def cause_rows(problem: Problem, chain: CriticalPath) -> list[CauseRow]:
+    """Return the seconds of the chain by cause and place."""
     # One key for both tables, so that a row has the number of links that it sums.
     counts = Counter(_row(problem, link) for link in chain.links)
     sums = chain.sums(lambda link: _row(problem, link))
 
     rows = []
-    for row, seconds in sums.items():
-        cause, name, port, pool = row
-        rows.append(
-            {
-                "cause": str(cause),
-                "what": name,
-                "port": port_name(problem, port),
-                "pool": pool,
-                "seconds": seconds,
-                "links": counts[row],
-            }
+    for place, seconds in sums.items():
+        cause, name, port, pool = place
+        row = CauseRow(
+            cause=str(cause),
+            what=name,
+            port=port_name(problem, port),
+            pool=pool,
+            seconds=seconds,
+            links=counts[place],
         )
+        rows.append(row)
     return rows
 
 
-def port_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:
+def port_rows(problem: Problem, chain: CriticalPath) -> list[PortRow]:
     """Return port and seconds for which it held back flows of the chain."""
     sums = chain.sums(lambda link: link.port)
     return [
@@ -329,7 +361,7 @@ def port_rows(problem: Problem, chain: CriticalPath) -> list[dict[str, Any]]:
     ]
 
 
-def apart_rows(problem: Problem, parts: tuple[Drift, ...]) -> list[dict[str, Any]]:
+def apart_rows(problem: Problem, parts: tuple[Drift, ...]) -> list[ApartRow]:
     """Return cause, what and seconds of a drift, greatest first, either sign."""
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     for part in parts:
@@ -337,13 +369,17 @@ def apart_rows(problem: Problem, parts: tuple[Drift, ...]) -> list[dict[str, Any
         # there is not to blame.
         name = "" if part.cause == ELSEWHERE else kind_name(problem, part.link)
         groups[str(part.cause), name].append(part.seconds)
-    rows = [
-        # Parts of either sign cancel: a plain sum would leave rounding as large as the
-        # difference that is explained.
-        {"cause": cause, "what": name_of_part, "seconds": math.fsum(seconds)}
-        for (cause, name_of_part), seconds in groups.items()
-    ]
-    return sorted(rows, key=lambda row: -abs(float(row["seconds"])))
+    rows = []
+    for (cause, name_of_part), seconds in groups.items():
+        row = ApartRow(
+            cause=cause,
+            what=name_of_part,
+            # Parts of either sign cancel: a plain sum would leave rounding as large as
+            # the difference that is explained.
+            seconds=math.fsum(seconds),
+        )
+        rows.append(row)
+    return sorted(rows, key=lambda row: -abs(row["seconds"]))
 
 
 def kind_name(problem: Problem, link: ChainLink) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -43,6 +43,25 @@ _WORTH = 1e-5
 _NOTICED = 0.01
 
 
+class PlacementKeys(TypedDict):
+    """Section ``placement`` of a scenario: the machine of every process."""
+
+    policy: str
+    tasks: dict[str, str]
+
+
+class TaskMoveKeys(TypedDict):
+    """A step as `emu explain` writes it, see `TaskMove`."""
+
+    what: str
+    makespan: float
+    gain: float
+    why: str
+    moves: list[dict[str, str]]
+    """``task`` from one machine to another one."""
+    placement: PlacementKeys
+
+
 @dataclass(frozen=True, eq=False)
 class TaskMove:
     """One step on the way, a move or some together, and what it is worth."""
@@ -63,7 +82,7 @@ class TaskMove:
         """Job and placement after the step."""
         return self.run.problem
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> TaskMoveKeys:
         """Return the step, its gain, and the placement to paste."""
         return {
             "what": str(self.near),
@@ -319,13 +338,11 @@ def _name_sender(problem: Problem, port: int) -> _Sender:
     return _Sender(f"{machine}'s NIC", "send" if link.direction == "out" else "receive")
 
 
-def write_placement(problem: Problem) -> dict[str, Any]:
+def write_placement(problem: Problem) -> PlacementKeys:
     """Return the section ``placement`` that spells out where ``problem`` stands."""
     machines = problem.cluster.machines
-    return {
-        "policy": "explicit",
-        "tasks": {
-            process: machines[problem.placement.machine_of[first]].name
-            for process, (first, *_) in problem.job.units.items()
-        },
-    }
+    tasks = {}
+    for process, (first_task, *_) in problem.job.units.items():
+        machine = machines[problem.placement.machine_of[first_task]]
+        tasks[process] = machine.name
+    return {"policy": "explicit", "tasks": tasks}

@@ -28,9 +28,21 @@ _DIRECTION = [
 ]
 #: A packet as it was delivered: seconds since the programs began, machine numbers, TCP
 #: ports, bytes of payload.
-PACKET = np.dtype([("time", "<f8"), *_DIRECTION, ("bytes", "<u4")])
+PACKET = np.dtype(
+    [
+        ("time", "<f8"),
+        *_DIRECTION,
+        ("bytes", "<u4"),
+    ]
+)
 #: Owner of a TCP port of a machine: numbers of machine, port and program.
-OWNER = np.dtype([("machine", "<u2"), ("port", "<u2"), ("program", "<u2")])
+OWNER = np.dtype(
+    [
+        ("machine", "<u2"),
+        ("port", "<u2"),
+        ("program", "<u2"),
+    ]
+)
 #: A socket call of a program, or a wait of one of its threads: seconds of its beginning
 #: and end, bytes, what it was (`SEND`, `RECEIVE`, `WAIT`, `PART`), numbers of machine,
 #: program, process and thread, ports, and the other machine; a wait has no ends.
@@ -56,7 +68,12 @@ WAIT = 3
 PART = 4
 #: Bytes that went one way of a connection until others came back or it fell silent.
 MESSAGE = np.dtype(
-    [("first", "<f8"), ("last", "<f8"), *_DIRECTION, ("bytes", "<u8")],
+    [
+        ("first", "<f8"),
+        ("last", "<f8"),
+        *_DIRECTION,
+        ("bytes", "<u8"),
+    ]
 )
 #: Seconds without a packet that part two messages of one direction. A NIC of 10 Mbit/s
 #: takes 1.2 ms for one.
@@ -89,7 +106,8 @@ def count_bytes(packets: Packets, machines: int) -> Ints:
     source = packets["source"].astype(np.int64)
     pair = source * machines + packets["destination"]
     sums = np.bincount(pair, packets["bytes"], minlength=machines**2)
-    return sums.astype(np.int64).reshape(machines, machines)
+    table = sums.reshape(machines, machines)
+    return table.astype(np.int64)
 
 
 def nic_rates(
@@ -119,7 +137,8 @@ def nic_rates(
     present = nics.copy()
     for time, machine, *new in changes:
         # The part of each bin that lies behind the change: 0, 1, or of one bin between.
-        part = np.clip((ends - time) / width, 0.0, 1.0)
+        bins_behind = (ends - time) / width
+        part = np.clip(bins_behind, 0.0, 1.0)
         increase = np.array(new) - present[:, machine]
         rates[:, machine] += increase[:, None] * part
         present[:, machine] = new
@@ -149,17 +168,19 @@ def nic_use(
     """
     _, machines, bins = rates.shape
     length = max(seconds, 1e-9) / bins
-    passed_bins = (packets["time"] / length).astype(np.int64)
-    bin_of_packet = np.clip(passed_bins, 0, bins - 1)
+    passed_bins = packets["time"] / length
+    bin_of_packet = np.clip(passed_bins.astype(np.int64), 0, bins - 1)
 
     volumes = []
     for end in ("source", "destination"):
         machine = packets[end].astype(np.int64)
         cell = machine * bins + bin_of_packet
-        volumes.append(np.bincount(cell, packets["bytes"], machines * bins))
+        volume = np.bincount(cell, packets["bytes"], machines * bins)
+        volumes.append(volume)
 
     capacity = rates * length
-    use: Floats = np.reshape(volumes, rates.shape) / capacity
+    volume_by_bin = np.reshape(volumes, rates.shape)
+    use: Floats = volume_by_bin / capacity
     return use
 
 
@@ -184,9 +205,12 @@ class _Ends(NamedTuple):
     def of(cls, rows: NDArray[np.void]) -> _Ends:
         sender = _end_code(rows, "source")
         receiver = _end_code(rows, "destination")
-        low = np.minimum(sender, receiver)
-        high = np.maximum(sender, receiver)
-        return cls(sender, receiver, low, high)
+        return cls(
+            sender=sender,
+            receiver=receiver,
+            low=np.minimum(sender, receiver),
+            high=np.maximum(sender, receiver),
+        )
 
     def order(self, times: Floats) -> Ints:
         """Return the order in which a connection's rows stand together, by time."""
@@ -206,18 +230,20 @@ def messages(packets: Packets, silence: float = SILENCE) -> NDArray[np.void]:
     ends = _Ends.of(packets)
     order = ends.order(packets["time"])
     packets = packets[order]
+    times = packets["time"]
 
-    is_start = np.diff(packets["time"]) > silence
+    is_start = np.append(True, np.diff(times) > silence)
     for code in (ends.low, ends.high, ends.sender):
-        is_start |= np.diff(code[order]) != 0
-    start = np.flatnonzero(np.append(True, is_start))
-    last = np.append(start[1:], len(packets)) - 1
+        is_start[1:] |= np.diff(code[order]) != 0
+    start = np.flatnonzero(is_start)
+    end = np.append(start[1:], len(packets))
+    last = end - 1
 
     rows = np.zeros(len(start), MESSAGE)
     for name in CONNECTION:
         rows[name] = packets[name][start]
-    rows["first"] = packets["time"][start]
-    rows["last"] = packets["time"][last]
+    rows["first"] = times[start]
+    rows["last"] = times[last]
     sizes = packets["bytes"].astype(np.uint64)
     rows["bytes"] = np.add.reduceat(sizes, start)
     by_first = np.argsort(rows["first"], kind="stable")
@@ -237,8 +263,9 @@ def answer_times(found: NDArray[np.void]) -> Floats:
     is_answer = ends.sender[earlier] == ends.receiver[later]
     is_answer &= ends.receiver[earlier] == ends.sender[later]
 
+    begin_of_next = found["first"][later]
+    seconds = begin_of_next - found["last"][earlier]
     waits = np.full(len(found), np.nan)
-    seconds = found["first"][later] - found["last"][earlier]
     waits[earlier[is_answer]] = seconds[is_answer]
     return waits
 
@@ -269,25 +296,30 @@ def meetings(
     # Of each queue the direction that ends last: whoever begins before that meets it.
     newest: dict[tuple[str, int, int], int] = {}
     pairs = set()
-    for number in np.argsort(first, kind="stable").tolist():
+    by_first = np.argsort(first, kind="stable")
+    for number in by_first.tolist():
         source, destination, port, destination_port = directions[number].tolist()
         leaf = leaf_of(port, destination_port)
-        for queue in (("out", source, leaf), ("in", destination, leaf)):
-            holder = newest.get(queue)
-            if holder is not None and last[holder] > first[number]:
+        queues = [("out", source, leaf), ("in", destination, leaf)]
+        for queue in queues:
+            holder = newest.setdefault(queue, number)
+            if holder == number:
+                continue
+            if last[holder] > first[number]:
                 holder_port = int(directions[holder]["source_port"])
                 pairs.add((holder_port, port))
-            if holder is None or last[holder] < last[number]:
+            if last[holder] < last[number]:
                 newest[queue] = number
     return sorted(pairs)
 
 
 def name_matrix(matrix: Ints, names: Sequence[str]) -> dict[str, dict[str, int]]:
     """Return a matrix of bytes by the names of sender and receiver."""
-    return {
-        source: dict(zip(names, row.tolist(), strict=True))
-        for source, row in zip(names, matrix, strict=True)
-    }
+    table = {}
+    for source, row in zip(names, matrix.tolist(), strict=True):
+        sizes = zip(names, row, strict=True)
+        table[source] = dict(sizes)
+    return table
 
 
 # Bytes of a run, by the kinds of tensors that the receivers counted.
@@ -317,9 +349,12 @@ def kinds_between_machines(
     byte_scale: float,
 ) -> dict[str, float]:
     """Return kind of payload -> emulated bytes between machines, most first."""
+    hops = problem.hops
+    counts = count_kinds(statistics)
     sums: Counter[str] = Counter()
-    for (edge, kind), count in count_kinds(statistics).items():
+    for (edge, kind), count in counts.items():
         # A run's files may name edges that its problem does not have.
-        if edge < len(problem.hops) and problem.hops[edge]:
+        if edge < len(hops) and hops[edge]:
             sums[kind] += count
-    return {kind: count / byte_scale for kind, count in sums.most_common() if count}
+    most_first = sums.most_common()
+    return {kind: count / byte_scale for kind, count in most_first if count}

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 import numpy as np
 
@@ -37,6 +37,21 @@ NICS = 16
 _CAPACITY = ((2.0, "twice as fast"), (ENDLESS, "endless"))
 _TIME = ((0.5, "twice as fast"), (0.0, "in no time"))
 _BYTES = ((0.5, "half the bytes"), (0.0, "no bytes"))
+
+
+class ChangeKeys(TypedDict):
+    """A change in words, and as keys and values of the scenario."""
+
+    kind: str
+    what: str
+    edit: dict[str, Any] | None
+
+
+class ImprovementKeys(ChangeKeys):
+    """A change and what it is worth, seconds."""
+
+    makespan: float
+    gain: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +81,16 @@ class Change:
     added: float = 0.0
     """Seconds that deaths have added to a run that was recorded: known no better."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ChangeKeys:
         """Return the change in words and as an edit of the scenario."""
-        edit = None if self.edit is None else dict(self.edit)
-        return {"kind": self.kind, "what": self.what, "edit": edit}
+        edit = None
+        if self.edit is not None:
+            edit = dict(self.edit)
+        return {
+            "kind": self.kind,
+            "what": self.what,
+            "edit": edit,
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,9 +103,13 @@ class Improvement:
     gain: float
     """Seconds less than without it; negative when it makes the run longer."""
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> ImprovementKeys:
         """Return the change, as an edit as well, and its gain."""
-        return {**self.change.to_json(), "makespan": self.makespan, "gain": self.gain}
+        return {
+            **self.change.to_json(),
+            "makespan": self.makespan,
+            "gain": self.gain,
+        }
 
 
 class Stated(Protocol):
@@ -129,7 +154,12 @@ def rank(base: Change, changes: Iterable[Change]) -> list[Improvement]:
     improvements = []
     for change in changes:
         after = span(change)
-        improvements.append(Improvement(change, after, before - after))
+        improvement = Improvement(
+            change=change,
+            makespan=after,
+            gain=before - after,
+        )
+        improvements.append(improvement)
     return sorted(improvements, key=lambda improvement: -improvement.gain)
 
 
@@ -169,7 +199,8 @@ def rank_pairs(
         both = _both(base, first.change, second.change)
         gain = before - span(both)
         # What both bring is listed already where it is only the sum of the two.
-        if gain > max(first.gain, 0) + max(second.gain, 0) + _MORE * before:
+        gain_of_each = max(first.gain, 0) + max(second.gain, 0)
+        if gain > gain_of_each + _MORE * before:
             if both.kind != "pair":  # a pair has the edits of both already
                 both = edited(both)
             pairs.append(Improvement(both, before - gain, gain))
@@ -183,16 +214,18 @@ def _seconds(base: Change, change: Change) -> float:
     else:
         seconds = _link_seconds(base)
     # The busiest: a change may name all links of a machine, of which one is full.
-    return float(seconds[[*change.rows]].max())
+    changed_seconds = seconds[[*change.rows]]
+    return float(changed_seconds.max())
 
 
 def _link_seconds(base: Change) -> Floats:
     """Return for how long each link is busy with all bytes that cross it."""
-    load = np.zeros(len(base.problem.capacities))
+    problem = base.problem
+    load = np.zeros(len(problem.capacities))
     sizes = base.realization.volumes.sum(axis=1)
-    for hops, volume in zip(base.problem.hops, sizes, strict=True):
+    for hops, volume in zip(problem.hops, sizes, strict=True):
         load[[*hops]] += volume
-    return load / base.problem.capacities
+    return load / problem.capacities
 
 
 def _scale(
@@ -274,8 +307,12 @@ def changes_of(base: Change, chain: CriticalPath) -> Iterator[Change]:
     if cluster.changes or cluster.speed_changes:
         steady = replace(cluster, changes=(), speed_changes=())
         variant = replace(base.problem, cluster=steady)
-        words = "no events and failures"
-        yield replace(base, kind="events", what=words, problem=variant)
+        yield replace(
+            base,
+            kind="events",
+            what="no events and failures",
+            problem=variant,
+        )
 
 
 def span(run: Change) -> float:
@@ -301,10 +338,9 @@ def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
     longest = [-busy[ports].max(initial=0.0) for ports in nics]
     busiest = np.argsort(longest, kind="stable")[:NICS].tolist()
     # In the order of the cluster, which decides among equal gains.
-    choices += [
-        (f"NIC of {machines[number].name}", {*nics[number]})
-        for number in sorted(busiest)
-    ]
+    for number in sorted(busiest):
+        name = machines[number].name
+        choices.append((f"NIC of {name}", {*nics[number]}))
     ports_of_chain = {link.port for link in chain.links} - {-1}
     for port in sorted(ports_of_chain):
         word = "port" if links[port].direction else "link"
@@ -317,7 +353,9 @@ def _network(base: Change, chain: CriticalPath) -> Iterator[Change]:
     for members in alike.values():
         if 1 < len(members) < len(machines):
             names = ", ".join(machines[number].name for number in members)
-            ports = {port for number in members for port in nics[number]}
+            ports = set[int]()
+            for number in members:
+                ports.update(nics[number])
             choices.append((f"NICs of {names}", ports))
     everything = "all NICs and links" if links.shared else "all NICs"
     choices.append((everything, {*range(len(links))}))
@@ -358,12 +396,16 @@ def _compute(base: Change, chain: CriticalPath) -> Iterator[Change]:
     busiest = chain.sums(lambda link: -1 if link.cause is Cause.GAP else link.task)
     single = []
     for row in busiest:
-        is_task = row >= 0
-        if is_task and len(rows_of_kind[tasks[row].kind]) > 1:
-            single.append((tasks[row].name, [row]))
+        if row < 0:  # a flow, or a gap
+            continue
+        task = tasks[row]
+        if len(rows_of_kind[task.kind]) > 1:
+            single.append((task.name, [row]))
     choices += single[:CHAIN_TASKS]
+
     for name, rows in choices:
-        if base.realization.times[rows].any():
+        times = base.realization.times[rows]
+        if times.any():
             for factor, word in _TIME:
                 yield _scale(base, "compute", f"{name} {word}", rows, factor)
 
@@ -385,7 +427,9 @@ def _bytes(base: Change, chain: CriticalPath) -> Iterator[Change]:
 
 def edge_kind(job: Job, edge: Edge) -> str:
     """Return ``kind -> kind`` of the tasks that an edge joins."""
-    return f"{job.tasks[edge.source].kind} -> {job.tasks[edge.destination].kind}"
+    source = job.tasks[edge.source]
+    destination = job.tasks[edge.destination]
+    return f"{source.kind} -> {destination.kind}"
 
 
 def _window(base: Change) -> Iterator[Change]:
@@ -407,16 +451,22 @@ def _window(base: Change) -> Iterator[Change]:
     )
 
     # Credits without lag order two tasks within an iteration: no window, so they stay.
-    rows = [row for row, edge in enumerate(job.edges) if not (edge.credit and edge.lag)]
-    free = replace(job, edges=tuple(job.edges[row] for row in rows))
+    rows = []
+    edges_left = []
+    for row, edge in enumerate(job.edges):
+        if not (edge.credit and edge.lag):
+            rows.append(row)
+            edges_left.append(edge)
+    free = replace(job, edges=tuple(edges_left))
     run = base.realization
+    volumes = run.volumes[rows]
     yield replace(
         base,
         kind="window",
         what="credit window unlimited",
         factor=np.inf,
         problem=replace(problem, job=free),
-        realization=Realization(run.times, run.volumes[rows]),
+        realization=Realization(run.times, volumes),
     )
 
 

@@ -53,7 +53,8 @@ class Packing:
             # eta: the most of a group alone, a bound of the loop and no test (A9).
             demand = self.demand[group]
             needs = demand > 0
-            room = (free[needs] / demand[needs]).min(initial=np.inf)
+            counts_by_room = free[needs] / demand[needs]
+            room = counts_by_room.min(initial=np.inf)
             # Items that fill the room exactly must not lose one to rounding.
             whole = np.floor(room * (1 + 1e-12))
             most = int(np.clip(whole, 0, size))
@@ -115,17 +116,20 @@ class Packing:
         room = self.free[order].astype(np.float64)
         # Groups go by the largest share that an item has of the roomiest bin.
         roomiest = room.max(axis=0, initial=0.0)
-        limits = np.isfinite(room).all(axis=0) & (roomiest > 0)
+        is_stated = np.isfinite(room).all(axis=0)
+        limits = is_stated & (roomiest > 0)
         shares = self.demand[:, limits] / roomiest[limits]
         largest = shares.max(axis=1, initial=0.0)
 
-        counts = np.zeros((len(order), len(self.sizes)), dtype=np.int64)
+        shape = (len(order), len(self.sizes))
+        counts = np.zeros(shape, dtype=np.int64)
         for group in np.argsort(-largest, kind="stable"):
             demand = self.demand[group]
             needs = demand > 0
             rest = self.sizes[group]
             for place in range(len(order)):
-                most = (room[place, needs] / demand[needs]).min(initial=rest)
+                counts_by_room = room[place, needs] / demand[needs]
+                most = counts_by_room.min(initial=rest)
                 count = min(int(most), rest)
                 room[place] -= count * demand
                 counts[place, group] = count
@@ -273,7 +277,8 @@ def _list_demands(space: Space) -> list[int]:
 
 def overload(space: Space) -> Iterator[tuple[str, str, float, str]]:
     """Yield machine, resource, shortfall, sentence where pinned tasks are too much."""
-    for number, column in np.argwhere(space.free < -space.slack).tolist():
+    is_too_full = space.free < -space.slack
+    for number, column in np.argwhere(is_too_full).tolist():
         machine = space.cluster.machines[number].name
         resource = space.resources[column]
         shortfall = -float(space.free[number, column])
@@ -427,6 +432,7 @@ def minimise(
     if is_whole.any():
         kinds = highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger
         model.integrality_ = [kinds[flag] for flag in is_whole.tolist()]
+
     matrix = model.a_matrix_
     matrix.format_ = highspy.MatrixFormat.kRowwise
     matrix.start_ = np.cumsum([0, *map(len, columns)])
@@ -443,4 +449,5 @@ def minimise(
         # What has no x at all is bounded by +inf, which is of no use to anybody.
         is_known = is_whole.any() and bound < np.inf
         return Solution(None, bound if is_known else -np.inf)
-    return Solution(np.array(solver.getSolution().col_value), bound)
+    values = solver.getSolution().col_value
+    return Solution(np.array(values), bound)

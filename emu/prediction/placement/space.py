@@ -221,7 +221,7 @@ class _Kind(NamedTuple):
     kind: str
     rounds: int
     position: int
-    """Of a task with slots, whose ties go by it; -1 for the others."""
+    """Position of a task with slots, whose ties go by it; -1 of the others."""
     demands: tuple[tuple[str, float], ...]
     slowness: tuple[tuple[str, float], ...]
 

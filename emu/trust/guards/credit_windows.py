@@ -58,7 +58,8 @@ def _first_and_last_tasks(job: Job, prefix: str) -> Iterator[tuple[int, int]]:
     feeds = {task: {task} for task in members}
     turns = {task: turn for turn, task in enumerate(job.order)}
     # From the last task back: what a task feeds is complete before its sources take it.
-    for edge in sorted(inner, key=lambda edge: -turns[edge.source]):
+    last_first = sorted(inner, key=lambda edge: -turns[edge.source])
+    for edge in last_first:
         reached = feeds[edge.destination]
         feeds[edge.source] |= reached
 

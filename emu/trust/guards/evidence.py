@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,8 +108,11 @@ class Evidence:
 
         On kernel NICs `stall` is no such figure: nobody looks at rates there.
         """
-        metrics = (row.get("host_metrics", {}) for row in self.statistics.values())
-        return max((row.get("loop_lag_max", 0.0) for row in metrics), default=0.0)
+        lags = []
+        for figures in self.statistics.values():
+            metrics = figures.get("host_metrics", {})
+            lags.append(metrics.get("loop_lag_max", 0.0))
+        return max(lags, default=0.0)
 
     @property
     def logged_sends(self) -> Floats:
@@ -123,7 +127,8 @@ class Evidence:
             edge = rows[:, 0].astype(np.int64)
             iteration = rows[:, 1].astype(np.int64)
             is_flow = (edge < edges) & (iteration < iterations)
-            times[edge[is_flow], iteration[is_flow]] = rows[is_flow, 2]
+            flow = (edge[is_flow], iteration[is_flow])
+            times[flow] = rows[is_flow, 2]
         return times
 
 
@@ -142,11 +147,14 @@ def list_capacities(problem: Problem, time: float = 0.0) -> dict[str, float]:
     for machine in problem.cluster.machines:
         capacities[f"{machine.name} out"] = machine.bandwidth_out
         capacities[f"{machine.name} in"] = machine.bandwidth_in
-    capacities |= {link.name: link.capacity for link in problem.cluster.shared_links}
+    for link in problem.cluster.shared_links:
+        capacities[link.name] = link.capacity
+
+    # A time that was computed may lie a rounding before the change that made it.
+    latest = time * (1.0 + _ROUNDING)
     changes = sorted(problem.cluster.changes, key=lambda change: change.time)
     for change in changes:
-        # A time that was computed may lie a rounding before the change that made it.
-        if change.time <= time * (1.0 + _ROUNDING):
+        if change.time <= latest:
             capacities[change.link] = change.capacity
     return capacities
 
@@ -174,9 +182,9 @@ def fitting(problem: Problem, link: str, times: Floats) -> Floats:
     rates = np.array(capacities)
     room_between = rates[:-1] * np.diff(since)
     room_by_change = np.append(0.0, np.cumsum(room_between))
-    last = np.searchsorted(since, times, side="right") - 1
+    changes_until = np.searchsorted(since, times, side="right")
     # A time before 0, by a clock that is off, has the first rate and no room.
-    last = np.maximum(last, 0)
+    last = np.maximum(changes_until - 1, 0)
     seconds = np.maximum(times - since[last], 0.0)
     room: Floats = room_by_change[last] + rates[last] * seconds
     return room
@@ -187,11 +195,14 @@ def list_latencies(problem: Problem) -> list[float]:
 
     The sum over the links that it crosses.
     """
-    latency = {link.name: link.latency for link in problem.cluster.shared_links}
+    latency = {}
+    for link in problem.cluster.shared_links:
+        latency[link.name] = link.latency
     for machine in problem.cluster.machines:
         latency[f"{machine.name} out"] = machine.latency_out
         latency[f"{machine.name} in"] = machine.latency_in
-    return [sum(latency[link] for link in hops) for hops in list_hops(problem)]
+
+    return [sum(latency[name] for name in hops) for hops in list_hops(problem)]
 
 
 def list_hops(problem: Problem) -> list[tuple[str, ...]]:
@@ -203,18 +214,18 @@ def list_hops(problem: Problem) -> list[tuple[str, ...]]:
     cluster = problem.cluster
     machine_of = problem.placement.machine_of
     tasks = problem.job.tasks
-    through = {
-        (source, destination): route.through
-        for route in cluster.routes
-        for source in route.sources
-        for destination in route.destinations
-    }
+    through = {}
+    for route in cluster.routes:
+        for pair in product(route.sources, route.destinations):
+            through[pair] = route.through
 
     hops = []
     for edge in problem.job.edges:
         sender = machine_of[edge.source]
         receiver = machine_of[edge.destination]
-        has_gate = tasks[edge.source].gate or tasks[edge.destination].gate
+        source = tasks[edge.source]
+        destination = tasks[edge.destination]
+        has_gate = source.gate or destination.gate
         names: tuple[str, ...] = ()
         if sender != receiver and not (edge.credit or has_gate):
             # The plain way: out of one NIC and into the other.

@@ -6,13 +6,13 @@ import json
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 
 from emu.prediction.analysis.bounds import (
+    Optimality,
     bounds,
     optimality,
     optimality_line,
@@ -209,7 +209,7 @@ ONE_TASK = Problem(
 )
 
 
-def example(iterations: int, policy: str = "oes") -> dict[str, Any]:
+def example(iterations: int, policy: str = "oes") -> Optimality:
     problem, realization = two_machine_example(iterations)
     schedule = simulate(problem, realization, policy)
     return optimality(schedule, realization, policy)
