@@ -59,10 +59,12 @@ def misspelt_keys(data: Data) -> Problems:
         return
     for position, machine in enumerate(machines):
         for key in machine if isinstance(machine, dict) else ():
+            if key in _MACHINE_KEYS:
+                continue
             # Closer than a suggestion has to be (0.6): a further resource is no error
             # by itself.
             close = difflib.get_close_matches(key, _MACHINE_KEYS, n=1, cutoff=0.7)
-            if key not in _MACHINE_KEYS and close:
+            if close:
                 problem = f"unknown key {key!r}, did you mean {close[0]!r}?"
                 yield ("cluster", "machines", position, key), problem
 
