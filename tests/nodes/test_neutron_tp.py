@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.problem.workloads.column_slices import Slices
+from emu.graph_data import open_for
+from emu.problem.workloads.column_slices import STAGES, Slices
 from emu.systems.job_section import BuildContext
 from emu.training import initial_parameters, make_optimizer, reference_training
 from tests.nodes.one_process import JobRun, drive
@@ -122,3 +123,38 @@ class _Cluster:
     """Names alone: nothing else of a cluster is asked for."""
 
     names = ("a", "b")
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+def test_edges_by_formula(ranks: int) -> None:
+    """Three exchanges among all pairs, and the sum of gradients."""
+    section = section_of("neutron_tp", **KEYS)
+    machines = tuple(f"m{rank}" for rank in range(ranks))
+    job = section.build(BuildContext(machines, None, seed=7))
+    # Handoffs from stage to stage within a device are beside it.
+    handoffs = [
+        edge
+        for edge in job.edges
+        if {job.tasks[edge.source].kind, job.tasks[edge.destination].kind} <= {*STAGES}
+        and job.tasks[edge.source].process == job.tasks[edge.destination].process
+    ]
+    most = len(job.edges) - len(handoffs)
+    assert section.least_edges(machines) == max(1, most)
+
+
+def test_products_and_sums_of_a_stage_by_hand() -> None:
+    """Of 5 rows: back through a layer are two products, but one through the first."""
+    section = section_of("neutron_tp", **{**KEYS, "model": {"hidden": 4, "layers": 3}})
+    job = section.build(BuildContext(("m0", "m1"), None, seed=7))
+    dataset = open_for(job.settings)
+    features, classes = dataset.feature_length, dataset.classes
+    first, second, last = features * 4, 4 * 4, 4 * classes
+
+    def count(stage: str) -> dict[str, int]:
+        found: dict[str, int] = section._count_stage(stage, dataset, 5)
+        return found
+
+    passed = first + second + last
+    backward = first + 2 * (second + last)
+    assert count("dense") == {"multiply": 5 * passed, "launch": 3}
+    assert count("dense_gradient") == {"multiply": 5 * backward, "launch": 3}

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from emu.errors import ScenarioError
 from emu.problem import Edge, Task
 from emu.problem.workloads.all_reduce import NamedEdge, credit_edges
+from emu.scenario import prepare
+from emu.scenario.scenario_file import loads
 from emu.systems.custom.job import (
     CustomFlow,
     CustomTask,
@@ -116,3 +119,49 @@ def test_a_window_that_no_iteration_reaches_makes_no_edges() -> None:
     assert custom_job(tasks, flows, 3, window=2).edges[1:] == (
         Edge(1, 0, lag=2, credit=True),
     )
+
+
+FILE = """\
+cluster: {machines: [{name: m, count: 2, nic: 1 MB/s}]}
+job:
+  system: custom
+  iterations: 2
+  tasks:
+    - {name: a, time: 1 s, process: p}
+    - {name: b, time: 2 s, server: q}
+    - {name: c, time: 3 s}
+    - {name: g, time: 4 s, gate: true}
+  flows:
+    - {from: a, to: b, volume: 10 B}
+    - {from: b, to: c, volume: 20 B}
+    - {from: g, to: a, volume: 0 B}
+placement: {policy: explicit, tasks: {a: m0, b: m1, c: m1, g: m0}}
+"""
+
+
+def test_a_task_is_of_the_process_or_the_server_that_is_stated() -> None:
+    """A server has a slot, of its name, that its tasks take by turns."""
+    tasks = prepare(loads(FILE)).problem.job.tasks
+    stated = [(task.name, task.process_name, task.takes, task.gate) for task in tasks]
+    assert stated == [
+        ("a", "p", "", False),
+        ("b", "q", "q", False),
+        ("c", "c", "", False),
+        ("g", "g", "", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flow", "words"),
+    [
+        ("{from: g, to: a, volume: 1 B}", "no bytes come to or leave the gate 'g'"),
+        ("{from: c, to: g, volume: 1 B}", "no bytes come to or leave the gate 'g'"),
+        ("{from: x, to: a, volume: 0 B}", "no task 'x'"),
+        ("{from: g, to: y, volume: 0 B}", "no task 'y'"),
+    ],
+)
+def test_flows_lead_from_task_to_task_and_none_with_bytes_to_a_gate(
+    flow: str, words: str
+) -> None:
+    with pytest.raises(ScenarioError, match=words):
+        prepare(loads(FILE.replace("{from: g, to: a, volume: 0 B}", flow)))
