@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from emu.emulation.wire.array_parts import parts_of
 from emu.emulation.wire.messages import Message, ResultPart, RunTask, TaskEnded
 from emu.emulation.wire.process_spec import HostSide
 from emu.errors import DeadlineExceeded, NodeMisbehaved
+from emu_nodes import runtime, task_runner, timed
 from emu_nodes.program import Payload
 from emu_nodes.runtime import load_program, offset_now
 from emu_nodes.task_runner import (
@@ -232,6 +234,124 @@ async def test_last_iterations_of_a_lagged_edge_send_nothing() -> None:
 
     assert told.edges == []
     assert stage.edge.sent == []
+
+
+@pytest.mark.parametrize(
+    ("shaped", "size", "expected"),
+    [(True, 4, True), (False, 4, False), (True, 0, False)],
+)
+async def test_what_is_shaped_has_bytes_and_a_rate(
+    *, shaped: bool, size: int, expected: bool
+) -> None:
+    stage = Stage(outputs=(edge_end(7, shaped=shaped),))
+    stage.inbox.deliver(Delivery(3, 0, {"x": np.full(size, 21.0)}, 0.0))
+    await stage.run(1, start=0.0)
+    ((_, sent),) = stage.edge.sent
+    assert sent["shaped"] == expected
+
+
+class Keeper(Doubles):
+    """Has its number as its state."""
+
+    def state(self, number: int) -> Payload:
+        """Return the state before an iteration."""
+        return {"x": np.array([number])}
+
+
+@pytest.mark.parametrize(
+    ("every", "first", "cuts"),
+    [(2, 0, [2, 4, 6]), (3, 0, [3, 6]), (2, 4, [6]), (0, 0, [])],
+)
+async def test_a_state_is_kept_at_every_cut_but_where_a_run_begins(
+    every: int, first: int, cuts: list[int]
+) -> None:
+    """What begins at iteration 4 was read from the cut before it."""
+    stage = Stage()
+    context = replace(stage.runner._context, first=first)
+    runner = TaskRunner(replace(SPEC, every=every), Keeper(), context)
+    kept = {number: runner._finish_cut(number) for number in range(first, 8)}
+    stage.timer.close()
+    stage.compute.shutdown()
+
+    assert {number: [*states] for number, states in kept.items() if states} == {
+        cut: [cut] for cut in cuts
+    }
+    assert all(kept[cut][cut]["x"] == cut for cut in cuts)
+
+
+def test_figures_of_a_host_count_from_the_barrier(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The loop is 0.3 s late, then 0.1 s, then by nothing."""
+    now = 100.0
+    counted = {"disk": 5.0, "waited": 7.0, "blocks": 11, "busy": 13.0}
+    looks: list[Callable[[], None]] = []
+
+    def call_later(_: float, look: Callable[[], None]) -> None:
+        looks.append(look)
+
+    loop = SimpleNamespace(call_later=call_later)
+    monkeypatch.setattr("asyncio.get_running_loop", lambda: loop)
+    host = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr(runtime, "this_host", host)
+    monkeypatch.setattr(runtime, "seconds_of_disks", lambda: counted["disk"])
+    monkeypatch.setattr(runtime, "seconds_without_core", lambda: counted["waited"])
+    monkeypatch.setattr(runtime, "count_blocks", lambda: counted["blocks"])
+    monkeypatch.setattr(runtime, "host_cpu", lambda: {"busy": counted["busy"]})
+
+    metrics = runtime.HostMetrics()
+    for late in (0.3, 0.1, -0.01):
+        now += runtime._PERIOD + late
+        looks[-1]()
+    counted = {"disk": 5.5, "waited": 7.25, "blocks": 14, "busy": 14.0}
+    use = metrics.use()
+
+    assert use.seconds == pytest.approx(3 * runtime._PERIOD + 0.39)
+    assert use.loop_lag_mean == pytest.approx(0.4 / 3)
+    assert use.loop_lag_max == pytest.approx(0.3)
+    assert (use.disk, use.waited, use.blocks, use.host) == (0.5, 0.25, 3, {"busy": 1.0})
+
+
+@pytest.mark.parametrize(("first", "port"), [(5000, 5007), (0, 0), (None, 0)])
+async def test_every_edge_leaves_by_a_port_of_its_own(
+    first: int | None, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    async def open_edge(address: object, edge: int, **options: Any) -> Edge:
+        asked.append({"address": address, "edge": edge, **options})
+        return Edge()
+
+    monkeypatch.setattr(task_runner, "open_edge", open_edge)
+    spec = replace(process_spec("w0", SPEC), source_port=first, host=HOST)
+    ends = EdgeEnds(spec, lambda _: None, lambda _: None)
+    await ends._connect(edge_end(7, capacity=4.0), ("there", 9), pacer=object())  # type: ignore[arg-type]
+
+    (options,) = asked
+    assert (options["address"], options["edge"]) == (("there", 9), 7)
+    assert (options["source_port"], options["capacity"]) == (port, 4.0)
+
+
+def test_all_payloads_of_a_seed_are_windows_of_one_pool() -> None:
+    """Of which any may begin anywhere, however long."""
+    pool = timed.pool_of(5, 10)
+    assert len(pool) == 10 + timed.POOL
+    assert timed.pool_of(5, 9) is pool
+    longer = timed.pool_of(5, timed.POOL + 3)
+    assert len(longer) == 2 * timed.POOL + 3
+    assert (longer[: timed.POOL] == pool[: timed.POOL]).all()
+    assert (longer[timed.POOL :] == longer[: timed.POOL + 3]).all()
+    assert timed.pool_of(5, timed.POOL + 3) is longer
+    assert (timed.pool_of(6, 10)[:99] != pool[:99]).any()
+
+
+def test_a_payload_of_a_custom_job_has_bytes_and_nothing_else() -> None:
+    sender: Any = SPEC.inputs[0]
+    comparison = timed.Comparison(sender, 5, 0)
+    comparison.finish({"bytes": 3})
+    for sizes in ({"rows": 3}, {"bytes": 3, "rows": 3}, {}):
+        with pytest.raises(NodeMisbehaved, match="not bytes"):
+            comparison.finish(sizes)
 
 
 def test_result_goes_in_parts_that_make_it_whole() -> None:
