@@ -31,7 +31,7 @@ from emu.problem.workloads.fetches import feature_type
 
 #: Policies whose rows are chosen before the start.
 FIXED = ("degree", "vip")
-#: Vertices of a graph per vertex of a batch up to which a table of them is made.
+#: Vertices of a graph per vertex of batches up to which a table of them is made.
 _TABLE = 64
 #: Policy whose rows are those that a window of batches needs most often.
 HOT = "hot"
@@ -299,7 +299,13 @@ class HotCache(SamplerCache):
         first = window * self._window
         last = min(first + self._window, self._batches)
         batches = [self._draw(number) for number in range(first, last)]
-        vertices, needs = np.unique(np.concatenate(batches), return_counts=True)
+        drawn = np.concatenate(batches)
+        if len(self._owner) <= _TABLE * len(drawn):
+            counts = np.bincount(drawn)
+            vertices = np.flatnonzero(counts)
+            needs = counts[vertices]
+        else:
+            vertices, needs = np.unique(drawn, return_counts=True)
 
         is_remote = np.asarray(self._owner)[vertices] != self._home
         remote: Ints = vertices[is_remote].astype(np.int64)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass
 from math import prod
 from typing import Any, cast
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from emu.graph_data import BatchPlan, CachePlan, Dataset, SamplerCache, choose_rows
-from emu.graph_data.caches import places_of_most
+from emu.graph_data import (
+    BatchPlan,
+    CachePlan,
+    Dataset,
+    SamplerCache,
+    caches,
+    choose_rows,
+)
+from emu.graph_data.caches import open_cache, places_of_most
 from emu.graph_data.sampling import Structure
 
 STORES, COUNT, BATCHES = 3, 24, 8
@@ -139,3 +147,38 @@ def test_of_equal_worth_the_first_places_are_chosen(
     assert places_of_most(np.array(worth, np.int64), count).tolist() == expected
     floats = np.array(worth, np.float64) / 3
     assert places_of_most(floats, count).tolist() == expected
+
+
+@pytest.mark.parametrize("table", [0, 64])
+@given(graphs(), plans, homes, st.integers(0, 3), st.integers(2, 30), st.integers(1, 4))
+def test_hot_caches_hold_what_most_batches_of_a_window_need(
+    table: int,
+    data: Dataset,
+    plan: BatchPlan,
+    at: Any,
+    sampler: int,
+    rows: int,
+    window: int,
+) -> None:
+    cache = CachePlan("hot", rows, window, at)
+    most = rows // at.count(at[sampler])
+    drawn = batches(data, plan, sampler, BATCHES)
+
+    def hottest(first: int) -> list[int]:
+        needs = Counter(v for batch in drawn[first : first + window] for v in batch)
+        remote = [v for v in sorted(needs) if data.owner[v] != at[sampler]]
+        return sorted(sorted(remote, key=lambda v: -needs[v])[:most])  # stable
+
+    # Small graphs by a table, large ones by sorting.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(caches, "_TABLE", table)
+        opened = open_cache(data, plan, cache, sampler, 0, BATCHES)
+        assert opened.held.tolist() == hottest(0)
+        for number, batch in enumerate(drawn):
+            begin = number // window * window
+            ahead = []
+            if number == begin and begin + window < BATCHES:
+                ahead = hottest(begin + window)
+            assert opened.look_ahead().tolist() == ahead
+            hits = [vertex in hottest(begin) for vertex in batch]
+            assert opened.look(np.array(batch)).tolist() == hits

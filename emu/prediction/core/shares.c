@@ -19,12 +19,18 @@ static inline void want(const Shared *s, int64_t place, int64_t machine)
     s->wanted[place * s->stride + (machine >> 3)] |= (uint8_t)(1 << (machine & 7));
 }
 
-/* Count one machine's share, of all edges and destinations. */
+/* Count one machine's share, of all edges and destinations: it needs every row. */
 static void share_whole(const Shared *s, int64_t edges)
 {
     int64_t home = s->home;
-    for (int64_t place = 0; place < s->size; place++)
-        want(s, place, home);
+    uint8_t bit = (uint8_t)(1 << (home & 7)), *asked = s->asked + (home >> 3);
+    double *rows = s->rows + home * s->machines;
+    for (int64_t place = 0; place < s->size; place++) {
+        int64_t vertex = s->vertex[place];
+        rows[s->owner[vertex]] += !(asked[vertex * s->stride] & bit);
+        asked[vertex * s->stride] |= bit;
+    }
+    s->inputs[home] += (double)s->size;
     s->destinations[home] += (double)s->ends;
     s->own[home] += (double)s->ends;
     s->edges[home] += (double)edges;
@@ -91,9 +97,11 @@ static void count_wanted(const Shared *s)
  * first one of an iteration. */
 void count_shares(const Shared *s, int64_t edges)
 {
-    if (s->by == BY_HOME)
+    if (s->by == BY_HOME) {
         share_whole(s, edges);
-    else if (s->by == BY_SOURCE)
+        return;
+    }
+    if (s->by == BY_SOURCE)
         share_by_source(s);
     else
         share_by_destination(s);
