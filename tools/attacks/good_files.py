@@ -27,7 +27,7 @@ from emu.runs.lab_file import FILE
 from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory
 from emu.runs.sweep_record import SweepRecord
-from emu.scenario.scenario_file import list_scenarios
+from emu.scenario.scenario_file import list_scenarios, load
 from emu.scenario.workload_file import ProfileFile, write_profile
 from emu.systems.dgcl.planner import Needs, Topology
 from emu.systems.dgcl.plans import make_plan, write_plans
@@ -197,6 +197,11 @@ def scenario_files(folder: Path) -> Path:
         if path.stat().st_size < 4000 and "program:" not in (text := path.read_text()):
             made_up = "name: products-like, scale: 0.004"
             text = text.replace("name: amazon_computers", made_up)
+            # Graphs that are drawn at their own size take up to 24 s of CPU each.
+            training_scales = load(path).training_scales
+            if training_scales:
+                scale = 2 * max(training_scales)
+                text = text.replace("drawn: true", f"drawn: true, scale: {scale:g}")
             (folder / f"{name}.yaml").write_text(text)
     return folder
 
