@@ -85,14 +85,16 @@ def count_cached_bytes(
         return
 
     own_rows: dict[str, int] = defaultdict(int)
-    rows_of_part = np.bincount(dataset.owner, minlength=dataset.parts).tolist()
+    rows_of_part = np.bincount(dataset.owner, minlength=dataset.parts)
     stores = [task.name for task in job.tasks if task.kind == "graph_store"]
-    for store, rows in zip(stores, rows_of_part, strict=True):
-        own_rows[places[store]] += rows
+    for store, rows in zip(stores, rows_of_part.tolist(), strict=True):
+        machine = places[store]
+        own_rows[machine] += rows
     row_bytes = feature_bytes(job.settings) * dataset.feature_length
     samplers = [task.name for task in job.tasks if task.kind == "sampler"]
     for machine in dict.fromkeys(places[sampler] for sampler in samplers):
-        rows = min(cache.rows, dataset.vertices - own_rows[machine])
+        remote_rows = dataset.vertices - own_rows[machine]
+        rows = min(cache.rows, remote_rows)
         yield machine, float(row_bytes * rows)
 
 
@@ -130,8 +132,8 @@ def list_parameter_bytes(
         if kinds_of_edge != {_PARAMETERS} or len(sizes[position]) != 1:
             continue
         ends = job.edges[position]
-        source = job.tasks[ends.source].name
-        destination = job.tasks[ends.destination].name
+        source = job.tasks[ends.source]
+        destination = job.tasks[ends.destination]
         (size,) = sizes[position]
-        found[source, destination] = float(size)
+        found[source.name, destination.name] = float(size)
     return found

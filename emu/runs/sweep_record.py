@@ -31,7 +31,12 @@ VERSION = 1
 def _row_shape() -> Any:
     """Return the type of a line."""
     makespan = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-    may_lack = dict.fromkeys(("makespan_error", "replay_error", "cost", "value"), float)
+    may_lack = {
+        "makespan_error": float,
+        "replay_error": float,
+        "cost": float,
+        "value": float,
+    }
     figures = shape("Figures", may_lack, makespan=makespan)
     return shape("Row", key=str, values=dict[str, str | int], figures=figures)
 
@@ -58,7 +63,8 @@ class SweepRecord:
             if end < len(content):
                 os.truncate(self.path, end)
 
-        for number, line in enumerate(content[:end].splitlines(), start=1):
+        lines = content[:end].splitlines()
+        for number, line in enumerate(lines, start=1):
             row = self._read_line(number, line)
             self.rows[row["key"]] = row
 
@@ -110,8 +116,7 @@ class SweepRecord:
         line = json.dumps(row, allow_nan=False) + "\n"
 
         refusals = disk_errors("cannot be written", self.path)
-        # Unbuffered: the line goes to the kernel in one
-        # write, and can be torn at its end only.
+        # Unbuffered: the line goes to the kernel in one write, torn at its end only.
         with refusals, self.path.open("ab", buffering=0) as file:
             file.write(line.encode())
             os.fsync(file.fileno())

@@ -58,7 +58,8 @@ class _Dense(LayerTensors):
     @property
     def gradient(self) -> Array:
         """Gradient of the flat parameters."""
-        return np.asarray(self._flat.grad.numpy())
+        gradient = self._flat.grad
+        return np.asarray(gradient.numpy())
 
 
 class TensorPart:
@@ -104,7 +105,9 @@ class TensorPart:
     @property
     def gradient(self) -> Array | None:
         """Gradient of the parameters from this part, None where nothing is computed."""
-        return None if self._dense is None else self._dense.gradient
+        if self._dense is None:
+            return None
+        return self._dense.gradient
 
     def piece(self, stage: str, peer: int) -> Array:
         """Return what goes to a part after a stage: its columns, or its rows."""
@@ -119,7 +122,8 @@ class TensorPart:
         if not STAGES[stage].gives_columns:
             return made[vertices]
         first, last = self._slices.bounds(peer)
-        return np.ascontiguousarray(made[:, first:last])
+        columns = made[:, first:last]
+        return np.ascontiguousarray(columns)
 
     def run(self, stage: str, pieces: Mapping[int, Array]) -> None:
         """Carry out a stage on the pieces of all other parts.

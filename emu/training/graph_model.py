@@ -39,12 +39,14 @@ class GraphModel(LayerTensors):
 
     def __init__(self, settings: JobSettings, dataset: Dataset) -> None:
         super().__init__(settings, dataset)
-        self._layer = LAYERS[settings["model"].get("kind", "sage")]
+        kind = settings["model"].get("kind", "sage")
+        self._layer = LAYERS[kind]
         self._width = dataset.feature_length
 
     def layer(self, number: int, block: Block, hidden: Tensor) -> Tensor:
         """Return the vectors of a block's destinations after one layer."""
-        vectors = self._layer(block, hidden, *self._tensors_of(number))
+        tensors = self._tensors_of(number)
+        vectors = self._layer(block, hidden, *tensors)
         is_last = number == self.layers - 1
         return vectors if is_last else vectors.relu()
 
@@ -74,8 +76,8 @@ class GraphModel(LayerTensors):
         def scores_of(batch: MiniBatch) -> Tensor:
             blocks = make_blocks(batch.sizes, batch.edges)
             # Features are float32 on disk, whatever the job's precision.
-            features = as_tensor(batch.features).to(self._dtype)
-            return self.scores(blocks, features)
+            features = as_tensor(batch.features)
+            return self.scores(blocks, features.to(self._dtype))
 
         # Gradients would be added to those of the step before.
         self._flat.grad = None
@@ -85,11 +87,13 @@ class GraphModel(LayerTensors):
     def warm_up_scheduler(self) -> None:
         """Learn from one vertex and forget it: the first step loads libraries."""
         zero = np.zeros(1, np.int32)
+        loop = (zero, zero)
+        sets = self.layers + 1
         batch = MiniBatch(
             features=np.zeros((1, self._width), np.float32),
             labels=zero,
-            sizes=(1,) * (self.layers + 1),
-            edges=((zero, zero),) * self.layers,
+            sizes=(1,) * sets,
+            edges=(loop,) * self.layers,
         )
         # The gradient is not used, and weights are not stepped: nothing stays of it.
         self.gradient([batch])
@@ -119,12 +123,12 @@ def split_parts(flat: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[str,
     Raises ValueError when the shapes hold more elements, or less.
     """
     sizes = [prod(shape) for shape in shapes.values()]
-    ends = np.cumsum(sizes)
-    if ends[-1] != len(flat):
-        raise ValueError(f"{len(flat)} parameters for a model of {ends[-1]}")
+    *inner_ends, end = np.cumsum(sizes)
+    if end != len(flat):
+        raise ValueError(f"{len(flat)} parameters for a model of {end}")
 
     parts = {}
-    pieces = np.split(flat, ends[:-1])
+    pieces = np.split(flat, inner_ends)
     for (name, shape), piece in zip(shapes.items(), pieces, strict=True):
         parts[name] = piece.reshape(shape)
     return parts

@@ -83,7 +83,9 @@ def real(text: str) -> float:
         return _TRUTH[word]
     if _COMMA.fullmatch(text):
         return float(text.replace(",", "."))
-    return float(text) if is_number(text) else np.nan
+    if is_number(text):
+        return float(text)
+    return np.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +133,10 @@ class Column:
         # 1 and 1.5 in one column are numbers.
         if kinds.issubset(_NUMERIC):
             return max(kinds, key=_NUMERIC.index, default=EMPTY)
-        return kinds.pop() if len(kinds) == 1 else TEXT
+        if len(kinds) > 1:
+            return TEXT
+        (kind,) = kinds
+        return kind
 
     @cached_property
     def main_kind(self) -> str:
@@ -261,7 +266,8 @@ def join_columns(columns: Sequence[Column], *, as_words: bool) -> Keys:
             name = word if as_words else whole(word)
             code = places.setdefault(name, len(places))
             codes.append(code)
-        row = np.array(codes, np.int64)[word_column.values]
+        code_of_word = np.array(codes, np.int64)
+        row = code_of_word[word_column.values]
         rows.append(row)
 
     names = word_array(list(places))
@@ -269,7 +275,8 @@ def join_columns(columns: Sequence[Column], *, as_words: bool) -> Keys:
     if not as_words and names.dtype.itemsize < 4 * 19:
         names = names.astype(np.int64)
     ids, ranks = np.unique(names, return_inverse=True)
-    return Keys(ids, ranks[np.stack(rows)])
+    codes_by_column = np.stack(rows)
+    return Keys(ids, ranks[codes_by_column])
 
 
 def _join_numbers(columns: Sequence[Column]) -> Keys:
@@ -300,7 +307,10 @@ def _mark_limit(numbers: Array) -> int:
 
 def _are_whole(numbers: Array) -> bool:
     """Return True for whole numbers from 0."""
-    return bool(numbers.dtype.kind == "i" and numbers.min(initial=0) >= 0)
+    if numbers.dtype.kind != "i":
+        return False
+    least = numbers.min(initial=0)
+    return bool(least >= 0)
 
 
 def _distinct_numbers(numbers: Array) -> Array:
@@ -325,7 +335,9 @@ def count_common(left: Column, right: Column) -> int:
         return len(common)
 
     # Numbers of one and words of the other meet as texts.
-    return len(set(map(str, ours)) & set(map(str, theirs)))
+    our_words = set(map(str, ours))
+    their_words = set(map(str, theirs))
+    return len(our_words & their_words)
 
 
 def word_array(words: Sequence[str]) -> NDArray[np.str_]:

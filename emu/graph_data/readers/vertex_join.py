@@ -65,10 +65,9 @@ def _check_lengths(graph: FoundGraph, tables: Sequence[VertexTable]) -> None:
     # In reverse, so that of equal lengths the first table is named.
     tables_by_rows = {len(table.values): table for table in reversed(tables)}
     if len(tables_by_rows) > 1:
-        counts = [
-            f"{rows} {table.kind} in {table.path.name}"
-            for rows, table in tables_by_rows.items()
-        ]
+        counts = []
+        for rows, table in tables_by_rows.items():
+            counts.append(f"{rows} {table.kind} in {table.path.name}")
         raise DataError(" and ".join(counts), path=graph.origin)
 
 
@@ -76,7 +75,8 @@ def _check_meeting(graph: FoundGraph, table: VertexTable) -> None:
     """Refuse ids of which the table and the graph have each some alone."""
     ids = np.asarray(table.ids)
     graph_ids = KnownIds(graph)
-    meeting = graph_ids.meet(column_of_ids(np.unique(ids)))
+    distinct_ids = column_of_ids(np.unique(ids))
+    meeting = graph_ids.meet(distinct_ids)
     if not meeting.is_in_part:
         return
 
@@ -109,7 +109,10 @@ def _find_shift(ids: Array, graph_ids: Array | set[str]) -> int:
         return 0
     # Ids from 1 beside ids from 0, most often.
     shift = int(ids.min()) - int(graph_ids[0])
-    return shift if np.isin(graph_ids + shift, ids).all() else 0
+    is_met = np.isin(graph_ids + shift, ids)
+    if is_met.all():
+        return shift
+    return 0
 
 
 def _take_order(graph: FoundGraph, tables: Sequence[VertexTable]) -> list[VertexTable]:

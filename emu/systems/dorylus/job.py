@@ -205,7 +205,8 @@ def dorylus_job(section: DorylusKeys, context: BuildContext) -> Job:
     add_receivers = _receivers_together if is_joint else _receivers
     for place, step in enumerate(graph.steps):
         if step.kind.startswith("scatter"):
-            add_receivers(graph, step, graph.steps[place + 1])
+            gather = graph.steps[place + 1]
+            add_receivers(graph, step, gather)
     if section.mode == "no_pipe":
         _stages(graph)
     settings = section.settings(context)
@@ -240,7 +241,9 @@ def _add_interval(graph: Graph, i: int) -> None:
             graph.join(entry, f"launch{tensor}_{i}")
         else:
             # With backend `cpu` applies wait for the same threads as gathers do.
-            pool = "gpu" if step.tensor and section.backend == "gpu" else THREADS
+            pool = THREADS
+            if step.tensor and section.backend == "gpu":
+                pool = "gpu"
             graph.add(template, name, step.kind, takes=pool)
         if before:
             graph.join(before, entry)
@@ -284,7 +287,9 @@ def _add_lambda(graph: Graph, server: Task, k: int, step: Step, before: str) -> 
     if section.stream > 1:
         graph.add(remote, f"{name}.first", step.kind, settings={"part": 0})
     # Where every lambda answers, nothing is said of ends.
-    ends = attempts[0].settings if attempts else {}
+    ends = {}
+    if attempts:
+        ends = attempts[0].settings
     graph.add(remote, name, step.kind, settings=ends)
     # The slot is given back with the answer, not with the end of the lambda's work.
     graph.add(server, back, "answer", frees=LAMBDAS)
