@@ -155,11 +155,17 @@ class _Auditor:
         self._task = partial(task_name, self._job)
         self._flow = partial(flow_name, self._job)
 
-        edges = self._job.edges
         self._remote = is_remote(self._problem)
-        self._source = np.array([edge.source for edge in edges], dtype=np.int64)
-        self._destination = np.array([e.destination for e in edges], dtype=np.int64)
-        self._lag = np.array([edge.lag for edge in edges], dtype=np.int64)
+        sources = []
+        destinations = []
+        lags = []
+        for edge in self._job.edges:
+            sources.append(edge.source)
+            destinations.append(edge.destination)
+            lags.append(edge.lag)
+        self._source = np.array(sources, dtype=np.int64)
+        self._destination = np.array(destinations, dtype=np.int64)
+        self._lag = np.array(lags, dtype=np.int64)
         counts = np.array(self._job.flow_counts, dtype=np.int64)
         # A source may have fewer iterations than the job: what it does not send is not
         # missing.

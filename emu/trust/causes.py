@@ -105,10 +105,10 @@ class ChangedSimulation:
 
         problem = self._problem
         if change.rates:
-            shares = {
-                name: 1.0 + scale * (share - 1.0)
-                for name, share in change.rates.items()
-            }
+            shares = {}
+            for name, share in change.rates.items():
+                loss = share - 1.0
+                shares[name] = 1.0 + scale * loss
             problem = replace(problem, cluster=with_shares(problem.cluster, shares))
 
         waits = scale * np.nan_to_num(change.waits)
@@ -177,8 +177,10 @@ def name_cause(
 
     found = named[False] or named[True]
     found.sort(key=lambda candidate: abs(candidate[0] - 1.0))
-    distances = [abs(share - 1.0) for share, _ in found[:2]]
-    if not found or (len(found) > 1 and distances[1] - distances[0] < _NEARER):
+    if not found:
+        return NO_REASON
+    nearest, *others = [abs(share - 1.0) for share, _ in found]
+    if others and others[0] - nearest < _NEARER:
         return NO_REASON
     share, sentence = found[0]
     return (f"{sentence}: {100 * share:.0f} % of the difference",)
@@ -246,12 +248,10 @@ def _pauses(counts: FlowCounts) -> Floats:
     """
     limited = counts.receiver_limited
     is_reader = counts.unread > _UNREAD * limited
+    longer = np.maximum(counts.unread, limited)
+    held_up = np.where(is_reader, longer, counts.unread)
     is_small = _has_small_buffer(counts)
-    return np.where(
-        is_small,
-        0.0,
-        np.where(is_reader, np.maximum(counts.unread, limited), counts.unread),
-    )
+    return np.where(is_small, 0.0, held_up)
 
 
 def _has_small_buffer(counts: FlowCounts) -> NDArray[np.bool_]:
@@ -259,9 +259,11 @@ def _has_small_buffer(counts: FlowCounts) -> NDArray[np.bool_]:
 
     And where that held the sender up for most of its time.
     """
-    first = np.where(counts.allowed > 0, counts.allowed, np.inf).min(axis=1)
+    allowed = np.where(counts.allowed > 0, counts.allowed, np.inf)
+    first = allowed.min(axis=1)
     is_small: NDArray[np.bool_] = counts.window < first.reshape(-1, 1)
-    is_small &= (counts.window > 0) & (counts.receiver_limited > _LIMITED * counts.busy)
+    is_small &= counts.window > 0
+    is_small &= counts.receiver_limited > _LIMITED * counts.busy
     return is_small
 
 
@@ -286,13 +288,16 @@ def _list_window_causes(
     # The least round trip: in others bytes wait behind those of the same window.
     least = turns * counts.least_round_trip
     is_small = _has_small_buffer(counts)
-    longer = np.where(is_small, counts.receiver_limited, least) / scale - seconds
+    limited = np.where(is_small, counts.receiver_limited, least)
+    longer = limited / scale - seconds
     longer[longer < _ROUGH * seconds] = 0.0
+    names = emulated.problem.job.edge_names
     if longer.any():
         edge, number = np.unravel_index(np.argmax(longer), longer.shape)
+        window = counts.window[edge, number]
         text = (
-            f"small window: {emulated.problem.job.edge_names[int(edge)]} may have "
-            f"{format_size(counts.window[edge, number])} on its way, and took "
+            f"small window: {names[int(edge)]} may have "
+            f"{format_size(window)} on its way, and took "
             f"{format_duration(float(longer.max()))} longer for it"
         )
         yield Cause(text, Change(delays=longer))
@@ -300,10 +305,12 @@ def _list_window_causes(
     idle = slow_start(counts, volumes, seconds * scale) / scale
     if idle.any():
         edge, number = np.unravel_index(np.argmax(idle), idle.shape)
+        first_window = counts.allowed[edge, number]
+        round_trip = counts.least_round_trip[edge, number]
         text = (
-            f"slow start: {emulated.problem.job.edge_names[int(edge)]} begins with "
-            f"{format_size(counts.allowed[edge, number])}, and a round trip takes "
-            f"{format_duration(counts.least_round_trip[edge, number])} of wall time"
+            f"slow start: {names[int(edge)]} begins with "
+            f"{format_size(first_window)}, and a round trip takes "
+            f"{format_duration(round_trip)} of wall time"
         )
         yield Cause(text, Change(delays=idle))
 
@@ -373,7 +380,8 @@ def _list_task_causes(
             disks[tasks] = late * min(waits.disk / total, 1.0)
             is_clear[tasks] &= waits.disk < _OF_DISK * total
     if disks.any():
-        name = job.tasks[int(np.argmax(disks.sum(axis=1)))].name
+        per_task = disks.sum(axis=1)
+        name = job.tasks[int(np.argmax(per_task))].name
         waited = max(waits.disk for waits in observed.processes.values())
         text = (
             f"slow disk: {name} most waited for one, {format_duration(waited)} in all"
@@ -385,17 +393,20 @@ def _list_task_causes(
     if excess.any():
         per_task = excess.mean(axis=1)
         task = int(np.argmax(np.abs(per_task)))
+        emulated_mean = float(emulated.work[task].mean())
+        simulated_mean = float(simulation.work[task].mean())
         text = (
             f"tasks took other times than predicted, {job.tasks[task].name} most: "
-            f"{format_duration(float(emulated.work[task].mean()))} for "
-            f"{format_duration(float(simulation.work[task].mean()))} on average"
+            f"{format_duration(emulated_mean)} for "
+            f"{format_duration(simulated_mean)} on average"
         )
         yield Cause(text, Change(work=excess), is_symptom=True)
 
     more = np.nan_to_num(emulated.flow_bytes - simulation.flow_bytes)
     if more.any():
-        text = f"flows had {format_size(abs(float(more.sum())))} "
-        text += "more than predicted" if more.sum() > 0 else "less than predicted"
+        total = float(more.sum())
+        text = f"flows had {format_size(abs(total))} "
+        text += "more than predicted" if total > 0 else "less than predicted"
         yield Cause(text, Change(volumes=more), is_symptom=True)
 
 
@@ -459,20 +470,23 @@ def _list_clock_causes(emulated: Schedule, observed: Observations) -> Iterator[C
     """Yield clocks that went apart: what is sent by one arrives by another."""
     job = emulated.problem.job
     offsets = np.zeros(len(job.tasks))
+    off_by_process = {}
     for process, waits in observed.processes.items():
-        offsets[list(job.processes.get(process, ()))] = waits.clock
+        tasks = list(job.processes.get(process, ()))
+        offsets[tasks] = waits.clock
+        off_by_process[process] = abs(waits.clock)
     if not offsets.any():
         return
 
-    most = max(observed.processes, key=lambda name: abs(observed.processes[name].clock))
-    off = observed.processes[most].clock
+    most = max(off_by_process, key=off_by_process.__getitem__)
     between = [offsets[edge.destination] - offsets[edge.source] for edge in job.edges]
     # Apart by nothing at the barrier, and by all of it at the end.
     part = emulated.flow_end / emulated.length
     delays = np.array(between).reshape(-1, 1) * part / observed.time_scale
     work = np.nan_to_num(emulated.task_end - emulated.task_start)
     work *= -offsets.reshape(-1, 1) / observed.time_scale / emulated.length
-    text = f"clock of {most}: off by {format_duration(abs(off))} at the end"
+    longest = format_duration(off_by_process[most])
+    text = f"clock of {most}: off by {longest} at the end"
     yield Cause(text, Change(work=work, delays=np.nan_to_num(delays)))
 
 
@@ -489,11 +503,11 @@ def _list_link_causes(
         # All at once: the same bytes may cross several links.
         most = max(observed.foreign, key=lambda name: observed.foreign[name])
         foreign = format_rate(observed.foreign[most])
-        rates = {
-            link.name: max(1.0 - observed.foreign[link.name] / link.capacity, _KEPT)
-            for link in cluster
-            if link.name in observed.foreign
-        }
+        rates = {}
+        for link in cluster:
+            if link.name in observed.foreign:
+                foreign_share = observed.foreign[link.name] / link.capacity
+                rates[link.name] = max(1.0 - foreign_share, _KEPT)
         text = f"another program's traffic: {foreign} over {most}"
         yield Cause(text, Change(rates=rates))
 
@@ -505,6 +519,7 @@ def _list_link_causes(
         stands = counts.round_trip > _STANDING * counts.least_round_trip
         if 2 * np.count_nonzero(stands) > np.count_nonzero(counts.round_trip):
             nics = {}
+
     shares = link_shares.max_min_shares(emulated, late, stalls)
     for slow in link_shares.slow_links(emulated, links, shares, stalls, nics):
         rates = {cluster[port].name: slow.share for port in slow.ports}

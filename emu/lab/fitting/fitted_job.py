@@ -103,6 +103,7 @@ class _Job:
                 "out": f"{rate_out:.10g} B/s",
                 "in": f"{rate_in:.10g} B/s",
             }
+
             machine = {
                 "name": name,
                 "nic": nic,
@@ -180,7 +181,8 @@ class _RingJob(_Job):
         # An all-reduce is simulated by its NICs alone: what it took beyond follows it.
         stages[0] += self._found.overhead
         name = self._name(process)
-        turns = [f"{name}.{turn}" for turn in range(len(stages) - 1)]
+        rounds = len(stages) - 1
+        turns = [f"{name}.{turn}" for turn in range(rounds)]
         names = [*(turns or [f"{name}.0"]), f"{name}.sum"]
         if not turns:  # nothing was asked: all of its time is before the all-reduce
             nothing = np.zeros_like(stages[0])

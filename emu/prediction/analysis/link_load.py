@@ -443,7 +443,8 @@ def excess_loads(split: Pieces, tolerance: float) -> list[tuple[float, float]]:
         worst = np.argmax(loads, axis=0)
         worst_time = begin[first + worst]
         most = loads[worst, np.arange(ports)]
-        peak_time = np.where(most > peak, worst_time, peak_time)
+        is_higher = most > peak
+        peak_time = np.where(is_higher, worst_time, peak_time)
         peak = np.maximum(most, peak)
         level = loads[-1]
     pairs = zip(peak.tolist(), peak_time.tolist(), strict=True)
@@ -462,7 +463,8 @@ def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
     best = best.copy()
     node = place
     step = np.arange(place.size)
-    levels = max(place.size - 1, 0).bit_length()
+    last_place = max(place.size - 1, 0)
+    levels = last_place.bit_length()
     for _ in range(levels):
         node_parent = node >> 1
         order = np.argsort(node_parent, kind="stable")
@@ -481,8 +483,10 @@ def best_sums(place: Ints, total: Floats, best: Floats) -> Floats:
             step_of_child = np.where(side == child, step, -1)
             latest = np.maximum.accumulate(step_of_child)
             is_known = latest >= first
-            sums.append(np.where(is_known, totals[latest], 0.0))
-            tops.append(np.where(is_known, bests[latest], -np.inf))
+            known_totals = np.where(is_known, totals[latest], 0.0)
+            known_bests = np.where(is_known, bests[latest], -np.inf)
+            sums.append(known_totals)
+            tops.append(known_bests)
         left_sum, right_sum = sums
         left_top, right_top = tops
 

@@ -175,8 +175,8 @@ def _deal_teams(space: Space, teams: Teams) -> Ints | None:
 
     units = len(space.units)
     machines: Ints = np.full(units, -1, dtype=np.int64)
-    surplus: list[int] = []
-    orphans: list[int] = []
+    surplus = list[int]()
+    orphans = list[int]()
     workers_left = iter(teams)
     for machine, (worker_count, sampler_count) in enumerate(counts):
         workers = list(islice(workers_left, worker_count))
@@ -379,7 +379,8 @@ def _place_on_best_share(space: Space, machines: Ints, unit: int) -> None:
     machine_of = space.expand(machines)
     shape = (len(space.free), 2)
     flows = np.zeros(shape)
-    for edge, control in zip(space.job.edges, space.job.control, strict=True):
+    job = space.job
+    for edge, control in zip(job.edges, job.control, strict=True):
         source = machine_of[edge.source]
         destination = machine_of[edge.destination]
         is_placed = min(source, destination) >= 0

@@ -102,12 +102,12 @@ def ring_order(links: Links, machines: Sequence[int]) -> tuple[int, ...]:
     are all unlike), the last part is the nearest neighbour each time.
     """
     search = _Search(links, machines)
+    ring = search.cheapest()
     waiting: dict[int, list[int]] = defaultdict(list)
     # Taken from the end below: ranks on one machine keep their order.
     for rank in reversed(range(len(machines))):
         machine = machines[rank]
         waiting[machine].append(rank)
-    ring = search.cheapest()
     return tuple(waiting[machine].pop() for machine in ring)
 
 
@@ -239,7 +239,7 @@ def with_placed_ring(problem: Problem, name: str = "") -> Problem:
 
     tasks = list(job.tasks)
     position_of = {task.name: position for position, task in steps.items()}
-    successor_of: dict[int, int] = {}
+    successor_of = dict[int, int]()
     for position, task in steps.items():
         worker = task.process_name
         settings = {**task.settings, "rank": new_rank[worker]}

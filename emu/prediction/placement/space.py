@@ -145,7 +145,7 @@ class Space:
         """
         members: dict[object, list[int]] = defaultdict(list)
         for position, unit in enumerate(self.units):
-            kinds = tuple(self._kind_of(task) for task in unit.tasks)
+            kinds = tuple(map(self._kind_of, unit.tasks))
             members[kinds].append(position)
         return tuple(map(tuple, members.values()))
 
@@ -175,11 +175,11 @@ class Space:
             if not demand.any():
                 continue
 
-            unit = self.units[first]
-            tasks = [self.job.tasks[task] for task in unit.tasks]
+            tasks = [self.job.tasks[task] for task in self.units[first].tasks]
             key: object = group
+            has_slots = any(task.takes for task in tasks)
             # Tasks with slots are groups of their own: packing sees no difference.
-            if any(task.takes for task in tasks):
+            if has_slots:
                 kinds = tuple(task.kind for task in tasks)
                 key = (kinds, *demand.tolist())
             members[key] += group

@@ -125,11 +125,7 @@ def earliest_ends(
     ``at_once``: bytes that a link of some capacity lets go at once after a pause.
     """
     job = problem.job
-    capacities = most_stated(problem)
-    narrowest = [
-        min((capacities[link] for link in hops), default=np.inf)
-        for hops in list_hops(problem)
-    ]
+    narrowest = _list_widths(problem)
     # What a link lets go at once takes no time: a bound must hold for that, too.
     free = [at_once(width) if width < np.inf else 0.0 for width in narrowest]
     paced_bytes = np.maximum(volumes - np.reshape(free, (-1, 1)), 0.0)
@@ -165,6 +161,19 @@ def earliest_ends(
     return np.array(task_ends)
 
 
+def _list_widths(problem: Problem) -> list[float]:
+    """Return bytes per second of the narrowest link of every edge, as wide as it gets.
+
+    Edges without links are infinitely wide.
+    """
+    most = most_stated(problem)
+    widths = []
+    for hops in list_hops(problem):
+        capacities = [most[link] for link in hops]
+        widths.append(min(capacities, default=np.inf))
+    return widths
+
+
 # Check that every frame came once, whole, in order, and not before it was sent.
 
 ORDER = "order"
@@ -180,11 +189,8 @@ def order(evidence: Evidence) -> Iterator[Finding]:
     schedule = evidence.schedule
     job = schedule.problem.job
     # Within a machine frames carry no bytes, and come all the same; credits have none.
-    frames = [
-        0 if is_control else count
-        for is_control, count in zip(job.control, job.flow_counts, strict=True)
-    ]
-    frame_counts = np.array(frames, dtype=np.int64)
+    frame_counts = np.array(job.flow_counts, dtype=np.int64)
+    frame_counts[np.array(job.control, dtype=np.bool_)] = 0
     is_due = np.arange(job.iterations) < frame_counts[:, None]
     counts = _count_frames(evidence)
     last = evidence.grid(evidence.received, "last")
@@ -292,10 +298,9 @@ def _outrun(evidence: Evidence, arrivals: Floats) -> NDArray[np.bool_]:
     parts = pieces(schedule, schedule.rates)
     arrival = arrivals[parts.rates.edge, parts.rates.iteration]
     time = np.clip(arrival, parts.rates.time, parts.end)
-    rest = fluid_bytes(parts._replace(rates=replace(parts.rates, time=time)))
-    most = most_stated(schedule.problem)
-    paths = list_hops(schedule.problem)
-    width = [min((most[link] for link in hops), default=np.inf) for hops in paths]
+    rates_from_arrival = replace(parts.rates, time=time)
+    rest = fluid_bytes(parts._replace(rates=rates_from_arrival))
+    widths = _list_widths(schedule.problem)
 
     slack = evidence.lead + CLOCKS
     seconds_ahead = (schedule.flow_end - arrivals) * evidence.time_scale
@@ -303,7 +308,8 @@ def _outrun(evidence: Evidence, arrivals: Floats) -> NDArray[np.bool_]:
     if 2 * is_ahead.sum() < is_ahead.size:
         slack += evidence.stale
     # Edges without links are infinitely wide: none is ever ahead.
-    return rest * evidence.time_scale > slack * np.reshape(width, (-1, 1))
+    excused = slack * np.reshape(widths, (-1, 1))
+    return rest * evidence.time_scale > excused
 
 
 LATENCY = "latency"
@@ -392,7 +398,12 @@ def _find_first(broken: NDArray[np.bool_], times: Floats) -> _First | None:
     order = np.where(np.isnan(instants), np.inf, instants)
     first = int(np.argmin(order))
     row, iteration = places[first].tolist()
-    return _First(row, iteration, float(instants[first]), len(places) - 1)
+    return _First(
+        row=row,
+        iteration=iteration,
+        time=float(instants[first]),
+        others=len(places) - 1,
+    )
 
 
 TIMES = "task times"
@@ -412,7 +423,9 @@ def task_times(evidence: Evidence) -> Iterator[Finding]:
     work = work_of(schedule.problem, schedule.task_start, schedule.task_end)
     slack = _ROUNDING * evidence.times + 1e-12 * np.abs(schedule.task_end)
     excess = work - evidence.times
-    is_off = (excess < -slack) | (excess > evidence.late + slack)
+    is_short = excess < -slack
+    is_long = excess > evidence.late + slack
+    is_off = is_short | is_long
 
     first = _find_first(is_off, schedule.task_end)
     if first is None:
@@ -508,7 +521,8 @@ def least_makespan(problem: Problem, measured: Realization) -> float:
 
     counts = np.array(problem.job.flow_counts, dtype=np.int64)
     is_sent = iteration < counts[:, None]
-    totals = np.where(is_sent, measured.volumes, 0.0).sum(axis=1)
+    sent_bytes = np.where(is_sent, measured.volumes, 0.0)
+    totals = sent_bytes.sum(axis=1)
     loads: defaultdict[str, float] = defaultdict(float)
     for hops, volume in zip(list_hops(problem), totals.tolist(), strict=True):
         for link in hops:
@@ -519,11 +533,13 @@ def least_makespan(problem: Problem, measured: Realization) -> float:
 
 def _time(problem: Problem, link: str, volume: float) -> float:
     """Return when a link has carried so many bytes at the earliest, seconds."""
-    times = [change.time for change in problem.cluster.changes if change.link == link]
+    changes = problem.cluster.changes
+    times = [change.time for change in changes if change.link == link]
     times_of_change = np.array([0.0, *sorted(times)])
     room = fitting(problem, link, times_of_change)
     # The last change of the link before it has carried so much.
-    last = max(int(np.searchsorted(room, volume)) - 1, 0)
+    changes_before = int(np.searchsorted(room, volume))
+    last = max(changes_before - 1, 0)
     rest = volume - float(room[last])
     begin = float(times_of_change[last])
     if rest > 0:
@@ -533,7 +549,9 @@ def _time(problem: Problem, link: str, volume: float) -> float:
 
 
 def _over(found: float, expected: float) -> float:
-    return found / expected - 1 if expected else float(found > _ROUNDING)
+    if not expected:
+        return float(found > _ROUNDING)
+    return found / expected - 1
 
 
 def _alike(said: Any, number: float | None) -> bool:
