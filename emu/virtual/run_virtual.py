@@ -29,6 +29,7 @@ from emu.scenario.run_sections import LabFile
 from emu.scenario.scenario_file import RECORDED_JOB
 from emu.virtual.call_group import CallGroup
 from emu.virtual.cluster_server import ClusterServer, RankRecord, RanksOfCluster
+from emu.virtual.control import RankLost
 from emu.virtual.launch import RankPlan
 from emu.virtual.message_costs import costs_of_host
 from emu.virtual.recorded_job import describe_job
@@ -145,7 +146,7 @@ def run_virtual(
         ranks = RanksOfCluster(machine_of, shares_core, settings.at_once)
         server = ClusterServer(cluster, ranks, costs, watch, settings.algorithms)
         with _listen(folder) as listener, _ranks(plans, folder, directory, settings):
-            server.serve(listener)
+            _serve(server, listener, directory)
 
     messages = _describe_messages(server.groups, settings)
     result = _describe(server, cluster, plans)
@@ -166,6 +167,17 @@ def run_virtual(
     directory.write_json(RECORDED_JOB, job)
     directory.write_json(VIRTUAL_RESULT, result)
     return result
+
+
+def _serve(
+    server: ClusterServer, listener: socket.socket, directory: RunDirectory
+) -> None:
+    """Serve ranks; says of one that is lost where its output is."""
+    try:
+        server.serve(listener)
+    except RankLost as error:
+        problem = f"{error}; output of ranks: {directory.path}/rank*.log"
+        raise RankLost(problem) from error
 
 
 def _describe_messages(

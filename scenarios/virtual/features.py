@@ -1,12 +1,19 @@
 """Mini-batches whose features lie on all ranks: fetched by all_to_all, then DDP.
 
-As WholeGraph and cuGraph fetch them: ids to their owners, rows back.
+As WholeGraph and cuGraph fetch them: ids to their owners, rows back. The layer is one
+of PyTorch Geometric (PyG).
 """
 
 import argparse
+import sys
 
 import torch
 from torch import distributed, nn
+
+try:
+    from torch_geometric.nn import SAGEConv
+except ImportError:
+    sys.exit("features.py trains a layer of PyG: pip install torch_geometric")
 
 #: Vertices, their neighbours that a batch draws, features and classes.
 VERTICES = 100_000
@@ -46,16 +53,19 @@ def main() -> None:
     torch.manual_seed(rank)
 
     own = torch.randn(-(-VERTICES // distributed.get_world_size()), FEATURES)
-    model = nn.parallel.DistributedDataParallel(nn.Linear(2 * FEATURES, CLASSES))
+    layer = SAGEConv((FEATURES, FEATURES), CLASSES)
+    model = nn.parallel.DistributedDataParallel(layer)
     optimiser = torch.optim.Adam(model.parameters())
     for step in range(given.steps):
         seeds = torch.randint(VERTICES, (given.batch,))
         neighbours = torch.randint(VERTICES, (given.batch, FANOUT))
         drawn = torch.cat([seeds, neighbours.flatten()])
         vertices, places = drawn.unique(return_inverse=True)
-        rows = fetch(vertices, own)[places]
-        means = rows[given.batch :].view(given.batch, FANOUT, -1).mean(1)
-        scores = model(torch.cat([rows[: given.batch], means], 1))
+        rows = fetch(vertices, own)
+        targets = torch.arange(given.batch)
+        sources = places[given.batch :]
+        edges = torch.stack([sources, targets.repeat_interleave(FANOUT)])
+        scores = model((rows, rows[places[: given.batch]]), edges)
         loss = nn.functional.cross_entropy(scores, seeds % CLASSES)
         optimiser.zero_grad()
         loss.backward()

@@ -87,6 +87,8 @@ def real_lines(program: Path, ranks: int = 4) -> list[str]:
         port = server.getsockname()[1]
     addresses = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     settings = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    # A line is one write, so that ranks do not cut each other's.
+    settings["PYTHONUNBUFFERED"] = ""
     real = subprocess.run(
         [sys.executable, "-c", FORKED, str(program), str(ranks)],
         env={**os.environ, **addresses, **settings},
@@ -333,6 +335,22 @@ BAD = {
         "from torch.distributed import rpc\nrpc.init_rpc('a', rank=0, world_size=4)\n",
         "torch.distributed.rpc is not modelled: emu lab",
     ),
+    "GPU": (
+        "torch.cuda.set_device(dist.get_rank())\n",
+        "a GPU is not modelled: .*, at program.py:3; output of ranks: .*/rank",
+    ),
+    "spawn": (
+        "import torch.multiprocessing as mp\nmp.spawn(print, nprocs=2)\n",
+        "multiprocessing.spawn is not modelled: write .*, at program.py:4",
+    ),
+    "exit": (
+        """import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--data", required=True)
+parser.parse_args()
+""",
+        "exit status 2, its last line was .*arguments are required: --data",
+    ),
     "timeout": (
         """import datetime, time
 if dist.get_rank() == 0: time.sleep(100)
@@ -353,6 +371,34 @@ def test_what_cannot_go_on_is_told(tmp_path: Path, case: str) -> None:
     with pytest.raises(EmulatorError, match=words):
         run(tmp_path, HEAD + text)
     assert not [*Path("/dev/shm").glob(f"emu-virtual-{os.getpid()}-*")]  # noqa: S108
+
+
+FEATURES = ROOT / "scenarios/virtual/features.py"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_losses_of_a_model_of_pyg_are_those_of_gloo(tmp_path: Path) -> None:
+    """Rows of features come by three exchanges a batch, of uneven sizes."""
+    pytest.importorskip("torch_geometric", reason="pip install torch_geometric")
+    result, directory = run(tmp_path, FEATURES)
+
+    lines = lines_of(directory)
+    assert len(lines) == 4 * 12
+    assert lines == real_lines(FEATURES)
+    assert result["steps"]["count"] == 11
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+def test_a_program_says_what_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "torch_geometric.py").write_text("raise ImportError\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    with pytest.raises(EmulatorError, match=r"s: features.py .* install torch_geom"):
+        run(tmp_path, FEATURES)
 
 
 @pytest.mark.slow

@@ -29,7 +29,7 @@ _KEPT = 5e-4
 #: What somebody waits for.
 _URGENT = {"leave", "line"}
 #: Folders whose code makes calls for the program.
-_BETWEEN = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
+BETWEEN = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 
 
 class VirtualWork(dist.Work):
@@ -307,6 +307,6 @@ class RankEnd:
 def find_caller() -> tuple[str, int]:
     """Return file and line of the program that makes a call, through torch."""
     frame = sys._getframe(1)  # noqa: SLF001 - traceback takes 100 times as long
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_BETWEEN):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(BETWEEN):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno

@@ -128,13 +128,23 @@ class RankProcess:
                 runpy.run_path(command[0], run_name="__main__")
         except SystemExit as error:
             if error.code not in {None, 0}:
-                return f"exit status {error.code}"
+                return self._describe_exit(error.code)
         except RankLost:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever the program raises
             traceback.print_exc()
-            return f"{type(error).__name__}: {error}".splitlines()[0]
+            return describe_error(error)
         return ""
+
+    def _describe_exit(self, code: Any) -> str:
+        """Return a line on the end of a program by ``sys.exit``."""
+        if isinstance(code, str):
+            sys.stderr.write(f"{code}\n")
+            return code
+        sys.stderr.flush()
+        lines = Path(self._rank["log"]).read_text("utf-8", "replace").splitlines()
+        last_words = f", its last line was {lines[-1]!r}" if lines else ""
+        return f"exit status {code}{last_words}"
 
     def _count(self, own_cpu: float) -> dict[str, float]:
         """Return what the run is judged by: seconds and bytes of this process."""
@@ -147,6 +157,20 @@ class RankProcess:
             "memory": float(own.ru_maxrss * 1024),
             "threads": float(threading.active_count()),
         }
+
+
+def describe_error(error: BaseException) -> str:
+    """Return an error in a line, with the last line of the program that led to it."""
+    from emu.virtual.rank.rank_end import BETWEEN
+
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = ": ".join([type(error).__name__, *lines[:1]])
+    calls = [
+        f"{Path(frame.filename).name}:{frame.lineno}"
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((*BETWEEN, "<"))
+    ]
+    return f"{text}, at {calls[-1]}" if calls else text
 
 
 class LineReports(io.TextIOBase):

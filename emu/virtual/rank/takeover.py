@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -38,7 +38,7 @@ def install(end: RankEnd) -> None:
     _take_over_groups(end)
     _take_over_stores(end)
     _take_over_waits(end)
-    _refuse_rpc()
+    _refuse_others()
 
 
 def mark_steps(end: RankEnd) -> None:
@@ -91,9 +91,9 @@ def _take_over_groups(end: RankEnd) -> None:
             setattr(module, available, lambda: True)
 
 
-def _refused(name: str) -> Callable[..., Any]:
+def _refused(name: str, advice: str = "emu lab runs it on kernel NICs") -> Any:
     def refuse(*_: Any, **__: Any) -> Any:
-        raise NotModelled(f"{name} is not modelled: emu lab runs it on kernel NICs")
+        raise NotModelled(f"{name} is not modelled: {advice}")
 
     return refuse
 
@@ -145,7 +145,16 @@ def _take_over_waits(end: RankEnd) -> None:
     future.done = look
 
 
-def _refuse_rpc() -> None:
-    """Refuse torch's RPC, whose messages go over sockets of their own."""
+def _refuse_others() -> None:
+    """Refuse what would go on outside of the virtual cluster."""
+    # Messages over sockets of their own.
     rpc: Any = torch.distributed.rpc
     rpc.init_rpc = _refused("torch.distributed.rpc")
+    # Processes that nobody has told of the cluster.
+    processes: Any = torch.multiprocessing
+    advice = "write a program that is one rank, and torchrun before it"
+    processes.spawn = _refused("torch.multiprocessing.spawn", advice)
+    # Every way to a GPU comes by the first; without one the second fails before it.
+    gpu: Any = torch.cuda
+    advice = "a virtual cluster has CPUs alone, whose tensors nccl takes"
+    gpu._lazy_init = gpu.set_device = _refused("a GPU", advice)  # noqa: SLF001
