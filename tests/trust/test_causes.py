@@ -238,6 +238,49 @@ def test_a_cause_whose_half_moves_the_end_as_much_is_not_named() -> None:
     assert said == ("cause not found",)
 
 
+@pytest.mark.parametrize(
+    ("shares", "named"),
+    [
+        ((1.0, 0.7), "1st: 100 %"),
+        ((0.7, 1.0), "2nd: 100 %"),
+        ((1.05, 0.7), "1st: 105 %"),
+        # Nearer by a tenth alone: which of the two it was, nobody can say.
+        ((0.8, 1.3), "cause not found"),
+        ((1.3, 0.8), "cause not found"),
+        ((0.45, 1.7), "cause not found"),
+        ((0.55, 1.7), "1st: 55 %"),
+    ],
+)
+def test_of_two_causes_the_one_that_is_clearly_nearer_is_named(
+    shares: tuple[float, float], named: str
+) -> None:
+    simulation = ChangedSimulation(STATED, "maxmin")
+    causes = []
+    for place, share in zip(("1st", "2nd"), shares, strict=True):
+        work = np.zeros(SHAPE)
+        work[0, 0] = 2.0 * share
+        causes.append(Cause(place, Change(work=work)))
+
+    (said,) = name_cause(causes, simulation, 2.0)
+
+    assert said.startswith(named)
+
+
+@pytest.mark.parametrize(
+    ("disk", "words"),
+    [(2.0, "80 % of the difference"), (3.0, "100 % of the difference")],
+)
+def test_a_disk_makes_late_by_what_was_waited_for_it(disk: float, words: str) -> None:
+    """Each process was late by 2.5 s."""
+    ran = simulated(work=1.5)
+    processes = {name: ProcessWaits(disk=disk) for name in "sr"}
+    observed = Observations(processes=processes)
+    found = judge_prediction(ran, STATED, ran, threshold=0.03, observed=observed)
+    (said,) = found.reasons
+    assert said.startswith("slow disk")
+    assert said.endswith(words)
+
+
 def test_chance_is_named_and_nothing_else() -> None:
     ran = simulated(share=2 / 3)
     found = judge_prediction(ran, STATED, ran, threshold=0.03, chance="by chance")
