@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -11,80 +11,61 @@ import torch.distributed as dist
 from emu.virtual.key_store import Keys
 from emu.virtual.rank.rank_end import RankEnd
 
-
-def _to_bytes(value: Any) -> bytes:
-    if isinstance(value, str):
-        return value.encode()
-    return bytes(value)
-
-
 #: torch is not declared where it is missing.
 _Store: Any = vars(dist)["Store"]
 
 
+def _to_bytes(value: Any) -> Any:
+    """Return what goes into the store: numbers as they are, all else as bytes."""
+    if isinstance(value, int):
+        return value
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def _of_key(request: str) -> Callable[..., Any]:
+    """Return the method of a request on one key, with the values that it takes."""
+
+    def ask(self: VirtualStore, key: str, *values: Any) -> Any:
+        return self.ask(request, [key], [*map(_to_bytes, values)])
+
+    return ask
+
+
+def _of_keys(request: str) -> Callable[..., Any]:
+    """Return the method of a request on several keys, with a value for each or none."""
+
+    def ask(self: VirtualStore, keys: Keys = (), values: Sequence[Any] = ()) -> Any:
+        return self.ask(request, keys, [*map(_to_bytes, values)])
+
+    return ask
+
+
 class VirtualStore(_Store):  # type: ignore[misc]
-    """A store that all ranks share, and that costs no time."""
+    """A store that all ranks share, and that costs no time.
+
+    Its methods are those of torch's stores. They raise DistStoreError where keys did
+    not come before the timeout.
+    """
 
     def __init__(self, end: RankEnd, timeout: timedelta) -> None:
         super().__init__()
         self._end = end
         self._seconds = timeout.total_seconds()
 
-    def _ask(self, request: str, keys: Keys, values: Sequence[Any] = ()) -> Any:
+    def ask(self, request: str, keys: Keys, values: Sequence[Any] = ()) -> Any:
         """Return the answer to a request; raises DistStoreError after the timeout."""
         return self._end.ask_store(request, keys, values, self._seconds)
 
-    def set(self, key: str, value: Any) -> None:
-        """Set a key."""
-        content = _to_bytes(value)
-        self._ask("set", [key], [content])
-
-    def get(self, key: str) -> bytes:
-        """Return the value of a key, once it is there."""
-        found: bytes = self._ask("get", [key])
-        return found
-
-    def add(self, key: str, amount: int) -> int:
-        """Add to a number; return the sum."""
-        total: int = self._ask("add", [key], [amount])
-        return total
-
-    def append(self, key: str, value: Any) -> None:
-        """Append to a value."""
-        content = _to_bytes(value)
-        self._ask("append", [key], [content])
-
-    def compare_set(self, key: str, expected: Any, desired: Any) -> bytes:
-        """Set a key that has an expected value; return what it has."""
-        former = _to_bytes(expected)
-        content = _to_bytes(desired)
-        found: bytes = self._ask("compare_set", [key], [former, content])
-        return found
-
-    def delete_key(self, key: str) -> bool:
-        """Delete a key; return True where it was there."""
-        was_there: bool = self._ask("delete_key", [key])
-        return was_there
-
-    def check(self, keys: Keys) -> bool:
-        """Return True where all keys are there."""
-        are_there: bool = self._ask("check", keys)
-        return are_there
-
-    def num_keys(self) -> int:
-        """Return the number of keys."""
-        count: int = self._ask("num_keys", [])
-        return count
-
-    def multi_get(self, keys: Keys) -> list[bytes]:
-        """Return the values of keys, once all are there."""
-        found: list[bytes] = self._ask("multi_get", keys)
-        return found
-
-    def multi_set(self, keys: Keys, values: list[Any]) -> None:
-        """Set keys."""
-        contents = [_to_bytes(value) for value in values]
-        self._ask("multi_set", keys, contents)
+    set = _of_key("set")
+    get = _of_key("get")
+    add = _of_key("add")
+    append = _of_key("append")
+    compare_set = _of_key("compare_set")
+    delete_key = _of_key("delete_key")
+    check = _of_keys("check")
+    num_keys = _of_keys("num_keys")
+    multi_get = _of_keys("multi_get")
+    multi_set = _of_keys("multi_set")
 
     def has_extended_api(self) -> bool:
         """Return True: append and several keys work."""
