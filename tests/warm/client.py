@@ -63,7 +63,7 @@ class WarmServer:
         self._worker, server = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # An OpenMP pool cannot be forked; agents set this for their processes, too.
         libraries = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-        settings = {"OMP_WAIT_POLICY": "PASSIVE", "PYTHONPATH": ""}
+        settings = {"OMP_WAIT_POLICY": "PASSIVE"}
         with server:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _PROGRAM, ROOM],
@@ -71,6 +71,8 @@ class WarmServer:
                 env={**os.environ, **dict.fromkeys(libraries, "1"), **settings},
             )
         _servers.add(self._process.pid)
+        # Of the tree under test, which may be a copy with a planted fault.
+        self._paths = _paths(os.environ)
         self._read_at_start = _settings_at_start(os.environ)
 
     def close(self) -> None:
@@ -81,6 +83,10 @@ class WarmServer:
     def fits(self, command: Sequence[str], environment: Mapping[str, str]) -> bool:
         """Return True where a process can be forked that would not differ."""
         if self.is_cold or not module_of(command):
+            return False
+        paths = _paths(environment)
+        first = len(paths) - len(self._paths)
+        if first < 0 or paths[first:] != self._paths:
             return False
         return _settings_at_start(environment) == self._read_at_start
 
@@ -97,7 +103,9 @@ class WarmServer:
 
         Raises OSError when the server has none.
         """
+        paths = _paths(environment)
         order = {
+            "paths": paths[: len(paths) - len(self._paths)],
             "module": module_of(command),
             "command": [*command],
             "environment": {**environment},
@@ -121,6 +129,11 @@ class WarmServer:
             os.sched_setaffinity(pid, os.sched_getaffinity(0))
             answer.send(b"!")
         return pid
+
+
+def _paths(environment: Mapping[str, str]) -> list[str]:
+    paths = environment.get("PYTHONPATH", "")
+    return [*filter(None, paths.split(os.pathsep))]
 
 
 def _settings_at_start(environment: Mapping[str, str]) -> dict[str, str]:

@@ -81,7 +81,7 @@ def _enter(order: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
     _meet_signals(order["ignored"])
     _set_streams(descriptors[1:])
     os.chdir(order["folder"])
-    _set_environment(order["environment"])
+    _set_environment(order["environment"], order["paths"])
     _set_command_line(order["command"])
     if order["module"] == AGENT:
         cold = asyncio.create_subprocess_exec
@@ -115,14 +115,14 @@ def _set_streams(descriptors: Sequence[int]) -> None:
             os.close(descriptor)
 
 
-def _set_environment(environment: Mapping[str, str]) -> None:
+def _set_environment(environment: Mapping[str, str], paths: Sequence[str]) -> None:
+    """Have an environment, and folders of modules beside those of the server."""
     # Imports note there where torch keeps what it compiles.
     noted = os.environ.items() - _given.items()
     os.environ.clear()
     os.environ.update(environment)
     os.environ.update(noted)
-    paths = environment.get("PYTHONPATH", "")
-    sys.path[:0] = filter(None, paths.split(os.pathsep))
+    sys.path[:0] = paths
     importlib.invalidate_caches()
 
 

@@ -73,7 +73,7 @@ def test_it_has_all_that_a_process_has(
         pytest.skip("nothing is forked here")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EMU_OF_THIS_TEST", "a value")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"), prepend=os.pathsep)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limits[0] // 2, limits[1]))
     handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -103,6 +103,11 @@ def test_what_an_interpreter_reads_as_it_starts_asks_for_one(
     assert warm_server.fits(command, os.environ)
     assert not warm_server.fits(command, {**os.environ, "PYTHONUTF8": "0"})
     assert not warm_server.fits([*command[:3], "emu"], os.environ)
+    others = {
+        **os.environ,
+        "PYTHONPATH": os.environ.get("PYTHONPATH", "") + ":/of_others",
+    }
+    assert warm_server.fits(command, others) == ("PYTHONPATH" not in os.environ)
     assert module_of([sys.executable, "-P", "-m", RANKS, "plan"]) == RANKS
     assert module_of([sys.executable, "-m", RANKS]) == ""
     assert started() == []
