@@ -179,3 +179,13 @@ def test_what_is_alike_has_no_differences() -> None:
 )
 def test_every_difference_is_named(change: dict[str, Any], words: str) -> None:
     assert [*differences({**STATED, **change}, STATED, "it")] == [words]
+
+
+@pytest.mark.parametrize(("size", "is_cut"), [(58, False), (59, True)])
+def test_what_is_longer_than_sixty_characters_is_cut(
+    size: int, *, is_cut: bool
+) -> None:
+    """Quotes are two of them."""
+    (line,) = differences({"c": size * "x"}, {"c": 1}, "it")
+    shown = repr(size * "x")[:60] + ("..." if is_cut else "")
+    assert line == f"c is {shown}, it says 1"

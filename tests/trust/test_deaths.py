@@ -246,7 +246,9 @@ def test_each_simulation_is_down_for_its_own_time() -> None:
     assert violations == []
 
 
-@pytest.mark.parametrize(("share", "is_reason"), [(0.8, True), (-0.8, False)])
+@pytest.mark.parametrize(
+    ("share", "is_reason"), [(0.8, True), (0.4, False), (-0.8, False)]
+)
 def test_attempts_are_a_reason_in_the_direction_of_the_difference(
     share: float, *, is_reason: bool
 ) -> None:
@@ -265,6 +267,8 @@ def test_attempts_are_a_reason_in_the_direction_of_the_difference(
 
     assert found.outcome is Outcome.DIFFERS
     assert any("attempts" in words for words in found.reasons) is is_reason
+    if is_reason:
+        assert found.reasons == ("attempts that ended: 80 % of the difference",)
 
 
 def test_a_headline_without_its_deaths_is_wrong() -> None:
@@ -281,7 +285,7 @@ def test_a_headline_without_its_deaths_is_wrong() -> None:
         "replay_error": error,
     }
 
-    def wrong(result: dict[str, float]) -> set[str]:
+    def wrong(result: dict[str, Any]) -> set[str]:
         found = headline_faults(result, late, died, died, whole.realization)[1]
         return {violation.subject for violation in found}
 
@@ -289,4 +293,7 @@ def test_a_headline_without_its_deaths_is_wrong() -> None:
     assert wrong(right | {"bound": 0.1}) == {"gap", "bound"}
     for key, number in right.items():
         assert wrong(right | {key: number * (1 + 1e-6)}) == {key}
+        # What is no number is no such number.
+        for other in (str(number), [number], True):
+            assert wrong({**right, key: other}) == {key}
     assert np.isclose(late.error_over(died), error)

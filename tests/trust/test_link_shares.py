@@ -16,6 +16,7 @@ from emu.problem import (
     Machine,
     Placement,
     Problem,
+    RateHistory,
     Realization,
     Schedule,
     Task,
@@ -128,6 +129,9 @@ def test_shares_leave_out_what_held_a_flow_up() -> None:
     assert shares[0, 0].lost == -15.0
     assert shares[0, 0].part == 2.0
     assert max_min_shares(schedule, [], stalls) == {}
+    none = np.empty(0, np.int64)
+    rates = RateHistory(np.empty(0), none, none, np.empty(0))
+    assert max_min_shares(replace(schedule, rates=rates), [(0, 0)], stalls) == {}
 
 
 def test_of_flows_that_meet_the_one_that_lost_most_is_named_with_who_won_it() -> None:

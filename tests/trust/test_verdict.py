@@ -168,6 +168,16 @@ def test_a_run_that_takes_no_time_unless_late_has_no_share() -> None:
     assert not any("of the makespan" in reason for reason in verdict.reasons)
 
 
+@pytest.mark.parametrize("emulated", [0.0, 0.005])
+def test_what_guards_find_of_a_run_of_no_length_has_no_shares(emulated: float) -> None:
+    found = Finding("order", 0.0, "a frame never came")
+    effect = HostEffect(emulated, repeated=emulated, punctual=0.0, simulated=0.0)
+    verdict = _decide(Lateness(0.005, 0.0, 0.0), effect=effect, findings=(found,))
+
+    assert verdict.trust is Trust.UNTRUSTED
+    assert verdict.reasons == ("guard: order at 0 s: a frame never came",)
+
+
 def test_lateness_that_slack_took_up_is_no_reason_to_doubt() -> None:
     """1.2 % on the chain moved the end by 0.2 %: another path was nearly as long."""
     moved = HostEffect(100.2, repeated=100.2, punctual=100.0, simulated=100.1)
