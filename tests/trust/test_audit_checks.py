@@ -258,3 +258,26 @@ def test_a_look_in_the_instant_of_the_end_may_be_missing() -> None:
     missing = replace(made, quotas=np.array([[20], [20]]))
 
     assert said(missing, tolerance=0.0) == []
+
+
+@pytest.mark.parametrize(("taken", "words"), [(2.0, ""), (3.0, ""), (3.5, "3.5 s")])
+def test_a_quota_that_changes_within_the_tolerance_may_be_either(
+    taken: float, words: str
+) -> None:
+    """Of 20 slots 18 from 2 s on: 19 are taken at once, with 1.2 s of tolerance."""
+    machine = Machine("m0", 1.0, 1.0, slots={"a": 20, "b": 1})
+    cluster = Cluster((machine,), tuners=(Tuner(0, "a", "b", 30, period=2.0),))
+    tasks = tuple(Task(f"x{number}", "x", takes="a") for number in range(19))
+    problem = Problem(cluster, Job(tasks, (), 1), Placement((0,) * 19))
+    made = simulate(problem, Realization(np.full((19, 1), 3.0), np.zeros((0, 1))))
+    schedule = replace(
+        made,
+        task_start=made.task_start + taken,
+        task_end=made.task_end + taken,
+        quotas=np.array([[18], [18], [18]]),
+    )
+
+    found = [text for text in said(schedule, tolerance=1.2) if "overdrawn" in text]
+
+    assert len(found) == bool(words)
+    assert all(f"of 18 slots is overdrawn at {words}" in text for text in found)

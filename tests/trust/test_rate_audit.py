@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from emu.prediction.simulation import simulate
 from emu.problem import (
+    ActiveFlow,
     Cluster,
     Edge,
     Job,
@@ -246,3 +247,29 @@ def test_of_two_flows_that_are_ready_close_by_the_earlier_goes_first(
         ready["ab".index(later) ^ 1, 0] += late  # that of the one that goes first
         other = replace(made, flow_ready=ready)
         assert len(rule_audit(other, "fifo", experiment.realization)[1]) == broken
+
+
+def test_a_rule_of_ones_own_is_told_what_a_flow_serves() -> None:
+    """From p0 to w0 an iteration serves the next one."""
+    problem, realization = two_machine_example(3)
+    schedule = simulate(problem, realization, record_rates=True)
+    asked: list[ActiveFlow] = []
+
+    def rates(flows: list[ActiveFlow], capacity: dict[str, float]) -> list[float]:
+        asked.extend(flows)
+        return [min(capacity[link] for link in flow.links) for flow in flows]
+
+    checked, _ = rule_audit(schedule, "mine", realization, own=rates)
+
+    assert checked == len(asked)
+    lags = {(flow.edge, flow.serves - flow.iteration) for flow in asked}
+    job = problem.job
+    assert lags == {
+        (name, edge.lag)
+        for name, edge, hops in zip(
+            job.edge_names, job.edges, problem.hops, strict=True
+        )
+        if hops
+    }
+    assert {lag for _, lag in lags} == {0, 1}
+    assert {flow.iteration for flow in asked} == {0, 1, 2}
