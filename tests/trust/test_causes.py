@@ -271,10 +271,10 @@ def test_of_two_causes_the_one_that_is_clearly_nearer_is_named(
     [(2.0, "80 % of the difference"), (3.0, "100 % of the difference")],
 )
 def test_a_disk_makes_late_by_what_was_waited_for_it(disk: float, words: str) -> None:
-    """Each process was late by 2.5 s."""
+    """Each process was late by 2.5 s, which take twice as long on the wall."""
     ran = simulated(work=1.5)
-    processes = {name: ProcessWaits(disk=disk) for name in "sr"}
-    observed = Observations(processes=processes)
+    processes = {name: ProcessWaits(disk=2 * disk) for name in "sr"}
+    observed = Observations(processes=processes, time_scale=2.0)
     found = judge_prediction(ran, STATED, ran, threshold=0.03, observed=observed)
     (said,) = found.reasons
     assert said.startswith("slow disk")
