@@ -64,8 +64,12 @@ class Line:
 
     def report(self, end: Ended) -> None:
         """Tell the coordinator of an end, with all others of this turn of the loop."""
-        note = pack_end(end)
-        if self._size + len(note) > _TOGETHER:
+        self.add(pack_end(end))
+
+    def add(self, note: bytes) -> None:
+        """Do the same with ends that are packed."""
+        size = self._size + len(note)
+        if size > _TOGETHER:
             self._flush()
         if not self._notes:
             asyncio.get_running_loop().call_soon(self._flush)

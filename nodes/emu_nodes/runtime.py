@@ -73,6 +73,8 @@ from emu_nodes.task_runner import (
     WallClockTimer,
     warm_up_process,
 )
+from emu_nodes.timed_layout import find_timed_programs
+from emu_nodes.timed_process import TimedProcess
 
 #: Wall seconds between two looks at the loop's lag. 120 processes wake 1200 times a
 #: second for it: 40 us each are a twentieth of a core.
@@ -266,6 +268,7 @@ class NodeProcess:
         self._name = spec.process
         self._compute = ThreadPoolExecutor(1, thread_name_prefix="compute")
         self._runners: dict[int, TaskRunner] = {}
+        self._timed: TimedProcess | None = None  # in place of runners
         self._handles: dict[asyncio.Future[Any], None] = {}  # a set has no order
         self._counted_cpu = 0.0  # seconds, of the runs before
         self.stopped = False  # by the coordinator: its agent says so
@@ -303,6 +306,7 @@ class NodeProcess:
     def _forget(self) -> None:
         """Let go of a run; what the next one begins with is made anew."""
         self._runners = {}
+        self._timed = None
         self._handles = {}
         self._line.forget(self._name)
         gc.collect()  # not during the run: it takes the loop milliseconds
@@ -323,6 +327,8 @@ class NodeProcess:
             return await self._take_part()
         except Exception as error:
             under_way = [runner.doing for runner in self._runners.values()]
+            if self._timed is not None:
+                under_way = self._timed.doing()
             failure = Failed(
                 error=type(error).__name__,
                 text=str(error),
@@ -337,6 +343,8 @@ class NodeProcess:
         finally:
             for handle in self._handles:
                 handle.cancel()
+            if self._timed is not None:
+                self._timed.close()
             await self._ends.aclose()
             self._timer.close()
             self._pacer.close()
@@ -344,6 +352,7 @@ class NodeProcess:
 
     async def _take_part(self) -> bool:
         programs = await self._come_up()
+        self._programs = programs
         await self._restore(programs)
         await self._surroundings.warm_up(self._compute)
         tuning = {
@@ -389,6 +398,9 @@ class NodeProcess:
         """Return the figures of this process alone, where it shares another as well."""
         ends = self._ends
         pacer = self._pacer
+        if self._timed is not None:
+            self._timed.count()
+
         members = self._surroundings.members
         cpu_seconds, peak_memory = host_metrics.usage()
         if members > 1:  # its own thread, and its share of the loop
@@ -472,6 +484,39 @@ class NodeProcess:
         beat from the coordinator every second and takes its processes down otherwise.
         Raises NodeLost when the coordinator ends the run early or goes away.
         """
+        self._line.join(self._name, self._take_up(programs))
+        following = asyncio.ensure_future(
+            self._control.follow(lambda message: self._obeys(unpack(message)))
+        )
+        # Whatever fails beside the orders (a task, a connection) ends the process, too.
+        await asyncio.wait(
+            [following, self._failure], return_when=asyncio.FIRST_COMPLETED
+        )
+
+        self._line.leave(self._name)
+        if self._failure.done():
+            following.cancel()
+            self._failure.result()
+        following.result()
+
+    def _take_up(self, programs: dict[int, Program]) -> Callable[[Order], None]:
+        """Be ready for orders; return who carries them out."""
+        ends = self._ends
+        timed = find_timed_programs(self._spec, programs, ends, self._pacer)
+        if timed:
+            self._timed = TimedProcess(
+                self._spec,
+                timed,
+                ends,
+                self._pacer,
+                self._clock,
+                self._line.add,
+                self._fail,
+            )
+            ends.count_frames = self._timed.count_frames
+            self._timed.start()
+            return self._timed.carry_out
+
         context = TaskContext(
             inbox=self._ends.inbox,
             outputs=self._ends.outputs,
@@ -486,20 +531,7 @@ class NodeProcess:
         for task in self._spec.tasks:
             runner = TaskRunner(task, programs[task.task], context)
             self._runners[task.task] = runner
-
-        self._line.join(self._name, self._carry_out)
-        following = asyncio.ensure_future(
-            self._control.follow(lambda message: self._obeys(unpack(message)))
-        )
-        # Whatever fails beside the orders (a task, a connection) ends the process, too.
-        await asyncio.wait(
-            [following, self._failure], return_when=asyncio.FIRST_COMPLETED
-        )
-        self._line.leave(self._name)
-        if self._failure.done():
-            following.cancel()
-            self._failure.result()
-        following.result()
+        return self._carry_out
 
     def _obeys(self, message: Message) -> bool:
         """Obey a message; return True while there is more to come."""
@@ -549,8 +581,8 @@ class NodeProcess:
         )
         for rows in zip_longest(*pieces, fillvalue=b""):
             self._send(Frames(*rows))
-        for task, runner in self._runners.items():
-            for part in parts_of(runner.program.result()):
+        for task, program in self._programs.items():
+            for part in parts_of(program.result()):
                 self._send(ResultPart(task=task, **part))
         statistics.clock.append(self._clock.now())
         self._send(Outcome(dataclasses.asdict(statistics)))

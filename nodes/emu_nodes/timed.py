@@ -116,22 +116,22 @@ class Timed(TaskProgram):
 
     def __init__(self, brief: TaskSpec, process: Shared) -> None:
         super().__init__(brief, process)
-        self._seed: int = brief.job_settings.get("seed", 0) % (1 << 64)
-        self._rows = rows_by_edge(brief)
-        longest = max(_BLOCK, longest_row(self._rows))
-        self._pool = pool_of(self._seed, longest)
+        self.seed: int = brief.job_settings.get("seed", 0) % (1 << 64)
+        self.rows = rows_by_edge(brief)
+        longest = max(_BLOCK, longest_row(self.rows))
+        self.pool = pool_of(self.seed, longest)
 
     @override
     def sinks(self) -> dict[int, Comparison]:
         """Return comparisons, which raise NodeMisbehaved for other bytes than due."""
         brief = self._brief
         return {
-            sender.edge: Comparison(sender, self._seed, brief.first)
+            sender.edge: Comparison(sender, self.seed, brief.first)
             for sender in brief.inputs
         }
 
     @override
     def payload(self, output: EdgeSpec, iteration: int, made: Payload) -> Payload:
-        start = lib.window_start(self._seed, output.edge, iteration, POOL)
-        end = start + self._rows[output.edge][iteration]
-        return {"bytes": self._pool[start:end]}
+        start = lib.window_start(self.seed, output.edge, iteration, POOL)
+        end = start + self.rows[output.edge][iteration]
+        return {"bytes": self.pool[start:end]}

@@ -26,12 +26,12 @@ class RunFault(Fault):
 _LINKS = "emu/problem/links.py"
 _PACE = "emu/emulation/shaping.py"
 _PACING = "emu/prediction/core/pacing.c"
-_SERVER = "emu/emulation/network/data_server.py"
 _SHARING = "emu/prediction/core/sharing.c"
 _DESK = "emu/prediction/core/desk.c"
 _RECORDER = "emu/emulation/coordinator/outcome.py"
-_TIMED = "nodes/emu_nodes/timed.py"
-_TASK = "nodes/emu_nodes/task_runner.py"
+_EDGES = "emu/prediction/core/timed_edges.c"
+_TASKS = "emu/prediction/core/timed_tasks.c"
+_TIMED = "nodes/emu_nodes/timed_layout.py"
 _PARAMETERS = "nodes/emu_nodes/dgtp/programs.py"
 _WORKER = "nodes/emu_nodes/dgtp/programs.py"
 _RUNTIME = "nodes/emu_nodes/runtime.py"
@@ -39,11 +39,11 @@ _CAPACITIES = "[link.capacity for"
 _RATE = "seen.rate * p->byte_scale / p->time_scale"
 _SINCE = "wall_of(p, seen.since)"
 _SOON = "double soon = now + pace->lead_time"
-_CONTENT = "window_start(self._seed, output.edge, iteration, POOL)"
-_SIZE = "self._rows[output.edge][iteration]"
-_WINDOW = "pool[start:end]"
+_CONTENT = "window_start(p->seed, out->edge, number, p->period)"
+_SIZES = "self._integers(sizes)"
+_WINDOW = "body = p->pool + start"
 _CLOCK = "RunClock(begin.start_wall, scale, offset)"
-_DURATION = "else times[iteration]"
+_TIMES = "self._numbers(times)"
 _TOLD = '"""Return this server\'s ``parameters``."""\n'
 _QUOTA = "state->quota[tuner] = layout->pool_slots[layout->tuners.tuned[tuner]];"
 _SHARE = "least_over(layout, state->scratch.share, group)"
@@ -100,9 +100,9 @@ FAULTS: dict[str, RunFault] = {
         "    return a->last -= 0.005;",
     ),
     "arrivals told 50 ms early": RunFault(
-        _TASK,
-        "FlowEnded(edge, iteration, time,",
-        "FlowEnded(edge, iteration, time - 0.5,",
+        _EDGES,
+        "{run_time_of(p->pacing, wall),",
+        "{run_time_of(p->pacing, wall) - 0.5,",
     ),
     "arrivals do not count": RunFault(
         _DESK,
@@ -110,7 +110,12 @@ FAULTS: dict[str, RunFault] = {
         "desk->fluid_end[edge]",
     ),
     "inputs not held back": RunFault(
-        _TASK, "if latency:", "if False:", scenario="latency"
+        _TASKS,
+        "if (in->latency > 0.0) {",
+        "if (false) {",
+        scenario="latency",
+        unseen="a sound coordinator orders a task for when its inputs have landed, by "
+        "the note of their receiver; tests of the core hold inputs back alone",
     ),
     "latencies that nobody counts": RunFault(
         "emu/problem/placement.py",
@@ -119,9 +124,9 @@ FAULTS: dict[str, RunFault] = {
         scenario="latency",
     ),
     "frames of an iteration not noted": RunFault(
-        _SERVER,
-        "self.log.note(edge, iteration, event.first",
-        "iteration == 1 or self.log.note(edge, iteration, event.first",
+        _EDGES,
+        "    add_frame(p->arrivals, r->edge,",
+        "    if (r->iteration != 1)\n        add_frame(p->arrivals, r->edge,",
     ),
     "starts noted early": RunFault(
         _DESK,
@@ -150,9 +155,9 @@ FAULTS: dict[str, RunFault] = {
     ),
     # Clocks.
     "a clock 1 % fast": RunFault(
-        "emu/emulation/network/clock.py",
-        "return (wall + self._line.ahead(wall) - self._start) / self.time_scale",
-        "return (wall + self._line.ahead(wall) - self._start) / self.time_scale * 1.01",
+        _PACING,
+        "return (wall + ahead - p->start) / p->time_scale;",
+        "return (wall + ahead - p->start) / p->time_scale * 1.01;",
     ),
     "the clock of one process 1 % fast": RunFault(
         _RUNTIME,
@@ -165,22 +170,26 @@ FAULTS: dict[str, RunFault] = {
         _CLOCK.replace("offset", 'offset + (0.02 if self._name == "w0" else 0.0)'),
     ),
     # What is sent.
-    "volumes halved": RunFault(_TIMED, _SIZE, f"{_SIZE} // 2"),
+    "volumes halved": RunFault(
+        _TIMED, _SIZES, _SIZES.replace("sizes", "[size // 2 for size in sizes]")
+    ),
     "no bytes every tenth iteration": RunFault(
         _TIMED,
-        _SIZE,
-        f"{_SIZE} * (iteration % 10 != 9)",
+        _SIZES,
+        _SIZES.replace(
+            "sizes", "[size * (n % 10 != 9) for n, size in enumerate(sizes)]"
+        ),
         scenario="incast",
     ),
     "half the bytes, announced whole": RunFault(
-        _TASK, "sizes[edge] / byte_scale", "2 * sizes[edge] / byte_scale"
+        _TASKS, "volume = (double)out->size", "volume = 2.0 * (double)out->size"
     ),
-    "wrong content": RunFault(_TIMED, _WINDOW, f"255 - {_WINDOW}"),
+    "wrong content": RunFault(_EDGES, _WINDOW, f"{_WINDOW} + 1"),
     "content of the iteration before": RunFault(
-        _TIMED, _CONTENT, _CONTENT.replace("iteration", "max(iteration - 1, 0)")
+        _EDGES, _CONTENT, _CONTENT.replace("number", "at_least(number - 1, 0)")
     ),
     "content of another edge": RunFault(
-        _TIMED, _CONTENT, _CONTENT.replace("output.edge", "0")
+        _EDGES, _CONTENT, _CONTENT.replace("out->edge", "0")
     ),
     "a byte altered on its way": RunFault(
         "emu/prediction/core/frames.c",
@@ -241,7 +250,9 @@ FAULTS: dict[str, RunFault] = {
         scenario="learning",
     ),
     # Tasks, slots, windows.
-    "tasks take half their time": RunFault(_TASK, _DURATION, f"{_DURATION} / 2"),
+    "tasks take half their time": RunFault(
+        _TIMED, _TIMES, _TIMES.replace("times", "[time / 2 for time in times]")
+    ),
     "every other row of features zeroed": RunFault(
         "nodes/emu_nodes/dgtp/programs.py",
         "rows = self._features[places]",
@@ -249,7 +260,10 @@ FAULTS: dict[str, RunFault] = {
         scenario="training",
     ),
     "tasks take 0.97 of their time": RunFault(
-        _TASK, _DURATION, f"{_DURATION} * 0.97", scenario="incast"
+        _TIMED,
+        _TIMES,
+        _TIMES.replace("times", "[0.97 * time for time in times]"),
+        scenario="incast",
     ),
     "a credit window off by one": RunFault(
         "emu/problem/workloads/all_reduce.py",
@@ -258,10 +272,14 @@ FAULTS: dict[str, RunFault] = {
         scenario="incast",
     ),
     "one task ends early": RunFault(
-        _TASK, _DURATION, f'{_DURATION} / (2 if self.name == "w0" else 1)'
+        _TIMED,
+        _TIMES,
+        _TIMES.replace(
+            "times", '[time / (2 if task.name == "w0" else 1) for time in times]'
+        ),
     ),
     "ends told half a second early": RunFault(
-        _TASK, "end=max(now, due),", "end=max(now, due) - 0.5,"
+        _TASKS, "larger(now, due), began", "larger(now, due) - 0.5, began"
     ),
     "one slot too many": RunFault(
         "emu/prediction/core/state.c",

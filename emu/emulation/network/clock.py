@@ -346,6 +346,11 @@ class Alarm:
             self._handle.cancel()
             self._handle = None
 
+    def lend(self) -> None:
+        """Do not ring: who sets the timerfd looks at it as well."""
+        loop = self._loop
+        loop.remove_reader(self.fd)
+
     def close(self) -> None:
         """Give the timer back; the alarm cannot be used afterwards."""
         self.cancel()

@@ -38,7 +38,7 @@ from emu.emulation.network.send_log import FrameLog
 from emu.emulation.network.tcp_info import RowLog
 from emu.emulation.network.tls import ServerTls, TlsSocket
 from emu.emulation.network.tuning import tune_socket
-from emu.emulation.wire.data_reader import Sink
+from emu.emulation.wire.data_reader import DataReader, Sink
 from emu.errors import EmulatorError, NodeMisbehaved
 from emu.host.this_host import this_host
 from emu.problem.payloads import payload_kind
@@ -284,10 +284,36 @@ class DataConnection:
         frames = self._end.frames
         return -1.0 if frames is None else float(frames.core.burst)
 
+    @property
+    def is_plain(self) -> bool:
+        """True where the kernel's socket has the frames as they are."""
+        arrivals = self._arrivals
+        if not isinstance(arrivals, ArrivalReader):
+            return False
+        return arrivals.fd >= 0
+
+    def lend(self, sink: Sink) -> Any:
+        """Leave it to the core to receive; return its `Receiver`.
+
+        Payloads are compared with ``sink``, and what the core does not take is for
+        `take_back`.
+        """
+        frames = cast("DataReader", self._end.frames)
+        self._loop.remove_reader(self._sock.fileno())
+        return frames.lend(sink)
+
+    def take_back(self) -> None:
+        """Receive again, from what the core has met on."""
+        if self._open:
+            self._loop.add_reader(self._sock.fileno(), self._receive)
+            self._receive()
+
     def _receiver(self, edge: int) -> dict[str, Any]:
-        fields: dict[str, Any] = {"rate": self._server.rates.get(edge, math.inf)}
+        rates = self._server.rates
+        fields: dict[str, Any] = {"rate": rates.get(edge, math.inf)}
         if isinstance(self._arrivals, ArrivalReader):
-            fields |= {"fd": self._arrivals.fd, "arrivals": self._arrivals.core}
+            fields["fd"] = self._arrivals.fd
+            fields["arrivals"] = self._arrivals.core
         return fields
 
     def _receive(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -223,12 +223,23 @@ class Inbox:
         self._awaited: dict[tuple[int, int], asyncio.Future[Delivery]] = {}
         self._failed: dict[int, EmulatorError] = {}
         self.statistics = InboxStatistics()
+        self._forward: Callable[[Delivery], None] | None = None
+
+    def forward(self, take: Callable[[Delivery], None]) -> list[Delivery]:
+        """Have someone else take what is delivered; return what lies here."""
+        self._forward = take
+        waiting = [*self._ready.values()]
+        self._ready.clear()
+        return waiting
 
     def deliver(self, delivery: Delivery) -> None:
         """Accept a payload; also the way of a handoff within one process.
 
         Raises NodeMisbehaved if this iteration of this edge is already here.
         """
+        if self._forward is not None:
+            self._forward(delivery)
+            return
         key = (delivery.edge, delivery.iteration)
         if key in self._ready:
             raise NodeMisbehaved(f"edge {key[0]} delivered iteration {key[1]} twice")

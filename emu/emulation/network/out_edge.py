@@ -104,6 +104,7 @@ class OutEdge:
         self._loop = asyncio.get_running_loop()
         self._queue: deque[_Frame] = deque()
         self._writing = False  # add_writer is armed: the kernel's buffer was full
+        self._cut: Callable[[], bool] | None = None
         self._error: EmulatorError | None = None
         self._loop.add_reader(sock.fileno(), self._peer_spoke)
 
@@ -141,6 +142,22 @@ class OutEdge:
         if len(self._queue) == 1:
             self._begin(frame)
         return frame.left
+
+    def lend(self, cut: Callable[[], bool]) -> None:
+        """Leave it to the core to send; nothing is queued here any more.
+
+        ``cut`` is called where the connection ends: it has the core send nothing more,
+        and returns whether something was left.
+        """
+        self._cut = cut
+
+    def give_up(self) -> None:
+        """End the connection, over which the core could not send."""
+        if self._error is None:
+            number = self.sender.error
+            self._fail(self._loss(OSError(number, os.strerror(number))))
+        else:
+            self.on_failure(self._error)
 
     def notify(self, since: float) -> None:
         """Look at the board: there is, or soon will be, a segment from a run time."""
@@ -309,10 +326,11 @@ class OutEdge:
         self._error = error
         self._loop.remove_reader(self._sock.fileno())
         self._stop_writing()
+        is_missed = bool(self._queue) or (self._cut is not None and self._cut())
         self._sock.close()
         self.sender.fd = -1  # another socket may get the number
         self._pacer.deactivate(self)
-        if self._queue:
+        if is_missed:
             self.on_failure(error)
         while self._queue:
             future = self._queue.popleft().left

@@ -128,6 +128,10 @@ class Pacer:
             edge.attend(outcome)
         self._arm()
 
+    def lend_alarm(self) -> None:
+        """Leave it to the core to ring; it has the alarm as ``core.alarm``."""
+        self._alarm.lend()
+
     def statistics(self) -> PacerStatistics:
         """Return the number of wakes of the pacer, and their delays."""
         core = self.core

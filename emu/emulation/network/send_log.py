@@ -37,6 +37,16 @@ class FrameLog:
             self._rows = np.concatenate([self._rows, np.empty_like(self._rows)])
             self._lend()
 
+    def reserve(self, count: int) -> None:
+        """Have room for so many more rows."""
+        needed = self.core.count + count
+        missing = needed - self.core.room
+        if missing <= 0:
+            return
+        more = np.empty(missing, FRAME_ROWS)
+        self._rows = np.concatenate([self._rows, more])
+        self._lend()
+
     def note(
         self,
         edge: int,

@@ -207,6 +207,15 @@ class DataReader:
                 self.ended = outcome == lib.ENDED
                 return None
 
+    def lend(self, sink: Sink) -> Any:
+        """Return its `Receiver`, for who calls the core itself from now on.
+
+        Bodies are compared with ``sink``; `take` returns what was held back for it.
+        """
+        self._sink = sink
+        self.core.expected = sink.core
+        return self.core
+
     def end(self) -> None:
         """Note the end of the stream; raises TruncatedFrame if that is in a frame."""
         core = self.core

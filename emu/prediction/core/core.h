@@ -1080,6 +1080,7 @@ typedef struct { /* one connection whose edge is known */
     int32_t error; /* errno */
     int32_t least; /* bytes for which the kernel wakes the owner */
     Arrivals *arrivals;
+    int32_t held;  /* an outcome that its owner is still to get, WAITS for none */
     bool drained;  /* the newest call brought less than it might */
     int64_t turn;  /* bytes of this turn of the loop */
     uint8_t *heads; /* `room` bytes, filled from `begin` to `end` by what was not taken yet */
@@ -1132,3 +1133,118 @@ bool read_disorder(int32_t fd, Disorder *d);
 bool ask_for_stamps(int32_t fd);
 int64_t receive_bytes(int32_t fd, uint8_t *start, int64_t size, Arrivals *a);
 int32_t receive(Receiver *r);
+
+/* Timed tasks of one process, and their ends of edges: timed_tasks.c, timed_edges.c. Without
+ * Python from an order to what it sends, and from bytes that come to the task that waits for
+ * them. Times are wall seconds, bytes real ones, unless they are said to be of the run.
+ * Owner of all arrays: Python. */
+/* Bytes of a frame before its body: frame_heads.c. */
+enum { HEAD = 96 };
+
+typedef struct { /* an edge by which they send */
+    int64_t edge;
+    Sender *sender;      /* NULL where it ends at `inlet` of this process */
+    int64_t inlet;
+    int64_t sent;        /* iterations that it carries, */
+    const int64_t *size; /* the bytes of each, */
+    double *since;       /* and when they were there to send */
+    bool shaped;
+    int64_t queued;      /* iterations that are there so far, */
+    int64_t front;       /* and the one that leaves, or is to leave next */
+    bool loaded;         /* the sender has that one */
+    bool paced;          /* by its rates */
+    bool writing;        /* the kernel's buffer was full */
+    bool broken;         /* its receiver has gone */
+    uint8_t head[HEAD];
+    Buffer buffers[2];
+} Outlet;
+
+typedef struct { /* an edge by which they receive */
+    int64_t edge;
+    Receiver *receiver;  /* NULL where it begins in this process, or Python receives */
+    int64_t task;        /* place of its task, */
+    int64_t lag;         /* which needs the iteration so many before its own, */
+    bool latest;         /*  or the newest that its order names, */
+    double latency;      /*  run seconds after it has come */
+    int64_t sent;        /* iterations that it carries: per iteration */
+    double *arrived;     /*  when the last byte came, NaN before that, */
+    int64_t *volume;     /*  its bytes, */
+    bool *waits;         /*  and whether it came before it was needed and is still here */
+    int64_t newest;      /* iteration that came last, -1: none */
+    int64_t needed;      /* by the order under way, -1: none */
+    int64_t given_back;  /* iterations whose memory is free again, of those before */
+    int64_t frames;      /* that came, with bytes of their bodies and of the rest */
+    int64_t payload_bytes;
+    int64_t header_bytes;
+} Inlet;
+
+typedef struct {
+    int64_t task;
+    int64_t iterations;
+    const double *time; /* of each, run seconds at full speed */
+    Speeds speeds;      /* of its machine, the only one there */
+    int64_t first_inlet, inlets;
+    int64_t first_outlet, outlets;
+    int64_t ended;      /* iterations */
+    bool ordered;       /* the next one, */
+    double start;       /* from this run time on */
+    double since;       /* when it began to wait for inputs; NaN: it does not */
+    double next;        /* when to look at it again; infinite: when something comes */
+} TimedTask;
+
+typedef struct { /* WAIT_ROWS of emu/emulation/wire/frame_layout.py */
+    uint32_t edge;
+    uint32_t iteration;
+    double hole;
+    double unread;
+} WaitRow;
+
+typedef struct { /* all of a process */
+    int32_t epoll;      /* what is watched, */
+    int32_t timer;      /* and the timerfd of its tasks, */
+    double due;         /* which is set for then; infinite: it is not */
+    Pacing *pacing;
+    TimedTask *task;
+    int64_t tasks;
+    Inlet *inlet;
+    int64_t inlets;
+    Outlet *outlet;
+    int64_t outlets;
+    int64_t edges;      /* of the whole job */
+    const int64_t *outlet_of; /* per edge, -1: it leaves from none */
+    uint64_t seed;      /* of the payloads, windows into */
+    const uint8_t *pool;
+    int64_t period;
+    int64_t first;      /* number in the job of iteration 0 */
+    FrameRows *arrivals;
+    WaitRow *wait;      /* the newest: as in `SentRows` */
+    int64_t wait_room, wait_count;
+    uint8_t *state;     /* likewise, of STATE_BYTES each: connections before their flows */
+    int64_t state_room, state_count;
+    PayloadMemory *memory;
+    int64_t waiting, waiting_bytes; /* payloads that came before they were needed, */
+    int64_t most_waiting, most_waiting_bytes; /* and at most so far */
+    uint8_t *notes;     /* ends to report, as emu/emulation/wire/notes.py packs them */
+    int64_t notes_room, notes_size;
+    bool is_full;       /* there was no room for another */
+    int64_t *odd_inlet; /* those that Python is to look at, */
+    int64_t odd_inlets;
+    int64_t *odd_outlet;
+    int64_t odd_outlets;
+} TimedProcess;
+
+int64_t write_head(uint8_t *head, int64_t edge, int64_t iteration, bool shaped,
+                   const uint8_t *body, int64_t size);
+double run_time_of(const Pacing *p, double wall);
+double wall_of(const Pacing *p, double time);
+bool watch_inlet(TimedProcess *p, int64_t place);
+void leave_inlet(TimedProcess *p, int64_t place);
+bool watch_alarms(TimedProcess *p);
+int32_t open_watch(void);
+bool order_task(TimedProcess *p, int64_t place, int64_t iteration, double start,
+                const int64_t *reads, int64_t count);
+void wake_outlet(TimedProcess *p, int64_t edge, double since);
+bool cut_outlet(TimedProcess *p, int64_t place);
+void deliver_payload(TimedProcess *p, Inlet *in, int64_t iteration, double wall,
+                     int64_t volume, bool shaped);
+void take_turn(TimedProcess *p);

@@ -5,9 +5,9 @@
  * owner, who accepts it or has the words to refuse it. No peer can have memory taken for a
  * length that was not checked. */
 #include "inline.h"
+#include "wire.h"
 
 static const uint8_t MAGIC[] = "emuF";
-enum { VERSION = 5, DATA = 2, PREFIX_BYTES = 20, SUM_BYTES = 4 };
 /* Bytes of one call where bursts are watched: the kernel notes when the last of them came,
  * and no more. With a megabyte at a time a burst of 500 kB was one call. */
 enum { PORTION = 1 << 16 };

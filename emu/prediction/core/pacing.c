@@ -112,10 +112,18 @@ static bool read_entry(const BoardEntry *entry, int64_t *iteration, Segment *s)
     return false;
 }
 
-static double wall_of(const Pacing *p, double time)
+/* Return the reading of this host's clock at a run time. */
+double wall_of(const Pacing *p, double time)
 {
     double since = p->start + time * p->time_scale - p->offset - p->at;
     return p->at + since / (1.0 + p->drift);
+}
+
+/* Return the run time of a reading of this host's clock. */
+double run_time_of(const Pacing *p, double wall)
+{
+    double ahead = p->offset + p->drift * (wall - p->at);
+    return (wall + ahead - p->start) / p->time_scale;
 }
 
 /* Fill in the fluid of a flow, real bytes and wall seconds; false where it has none. A

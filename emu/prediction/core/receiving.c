@@ -146,6 +146,11 @@ static void await_more(Receiver *r)
 /* Say what came of the bytes so far, and receive until something did. */
 int32_t receive(Receiver *r)
 {
+    if (r->held != WAITS) {
+        int32_t held = r->held;
+        r->held = WAITS;
+        return held;
+    }
     for (;;) {
         int32_t outcome = take_frame(r);
         if (outcome == HEADED && r->expected != NULL) {

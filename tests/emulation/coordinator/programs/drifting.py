@@ -36,7 +36,7 @@ class Drifts(Timed):
         self._value = drifted(self._value, came)
         return {
             edge: {"bytes": np.full(row[iteration] // 8, self._value)}
-            for edge, row in self._rows.items()
+            for edge, row in self.rows.items()
         }
 
     @override
