@@ -20,9 +20,8 @@ from emu.scenario import machine_choice
 from tests import draws
 from tests.leaks import Held, left_since
 from tests.leftovers import leftovers
-from tests.warm.client import cold_start, warm_server
 
-__all__ = ["cold_start", "leftovers", "warm_server"]
+__all__ = ["leftovers"]
 
 # Their own hosts are shared, and no test publishes the times that it measured.
 os.environ.setdefault("EMU_FORCE", "1")

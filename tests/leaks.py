@@ -26,7 +26,6 @@ _THREADS = Path("/proc/self/task")
 _KEPT = (
     "multiprocessing.resource_tracker",
     "multiprocessing.forkserver",
-    "tests.warm.server",
     "/dev/urandom",
     "/dev/null",
     "/pym-",  # the heap of multiprocessing

@@ -15,8 +15,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.warm.client import started
-
 HERE = Path(__file__).parent
 sys.path.insert(
     0, str(HERE.parent)
@@ -57,7 +55,7 @@ class Leftovers:
 
     def note(self) -> list[psutil.Process]:
         """Remember everything that this process has started, and return it."""
-        found = started(recursive=True)
+        found = psutil.Process().children(recursive=True)
         self.seen.update({process.pid: process for process in found})
         return found
 

@@ -23,7 +23,6 @@ from emu.scenario.scenario_file import loads
 from emu.testing.strategies import random_problem
 from tests.integration.scenarios import carried_out
 from tests.leftovers import Leftovers
-from tests.warm.client import started
 
 
 def drawn(seed: int) -> dict[str, Any]:
@@ -108,7 +107,6 @@ def test_who_computes_has_torch_and_its_tensors(how: str) -> None:
 
 @pytest.mark.emulation
 @pytest.mark.untimed
-@pytest.mark.cold  # those that are forked share memory with their server
 def test_processes_that_train_are_within_the_bound(
     tmp_path: Path, leftovers: Leftovers
 ) -> None:
@@ -118,7 +116,7 @@ def test_processes_that_train_are_within_the_bound(
     def watch() -> None:
         while not over.wait(0.1):
             held = 0
-            for process in started(recursive=True):
+            for process in psutil.Process().children(recursive=True):
                 with contextlib.suppress(psutil.Error):
                     held += process.memory_full_info().pss
             peak[0] = max(peak[0], held)

@@ -17,7 +17,6 @@ from numpy.random import Generator
 from typing_extensions import override
 
 from emu.emulation.coordinator import Observer
-from tests.warm.client import started
 
 _PROGRAM = Path(__file__).with_name("hog_process.py")
 #: Seconds that a hog has to end once its input has.
@@ -123,7 +122,7 @@ class Stopper(Observer):
         # Only what this process has started, and of that only what nodes run in.
         found = [
             child
-            for child in started(recursive=True)
+            for child in psutil.Process().children(recursive=True)
             if child.name().startswith("emu:")
         ]
         found.sort(key=lambda child: child.name())

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from emu.emulation.launch.__main__ import main
@@ -39,10 +40,6 @@ from emu.emulation.wire.process_spec import ProcessSpec
 from emu.errors import MalformedFrame, NodeLost, NodeMisbehaved, RunError
 from tests.emulation.launch.specs import process_spec, process_task
 from tests.emulation.network.strangers import messages, rogue, said
-from tests.warm.client import started
-
-# As a command starts it: elsewhere it is forked.
-pytestmark = pytest.mark.cold
 
 TOKEN = "of-this-run"  # noqa: S105
 
@@ -137,7 +134,7 @@ def test_rogue_coordinator_starts_nothing_and_learns_nothing() -> None:
 
     assert TOKEN.encode() not in b"".join(heard)
     assert heard[1:] in ([], [b""])
-    assert not started()
+    assert not psutil.Process().children()
 
 
 def test_rates_that_came_by_message_are_on_the_board() -> None:
@@ -194,7 +191,7 @@ def test_coordinator_with_the_token_starts_only_what_the_owner_allows() -> None:
 
     refused = [m for m in said_by_agent if isinstance(m, Failed)]
     assert [m.error for m in refused] == ["ProgramRefused"]
-    assert not started()
+    assert not psutil.Process().children()
 
 
 @pytest.mark.parametrize(
@@ -243,7 +240,7 @@ def test_token_is_in_no_argument(tmp_path: Path) -> None:
     async def start() -> str:
         agent = LocalLauncher()
         await agent.start(("127.0.0.1", 9), TOKEN, tmp_path / "log", [])
-        (child,) = started()
+        (child,) = psutil.Process().children()
         arguments = " ".join(child.cmdline())
         await agent.aclose(grace=0.0)
         return arguments

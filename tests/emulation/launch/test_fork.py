@@ -19,7 +19,6 @@ import pytest
 from emu.emulation.launch.fork import ForkServer
 from emu.host.interruption import StopWatch
 from tests.emulation.launch.specs import process_spec
-from tests.warm.client import started
 
 HERE = Path(__file__).parent
 
@@ -39,7 +38,7 @@ class Ends:
 
     def children(self) -> dict[str, psutil.Process]:
         """Return the forked processes by name, and the server as such."""
-        found = started(recursive=True)
+        found = psutil.Process().children(recursive=True)
         return {process.name(): process for process in found}
 
 
@@ -55,7 +54,7 @@ async def forking(
         yield ends
     finally:
         await ends.server.aclose(0.0)
-    assert not started()
+    assert not psutil.Process().children()
 
 
 def names(folder: Path) -> list[str]:
@@ -175,7 +174,7 @@ async def test_server_that_dies_as_it_is_asked_is_named(
 ) -> None:
     """Two of six that were killed before the first fork were a lost connection."""
     async with forking(monkeypatch) as ends:
-        (server,) = started()
+        (server,) = psutil.Process().children()
         server.kill()
         with contextlib.suppress(psutil.NoSuchProcess):
             while server.status() != psutil.STATUS_ZOMBIE:
@@ -205,7 +204,7 @@ async def test_server_that_stays_stopped_is_lost_and_named(
             if not process.name().startswith("emu:"):
                 process.suspend()
         await until(lambda: ends.lost)
-        await until(lambda: not started())
+        await until(lambda: not psutil.Process().children())
 
         assert ends.lost == ["the fork server was stopped for 0.1 s of wall time"]
 
