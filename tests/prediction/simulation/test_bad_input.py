@@ -99,6 +99,7 @@ def test_what_could_never_start_is_named() -> None:
     edges = [*problem.job.edges, Edge(4, 0, 1)]
     job = Job(problem.job.tasks, tuple(edges), 2)
     object.__setattr__(job.edges[-1], "lag", 0)
+    job.columns.lag[-1] = 0
     volumes = np.vstack([realization.volumes, [[1.0, 1.0]]])
     with pytest.raises(SchedulingError, match="nothing would ever start g0, s0, s1"):
         simulate(
