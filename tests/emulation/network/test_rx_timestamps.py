@@ -109,6 +109,15 @@ def test_what_came_behind_a_lost_segment_counts_from_when_it_can_be_read(
     assert arrivals.delay == arrivals.unread == pytest.approx(age)
 
 
+def test_bytes_of_several_reads_wait_for_one_hole_together() -> None:
+    """All of them came by 0.3 s ago and could be read from 0.192 s ago on."""
+    arrivals = fresh()
+    for age in (0.4, 0.35, 0.3):
+        assert noted(arrivals, age, ahead=5, quiet=0.2) == pytest.approx(0.192)
+
+    assert arrivals.hole == pytest.approx(0.4 - 0.192)
+
+
 def test_a_hole_that_was_filled_long_ago_holds_back_no_later_segment() -> None:
     arrivals = fresh()
     noted(arrivals, 0.05, ahead=5, quiet=0.05)
