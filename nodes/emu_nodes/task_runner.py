@@ -352,9 +352,6 @@ class TaskRunner:
 
         # Not in the loop, however short: there, 2,000 tasks of 0.1 ms made a run of 12
         # wall seconds on two cores 3 to 9 longer, for a quarter less CPU of the nodes.
-        # Timed tasks, which only look up their bytes, took 4 % less CPU of the nodes
-        # there, and twice as long beside 20 busy processes: the kernel shares cores by
-        # threads.
         loop = asyncio.get_running_loop()
         work = await loop.run_in_executor(context.compute, self._compute, order, inputs)
         # What reads the newest is kept: the next iteration may read it again.
