@@ -355,9 +355,10 @@ _GROWING = (
 def connections(evidence: Evidence) -> Iterator[Finding]:
     """Yield a finding where counts of a connection fall, or a flow waited too long.
 
-    Bytes of a flow wait behind a lost segment no longer than from its beginning to its
-    end, and to be read no longer than from its beginning to the end of the run: a
-    reader that is late on a busy host moves no arrival.
+    Bytes of a flow between machines wait behind a lost segment no longer than from its
+    beginning to its end, and to be read no longer than from its beginning to the end of
+    the run: a reader that is late on a busy host moves no arrival. What stays on a
+    machine takes no time, though sockets carry it.
     """
     states = evidence.connections
     waits = evidence.waits
@@ -375,13 +376,16 @@ def connections(evidence: Evidence) -> Iterator[Finding]:
             yield Finding(CONNECTIONS, math.nan, text)
 
     schedule = evidence.schedule
+    is_between_machines = np.zeros(schedule.flow_end.shape, np.bool_)
+    is_between_machines[tuple(schedule.flows().T)] = True
     run_end = np.full_like(schedule.flow_end, schedule.makespan)
     latest_ends = {"hole": schedule.flow_end, "unread": run_end}
     for name, latest in latest_ends.items():
         seconds = (latest - schedule.flow_start) * evidence.time_scale
         excess = evidence.grid(waits, name) - seconds
         with np.errstate(invalid="ignore"):
-            flows = np.argwhere(excess > CLOCKS + evidence.stall)
+            is_longer = excess > CLOCKS + evidence.stall
+        flows = np.argwhere(is_longer & is_between_machines)
         for edge, iteration in flows[:1].tolist():
             text = (
                 f"bytes of {names[edge]} in iteration {iteration} waited "

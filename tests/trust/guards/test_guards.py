@@ -525,3 +525,14 @@ def test_counts_of_a_connection_never_fall_and_waits_lie_in_their_flow() -> None
     unread["unread"] = until_end + 0.01
     (finding,) = said(schedule, connections=states, waits=unread)
     assert "waited 0.01 s longer than can be (unread)" in finding
+
+
+def test_what_stays_on_a_machine_may_wait_for_its_socket() -> None:
+    """It takes no time, and a loopback that is late takes some."""
+    schedule, _ = golden()
+    local = [edge for edge, hops in enumerate(schedule.problem.hops) if not hops]
+    edge = next(e for e in local if np.isfinite(schedule.flow_end[e, 0]))
+    assert schedule.flow_end[edge, 0] == schedule.flow_start[edge, 0]
+    states = np.zeros(0, CONNECTION_ROWS)
+    waits = np.array([(edge, 0, 0.074, 0.0)], WAIT_ROWS)
+    assert said(schedule, connections=states, waits=waits) == []
