@@ -34,7 +34,7 @@ class DrawnBatch:
     """Per hop, from the seeds: edges of every vertex of its frontier."""
     sources: SmallInts | None = None
     """Places among ``vertices`` of the sources of the last hop's edges, which come in
-    the order of their destinations; None where nobody asked for them."""
+    the order of their destinations; None where they were not asked for."""
 
     @classmethod
     def of(cls, batch: SampledBatch, *, edges: bool = False) -> DrawnBatch:

@@ -30,10 +30,10 @@ from emu.trust.rated_flows import (
     Flows,
     Rank,
     Rule,
+    find_settled,
     in_order,
     over,
     ports_of,
-    settled_over,
     water_fill,
 )
 
@@ -167,7 +167,7 @@ def _level_of_job(
 ) -> float:
     """Return the rate of each rising flow of a job with which its part is full."""
     rising_jobs = [flow.job for flow in over(port, rising)]
-    settled_flows = settled_over(port, flows, rising)
+    settled_flows = find_settled(port, flows, rising)
     used_by_others = sum(
         flow.rate for flow in settled_flows if flow.job not in rising_jobs
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Rank = tuple[str, str, int, int]  # names of destination and source; lag; edge
 Capacities = dict[str, float]  # of links, bytes per second
@@ -78,7 +78,7 @@ def ports_of(flows: Iterable[Flow]) -> set[str]:
     return ports
 
 
-def settled_over(port: str, flows: Flows, rising: Flows) -> Flows:
+def find_settled(port: str, flows: Flows, rising: Flows) -> Flows:
     """Return the flows over a port whose rates do not rise any more."""
     return [flow for flow in over(port, flows) if flow not in rising]
 
@@ -94,7 +94,7 @@ def water_fill(
     while rising:
         steps = []
         for port in ports_of(rising):
-            settled_flows = settled_over(port, flows, rising)
+            settled_flows = find_settled(port, flows, rising)
             used = sum(flow.rate for flow in settled_flows)
             # What is settled may exceed a full port by rounding.
             free = max(capacity[port] - used, 0.0)
@@ -120,9 +120,9 @@ def capacity_left(port: str, flows: Flows, capacity: Capacities) -> float:
 def in_order(
     flows: Flows,
     capacity: Capacities,
-    order: Callable[[Flow], object],
+    order: Callable[[Flow], Any],
 ) -> None:
     """Give the flows what is left of their links, one after the other."""
-    for flow in sorted(flows, key=order):  # type: ignore[arg-type]
+    for flow in sorted(flows, key=order):
         rests = [capacity_left(port, flows, capacity) for port in flow.hops]
         flow.rate += min(rests)

@@ -87,12 +87,12 @@ class _Seat:
         """Calls that it has described, by the numbers that it gave them."""
         self.pending: dict[int, MadeCall] = {}
         """Calls that are not over, by name."""
-        self.untold: list[MadeCall] = []
-        """Calls that are over, of which it has not been told."""
-        self.told: list[MadeCall] = []
-        """Calls of whose end it was told, and whose values it may be reading."""
+        self.ends_to_send: list[MadeCall] = []
+        """Calls whose end is still to be sent to it."""
+        self.ends_sent: list[MadeCall] = []
+        """Calls whose end was sent, and whose values it may be reading."""
         self.free: list[int] = []
-        """Places of what it left and all have read, of which it is not told."""
+        """Places of its values that all have read, still to be sent to it."""
         self.stopped = 0.0
         """When it last said something."""
         self.has_left = False
@@ -271,7 +271,7 @@ class ClusterServer:
         outside of any call.
         """
         seat = self._seats[rank]
-        if seat.told:
+        if seat.ends_sent:
             self._free_what_was_read(seat)
         match kind:
             case "form":
@@ -292,11 +292,11 @@ class ClusterServer:
 
     def _free_what_was_read(self, seat: _Seat) -> None:
         """Free what a rank has read: it says more by now."""
-        for made in seat.told:
+        for made in seat.ends_sent:
             for deposit in made.form.group.count_reader(made):
                 free = self._seats[deposit.rank].free
                 free.append(deposit.place)
-        seat.told = []
+        seat.ends_sent = []
 
     def _name_group(
         self, name: str, ranks: Sequence[int], backend: str
@@ -431,13 +431,13 @@ class ClusterServer:
         form = made.form
         seat = self._seats[made.rank]
         del seat.pending[made.name]
-        seat.untold.append(made)
+        seat.ends_to_send.append(made)
         self._time.end(made.rank, made.name, self._outcome(made, peer))
         if form.goes_in_order:
             form.group.calls_in_order[form.member].end()
 
     def _outcome(self, made: MadeCall, peer: int) -> Sequence[Any]:
-        """Return what a rank is told of the end of its call: where values are.
+        """Return the words for a rank on the end of its call: where values are.
 
         Of a receive the member that sent it, the value's place and its size.
         """
@@ -485,8 +485,8 @@ class ClusterServer:
         record = self.records[turn.rank]
         self._note(turn.rank, "go")
         record.waited += turn.time - seat.stopped
-        seat.told = seat.untold
-        seat.untold = []
+        seat.ends_sent = seat.ends_to_send
+        seat.ends_to_send = []
         free = seat.free
         seat.free = []
         seat.connection.send(turn.time, turn.news, free)

@@ -17,8 +17,11 @@ from emu_nodes.program import Program
 from emu_nodes.task_runner import EdgeEnds
 from emu_nodes.timed import POOL, Timed
 
-#: Bytes of the notes that a turn may leave.
+#: Bytes of the notes that a turn may leave, and of the longest of a task without flows
+#: and of each flow: see `emu.emulation.wire.notes`.
 _NOTES = 1 << 18
+_END = 64
+_SENT = 16
 #: Rows kept of waits, and of the states of connections: as many as a `RowLog` keeps.
 _ROWS = 15_000
 
@@ -102,7 +105,9 @@ class TimedLayout:
         # Pages that no row comes to take no memory.
         self._waits = np.empty(_ROWS, WAIT_ROWS)
         self._states = np.empty((_ROWS, CONNECTION_ROWS.itemsize), np.uint8)
-        self.notes = np.empty(_NOTES, np.uint8)
+        longest = _END + _SENT * outlets
+        notes_room = max(_NOTES, longest)
+        self.notes = np.empty(notes_room, np.uint8)
         self.odd_inlets = np.empty(inlets, np.int64)
         self.odd_outlets = np.empty(outlets, np.int64)
         """Places that Python is to look at."""
@@ -244,7 +249,6 @@ class TimedLayout:
             "inlets": len(self.inputs),
             "outlet": self.outlets,
             "outlets": len(self.outputs),
-            "edges": pacer.board.edges,
             "outlet_of": self._list_outlets(pacer.board.edges),
             "seed": seed,
             "pool": self._keep(pool),
@@ -257,7 +261,7 @@ class TimedLayout:
             "state_room": _ROWS,
             "memory": ends.pool.core,
             "notes": self._keep(self.notes),
-            "notes_room": _NOTES,
+            "notes_room": len(self.notes),
             "odd_inlet": self._keep(self.odd_inlets),
             "odd_outlet": self._keep(self.odd_outlets),
         }

@@ -143,7 +143,7 @@ def test_edges_by_formula(ranks: int) -> None:
 
 
 def test_products_and_sums_of_a_stage_by_hand() -> None:
-    """Of 5 rows: back through a layer are two products, but one through the first."""
+    """A layer takes two products on the way back, the first one, of 5 rows."""
     section = section_of("neutron_tp", **{**KEYS, "model": {"hidden": 4, "layers": 3}})
     job = section.build(BuildContext(("m0", "m1"), None, seed=7))
     dataset = open_for(job.settings)

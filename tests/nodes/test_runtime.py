@@ -265,7 +265,7 @@ class Keeper(Doubles):
 async def test_a_state_is_kept_at_every_cut_but_where_a_run_begins(
     every: int, first: int, cuts: list[int]
 ) -> None:
-    """What begins at iteration 4 was read from the cut before it."""
+    """A process that begins at iteration 4 has read the cut before it."""
     stage = Stage()
     context = replace(stage.runner._context, first=first)
     runner = TaskRunner(replace(SPEC, every=every), Keeper(), context)
@@ -333,7 +333,7 @@ async def test_every_edge_leaves_by_a_port_of_its_own(
 
 
 def test_all_payloads_of_a_seed_are_windows_of_one_pool() -> None:
-    """Of which any may begin anywhere, however long."""
+    """Payloads may begin anywhere in it, however long."""
     seed = 20_261_129  # of no other test: pools are kept
     pool = timed.pool_of(seed, 10)
     assert len(pool) == 10 + timed.POOL

@@ -157,7 +157,7 @@ def test_a_start_to_come_is_waited_for() -> None:
 
 
 def test_inputs_are_those_of_their_lags() -> None:
-    """Of the first edge iteration n - 1 is read, of the second n - 2."""
+    """The first edge brings iteration n - 1, the second n - 2."""
     bench = Bench(lags=(1, 2))
     assert bench.order(0)
     assert len(bench.turn()) == 1  # nothing is that old
@@ -184,6 +184,7 @@ def test_an_input_is_held_back_until_it_has_landed() -> None:
     came = bench.deliver(0, 0)
     assert bench.turn() == []
     assert bench.core.due == pytest.approx(came + 500.0 * SCALE)
+    assert math.isnan(bench.task[0].since)  # no deadline is for a latency
     bench.inlets[0].latency = 0.0
     bench.task[0].next = -math.inf
     assert len(bench.turn()) == 1

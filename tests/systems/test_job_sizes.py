@@ -181,7 +181,7 @@ def test_a_collective_that_is_too_large_is_named_itself(
 def test_a_mini_batch_is_no_larger_than_what_a_worker_trains_on(
     epoch: str, batch: int, words: str
 ) -> None:
-    """Of 100 vertices three samplers share 99; two workers with three each 48."""
+    """Three samplers share 99 of 100 vertices; two workers with three each 48."""
     stated: Any = {
         "samplers_per_worker": 3,
         "workers": 2,

@@ -1,4 +1,4 @@
-"""What an audit looks at beside the constraints: speeds, rates, channels, quotas.
+"""Checks of an audit beside the constraints: speeds, rates, channels, quotas.
 
 Every fault is planted alone, in data of which no two quantities are equal.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 
 import numpy as np
@@ -11,6 +12,7 @@ from emu.virtual import gloo_operations as gloo
 from emu.virtual.calls import Call, Mismatch, check_alike
 from emu.virtual.gloo_transport import MessageNetwork, Operation, write_steps
 from emu.virtual.key_store import KeyStore
+from emu.virtual.run_virtual import describe_steps
 from emu.virtual.virtual_time import Deadlock, VirtualTime
 
 
@@ -194,3 +196,11 @@ def test_the_store_answers_as_torch_s_does() -> None:
     assert store.carry_out("num_keys", [], []) == 2
     assert store.carry_out("delete_key", ["a"], []) is True
     assert store.carry_out("delete_key", ["a"], []) is False
+
+
+def test_steps_are_between_marks() -> None:
+    steps = describe_steps([0.0, 5.0, 6.0, 8.0])
+
+    assert json.loads(json.dumps(steps)) == steps
+    assert (steps["first"], steps["median"], steps["count"]) == (5.0, 1.5, 3)
+    assert describe_steps([]) == {"count": 0}

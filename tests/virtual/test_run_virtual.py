@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -593,13 +592,3 @@ def test_sums_are_made_hop_by_hop(
         for hop in range(2, ranks + 1):
             value = join(parts[(owner - hop) % ranks][place], value)
         assert total[place] == value
-
-
-def test_steps_are_between_marks() -> None:
-    from emu.virtual.run_virtual import describe_steps
-
-    steps = describe_steps([0.0, 5.0, 6.0, 8.0])
-
-    assert json.loads(json.dumps(steps)) == steps
-    assert (steps["first"], steps["median"], steps["count"]) == (5.0, 1.5, 3)
-    assert describe_steps([]) == {"count": 0}

@@ -1210,8 +1210,7 @@ typedef struct { /* all of a process */
     int64_t inlets;
     Outlet *outlet;
     int64_t outlets;
-    int64_t edges;      /* of the whole job */
-    const int64_t *outlet_of; /* per edge, -1: it leaves from none */
+    const int64_t *outlet_of; /* per edge of the job, -1: it leaves from none */
     uint64_t seed;      /* of the payloads, windows into */
     const uint8_t *pool;
     int64_t period;

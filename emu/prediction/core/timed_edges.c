@@ -295,8 +295,10 @@ void send_payload(TimedProcess *p, int64_t place, int64_t iteration, double now)
 void wake_outlet(TimedProcess *p, int64_t edge, double since)
 {
     int64_t place = p->outlet_of[edge];
+    if (place < 0)
+        return;
     Outlet *out = p->outlet + place;
-    if (place < 0 || !out->loaded || !out->paced || out->broken)
+    if (!out->loaded || !out->paced || out->broken)
         return;
     Sender *sender = out->sender;
     sender->notified = p->pacing->started ? wall_of(p->pacing, since) : -INFINITY;

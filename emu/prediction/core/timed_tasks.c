@@ -24,6 +24,15 @@ static int64_t needed_of(const Inlet *in, int64_t iteration)
     return needed < in->sent ? at_least(needed, -1) : -1;
 }
 
+/* The input over an edge of which the task reads the newest, NULL: there is none. */
+static Inlet *find_latest(const TimedProcess *p, const TimedTask *task, int64_t edge)
+{
+    for (int64_t i = task->first_inlet; i < task->first_inlet + task->inlets; i++)
+        if (p->inlet[i].edge == edge && p->inlet[i].latest)
+            return p->inlet + i;
+    return NULL;
+}
+
 /* Order an iteration: from a run time on, of these (edge, iteration) that read the newest.
  * False where it is not the next one, or names what is no input of it. */
 bool order_task(TimedProcess *p, int64_t place, int64_t iteration, double start,
@@ -38,17 +47,11 @@ bool order_task(TimedProcess *p, int64_t place, int64_t iteration, double start,
             in->needed = needed_of(in, iteration);
     }
     for (int64_t read = 0; read < count; read++) {
-        int64_t edge = reads[2 * read], newest = reads[2 * read + 1];
-        bool is_found = false;
-        for (int64_t i = task->first_inlet; i < task->first_inlet + task->inlets; i++) {
-            Inlet *in = p->inlet + i;
-            if (in->edge != edge || !in->latest || newest < -1 || newest >= in->sent)
-                continue;
-            in->needed = newest;
-            is_found = true;
-        }
-        if (!is_found)
+        Inlet *in = find_latest(p, task, reads[2 * read]);
+        int64_t newest = reads[2 * read + 1];
+        if (in == NULL || newest < -1 || newest >= in->sent)
             return false;
+        in->needed = newest;
     }
     task->ordered = true;
     task->start = start;
@@ -136,7 +139,10 @@ static bool run_if_ready(TimedProcess *p, TimedTask *task, double now)
 {
     double landing = landing_of(p, task);
     if (landing > now) {
-        if (isnan(task->since))
+        /* Who only waits for a latency to be over waits for no one. */
+        if (isfinite(landing))
+            task->since = NAN;
+        else if (isnan(task->since))
             task->since = now;
         task->next = landing;
         return false;

@@ -238,7 +238,7 @@ class CollectiveSection(Section):
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        kinds = self._stated_kinds
+        kinds = self._list_kinds
         if len(kinds) != 1:
             names = " and ".join(kinds) or "none"
             choices = ", ".join(type(self).model_fields)
@@ -246,13 +246,13 @@ class CollectiveSection(Section):
         return self
 
     @property
-    def _stated_kinds(self) -> list[str]:
+    def _list_kinds(self) -> list[str]:
         return [key for key in type(self).model_fields if getattr(self, key)]
 
     @property
     def kind(self) -> str:
         """Name of the one that is stated."""
-        return self._stated_kinds[0]
+        return self._list_kinds[0]
 
     @property
     def exchange(self) -> ExchangeSection:

@@ -422,7 +422,7 @@ class AttentionReplay(Replay):
     def _of_z(self, place: Place) -> Array:
         rows = self._rows[place.interval]
         total: Array = np.zeros_like(self._z(place))
-        # Gradients run against edges: an interval pushes what it owes to its sources.
+        # Gradients run against edges, from an interval to the sources of its edges.
         for source in self._log.rows(f"dga{place.layer}", place):
             of_rows, _ = self._push(source)
             total += of_rows[rows]

@@ -98,12 +98,12 @@ class _Phases:
         place = task.settings
         match task.kind:
             case "graph_store_hop":
-                yield self._answered(place["store"], place["hop"])
+                yield self._count_answers(place["store"], place["hop"])
             # Asked hop by hop, the owners draw the edges.
             case "sampler" if not self.builder.hops:
                 yield from self._drawn(task)
             case "graph_store":
-                yield self._collected(place["rank"])
+                yield self._count_collected(place["rank"])
             case "model_forward":
                 yield from self._of_columns(place["rank"], forward=True)
             case "data_forward":
@@ -115,7 +115,7 @@ class _Phases:
             case _:
                 pass
 
-    def _answered(self, store: int, hop: int) -> Amounts:
+    def _count_answers(self, store: int, hop: int) -> Amounts:
         """Return the edges that a store draws for one hop of every sampler."""
         edges = [
             [batch.answered[hop - 1][store] for batch in batches]
@@ -134,7 +134,7 @@ class _Phases:
             edges = [batch.edges for batch in self.counts[origin]]
             yield {"sample": edges}
 
-    def _collected(self, rank: int) -> Amounts:
+    def _count_collected(self, rank: int) -> Amounts:
         """Return the bytes of a machine's columns of all vertices of the group."""
         rows = [
             [batch.inputs for batch in self.counts[sampler]]
@@ -187,4 +187,4 @@ class _Phases:
         # a store has collected, which come over PCIe.
         is_on_device = self.builder.entries[rank] == "Mf"
         if is_on_device or self.builder.brings_rows(rank):
-            yield self._collected(rank)
+            yield self._count_collected(rank)

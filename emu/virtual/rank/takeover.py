@@ -57,7 +57,7 @@ def mark_steps(end: RankEnd) -> None:
 def _take_over_groups(end: RankEnd) -> None:
     for name in _CALLS:
         if name not in vars(VirtualProcessGroup):
-            setattr(VirtualProcessGroup, name, _refused(name))
+            setattr(VirtualProcessGroup, name, _refusal(name))
 
     register: Any = dist.Backend.register_backend
     for backend in sorted(_TAKEN):
@@ -91,7 +91,7 @@ def _take_over_groups(end: RankEnd) -> None:
             setattr(module, available, lambda: True)
 
 
-def _refused(name: str, advice: str = "emu lab runs it on kernel NICs") -> Any:
+def _refusal(name: str, advice: str = "emu lab runs it on kernel NICs") -> Any:
     def refuse(*_: Any, **__: Any) -> Any:
         raise NotModelled(f"{name} is not modelled: {advice}")
 
@@ -149,12 +149,12 @@ def _refuse_others() -> None:
     """Refuse what would go on outside of the virtual cluster."""
     # Messages over sockets of their own.
     rpc: Any = torch.distributed.rpc
-    rpc.init_rpc = _refused("torch.distributed.rpc")
+    rpc.init_rpc = _refusal("torch.distributed.rpc")
     # Processes that nobody has told of the cluster.
     processes: Any = torch.multiprocessing
     advice = "write a program that is one rank, and torchrun before it"
-    processes.spawn = _refused("torch.multiprocessing.spawn", advice)
+    processes.spawn = _refusal("torch.multiprocessing.spawn", advice)
     # Every way to a GPU comes by the first; without one the second fails before it.
     gpu: Any = torch.cuda
     advice = "a virtual cluster has CPUs alone, whose tensors nccl takes"
-    gpu._lazy_init = gpu.set_device = _refused("a GPU", advice)  # noqa: SLF001
+    gpu._lazy_init = gpu.set_device = _refusal("a GPU", advice)  # noqa: SLF001

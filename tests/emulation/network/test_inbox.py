@@ -37,6 +37,20 @@ async def test_what_is_here_is_taken_at_once() -> None:
     assert inbox.statistics == InboxStatistics(1, 32, 2, 64)
 
 
+async def test_someone_else_takes_what_lies_here_and_what_comes() -> None:
+    inbox = Inbox()
+    inbox.deliver(delivery(1, 0))
+    taken: list[Delivery] = []
+
+    (waiting,) = inbox.forward(taken.append)
+    inbox.deliver(delivery(1, 0))
+    inbox.deliver(delivery(2, 5))
+
+    assert (waiting.edge, waiting.iteration) == (1, 0)
+    assert [(came.edge, came.iteration) for came in taken] == [(1, 0), (2, 5)]
+    assert inbox.forward(taken.append) == []
+
+
 async def test_the_most_that_waited_is_kept_when_it_is_gone() -> None:
     inbox = Inbox()
     inbox.deliver(Delivery(1, 0, {"x": np.zeros(100)}, arrived=1.0))

@@ -1,4 +1,4 @@
-"""What the core writes before a body of bytes is what `encode_data` writes."""
+"""Heads of frames as the core writes them, beside those of `encode_data`."""
 
 from __future__ import annotations
 

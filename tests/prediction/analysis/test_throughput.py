@@ -77,7 +77,7 @@ def test_a_pipeline_without_two_full_cycles_counts_its_mini_batches(
 
 
 def test_a_path_is_divided_by_what_goes_on() -> None:
-    """Of 42 s: a samples, b trains, c does neither; 16 B go in 4 s, 12 B in 3 s."""
+    """In 42 s: a samples, b trains, c does neither; 16 B go in 4 s, 12 B in 3 s."""
     machines = (
         Machine("m0", 9.0, 4.0, latency_out=1.0, latency_in=2.0),
         Machine("m1", 8.0, 6.0, latency_out=5.0, latency_in=8.0),

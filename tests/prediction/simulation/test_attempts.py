@@ -92,7 +92,7 @@ def test_without_restarts_it_is_one_error() -> None:
 
 
 def test_a_process_is_named_by_its_first_task() -> None:
-    """Of two tasks, with an iteration of 0.5 s and one of 2 s."""
+    """Two tasks have an iteration of 0.5 s and one of 2 s."""
     tasks = "[{name: a, time: 0.5 s, process: p}, {name: b, time: 2 s, process: p}]"
     whole = prepare(loads(ONE.replace(f"[{{name: a, time: {STEP} s}}]", tasks)))
 

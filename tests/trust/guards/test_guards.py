@@ -491,7 +491,7 @@ def test_what_fits_to_the_last_digit_does_not_overflow() -> None:
 
 
 def test_flows_that_fill_a_link_together_do_not_overflow() -> None:
-    """Of one interval, each by itself far below the capacity."""
+    """Three flows of one interval are each far below the capacity."""
     start, end, sent = np.zeros(3), np.full(3, 10.0), np.array([1.0, 2.0, 7.0])
     assert of_flows(start, end, sent, 1.0, 0.0) is None
     assert of_flows(start, end, sent, 0.999, 0.0) is not None
