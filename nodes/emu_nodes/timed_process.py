@@ -223,7 +223,8 @@ class TimedProcess:
         """
         edge = delivery.edge
         iteration = delivery.iteration
-        inlet = self._layout.inlets[self._layout.inlet_place[edge]]
+        place = self._layout.inlet_place[edge]
+        inlet = ffi.addressof(self._layout.inlets, place)
         if not inlet.newest < iteration < inlet.sent:
             raise NodeMisbehaved(f"edge {edge} does not carry iteration {iteration}")
         was_reported = False
