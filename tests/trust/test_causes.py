@@ -281,6 +281,25 @@ def test_a_disk_makes_late_by_what_was_waited_for_it(disk: float, words: str) ->
     assert said.endswith(words)
 
 
+@pytest.mark.parametrize("late_task", [0, 1])
+def test_a_disk_of_one_process_alone_is_named_with_its_task(late_task: int) -> None:
+    """Its five steps are late by 0.5 s each, which it waited for. The other has none."""
+    times = np.ones(SHAPE)
+    times[late_task] = 1.5
+    made = simulate(problem(), Realization(times, np.full(SHAPE, 100.0)), "maxmin")
+    ran = replace(made, rates=None)
+    late_name = "sr"[late_task]
+    observed = Observations(processes={late_name: ProcessWaits(disk=2.5)})
+
+    found = judge_prediction(ran, STATED, ran, threshold=0.03, observed=observed)
+
+    (said,) = found.reasons
+    assert said == (
+        f"slow disk: {late_name} most waited for one, 2.5 s in all: 100 % of the "
+        "difference"
+    )
+
+
 def test_chance_is_named_and_nothing_else() -> None:
     ran = simulated(share=2 / 3)
     found = judge_prediction(ran, STATED, ran, threshold=0.03, chance="by chance")

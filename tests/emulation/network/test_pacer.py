@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import math
 import socket
@@ -367,6 +368,30 @@ async def test_a_closed_edge_leaves_the_pacer_to_the_others() -> None:
 
         with pytest.raises(NodeLost, match="edge 0 was closed"):
             await lost
+
+
+@pytest.mark.parametrize("is_missed", [True, False])
+async def test_who_sends_for_an_edge_gives_it_up_with_the_error_of_its_socket(
+    *, is_missed: bool
+) -> None:
+    """Its loss counts where something was left to send; it is the first one later."""
+    async with shaping() as run:
+        edge = run.edge
+        failures: list[str] = []
+        edge.on_failure = lambda error: failures.append(str(error))
+        edge.lend(lambda: is_missed)
+        words = f"the receiver of edge 1 left: [Errno {errno.EPIPE}] Broken pipe"
+
+        edge.sender.error = errno.EPIPE
+        edge.give_up()
+        assert failures == [words] * is_missed
+        assert edge.sender.fd == -1
+
+        edge.sender.error = errno.ENOBUFS
+        edge.give_up()
+        assert failures == [words] * (is_missed + 1)
+        with pytest.raises(NodeLost, match="Broken pipe"):
+            _ = edge.send(0, block(1), shaped=False)
 
 
 async def test_a_flow_larger_than_the_kernel_takes_is_not_lost() -> None:

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emu.prediction.analysis.critical_path import Cause, ChainLink, CriticalPath
 from emu.prediction.simulation import simulate
@@ -80,6 +82,14 @@ def test_a_task_may_be_off_by_rounding_both_ways(
     ended[1, 0] += sign * share * 8.0
     off = replace(sound, schedule=replace(sound.schedule, task_end=ended), late=0.0)
     assert bool([*task_times(off)]) == fires
+
+
+@given(st.lists(st.sampled_from([0.0, 1e-6, 1.0, 3.0]), min_size=1, max_size=4))
+def test_tasks_that_took_what_is_stated_are_right_without_any_time_too(
+    seconds: list[float],
+) -> None:
+    """Also at time 0, where nothing is allowed for rounding."""
+    assert not [*task_times(replace(chain_of((*seconds,)), late=0.0))]
 
 
 @pytest.mark.parametrize(("early", "fires"), [(0.5e-6, False), (2e-6, True)])
