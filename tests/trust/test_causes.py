@@ -283,7 +283,7 @@ def test_a_disk_makes_late_by_what_was_waited_for_it(disk: float, words: str) ->
 
 @pytest.mark.parametrize("late_task", [0, 1])
 def test_a_disk_of_one_process_alone_is_named_with_its_task(late_task: int) -> None:
-    """Its five steps are late by 0.5 s each, which it waited for. The other has none."""
+    """Its five steps are late by 0.5 s each, all of which it waited for."""
     times = np.ones(SHAPE)
     times[late_task] = 1.5
     made = simulate(problem(), Realization(times, np.full(SHAPE, 100.0)), "maxmin")

@@ -104,7 +104,19 @@ def test_a_deadline_ends_a_wait_once() -> None:
         turns(time)
 
 
-def test_as_many_run_as_there_are_cores() -> None:
+@pytest.mark.parametrize("cores", range(1, 6))
+def test_ready_ranks_get_all_cores_and_no_more(cores: int) -> None:
+    """One of five runs already, on a core of its own."""
+    time = clocks(5, cores)
+    for rank in (4, 2, 1, 3):
+        time.stop(rank)
+        time.say(rank, 1.0, partial(time.wake, rank))
+    time.say(0, 9.0, lambda: None)
+
+    assert turns(time) == [(rank, 1.0) for rank in range(1, cores)]
+
+
+def test_one_that_uses_no_core_lends_it() -> None:
     time = clocks(3, cores=1)
     for rank in (2, 1, 0):
         time.stop(rank)
@@ -112,8 +124,23 @@ def test_as_many_run_as_there_are_cores() -> None:
 
     assert turns(time) == [(0, 1.0)]
     assert turns(time) == []
-    # One that uses no core lends it.
     assert [turn.rank for turn in time.go_on(stalled={0})] == [1]
+
+
+@pytest.mark.parametrize(("delay", "followed"), [(0.9e-6, 0.0), (1.1e-6, 1.1e-6)])
+def test_a_delay_of_a_microsecond_is_followed_no_further(
+    delay: float, followed: float
+) -> None:
+    """It comes while the rank computes; what the rank says last is not early for it."""
+    network = MessageNetwork(np.array([1.0]), 1)
+    time = VirtualTime(network, 1, 1, lambda _: delay if network.now > 0 else 0.0)
+    moments: list[float] = []
+    for clock in (1.0, 2.0):
+        time.say(0, clock, lambda: moments.append(network.now))
+    time.say(0, 3.0, lambda: None)
+    turns(time)
+
+    assert moments == pytest.approx([1.0 + followed, 2.0 + delay], rel=0, abs=1e-9)
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.25, 4.0), (0.9, 9.0)])

@@ -136,6 +136,21 @@ def test_both_trees_carry_half_and_leaves_change(ranks: int) -> None:
     assert max(map(sum, given_bytes)) <= 2 * size
 
 
+@pytest.mark.parametrize(
+    ("ranks", "levels"), [(2, 1), (3, 1), (4, 2), (7, 2), (8, 3), (9, 3), (16, 4)]
+)
+def test_pieces_are_halved_where_fewer_than_eight_are_in_a_level(
+    ranks: int, levels: int
+) -> None:
+    """Of half a tensor each, and levels below the root, as log2i of the sources."""
+    step = 1 << 19
+    least = 2 * levels * 8 * step
+    for size, piece in ((least, step), (least - 64, step // 2)):
+        lanes = lanes_of(TREE, "allreduce", ranks, size=size)
+        longest = {int(lane.steps.rows[:, 2].max()) for row in lanes for lane in row}
+        assert longest == {piece}
+
+
 def count_bytes(lane: WrittenLane) -> int:
     rows = lane.steps.rows
     return int(rows[rows[:, 0] == 0, 2].sum())  # POST_SEND

@@ -207,6 +207,22 @@ def check_job(program: Program, relative: float, seconds: float) -> None:
     assert schedule.flow_bytes.sum() == pytest.approx(sent, rel=1e-9)
 
 
+@pytest.mark.parametrize("machine_of", [[0, 1, 1, 1, 2], [0, 0, 0, 1, 2], [2] * 3])
+def test_every_machine_has_a_core_for_each_rank_of_the_fullest_or_what_is_stated(
+    machine_of: list[int],
+) -> None:
+    names = [{"name": f"m{number}", "nic": "1 Gbit/s"} for number in range(3)]
+    cluster = ClusterSection.model_validate(
+        {"machines": [{**names[0], "cpu": 9}, *names[1:]]}
+    )
+    records = [RankRecord([Event("end", 1.0)], end=1.0) for _ in machine_of]
+
+    scenario = describe_job("cores", cluster, machine_of, records, [])
+
+    cores = [machine["cpu"] for machine in scenario["cluster"]["machines"]]
+    assert cores == [9, 3, 3]
+
+
 def test_the_directory_stands_for_its_job(run: Path) -> None:
     out = run / "out.json"
     fast = ["--set", "cluster.machines[0].nic=2 Gbit/s"]
