@@ -76,8 +76,12 @@ class ScenarioError(EmulatorError):
         super().__init__(": ".join(part for part in (where, key, problem) if part))
 
 
+#: Lines of a file's errors: one mistake may be made in each of 500 rows.
+_LINES = 20
+
+
 class ScenarioErrors(ScenarioError):
-    """Several errors of one scenario file, a line each.
+    """Several errors of one scenario file, a line each, and how many are not shown.
 
     They are in the order of the file, at least one; its fields are those of the first.
     """
@@ -86,7 +90,13 @@ class ScenarioErrors(ScenarioError):
         first = errors[0]
         super().__init__(first.problem, file=first.file, line=first.line, key=first.key)
         self.errors = tuple(errors)
-        self.args = ("\n".join(map(str, errors)),)
+        lines = [str(error) for error in errors[:_LINES]]
+        if len(errors) > _LINES:
+            place = f"{first.file}: " if first.file else ""
+            count = len(errors) - _LINES
+            words = "error is" if count == 1 else "errors are"
+            lines.append(f"{place}{count} more {words} not shown")
+        self.args = ("\n".join(lines),)
 
 
 class DataError(EmulatorError):

@@ -15,7 +15,12 @@ import pytest
 from typer.testing import CliRunner
 
 from emu.cli import app
-from emu.experiment.dry_run import dry_run, strain, training_memory
+from emu.experiment.dry_run import (
+    count_host_processes,
+    dry_run,
+    strain,
+    training_memory,
+)
 from emu.experiment.machine_memory import most_waiting
 from emu.prediction.simulation import simulate
 from emu.scenario import load, prepare
@@ -67,6 +72,75 @@ def test_memory_of_a_run_is_within_its_bound(
 
     assert waited <= known.waiting <= 4 * waited
     assert result["startup"]["memory"] <= known.memory
+
+
+def ring(tasks: int, machines: int, **emulation: Any) -> dict[str, Any]:
+    """Return a job of a ring of tasks that stand on machines by turns."""
+    names = [f"t{n}" for n in range(tasks)]
+    behind = [*names[1:], names[0]]
+    ends = zip(names, behind, strict=True)
+    return {
+        "name": "ring",
+        "cluster": {"machines": [{"name": "m", "count": machines, "nic": "1 GB/s"}]},
+        "job": {
+            "system": "custom",
+            "iterations": 2,
+            "tasks": [{"name": name, "time": "20 ms"} for name in names],
+            "flows": [
+                {"from": source, "to": reader, "lag": 1, "volume": "10 kB"}
+                for source, reader in ends
+            ],
+        },
+        "placement": {
+            "policy": "explicit",
+            "tasks": {name: f"m{n % machines}" for n, name in enumerate(names)},
+        },
+        "emulation": {"time_scale": 20, **emulation},
+    }
+
+
+@pytest.mark.parametrize(
+    ("emulation", "cores", "expected"),
+    [
+        ({}, 1, 18),
+        ({"processes": "machine"}, 64, 3),
+        ({"processes": "auto"}, 2, 3),
+        ({"processes": "auto"}, 3, 18),
+        ({"processes": "auto", "compute": "padded"}, 2, 18),
+    ],
+)
+def test_processes_of_the_host_are_those_that_it_starts(
+    emulation: dict[str, str],
+    cores: int,
+    expected: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("emu.experiment.dry_run.usable_cores", lambda: cores)
+    scenario = ring(18, 3, **emulation)
+    assert count_host_processes(prepare(loads(json.dumps(scenario)))) == expected
+
+
+def test_a_task_that_is_killed_has_a_process_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("emu.experiment.dry_run.usable_cores", lambda: 1)
+    scenario = ring(18, 3, processes="auto")
+    scenario["events"] = [{"at": "10 ms", "kill": "t1"}]
+    assert count_host_processes(prepare(loads(json.dumps(scenario)))) == 18
+
+
+@pytest.mark.emulation
+@pytest.mark.untimed
+def test_tasks_that_share_a_process_need_little_memory(
+    tmp_path: Path, leftovers: Leftovers
+) -> None:
+    file = tmp_path / "ring.json"
+    file.write_text(json.dumps(ring(120, 2, processes="machine")))
+    known = dry_run(prepare(load(file)))
+    started = carried_out(file, tmp_path).result["startup"]
+    leftovers.note()
+
+    assert started["memory"] <= known.memory < 120 * 4e7 / 3
 
 
 P3 = Path(__file__).parents[2] / "scenarios" / "p3_amazon.yaml"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emu.errors import ScenarioError
+from emu.errors import ScenarioError, ScenarioErrors
 from emu.scenario import find_errors, load
 from emu.scenario.scenario_file import loads
 
@@ -449,3 +449,22 @@ def test_what_is_not_a_scenario_at_all(
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="cannot be read: No such file"):
         load(tmp_path / "nothing.yaml")
+
+
+@pytest.mark.parametrize(("count", "lines"), [(1, 1), (20, 20), (21, 21), (500, 21)])
+def test_of_many_errors_the_first_are_shown_and_the_others_counted(
+    count: int, lines: int
+) -> None:
+    errors = [
+        ScenarioError(f"no machine 'm{n}'", file="a.json", key=f"placement.tasks.t{n}")
+        for n in range(count)
+    ]
+    found = ScenarioErrors(errors)
+    shown = str(found).splitlines()
+    assert len(found.errors) == count
+    assert len(shown) == lines
+    assert shown[0] == str(errors[0])
+    if count > 20:
+        assert shown[19] == str(errors[19])
+        rest = "error is" if count == 21 else "errors are"
+        assert shown[20] == f"a.json: {count - 20} more {rest} not shown"

@@ -12,6 +12,7 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 from emu.emulation.network.authentication import derive_key
+from emu.emulation.shaping import EmulationSettings
 from emu.emulation.wire.process_spec import EdgeEnd, HostSide, ProcessSpec
 from emu.errors import NodeMisbehaved, RunError
 from emu.host.foreign_code import INSTALL_TORCH
@@ -102,6 +103,18 @@ def modules_to_preload(programs: Collection[str], *, compute: str) -> list[str]:
     return list(dict.fromkeys(modules))
 
 
+def are_many_for(processes: int, cores: int) -> bool:
+    """Return True where so many processes of a host outnumber its cores by far."""
+    return processes > _MANY * cores
+
+
+def share_machine(settings: EmulationSettings, *, are_many: bool) -> bool:
+    """Return True where what stands on an emulated machine shares a process."""
+    if settings.processes == "auto":
+        return are_many and settings.compute == "timed"
+    return settings.processes == "machine"
+
+
 def share_processes(
     specs: Sequence[ProcessSpec], cores: int
 ) -> list[list[ProcessSpec]]:
@@ -110,15 +123,11 @@ def share_processes(
     Raises RunError when one would need more descriptors than a process of this host may
     have.
     """
-    are_many = len(specs) > _MANY * cores
+    are_many = are_many_for(len(specs), cores)
     groups: dict[str, list[ProcessSpec]] = {}
     for spec in specs:
-        settings = spec.settings
-        is_automatic = settings.processes == "auto" and settings.compute == "timed"
-        if settings.processes == "machine" or (is_automatic and are_many):
-            name = f"machine {spec.machine}"
-        else:
-            name = spec.process
+        is_shared = share_machine(spec.settings, are_many=are_many)
+        name = f"machine {spec.machine}" if is_shared else spec.process
         groups.setdefault(name, []).append(spec)
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -127,7 +136,8 @@ def share_processes(
         if len(members) > 1 and needs > most >= 0:
             raise RunError(
                 f"{name} has {len(members)} processes in one, which needs {needs} open "
-                f"files, and this host allows {most}: write emulation.processes: task"
+                f"files, and this host allows {most}: allow more (ulimit -Hn), or "
+                "write emulation.processes: task"
             )
     return [*groups.values()]
 
