@@ -17,6 +17,9 @@ from numpy.typing import NDArray
 
 Ints: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
+#: Positions of tasks.
+Tasks: TypeAlias = tuple[int, ...]
+Names: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class EdgeColumns:
         self.source = np.array(sources, np.int64)
         self.destination = np.array(destinations, np.int64)
         self.lag = np.array(lags, np.int64)
-        self._orders: dict[int, tuple[int, ...]] = {}
+        self._orders: dict[int, Tasks] = {}
         self._ranked: tuple[list[int], Ints] | None = None
 
     @cached_property
@@ -78,16 +81,16 @@ class EdgeColumns:
         return np.array(marks, np.bool_)
 
     @cached_property
-    def channels(self) -> tuple[str, ...]:
+    def channels(self) -> Names:
         """Names of the channels, in the order of the edges."""
         return _distinct(edge.channel for edge in self.edges)
 
     @cached_property
-    def coflows(self) -> tuple[str, ...]:
+    def coflows(self) -> Names:
         """Names of the coflows, in the order of the edges."""
         return _distinct(edge.coflow for edge in self.edges)
 
-    def order(self, tasks: int) -> tuple[int, ...]:
+    def order(self, tasks: int) -> Tasks:
         """Return so many tasks, each behind its sources without lag, see `Job.order`.
 
         Tasks in a cycle, and behind one, are left out.
@@ -98,16 +101,16 @@ class EdgeColumns:
             self._orders[tasks] = order
         return order
 
-    def _find_order(self, tasks: int) -> tuple[int, ...]:
+    def _find_order(self, tasks: int) -> Tasks:
         is_prompt = self.lag == 0
         sources = self.source[is_prompt]
         destinations = self.destination[is_prompt]
-        counts = np.bincount(destinations, minlength=tasks)
         followers: list[list[int]] = [[] for _ in range(tasks)]
         pairs = zip(sources.tolist(), destinations.tolist(), strict=True)
         for source, destination in pairs:
             followers[source].append(destination)
 
+        counts = np.bincount(destinations, minlength=tasks)
         waiting = counts.tolist()
         free = np.flatnonzero(counts == 0).tolist()
         for task in free:  # grows while it is walked: Kahn's algorithm
@@ -131,14 +134,16 @@ class EdgeColumns:
         reader = place[self.destination]
         sender = place[self.source]
         # The last key is the first by which they go; `lexsort` is stable.
-        order = np.lexsort((self.lag, sender, reader))
-        ranks = np.empty(len(order), np.int64)
-        ranks[order] = np.arange(len(order))
+        keys = (self.lag, sender, reader)
+        order = np.lexsort(keys)
+        count = len(order)
+        ranks = np.empty(count, np.int64)
+        ranks[order] = np.arange(count)
         self._ranked = places, ranks
         return ranks
 
 
-def _distinct(names: Iterable[str]) -> tuple[str, ...]:
+def _distinct(names: Iterable[str]) -> Names:
     # A dict and no set: numbers of channels go by the order of the edges.
     distinct = dict.fromkeys(names)
     distinct.pop("", None)

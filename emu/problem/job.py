@@ -27,6 +27,9 @@ from typing_extensions import override
 from emu.problem.edges import Edge, EdgeColumns, columns_of
 
 Floats: TypeAlias = NDArray[np.float64]
+#: Positions of tasks or edges, or a count for each.
+Positions: TypeAlias = tuple[int, ...]
+Names: TypeAlias = tuple[str, ...]
 #: Tasks of a process that have a lane each in pictures.
 _MOST_LANES = 32
 #: Program of tasks that compute nothing: they take their time and send bytes.
@@ -131,9 +134,12 @@ class Job:
         for task in self.tasks:
             if task.iterations is not None and task.iterations < 1:
                 raise ValueError(f"task {task.name} has {task.iterations} iterations")
-            if not all(0 < slower < math.inf for slower in task.slowness.values()):
+            is_possible = [0 < slower < math.inf for slower in task.slowness.values()]
+            if not all(is_possible):
                 raise ValueError(f"task {task.name}: slowness must be positive, finite")
-        for name, count in Counter(task.name for task in self.tasks).items():
+
+        counts = Counter(task.name for task in self.tasks)
+        for name, count in counts.items():
             if count > 1:
                 raise ValueError(f"task {name} occurs {count} times")
 
@@ -147,15 +153,18 @@ class Job:
 
     def _check_edges(self) -> None:
         columns = self.columns
+        tasks = len(self.tasks)
         for ends in (columns.source, columns.destination):
-            is_there = (ends >= 0) & (ends < len(self.tasks))
+            is_there = (ends >= 0) & (ends < tasks)
             if not is_there.all():
                 end = ends[~is_there][0]
                 raise ValueError(f"an edge names task number {end}, which is not there")
 
         # After them, as names of edges take the names of all ends.
-        is_odd = (columns.lag < 0) | (columns.credit & columns.latest)
-        for position in np.flatnonzero(is_odd).tolist():
+        is_backward = columns.lag < 0
+        reads_newest_credit = columns.credit & columns.latest
+        odd_edges = np.flatnonzero(is_backward | reads_newest_credit)
+        for position in odd_edges.tolist():
             edge = self.edges[position]
             if edge.lag < 0:
                 name = self.edge_names[position]
@@ -166,7 +175,8 @@ class Job:
 
     def _check_processes(self) -> None:
         for process, members in self.units.items():
-            pins = {self.tasks[member].pinned for member in members} - {None}
+            pins = {self.tasks[member].pinned for member in members}
+            pins.discard(None)
             if len(pins) > 1:
                 raise ValueError(f"process {process} is pinned to several machines")
 
@@ -179,13 +189,17 @@ class Job:
 
     def beginning_at(self, first: int) -> Job:
         """Return the job from an iteration on, ValueError where none is left."""
-        tasks = [
-            task
-            if task.iterations is None
-            else replace(task, iterations=task.iterations - first)
-            for task in self.tasks
-        ]
-        return replace(self, tasks=tuple(tasks), iterations=self.iterations - first)
+        tasks = []
+        for task in self.tasks:
+            remaining = task
+            if task.iterations is not None:
+                remaining = replace(task, iterations=task.iterations - first)
+            tasks.append(remaining)
+        return replace(
+            self,
+            tasks=tuple(tasks),
+            iterations=self.iterations - first,
+        )
 
     @cached_property
     def columns(self) -> EdgeColumns:
@@ -193,27 +207,28 @@ class Job:
         return columns_of(self.edges)
 
     @cached_property
-    def order(self) -> tuple[int, ...]:
+    def order(self) -> Positions:
         """Positions of the tasks, each behind the sources of its in-edges without lag.
 
         Raises ValueError when such edges form a cycle.
         """
-        order = self.columns.order(len(self.tasks))
-        if len(order) < len(self.tasks):
+        count = len(self.tasks)
+        order = self.columns.order(count)
+        if len(order) < count:
             found = set(order)
-            stuck = [
-                task.name
-                for position, task in enumerate(self.tasks)
-                if position not in found
-            ]
+            stuck = []
+            for position, task in enumerate(self.tasks):
+                if position not in found:
+                    stuck.append(task.name)
+            first_names = ", ".join(stuck[:8])
             raise ValueError(
-                "edges without lag form a cycle through "
-                f"{', '.join(stuck[:8])}; give one of them lag 1"
+                f"edges without lag form a cycle through {first_names}; "
+                "give one of them lag 1"
             )
         return order
 
     @cached_property
-    def units(self) -> dict[str, tuple[int, ...]]:
+    def units(self) -> dict[str, Positions]:
         """Positions of the tasks that stand on one machine, by name of their process.
 
         In the order of the tasks; a gate that names no process is a unit by itself.
@@ -221,27 +236,32 @@ class Job:
         # A dict keeps the order of the first task of every process.
         members: dict[str, list[int]] = {}
         for position, task in enumerate(self.tasks):
-            members.setdefault(task.process_name, []).append(position)
+            of_process = members.setdefault(task.process_name, [])
+            of_process.append(position)
         return {process: tuple(tasks) for process, tasks in members.items()}
 
     @cached_property
-    def lanes(self) -> tuple[int, ...]:
+    def lanes(self) -> Positions:
         """Task in whose lane of a picture each one is drawn, by position.
 
         That is the first of a process of many, and itself of any other: a rank of a
         recorded program has tasks for each of its calls.
         """
-        lanes = [*range(len(self.tasks))]
+        lanes = list(range(len(self.tasks)))
         for tasks in self.units.values():
             if len(tasks) > _MOST_LANES:
+                first = tasks[0]
                 for task in tasks:
-                    lanes[task] = tasks[0]
+                    lanes[task] = first
         return tuple(lanes)
 
     def lane_name(self, task: int) -> str:
         """Return the name of the lane in which a task is drawn."""
-        is_shared = len(self.units[self.tasks[task].process_name]) > _MOST_LANES
-        return self.tasks[task].process_name if is_shared else self.tasks[task].name
+        process = self.tasks[task].process_name
+        members = self.units[process]
+        if len(members) > _MOST_LANES:
+            return process
+        return self.tasks[task].name
 
     @cached_property
     def pins(self) -> dict[str, str]:
@@ -253,9 +273,10 @@ class Job:
         }
 
     @property
-    def job_names(self) -> tuple[str, ...]:
+    def job_names(self) -> Names:
         """Names of the jobs that it is made of; of one job, an empty one."""
-        return tuple(dict.fromkeys(task.job_name for task in self.tasks))
+        names = [task.job_name for task in self.tasks]
+        return tuple(dict.fromkeys(names))
 
     @property
     def fixed(self) -> bool:
@@ -269,11 +290,11 @@ class Job:
         return jobs.get(name, self.settings)
 
     @cached_property
-    def processes(self) -> dict[str, tuple[int, ...]]:
+    def processes(self) -> dict[str, Positions]:
         """Positions of the tasks that each process runs, in the order of the tasks."""
         processes = {}
         for process, members in self.units.items():
-            tasks = [member for member in members if not self.tasks[member].gate]
+            tasks = [task for task in members if not self.tasks[task].gate]
             if tasks:
                 processes[process] = tuple(tasks)
         return processes
@@ -284,39 +305,43 @@ class Job:
 
         Nothing is sent over it: what it waits for is over the moment its source ends.
         """
-        gate = np.array([task.gate for task in self.tasks], np.bool_)
+        is_gate = np.array([task.gate for task in self.tasks], np.bool_)
         columns = self.columns
-        at_gate = gate[columns.source] | gate[columns.destination]
-        return tuple((columns.credit | at_gate).tolist())
+        at_gate = is_gate[columns.source] | is_gate[columns.destination]
+        control = columns.credit | at_gate
+        return tuple(control.tolist())
 
     @cached_property
-    def channels(self) -> tuple[str, ...]:
+    def channels(self) -> Names:
         """Names of the channels that flows go over, in the order of the edges."""
         return self.columns.channels
 
     @cached_property
-    def coflows(self) -> tuple[str, ...]:
+    def coflows(self) -> Names:
         """Names of the coflows, in the order of the edges."""
         return self.columns.coflows
 
     @cached_property
-    def servers(self) -> tuple[str, ...]:
+    def servers(self) -> Names:
         """Names of the processes that are pools of one slot, see `placement`."""
         names = [task.takes for task in self.tasks if task.takes == task.process_name]
         return tuple(dict.fromkeys(names))
 
     @cached_property
-    def rounds(self) -> tuple[int, ...]:
+    def rounds(self) -> Positions:
         """Iterations of every task."""
         rounds = []
         for task in self.tasks:
-            count = self.iterations if task.iterations is None else task.iterations
+            count = task.iterations
+            if count is None:
+                count = self.iterations
             # Searches shorten the job alone: no task has more iterations than that.
-            rounds.append(min(count, self.iterations))
+            count = min(count, self.iterations)
+            rounds.append(count)
         return tuple(rounds)
 
     @cached_property
-    def flow_counts(self) -> tuple[int, ...]:
+    def flow_counts(self) -> Positions:
         """Iterations of its source that every edge sends: those that are needed.
 
         What no task of the job would receive is not sent: with lag 1 the source's last
@@ -324,13 +349,15 @@ class Job:
         """
         columns = self.columns
         rounds = np.array(self.rounds, np.int64)
+        sent = rounds[columns.source]
         # Iteration n of the source is read in iteration n + lag.
         reads = rounds[columns.destination] - columns.lag
-        counts = np.minimum(rounds[columns.source], reads)
-        return tuple(np.maximum(counts, 0).tolist())
+        counts = np.minimum(sent, reads)
+        counts = np.maximum(counts, 0)
+        return tuple(counts.tolist())
 
     @cached_property
-    def edge_names(self) -> tuple[str, ...]:
+    def edge_names(self) -> Names:
         """Unique name of every edge, in the order of ``edges``.
 
         ``source->destination`` by the names of the tasks; the second and further ones
@@ -344,11 +371,13 @@ class Job:
             name = f"{source.name}->{destination.name}"
             counts[name] += 1
             # The first keeps the plain name, so that most names need no number.
-            names.append(f"{name}#{counts[name]}" if counts[name] > 1 else name)
+            if counts[name] > 1:
+                name = f"{name}#{counts[name]}"
+            names.append(name)
         return tuple(names)
 
     @cached_property
-    def edge_ranks(self) -> tuple[int, ...]:
+    def edge_ranks(self) -> Positions:
         """Place of every edge by the names of its destination and its source.
 
         Ties are broken by it: by the job alone, not the order in its file. Numbers in
@@ -356,16 +385,21 @@ class Job:
         lag, then in the order of ``edges``.
         """
         words = [_words_of(task.name) for task in self.tasks]
+        tasks = range(len(words))
+        by_name = sorted(tasks, key=words.__getitem__)
+
         places = [0] * len(words)
         place = -1
         latest: list[str | int] = []
-        for task in sorted(range(len(words)), key=words.__getitem__):
+        for task in by_name:
             # Names that are read alike, w1 and w01, have one place.
             place += words[task] != latest
             latest = words[task]
             places[task] = place
+
         # By destination first: that is the order in which flows are listed.
-        return tuple(self.columns.ranks(places).tolist())
+        ranks = self.columns.ranks(places)
+        return tuple(ranks.tolist())
 
     @cached_property
     def edge_positions(self) -> dict[str, int]:
@@ -392,12 +426,12 @@ class Job:
             leaving[edge.source].append(position)
         return entering, leaving
 
-    def in_edges(self, task: int) -> tuple[int, ...]:
+    def in_edges(self, task: int) -> Positions:
         """Return the positions of the edges into ``task``."""
         entering, _ = self._edges_of_tasks
         return tuple(entering[task])
 
-    def out_edges(self, task: int) -> tuple[int, ...]:
+    def out_edges(self, task: int) -> Positions:
         """Return the positions of the edges out of ``task``."""
         _, leaving = self._edges_of_tasks
         return tuple(leaving[task])
@@ -418,9 +452,9 @@ def _check_values(values: Floats, name: str) -> Floats:
     is_possible = np.isfinite(array) & (array >= 0)
     if not is_possible.all():
         row, column = np.argwhere(~is_possible)[0]
+        value = array[row, column]
         raise ValueError(
-            f"{name} [{row}, {column}] is {array[row, column]}; "
-            "it must be finite and not negative"
+            f"{name} [{row}, {column}] is {value}; it must be finite and not negative"
         )
     return array
 
@@ -441,8 +475,10 @@ class Realization:
 
     def __post_init__(self) -> None:
         # The class is frozen: only so can it put checked copies in place.
-        object.__setattr__(self, "times", _check_values(self.times, "times"))
-        object.__setattr__(self, "volumes", _check_values(self.volumes, "volumes"))
+        times = _check_values(self.times, "times")
+        volumes = _check_values(self.volumes, "volumes")
+        object.__setattr__(self, "times", times)
+        object.__setattr__(self, "volumes", volumes)
 
     def beginning_at(self, first: int, job: Job) -> Realization:
         """Return the times and volumes of the iterations of a job from one on.
@@ -461,22 +497,24 @@ class Realization:
         for row, edge in zip(volumes, job.edges, strict=True):
             # Iteration n is read in n + lag: nothing is sent while either end is
             # filling.
-            row[: max(delays[edge.source], delays[edge.destination] - edge.lag)] = 0.0
+            source_delay = delays[edge.source]
+            reader_delay = delays[edge.destination] - edge.lag
+            row[: max(source_delay, reader_delay)] = 0.0
         return Realization(times, volumes)
 
     def of(self, job: Job) -> Realization:
         """Return what is of the first tasks and edges alone, those of ``job``."""
-        return Realization(
-            # Copies of state stand behind all others.
-            times=self.times[: len(job.tasks)],
-            volumes=self.volumes[: len(job.edges)],
-        )
+        tasks = len(job.tasks)
+        edges = len(job.edges)
+        # Copies of state stand behind all others.
+        return Realization(times=self.times[:tasks], volumes=self.volumes[:edges])
 
     def check_shapes(self, job: Job) -> None:
         """Raise ValueError unless the shapes are those of ``job``."""
         times = (len(job.tasks), job.iterations)
         volumes = (len(job.edges), job.iterations)
-        if self.times.shape != times or self.volumes.shape != volumes:
+        fits = self.times.shape == times and self.volumes.shape == volumes
+        if not fits:
             raise ValueError(
                 f"times {self.times.shape} and volumes {self.volumes.shape} "
                 f"do not fit a job of {times} and {volumes}"
@@ -493,7 +531,8 @@ class Profile(Realization):
     @override
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.times.shape[1] < 1 or self.volumes.shape[1] != self.times.shape[1]:
+        _, iterations = self.times.shape
+        if iterations < 1 or self.volumes.shape[1] != iterations:
             raise ValueError("a profile needs the same iterations of times and volumes")
 
     def draw(self, rng: np.random.Generator, iterations: int) -> Realization:
@@ -502,8 +541,12 @@ class Profile(Realization):
         An iteration keeps its times and volumes together, so that volumes which rise
         and fall together (one batch, many stores) stay correlated.
         """
-        columns = rng.integers(self.times.shape[1], size=iterations)
-        return Realization(self.times[:, columns], self.volumes[:, columns])
+        _, count = self.times.shape
+        columns = rng.integers(count, size=iterations)
+        return Realization(
+            times=self.times[:, columns],
+            volumes=self.volumes[:, columns],
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -23,6 +24,8 @@ from emu.problem.changes import CapacityChange, CapacitySteps
 from emu.problem.machine import Machine, check_latency
 
 Ints: TypeAlias = NDArray[np.int64]
+#: Positions of links.
+Ports: TypeAlias = tuple[int, ...]
 
 #: Placeholders in the pattern of a route: the NICs of its source and its destination.
 OUT: Final = -1
@@ -114,10 +117,12 @@ class Links:
         nics: list[Link] = []
         self._names = [machine.name for machine in machines]
         # -1 for machines without a NIC, such as the GPUs of a box.
-        self.nic: Ints = np.full((len(machines), 2), -1, dtype=np.int64)
+        shape = (len(machines), 2)
+        self.nic: Ints = np.full(shape, -1, dtype=np.int64)
         for position, machine in enumerate(machines):
             if machine.has_nic:
-                self.nic[position] = (len(nics), len(nics) + 1)
+                out_port = len(nics)
+                self.nic[position] = (out_port, out_port + 1)
                 nics += _directions(machine, position)
         self._all = (*nics, *shared)
         self._check_links(shared)
@@ -127,19 +132,19 @@ class Links:
         self.zone = self._zones(routes)
         zones = int(self.zone.max()) + 1
         self.route_of: Ints = np.zeros((zones, zones), dtype=np.int64)
-        patterns: list[tuple[int, ...]] = [(OUT, IN)]  # of what no route states
+        patterns: list[Ports] = [(OUT, IN)]  # of what no route states
         # From here on `out` and `in` are names, too: of whichever NIC the ends have.
         ports = ports | ENDS
         for position, route in enumerate(routes):
-            patterns.append(self._pattern(position, route, ports))
+            pattern = self._pattern(position, route, ports)
+            patterns.append(pattern)
             self._state(position, route)
 
         # Flat, so that the core in C walks them as two arrays.
         lengths = map(len, patterns)
+        flat = list(chain.from_iterable(patterns))
         self.route_start: Ints = np.cumsum([0, *lengths], dtype=np.int64)
-        self.route_port: Ints = np.array(
-            [port for pattern in patterns for port in pattern], dtype=np.int64
-        )
+        self.route_port: Ints = np.array(flat, dtype=np.int64)
         self._check_unstated()
 
     def __len__(self) -> int:
@@ -165,33 +170,39 @@ class Links:
         """Seconds of every link; of no entries where all are 0."""
         # Of no entries, so that what is simulated without latencies costs nothing.
         latencies = np.array([link.latency for link in self._all])
-        return latencies if latencies.any() else np.zeros(0)
+        if not latencies.any():
+            return np.zeros(0)
+        return latencies
 
     @cached_property
-    def shared(self) -> tuple[int, ...]:
+    def shared(self) -> Ports:
         """Ports that are no NIC."""
         return tuple(port for port, link in enumerate(self._all) if link.machine < 0)
 
-    def of_machine(self, machine: int) -> tuple[int, ...]:
+    def of_machine(self, machine: int) -> Ports:
         """Return the ports of the NIC of ``machine``: out and in, or none."""
-        return tuple(int(port) for port in self.nic[machine] if port >= 0)
+        ports = self.nic[machine].tolist()
+        return tuple(port for port in ports if port >= 0)
 
-    def route(self, source: int, destination: int) -> tuple[int, ...]:
+    def route(self, source: int, destination: int) -> Ports:
         """Return the ports from one machine to another; none within a machine."""
         if source == destination:
             return ()
         from_zone = self.zone[source]
         to_zone = self.zone[destination]
-        pattern = self._pattern_of(self.route_of[from_zone, to_zone])
+        number = self.route_of[from_zone, to_zone]
+        pattern = self._pattern_of(number)
         ends = {
             OUT: self.nic[source, 0],
             IN: self.nic[destination, 1],
         }
-        return tuple(int(ends.get(port, port)) for port in pattern.tolist())
+        ports = [ends.get(port, port) for port in pattern.tolist()]
+        return tuple(map(int, ports))
 
     def _pattern_of(self, number: int) -> Ints:
         """Return the pattern of a route by its number."""
-        begin, end = self.route_start[number : number + 2]
+        begin = self.route_start[number]
+        end = self.route_start[number + 1]
         return self.route_port[begin:end]
 
     def always_crossed(self, machine: int, side: int) -> bool:
@@ -199,11 +210,16 @@ class Links:
         if self.nic[machine, side] < 0:
             return False
         zone = self.zone[machine]
-        numbers = self.route_of[zone] if side == 0 else self.route_of[:, zone]
-        if np.count_nonzero(self.zone == zone) == 1:
+        routes = self.route_of
+        if side == 1:
+            routes = routes.T  # by where they lead
+        numbers = routes[zone]
+        is_in_zone = self.zone == zone
+        if np.count_nonzero(is_in_zone) == 1:
             numbers = np.delete(numbers, [zone])  # to itself it sends nothing
         end = (OUT, IN)[side]
-        return all(end in self._pattern_of(number) for number in np.unique(numbers))
+        patterns = map(self._pattern_of, np.unique(numbers))
+        return all(end in pattern for pattern in patterns)
 
     def _check_links(self, shared: Sequence[Link]) -> None:
         counts = Counter(link.name for link in self._all)
@@ -232,11 +248,12 @@ class Links:
             for machine in set(route.destinations):
                 sides[machine].append(2 * position + 1)
 
-        numbers: dict[tuple[int, ...], int] = {}
+        numbers: dict[Ports, int] = {}
         zones = []
         for routes_of_machine in sides:
             key = tuple(routes_of_machine)
-            zones.append(numbers.setdefault(key, len(numbers)))
+            zone = numbers.setdefault(key, len(numbers))
+            zones.append(zone)
         return np.array(zones, np.int64)
 
     def _pattern(
@@ -244,10 +261,11 @@ class Links:
         position: int,
         route: Route,
         ports: Mapping[str, int],
-    ) -> tuple[int, ...]:
+    ) -> Ports:
         if not route.through:
             raise ImpossibleRoute("a route needs at least one link", position)
-        for name, count in Counter(route.through).items():
+        counts = Counter(route.through)
+        for name, count in counts.items():
             if name not in ports:
                 raise ImpossibleRoute(f"no link is called {name}", position)
             if count > 1:
@@ -262,10 +280,12 @@ class Links:
                 if self.nic[machine, side] < 0:
                     problem = f"machine {self._names[machine]} has no NIC to cross"
                     raise ImpossibleRoute(problem, position)
-            ports_of_ends = self.nic[machines, side].tolist()
+
+            ports_of_ends = set(self.nic[machines, side].tolist())
             # A route may name ``m0 out`` beside ``out``, which of m0 is the same port.
-            if not set(ports_of_ends).isdisjoint(pattern):
+            if not ports_of_ends.isdisjoint(pattern):
                 raise ImpossibleRoute("the route crosses a NIC twice", position)
+
         return pattern
 
     def _state(self, position: int, route: Route) -> None:
@@ -284,10 +304,13 @@ class Links:
             for column in columns.tolist():
                 # The way from a zone to itself matters only between two machines of it.
                 is_one_machine = row == column and size[row] == 1
-                if self.route_of[row, column] and not is_one_machine:
+                is_stated = self.route_of[row, column] > 0
+                if is_stated and not is_one_machine:
                     # First and last, so that they differ within one zone.
-                    sender = np.flatnonzero(self.zone == row)[0]
-                    receiver = np.flatnonzero(self.zone == column)[-1]
+                    senders = np.flatnonzero(self.zone == row)
+                    receivers = np.flatnonzero(self.zone == column)
+                    sender = senders[0]
+                    receiver = receivers[-1]
                     source = self._names[sender]
                     destination = self._names[receiver]
                     raise ImpossibleRoute(
@@ -298,7 +321,8 @@ class Links:
 
     def _check_unstated(self) -> None:
         """Raise MissingRoute where a machine without a NIC has a route not stated."""
-        for machine in np.flatnonzero(self.nic[:, 0] < 0).tolist():
+        without_nic = np.flatnonzero(self.nic[:, 0] < 0)
+        for machine in without_nic.tolist():
             zone = self.zone[machine]
             routes = {
                 "from": self.route_of[zone],
@@ -306,13 +330,15 @@ class Links:
             }
             for direction, numbers in routes.items():
                 # 0 is the way from NIC to NIC, which takes two NICs.
-                missing = np.flatnonzero(numbers[self.zone] == 0)
+                is_missing = numbers[self.zone] == 0
+                missing = np.flatnonzero(is_missing)
                 missing = missing[missing != machine]
                 if missing.size:
+                    name = self._names[machine]
+                    peer = self._names[missing[0]]
                     raise MissingRoute(
-                        f"machine {self._names[machine]} has no NIC, so every route "
-                        f"{direction} it must be stated; the one with "
-                        f"{self._names[missing[0]]} is not",
+                        f"machine {name} has no NIC, so every route {direction} it "
+                        f"must be stated; the one with {peer} is not",
                         machine,
                     )
 

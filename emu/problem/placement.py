@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import PlacementError
-from emu.problem.job import Job, Realization
+from emu.problem.job import Job, Positions, Realization
 from emu.problem.links import NO_ROUTE
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from emu.problem.schedule import Schedule
 
 Floats: TypeAlias = NDArray[np.float64]
+#: Resource -> amount.
+Amounts: TypeAlias = dict[str, float]
 
 
 #: Positions that a placement shows of itself, and names or problems in an error.
@@ -43,8 +45,8 @@ class Pool:
     """Name of the pool, such as ``gpu``."""
     slots: int
     """Number of slots, at least 1; where it is tuned at the start."""
-    takers: tuple[int, ...]
-    freers: tuple[int, ...]
+    takers: Positions
+    freers: Positions
     """Tasks of this machine that take a slot before they start, and that give one back
     when they end."""
     most: int
@@ -63,19 +65,23 @@ def pools_of(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> tuple[Poo
     sharing: dict[int, list[int]] = {}
     for j, task in enumerate(tasks):
         if task.takes or task.gives_back:
-            sharing.setdefault(machine_of[j], []).append(j)
+            sharers = sharing.setdefault(machine_of[j], [])
+            sharers.append(j)
 
     limits = {}
     for tuner in cluster.tuners:
         limits[tuner.machine, tuner.pool] = tuner.most
+
     pools = []
     for position, machine in enumerate(cluster.machines):
         candidates = sharing.get(position, [])
-        for name, slots in slots_on(machine, job).items():
+        slots_by_pool = slots_on(machine, job)
+        for name, slots in slots_by_pool.items():
             takers = [j for j in candidates if tasks[j].takes == name]
             freers = [j for j in candidates if tasks[j].gives_back == name]
             if not takers and not freers:
                 continue
+            limit = limits.get((position, name), slots)
             pool = Pool(
                 machine=position,
                 name=name,
@@ -83,7 +89,7 @@ def pools_of(cluster: Cluster, job: Job, machine_of: Sequence[int]) -> tuple[Poo
                 takers=tuple(takers),
                 freers=tuple(freers),
                 # A machine may begin with more slots than its tuner would give.
-                most=max(slots, limits.get((position, name), slots)),
+                most=max(slots, limit),
             )
             pools.append(pool)
     return tuple(pools)
@@ -98,9 +104,11 @@ def slot_teams(job: Job) -> tuple[tuple[str, ...], ...]:
     """
     # Slots that each task takes and others have yet to give back.
     open_slots = []
-    for task, rounds in zip(job.tasks, job.rounds, strict=True):
+    rounds_of_tasks = zip(job.tasks, job.rounds, strict=True)
+    for task, rounds in rounds_of_tasks:
         is_open = task.takes and task.gives_back != task.takes
-        open_slots.append(rounds if is_open else 0)
+        count = rounds if is_open else 0
+        open_slots.append(count)
 
     # Process -> all that have to stand where it does.
     team: dict[str, set[str]] = {}
@@ -116,14 +124,20 @@ def slot_teams(job: Job) -> tuple[tuple[str, ...], ...]:
                 count -= pairs
                 open_slots[position] -= pairs
                 taker = taking.process_name
-                union = team.get(freer, {freer}) | team.get(taker, {taker})
+                freer_team = team.get(freer, {freer})
+                taker_team = team.get(taker, {taker})
+                union = freer_team | taker_team
                 # One set for all, so that teams that meet later become one.
                 team.update(dict.fromkeys(union, union))
             if not count:  # the rest of 20,000 tasks, for each of 2,000, took 40 s
                 break
 
     # Teams are one set under several names: its least name tells it once.
-    teams = {min(names): tuple(sorted(names)) for names in team.values()}
+    teams = {}
+    for members in team.values():
+        names = sorted(members)
+        least = names[0]
+        teams[least] = tuple(names)
     return tuple(names for names in teams.values() if len(names) > 1)
 
 
@@ -144,7 +158,9 @@ def _upstream(job: Job, start: int) -> Iterator[int]:
                     tasks.add(source)
                     next_level.append(source)
         level = next_level
-    yield from (j for j in range(len(job.tasks)) if j not in tasks)
+    for task in range(len(job.tasks)):
+        if task not in tasks:
+            yield task
 
 
 def slowness(job: Job, cluster: Cluster) -> Floats:
@@ -155,9 +171,12 @@ def slowness(job: Job, cluster: Cluster) -> Floats:
 
     No rows where all are 1: of 45,000 tasks on 3,200 machines they would take 1.2 GB.
     """
-    has_factors = any(task.slowness for task in job.tasks)
-    rows = len(job.tasks) if has_factors else 0
-    factors = np.ones((rows, len(cluster.machines)))
+    rows = 0
+    if any(task.slowness for task in job.tasks):
+        rows = len(job.tasks)
+    shape = (rows, len(cluster.machines))
+    factors = np.ones(shape)
+
     names = [machine.name for machine in cluster.machines]
     for row, task in enumerate(job.tasks):
         slowness_on = task.slowness
@@ -170,24 +189,27 @@ def slowness(job: Job, cluster: Cluster) -> Floats:
 class Placement:
     """The machine of every task, y of the paper."""
 
-    machine_of: tuple[int, ...]
+    machine_of: Positions
     """Position in ``Cluster.machines`` for each task of the job, in order."""
 
     @override
     def __repr__(self) -> str:
         """Return the positions of the first machines."""
         count = len(self.machine_of)
-        machines = ", ".join(map(str, self.machine_of[:_SHOWN]))
+        first = self.machine_of[:_SHOWN]
+        machines = ", ".join(map(str, first))
         rest = ", ..." if count > _SHOWN else ""
         return f"<Placement of {count} tasks: {machines}{rest}>"
 
-    def usage(self, job: Job, cluster: Cluster) -> list[dict[str, float]]:
+    def usage(self, job: Job, cluster: Cluster) -> list[Amounts]:
         """Return, per machine, the summed demand on each resource that is demanded."""
-        usage: list[dict[str, float]] = [{} for _ in cluster.machines]
-        for task, machine in zip(job.tasks, self.machine_of, strict=True):
+        usage: list[Amounts] = [{} for _ in cluster.machines]
+        placed_tasks = zip(job.tasks, self.machine_of, strict=True)
+        for task, machine in placed_tasks:
             amounts = usage[machine]
             for resource, demand in task.demands.items():
-                amounts[resource] = amounts.get(resource, 0.0) + demand
+                amount = amounts.get(resource, 0.0)
+                amounts[resource] = amount + demand
         return usage
 
     def violations(self, job: Job, cluster: Cluster) -> list[str]:
@@ -206,10 +228,12 @@ class Placement:
     def _overloads(self, job: Job, cluster: Cluster) -> Iterator[str]:
         """Yield the machines whose tasks demand more than they have, constraint (1)."""
         usage = self.usage(job, cluster)
-        for machine, amounts in zip(cluster.machines, usage, strict=True):
+        loads = zip(cluster.machines, usage, strict=True)
+        for machine, amounts in loads:
             for resource, amount in amounts.items():
                 capacity = machine.resources.get(resource, np.inf)
-                if amount > capacity * (1 + 1e-12):  # sums of demands are rounded
+                allowed = capacity * (1 + 1e-12)  # sums of demands are rounded
+                if amount > allowed:
                     yield (
                         f"machine {machine.name} has {capacity:g} {resource}, "
                         f"its tasks need {amount:g}"
@@ -225,8 +249,10 @@ class Placement:
             wrong: set[tuple[str, str]] = set()
             for member in members:
                 pin = job.tasks[member].pinned
-                if pin is not None and pin != names[member]:
-                    wrong.add((pin, names[member]))
+                home = names[member]
+                if pin is not None and pin != home:
+                    wrong.add((pin, home))
+
             # A set has no order, and errors should.
             for pin, name in sorted(wrong):
                 yield f"{kind} {process} must stand on {pin}, not {name}"
@@ -236,26 +262,31 @@ class Placement:
     def _excess_slots(self, job: Job, cluster: Cluster) -> Iterator[str]:
         """Yield the pools that get more slots back than tasks take there."""
         # Pools without a limit are none of these: they may get back anything.
+        rounds = job.rounds
         for pool in pools_of(cluster, job, self.machine_of):
-            takes = sum(job.rounds[j] for j in pool.takers)
-            frees = sum(job.rounds[j] for j in pool.freers)
+            takes = sum(rounds[j] for j in pool.takers)
+            frees = sum(rounds[j] for j in pool.freers)
             if frees <= takes:
                 continue
-            names = [job.tasks[j].name for j in pool.freers[:_NAMED]]
+
+            first_freers = pool.freers[:_NAMED]
+            names = ", ".join(job.tasks[j].name for j in first_freers)
             machine = cluster.machines[pool.machine]
             yield (
                 f"pool {pool.name} of machine {machine.name} gets {frees} slots back "
-                f"from {', '.join(names)}, but {takes} are taken there"
+                f"from {names}, but {takes} are taken there"
             )
 
     def missing_routes(self, job: Job, cluster: Cluster) -> list[str]:
         """Return the flows that go where no route leads."""
         # Most clusters join all machines: then no flow has to be looked at.
-        if NO_ROUTE not in [link.name for link in cluster.shared_links]:
+        shared_names = [link.name for link in cluster.shared_links]
+        if NO_ROUTE not in shared_names:
             return []
 
         problems = []
-        for edge, control in zip(job.edges, job.control, strict=True):
+        edges = zip(job.edges, job.control, strict=True)
+        for edge, control in edges:
             # Over edges of order alone nothing is sent, so they need no way.
             if control:
                 continue
@@ -264,11 +295,13 @@ class Placement:
             ports = cluster.links.route(source, destination)
             names = [cluster.links[port].name for port in ports]
             if NO_ROUTE in names:
+                sender = job.tasks[edge.source].name
+                receiver = job.tasks[edge.destination].name
+                sender_machine = cluster.machines[source].name
+                receiver_machine = cluster.machines[destination].name
                 problems.append(
-                    f"{job.tasks[edge.source].name} sends to "
-                    f"{job.tasks[edge.destination].name}, and no route leads from "
-                    f"{cluster.machines[source].name} to "
-                    f"{cluster.machines[destination].name}"
+                    f"{sender} sends to {receiver}, and no route leads from "
+                    f"{sender_machine} to {receiver_machine}"
                 )
         return problems
 
@@ -293,19 +326,22 @@ class Problem:
     placement: Placement
 
     def __post_init__(self) -> None:
-        machines = self.placement.machine_of
-        if len(machines) != len(self.job.tasks):
+        machine_of = self.placement.machine_of
+        tasks = self.job.tasks
+        if len(machine_of) != len(tasks):
             raise ValueError(
-                f"the placement names {len(machines)} machines "
-                f"for {len(self.job.tasks)} tasks"
+                f"the placement names {len(machine_of)} machines for {len(tasks)} tasks"
             )
-        for task, machine in zip(self.job.tasks, machines, strict=True):
+
+        placed_tasks = zip(tasks, machine_of, strict=True)
+        for task, machine in placed_tasks:
             if not 0 <= machine < len(self.cluster.machines):
                 raise ValueError(f"task {task.name} is on machine number {machine}")
 
     def following(self, schedule: Schedule) -> Problem:
         """Return the problem whose tuners do what those of ``schedule`` did."""
-        return replace(self, cluster=self.cluster.following(schedule.quotas))
+        cluster = self.cluster.following(schedule.quotas)
+        return replace(self, cluster=cluster)
 
     def beginning_at(self, first: int, began: float = 0.0) -> Problem:
         """Return the problem from an iteration on, as `Job` and `Cluster` do."""
@@ -324,7 +360,8 @@ class Problem:
     def speeds(self) -> Floats:
         """Speed of the machine of every task, shape (tasks,)."""
         machines = self.cluster.machines
-        speeds = [machines[position].speed for position in self.placement.machine_of]
+        machine_of = self.placement.machine_of
+        speeds = [machines[position].speed for position in machine_of]
         return np.array(speeds)
 
     def work(self, start: Floats, end: Floats) -> Floats:
@@ -351,17 +388,20 @@ class Problem:
         tasks = len(self.job.tasks)
         if not len(factors):
             return np.ones(tasks)
-        return factors[np.arange(tasks), self.placement.machine_of]
+        rows = np.arange(tasks)
+        return factors[rows, self.placement.machine_of]
 
     def stretch(self, reference: Realization) -> Realization:
         """Return the run on the machines of this placement, from reference times."""
         # Bytes are the same wherever a task stands.
-        times = reference.times * self.slowness[:, None]
+        factors = self.slowness[:, None]
+        times = reference.times * factors
         return Realization(times, reference.volumes)
 
     def reference(self, taken: Realization) -> Realization:
         """Return the reference times of what the machines of this placement take."""
-        times = taken.times / self.slowness[:, None]
+        factors = self.slowness[:, None]
+        times = taken.times / factors
         return Realization(times, taken.volumes)
 
     @cached_property
@@ -375,12 +415,13 @@ class Problem:
         return self.links.capacities
 
     @cached_property
-    def hops(self) -> tuple[tuple[int, ...], ...]:
+    def hops(self) -> tuple[Positions, ...]:
         """The ports that a flow of each edge crosses; empty for a local handoff."""
         machine_of = self.placement.machine_of
         route = cache(self.links.route)  # edges are many, pairs of machines few
-        hops: list[tuple[int, ...]] = []
-        for edge, control in zip(self.job.edges, self.job.control, strict=True):
+        hops: list[Positions] = []
+        edges = zip(self.job.edges, self.job.control, strict=True)
+        for edge, control in edges:
             source = machine_of[edge.source]
             destination = machine_of[edge.destination]
             ports = () if control else route(source, destination)
@@ -401,7 +442,8 @@ class Problem:
         """Name of the machine of every task, by the task's name."""
         tasks = [task.name for task in self.job.tasks]
         machines = self.cluster.machines
-        names = [machines[position].name for position in self.placement.machine_of]
+        machine_of = self.placement.machine_of
+        names = [machines[position].name for position in machine_of]
         return dict(zip(tasks, names, strict=True))
 
     @override

@@ -16,7 +16,8 @@ class GpuTurnsSection(TrainingSection):
         """True where GPUs collect rows in turn with what trains there."""
         if isinstance(self.features, dict):
             return "device" in self.features.values()
-        return (self.features or self.usual_features) == "device"
+        features = self.features or self.usual_features
+        return features == "device"
 
     @override
     def pool_of(self, kind: str, machine: str = "") -> str:
@@ -28,7 +29,10 @@ class GpuTurnsSection(TrainingSection):
     @property
     @override
     def made_slots(self) -> frozenset[str]:
-        return super().made_slots | ({"gpu"} if self._shares_gpus else set())
+        slots = super().made_slots
+        if self._shares_gpus:
+            slots |= {"gpu"}
+        return slots
 
     @override
     def with_machines(self, cluster: ClusterSection) -> ClusterSection:
@@ -39,6 +43,8 @@ class GpuTurnsSection(TrainingSection):
         machines = []
         for machine in cluster.machines:
             # A machine that states no gpu computes on one device all the same.
-            slots = {"gpu": max(int(machine.gpu or 1), 1), **machine.slots}
-            machines.append(machine.model_copy(update={"slots": slots}))
+            gpus = max(int(machine.gpu or 1), 1)
+            slots = {"gpu": gpus, **machine.slots}
+            with_slots = machine.model_copy(update={"slots": slots})
+            machines.append(with_slots)
         return cluster.model_copy(update={"machines": tuple(machines)})

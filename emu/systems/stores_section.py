@@ -67,7 +67,11 @@ class StoresSection(CachedSection):
     @property
     def store_keys(self) -> Keys:
         """The key as a file states it, none where it does not."""
-        return self.model_dump(mode="json", exclude_none=True, include={"stores"})
+        return self.model_dump(
+            mode="json",
+            exclude_none=True,
+            include={"stores"},
+        )
 
     @override
     def owners(self, machines: Sequence[str]) -> Names:
@@ -75,18 +79,23 @@ class StoresSection(CachedSection):
             return self.stores
         if isinstance(self.stores, int):
             # The pool says which, the cluster in which order: parts go by that.
-            first = self.choice_pool(machines)[: self.stores]
+            pool = self.choice_pool(machines)
+            first = pool[: self.stores]
             return tuple(name for name in machines if name in first)
         return self.ranks(machines)
 
     def candidates(self, machines: Sequence[str]) -> Names:
         """Return the machines on which stores may stand."""
-        return tuple(machines) if self.machines is None else self.machines
+        if self.machines is None:
+            return tuple(machines)
+        return self.machines
 
     @property
     @override
     def chosen_count(self) -> int | None:
-        return self.stores if isinstance(self.stores, int) else None
+        if isinstance(self.stores, int):
+            return self.stores
+        return None
 
     @override
     def choice_pool(self, machines: Sequence[str]) -> Names:
@@ -97,15 +106,18 @@ class StoresSection(CachedSection):
         if self.stores is None:
             return self
         sections = cluster.by_name
-        names = [name for name in self.candidates(cluster.names) if name in sections]
-        with_room = cluster.roomy(self._store.amounts())
+        candidates = self.candidates(cluster.names)
+        names = [name for name in candidates if name in sections]
+        needed = self._store.amounts()
+        with_room = cluster.roomy(needed)
         # A stable sort: within those with room and without the cluster's order stays.
         names.sort(key=lambda name: name not in with_room)
 
         roomy = [name for name in names if name in with_room]
         # A store needs no gpu: machines that have one are left to workers.
         storage = [name for name in roomy if not sections[name].gpu]
-        if isinstance(self.stores, int) and self.stores <= len(storage):
+        count = self.stores
+        if isinstance(count, int) and count <= len(storage):
             names = storage
         # Where no machine has room, all stay: placement then says what is lacking.
         elif self.stores == "auto" and roomy:
@@ -121,7 +133,8 @@ class StoresSection(CachedSection):
         if memory is not None:
             store = store.model_copy(update={"memory": memory})
         demands = self.demands.model_copy(update={"graph_store": store})
-        return self.model_copy(update={"stores": tuple(names), "demands": demands})
+        keys = {"stores": tuple(names), "demands": demands}
+        return self.model_copy(update=keys)
 
     @override
     def on_machines(self, names: Sequence[str], count: int) -> Self | None:
@@ -137,7 +150,8 @@ class StoresSection(CachedSection):
             return self.with_stores(names, None)
         if self.stores != "auto":
             return None
-        return self.with_stores(names, self.memory_of_each(names, count))
+        memory = self.memory_of_each(names, count)
+        return self.with_stores(names, memory)
 
     def memory_of_each(self, names: Sequence[str], count: int) -> float | None:
         """Return the memory of stores on these machines, stated of one of ``count``."""
@@ -145,7 +159,8 @@ class StoresSection(CachedSection):
         if memory is None:
             return None
         # All stores together hold the same graph, however many there are.
-        return math.ceil(memory * count / len(names))
+        total = memory * count
+        return math.ceil(total / len(names))
 
     @override
     def machine_keys(self) -> Edit:
@@ -159,7 +174,8 @@ class StoresSection(CachedSection):
         memory = self._store.memory
         if memory is None:
             return {}
-        return {"job.demands.graph_store.memory": SIZE.exact(memory)}
+        size = SIZE.exact(memory)
+        return {"job.demands.graph_store.memory": size}
 
     def check_parts(self, stores: int, vertices: int) -> None:
         """Raise ScenarioError where some of the stores would own nothing."""
@@ -171,11 +187,12 @@ class StoresSection(CachedSection):
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
         names = self.candidates(cluster.names)
+        most = len(names)
         if isinstance(self.stores, tuple):
             yield from name_problems("stores", self.stores, cluster.names)
-        elif isinstance(self.stores, int) and self.stores > len(names):
+        elif isinstance(self.stores, int) and self.stores > most:
             problem = (
-                f"found {self.stores}, {len(names)} machines may have one: write "
-                f"{len(names)} or fewer"
+                f"found {self.stores}, {most} machines may have one: write "
+                f"{most} or fewer"
             )
             yield ("job", "stores"), problem

@@ -42,7 +42,9 @@ class _Dense(LayerTensors):
         hidden = as_tensor(features)
         for number in range(self.layers):
             weight, bias = self._tensors_of(number)
-            rows = self._activate(hidden) if number else hidden
+            rows = hidden
+            if number:
+                rows = self._activate(hidden)
             hidden = linear(rows, weight, bias)
         return hidden
 
@@ -76,10 +78,9 @@ class TensorPart:
         self._classes = dataset.classes
         self._slices = Slices(dataset.classes, self.ranks)
         owner = np.asarray(dataset.owner)
-        self._vertices = [
-            np.flatnonzero(owner == part)  # ascending
-            for part in range(self.ranks)
-        ]
+        parts = range(self.ranks)
+        # Ascending, so that pieces of columns join in the order of the vertices.
+        self._vertices = [np.flatnonzero(owner == part) for part in parts]
         local = self._vertices[rank]
 
         self._made: dict[str, Array] = {}

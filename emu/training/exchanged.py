@@ -69,7 +69,9 @@ class _Neighbour:
 
 
 def _find_neighbours(
-    graph: WholeGraph, owned: WholeGraph, rank: int
+    graph: WholeGraph,
+    owned: WholeGraph,
+    rank: int,
 ) -> dict[int, _Neighbour]:
     """Return what a part shares with every other one, by the rank of that.
 
@@ -82,11 +84,13 @@ def _find_neighbours(
     for peer in range(graph.parts):
         if peer == rank:
             continue
+
         other_local = owned.part(peer).local
+        is_borrowed = part.owners == peer
         borrowed = graph.ghosts_of(peer, rank)
         lent = graph.ghosts_of(rank, peer)
         neighbours[peer] = _Neighbour(
-            borrowed=np.flatnonzero(part.owners == peer),
+            borrowed=np.flatnonzero(is_borrowed),
             places=np.searchsorted(other_local, borrowed),
             lent=np.searchsorted(local, lent),
             borrowed_vertices=borrowed,
@@ -110,14 +114,14 @@ class ExchangedPart:
         self._parts = [graph.part(rank) for graph in graphs]
         owned = graphs[-1]
         self.ranks = owned.parts
-        owners = [owned.part(number) for number in range(owned.parts)]
+        owners = [owned.part(number) for number in range(self.ranks)]
         self._largest = max(len(part.local) for part in owners)
 
         # Where nothing is cached all layers share one graph.
         distinct_graphs = dict.fromkeys(graphs)
-        by_graph = {
-            graph: _find_neighbours(graph, owned, rank) for graph in distinct_graphs
-        }
+        by_graph = {}
+        for graph in distinct_graphs:
+            by_graph[graph] = _find_neighbours(graph, owned, rank)
         self._neighbours = [by_graph[graph] for graph in graphs]
 
         model = settings["model"]
@@ -125,15 +129,19 @@ class ExchangedPart:
         hidden = [model["hidden"]] * (self.layers - 1)
         self._widths = [dataset.feature_length, *hidden, dataset.classes]
 
-        features = dataset.gather(self._parts[0].vertices)
+        input_vertices = self._parts[0].vertices
+        features = dataset.gather(input_vertices)
         features = features.astype(self._dtype)
         self._features = features
+
         # By layer, from 1: its inputs, of local vertices, and gradients of remote ones.
         local = len(self._parts[-1].local)
-        self._inputs: dict[int, Array] = {1: features[:local]}
+        local_features = features[:local]
+        self._inputs: dict[int, Array] = {1: local_features}
         self._shares: dict[int, Array] = {}
-        self._local_gradient = features[:0]
-        self.scored = Scored(0.0, 0.0, features[:0])
+        nothing = features[:0]
+        self._local_gradient = nothing
+        self.scored = Scored(0.0, 0.0, nothing)
         """Loss of this part in the last epoch."""
         self._readers: dict[tuple[Exchange, int], Reader] = {}
 
@@ -147,16 +155,18 @@ class ExchangedPart:
     def _rehearse(self, parameters: Array) -> None:
         """Go through all layers once, before anything is timed."""
         self.begin(parameters)
-        for layer in range(1, self.layers + 1):
+        layers = range(1, self.layers + 1)
+        for layer in layers:
             self.forward(layer)
-        for layer in range(self.layers, 0, -1):
+        for layer in reversed(layers):
             self.backward(layer)
         self._readers.clear()
 
     def exchange(self, content: str, layer: int) -> Exchange | None:
         """Return what is exchanged of a layer's inputs, or of their gradients."""
         for exchange in self._exchanges:
-            if exchange.content == content and exchange.layer == layer:
+            is_layer = exchange.layer == layer
+            if exchange.content == content and is_layer:
                 return exchange
         return None
 
@@ -168,9 +178,15 @@ class ExchangedPart:
     def send(self, exchange: Exchange, epoch: int, peer: int) -> Message:
         """Return what goes to another part after an epoch's pass of a layer."""
         if not exchange.sends(epoch):
-            return {"skip": np.zeros(SKIP_BYTES, np.uint8)}
+            nothing = np.zeros(SKIP_BYTES, np.uint8)
+            return {"skip": nothing}
 
-        passage = Passage(self._seed, epoch, self._rank, peer)
+        passage = Passage(
+            seed=self._seed,
+            epoch=epoch,
+            sender=self._rank,
+            receiver=peer,
+        )
         rows = self._rows_for(exchange, peer)
         shared = len(rows)
         drawn = draw_rows(exchange, passage, shared)
@@ -184,12 +200,14 @@ class ExchangedPart:
             message["ids"] = drawn
         if exchange.numbered:
             neighbour = self._find(exchange, peer)
-            message["numbers"] = neighbour.vertices(exchange.content, sent=True)
+            vertices = neighbour.vertices(exchange.content, sent=True)
+            message["numbers"] = vertices
         return message
 
     def _find(self, exchange: Exchange, peer: int) -> _Neighbour:
         """Return what this part shares with another one before a layer."""
-        neighbours = self._neighbours[exchange.layer - 1]
+        layer = exchange.layer - 1
+        neighbours = self._neighbours[layer]
         return neighbours[peer]
 
     def _rows_for(self, exchange: Exchange, peer: int) -> Array:
@@ -215,10 +233,15 @@ class ExchangedPart:
     def _zeros(self, count: int, layer: int) -> Array:
         """Return zeros for the vectors of so many vertices after a layer."""
         width = self._widths[layer]
-        return np.zeros((count, width), self._dtype)
+        shape = (count, width)
+        return np.zeros(shape, self._dtype)
 
     def receive(
-        self, exchange: Exchange, epoch: int, peer: int, message: Message
+        self,
+        exchange: Exchange,
+        epoch: int,
+        peer: int,
+        message: Message,
     ) -> None:
         """Take in what another part has sent in an epoch.
 
@@ -228,7 +251,13 @@ class ExchangedPart:
             return
         reader = self._reader(exchange, peer)
         shared, width = reader.rows.shape
-        passage = Passage(self._seed, epoch, peer, self._rank)
+        passage = Passage(
+            seed=self._seed,
+            epoch=epoch,
+            sender=peer,
+            receiver=self._rank,
+        )
+
         drawn = draw_rows(exchange, passage, shared)
         stated = message.get("ids", drawn)
         if not np.array_equal(stated, drawn):
@@ -236,8 +265,10 @@ class ExchangedPart:
         if exchange.numbered:
             neighbour = self._find(exchange, peer)
             vertices = neighbour.vertices(exchange.content, sent=False)
-            if not np.array_equal(message["numbers"], vertices):
+            stated = message["numbers"]
+            if not np.array_equal(stated, vertices):
                 raise ValueError("rows of vertices that it was not asked for")
+
         shape = (len(drawn), width)
         rows = decode(exchange, message, shape, self._dtype)
         reader.take(drawn, rows)
@@ -262,7 +293,8 @@ class ExchangedPart:
 
     def _read(self, exchange: Exchange, peer: int) -> Array:
         """Return what is read of the rows that it shares with a peer."""
-        rows = self._reader(exchange, peer).rows
+        reader = self._reader(exchange, peer)
+        rows = reader.rows
         if not exchange.whole:
             return rows
         neighbour = self._find(exchange, peer)
@@ -275,7 +307,8 @@ class ExchangedPart:
         rows = self._rows_before(layer)
         if self._model is None:
             part = self._parts[layer - 1]
-            vectors = self._zeros(len(part.local), layer)
+            local = len(part.local)
+            vectors = self._zeros(local, layer)
         else:
             vectors = self._model.forward(layer - 1, rows)
         self._inputs[layer + 1] = vectors
@@ -287,11 +320,13 @@ class ExchangedPart:
             return self._features  # of others as well, fetched before training
         part = self._parts[layer - 1]
         local = self._inputs[layer]
-        remote = self._zeros(len(part.remote), layer - 1)
+        remote_count = len(part.remote)
+        remote = self._zeros(remote_count, layer - 1)
         if exchange is not None:
             neighbours = self._neighbours[layer - 1]
             for peer, neighbour in neighbours.items():
-                remote[neighbour.borrowed] = self._read(exchange, peer)
+                rows = self._read(exchange, peer)
+                remote[neighbour.borrowed] = rows
         return np.concatenate([local, remote])
 
     def backward(self, layer: int) -> None:
@@ -303,14 +338,16 @@ class ExchangedPart:
             return
 
         if layer == self.layers:
-            self.scored = self._model.score(self._inputs[layer + 1])
+            outputs = self._inputs[layer + 1]
+            self.scored = self._model.score(outputs)
             gradient = self.scored.gradient
         else:
             gradient = self._gradient_after(layer)
         shares = self._model.backward(layer - 1, gradient)
         if shares is not None:
             count = len(part.local) + len(part.held)
-            self._local_gradient = shares[:count].copy()
+            local_shares = shares[:count]
+            self._local_gradient = local_shares.copy()
             self._shares[layer] = shares[count:]
 
     def _gradient_after(self, layer: int) -> Array:
@@ -321,13 +358,16 @@ class ExchangedPart:
             # In the order of ranks: sums of floats depend on it.
             neighbours = self._neighbours[layer]
             for peer, neighbour in neighbours.items():
-                gradient[neighbour.lent] += self._read(exchange, peer)
+                rows = self._read(exchange, peer)
+                gradient[neighbour.lent] += rows
         return gradient
 
     @property
     def gradient(self) -> Array | None:
         """Gradient of the parameters from this part, None where nothing is computed."""
-        return None if self._model is None else self._model.gradient
+        if self._model is None:
+            return None
+        return self._model.gradient
 
 
 def train_exchanged(
@@ -350,6 +390,7 @@ def train_exchanged(
     optimizer = make_optimizer(settings, parameters)
     training = _Training(settings)
     losses = list[float]()
+
     for epoch in range(epochs):
         gradient, loss = training.run_epoch(epoch, parameters)
         optimizer.step(gradient)
@@ -365,8 +406,10 @@ class _Training:
 
     def __init__(self, settings: JobSettings) -> None:
         first = ExchangedPart(settings, 0)
-        others = [ExchangedPart(settings, rank) for rank in range(1, first.ranks)]
-        self._parts = [first, *others]
+        self._parts = [first]
+        for rank in range(1, first.ranks):
+            part = ExchangedPart(settings, rank)
+            self._parts.append(part)
         self._layers = range(1, first.layers + 1)
         ranks = range(first.ranks)
         self._pairs = list(permutations(ranks, 2))
@@ -414,7 +457,8 @@ class _Training:
             return
         sent = epoch - exchange.age
         for sender, receiver in self._pairs:
-            message = self._messages.pop((exchange, sent, sender, receiver))
+            key = (exchange, sent, sender, receiver)
+            message = self._messages.pop(key)
             part = self._parts[receiver]
             part.receive(exchange, sent, sender, message)
 

@@ -22,10 +22,16 @@ from numpy.typing import NDArray
 from emu.graph_data import Adjacency, Dataset
 from emu.graph_data.sampling import Ids, entries_of
 from emu.problem.workloads import PARTS
-from emu.training.graph_model import initial_parameters, parameter_shapes, split_parts
+from emu.training.graph_model import (
+    initial_parameters,
+    parameter_shapes,
+    split_parts,
+)
 from emu.training.layers import NEGATIVE_SLOPE, JobSettings
 
 Array = NDArray[np.floating[Any]]
+#: Arrays by what they are called in a message.
+Arrays = dict[str, Array]
 
 
 class RowSums:
@@ -35,11 +41,11 @@ class RowSums:
         # Every row has an entry, or sums between two starts would go wrong.
         pointers, entries = entries_of(adjacency.indptr, rows)
         weights = adjacency.weights[entries]
-        column_of_weights = weights.astype(dtype)[:, None]
+        weights = weights.astype(dtype)
 
         self._starts = pointers[:-1]
         self._columns = adjacency.columns[entries]
-        self._weights = column_of_weights
+        self._weights = weights[:, None]  # a column
 
     def __call__(self, vectors: Array) -> Array:
         """Return the sums, shape (rows, columns of ``vectors``)."""
@@ -94,14 +100,15 @@ def cross_entropy(scores: Array, targets: Array) -> Loss:
     exponentials = np.exp(offsets)
     totals = exponentials.sum(axis=1, keepdims=True)
 
-    log_shares = offsets - np.log(totals)
+    log_totals = np.log(totals)
+    log_shares = offsets - log_totals
     losses = targets * log_shares
-    total_loss = -float(losses.sum())
+    total_loss = float(losses.sum())
 
     shares = exponentials / totals
     weights = targets.sum(axis=1, keepdims=True)  # 0 where a vertex does not train
     gradient = shares * weights - targets
-    return Loss(value=total_loss, gradient=gradient)
+    return Loss(value=-total_loss, gradient=gradient)
 
 
 def training_targets(dataset: Dataset, vertices: Ids, dtype: Any) -> Array:
@@ -114,7 +121,8 @@ def training_targets(dataset: Dataset, vertices: Ids, dtype: Any) -> Array:
 
     shape = (len(vertices), dataset.classes)
     targets = np.zeros(shape, dtype)
-    targets[rows, columns] = 1 / dataset.train_count
+    weight = 1 / dataset.train_count
+    targets[rows, columns] = weight
     return targets
 
 
@@ -125,7 +133,8 @@ def initial_weights(settings: JobSettings, dataset: Dataset) -> list[Array]:
     """
     flat = initial_parameters(settings, dataset)
     shapes = parameter_shapes(settings, dataset)
-    parts = list(split_parts(flat, shapes).values())
+    by_name = split_parts(flat, shapes)
+    parts = list(by_name.values())
     # A GAT has its attention beside the weights of each layer.
     kind = settings["model"]["kind"]
     parts_per_layer = len(PARTS[kind])
@@ -136,7 +145,8 @@ def initial_weights(settings: JobSettings, dataset: Dataset) -> list[Array]:
         weight, *attention = parts[first:end]
         # The flat vector has (outputs, inputs); here it is rows times W.
         rows = np.concatenate([weight.T, *attention])
-        layers.append(np.ascontiguousarray(rows))
+        rows = np.ascontiguousarray(rows)
+        layers.append(rows)
     return layers
 
 
@@ -145,7 +155,9 @@ def flat_weights(weights: Sequence[Array], kind: str = "plain_gcn") -> Array:
 
     ``kind``: of the model in ``Job.settings``.
     """
-    attention_rows = len(PARTS[kind]) - 1
+    names = PARTS[kind]
+    attention_rows = len(names) - 1
+
     pieces = []
     for layer in weights:
         inputs = len(layer) - attention_rows
@@ -177,7 +189,7 @@ class InEdges:
         self.ends: NDArray[Any] = np.repeat(numbers, degrees)
         """Number of every edge's destination within the interval, int32."""
 
-    def both(self, vectors: Array) -> dict[str, Array]:
+    def both(self, vectors: Array) -> Arrays:
         """Return what a lambda pulls of all rows: those of the ends of every edge."""
         interval_vectors = vectors[self._rows]
         return {
@@ -226,14 +238,16 @@ class Ends:
 
     def _sums(self, values: Array) -> Array:
         """Return the sum of every destination's edges."""
-        sums = np.bincount(self.ends, values)  # of float64, whatever the values are
+        # Sums of float64, whatever the values are.
+        sums = np.bincount(self.ends, values)
         return sums.astype(values.dtype, copy=False)
 
     def attention(self) -> Array:
         """Return the attention of every edge, shape (edges,)."""
         scores = self._scores()
         is_positive = scores > 0
-        scores = np.where(is_positive, scores, NEGATIVE_SLOPE * scores)
+        lowered = NEGATIVE_SLOPE * scores
+        scores = np.where(is_positive, scores, lowered)
 
         # Each destination has a loop at the least: the last number is there.
         last_destination = int(self.ends.max())

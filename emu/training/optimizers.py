@@ -9,15 +9,22 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import numpy as np
 from typing_extensions import override
 
 from emu.training.layers import Array, JobSettings
 
+#: Shape and type of an array.
+Form: TypeAlias = tuple[object, object]
 
-def _forms(arrays: Mapping[str, Array]) -> dict[str, tuple[object, object]]:
-    return {name: (array.shape, array.dtype) for name, array in arrays.items()}
+
+def _forms(arrays: Mapping[str, Array]) -> dict[str, Form]:
+    forms: dict[str, Form] = {}
+    for name, array in arrays.items():
+        forms[name] = (array.shape, array.dtype)
+    return forms
 
 
 class Optimizer(ABC):
@@ -42,7 +49,8 @@ class Optimizer(ABC):
     def state(self) -> dict[str, Array]:
         """Return copies of the parameters, the number of steps, and any moments."""
         copies = {name: array.copy() for name, array in self._arrays.items()}
-        return {**copies, "steps": np.array([self._steps], np.int64)}
+        steps = np.array([self._steps], np.int64)
+        return {**copies, "steps": steps}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Go on from what `state` returned; parameters change in place.
@@ -51,9 +59,11 @@ class Optimizer(ABC):
         """
         template = self.state()
         if _forms(template) != _forms(state):
+            found_names = ", ".join(sorted(state))
+            names = ", ".join(sorted(template))
             raise ValueError(
-                f"state of {', '.join(sorted(state))} is not that of an optimiser of "
-                f"{len(self._parameters)} parameters with {', '.join(sorted(template))}"
+                f"state of {found_names} is not that of an optimiser of "
+                f"{len(self._parameters)} parameters with {names}"
             )
 
         for name, array in self._arrays.items():
@@ -62,9 +72,11 @@ class Optimizer(ABC):
         self._steps = int(state["steps"][0])
 
     def _next_rate(self) -> float:
+        steps_before = self._steps
         self._steps += 1
-        half_lives = (self._steps - 1) / self._half_life  # the first step is not slower
-        return float(self._lr * 0.5**half_lives)
+        half_lives = steps_before / self._half_life  # the first step is not slower
+        slowdown = 0.5**half_lives
+        return float(self._lr * slowdown)
 
 
 class Sgd(Optimizer):
@@ -73,7 +85,8 @@ class Sgd(Optimizer):
     @override
     def step(self, gradient: Array) -> None:
         """Subtract the learning rate times the gradient."""
-        self._parameters -= self._next_rate() * gradient
+        rate = self._next_rate()
+        self._parameters -= rate * gradient
 
 
 class Adam(Optimizer):
@@ -92,12 +105,14 @@ class Adam(Optimizer):
         first = self._arrays["first"]
         second = self._arrays["second"]
         # In place, as `restore` and copies of the state expect.
+        square = gradient * gradient
         first += (1 - decay) * (gradient - first)
-        second += (1 - decay_square) * (gradient * gradient - second)
+        second += (1 - decay_square) * (square - second)
 
         # Both began at 0 and lean towards it.
         rate /= 1 - decay**self._steps
-        scale = np.sqrt(second / (1 - decay_square**self._steps))
+        square_rise = 1 - decay_square**self._steps
+        scale = np.sqrt(second / square_rise)
         self._parameters -= rate * first / (scale + epsilon)
 
 

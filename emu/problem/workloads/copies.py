@@ -36,32 +36,40 @@ def with_copies(job: Job, owners: Iterable[str], every: int, missed: int) -> Job
     for owner in owners:
         source = job.index(owner)
         copy = len(tasks)
-        cuts = max(job.rounds[source] - 1 - missed, 0) // every
+        later_iterations = job.rounds[source] - 1 - missed
+        cuts = max(later_iterations, 0) // every
+        # A task has one iteration at the least, also where no cut fits.
+        iterations = 1
+        if cuts:
+            iterations = cuts * every + missed + 1
         task = Task(
             name=f"{owner}.copy",
             kind=CHECKPOINT,
             program=COPY,
             settings={"of": owner, "missed": missed},
-            # A task has one iteration at the least, also where no cut fits.
-            iterations=cuts * every + missed + 1 if cuts else 1,
+            iterations=iterations,
             behind=missed,
         )
         tasks.append(task)
         # In every iteration, but without bytes where nothing is cut: such flows end at
         # once.
-        edges.append(Edge(source, copy))
+        state = Edge(source, copy)
+        edges.append(state)
         # One copy at a time is on its way.
         edges.append(Edge(copy, source, lag=every, credit=True))
+
     return replace(job, tasks=tuple(tasks), edges=tuple(edges))
 
 
 def copies_of(job: Job) -> dict[str, int]:
     """Return the position of the copy of every task that has one, by its name."""
-    return {
-        job.tasks[edge.source].name: edge.destination
-        for edge in job.edges
-        if job.tasks[edge.destination].kind == CHECKPOINT
-    }
+    copies = {}
+    for edge in job.edges:
+        destination = job.tasks[edge.destination]
+        if destination.kind == CHECKPOINT:
+            owner = job.tasks[edge.source].name
+            copies[owner] = edge.destination
+    return copies
 
 
 def copy_names(job: Job) -> set[str]:
@@ -89,12 +97,15 @@ def count_copy_bytes(
     """Return bytes of (copies' edge, iteration), by ``sizes`` of states before it."""
     first = len(without_copies(job).edges)
     edges = job.edges[first:]
-    volumes = np.zeros((len(edges), job.iterations))
+    shape = (len(edges), job.iterations)
+    volumes = np.zeros(shape)
     for row, edge in zip(volumes, edges, strict=True):
         if edge.credit:
             continue
         copy = job.tasks[edge.destination]
-        sizes_of_task = sizes[copy.settings["of"]][: job.iterations - copy.behind]
+        owner = copy.settings["of"]
+        arrivals = job.iterations - copy.behind
+        sizes_of_task = sizes[owner][:arrivals]
         # A copy is of the state before an iteration: of the first there is none.
         row[copy.behind + every :: every] = sizes_of_task[every::every]
     return volumes
@@ -119,13 +130,17 @@ def with_peers(
     machine_of = list(placement.machine_of[:originals])
     for owner, copy in copies_of(job).items():
         home = machine_of[job.index(owner)]
-        candidates = [machine % count for machine in range(home + 1, home + count)]
-        stated_name = stated.get(job.tasks[copy].name)
+        following = range(home + 1, home + count)
+        candidates = [machine % count for machine in following]
+        copy_name = job.tasks[copy].name
+        stated_name = stated.get(copy_name)
         if stated_name:
-            candidates.insert(0, cluster.index(stated_name))
+            stated_machine = cluster.index(stated_name)
+            candidates.insert(0, stated_machine)
 
         for machine in candidates:
-            if cluster.links.route(home, machine):  # none to the task's own machine
+            # No route leads to the task's own machine.
+            if cluster.links.route(home, machine):
                 machine_of.append(machine)
                 break
         else:

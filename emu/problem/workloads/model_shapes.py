@@ -32,11 +32,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     Shape = tuple[int, ...]
+    #: Counts by store, or by hop or layer.
+    Counts = tuple[int, ...]
 
 
 #: Leading tensors of a layer, of shape (out, in), that are linear in its input before
 #: anything else is done: what P3 splits by columns in the first layer.
-SPLIT_WEIGHTS = {"sage": 2, "gcn": 1, "gat": 1, "gin": 1}
+SPLIT_WEIGHTS = {
+    "sage": 2,
+    "gcn": 1,
+    "gat": 1,
+    "gin": 1,
+}
 #: Names of a layer's tensors, in the order of their shapes.
 PARTS = {
     "sage": ("neighbours", "own", "bias"),
@@ -65,7 +72,8 @@ def shard_sizes(parameters: int, servers: int) -> tuple[int, ...]:
 
 def shard_bounds(count: int, servers: int) -> list[tuple[int, int]]:
     """Return where each part begins, and where the next one does (A14)."""
-    bounds = [0, *accumulate(shard_sizes(count, servers))]
+    sizes = shard_sizes(count, servers)
+    bounds = [0, *accumulate(sizes)]
     return list(pairwise(bounds))
 
 
@@ -79,23 +87,27 @@ def layer_shapes(
     layers = model["layers"]
     hidden = [model["hidden"]] * (layers - 1)
     widths = [feature_length, *hidden, classes]
-    for number, (inputs, width) in enumerate(pairwise(widths), 1):
+    layer_ends = pairwise(widths)
+
+    for number, (inputs, width) in enumerate(layer_ends, 1):
         heads = model.get("heads", 1)
         if number == layers:  # one head, as wide as there are classes
             heads = 1
 
         matrix = (width, inputs)
+        square = (width, width)
         bias = (width,)
+        attention = (1, width)
         # Attention is per head, and all heads make the width together.
         scores = (heads, width // heads)
         shapes: dict[str, tuple[Shape, ...]] = {
             "sage": (matrix, matrix, bias),
             "gcn": (matrix, bias),
             "gat": (matrix, scores, scores, bias),
-            "gin": (matrix, bias, (width, width), bias),
+            "gin": (matrix, bias, square, bias),
             "commnet": (matrix, matrix),
             "plain_gcn": (matrix,),
-            "plain_gat": (matrix, (1, width), (1, width)),
+            "plain_gat": (matrix, attention, attention),
         }
         yield shapes[kind]
 
@@ -104,15 +116,18 @@ def parameter_count(model: Mapping[str, Any], feature_length: int, classes: int)
     """Return the number of parameters of a model; of a program's, what it notes."""
     if "program" in model:
         return int(model["parameters"])
-    layers = layer_shapes(model, feature_length, classes)
-    return sum(prod(shape) for shapes in layers for shape in shapes)
+    count = 0
+    for shapes in layer_shapes(model, feature_length, classes):
+        for shape in shapes:
+            count += prod(shape)
+    return count
 
 
 @dataclass(frozen=True)
 class SampleCounts:
     """Counts of the sample of one sampler in one iteration."""
 
-    owned: tuple[int, ...]
+    owned: Counts
     """#(S_0 ∩ owned(g)): input vertices that each store owns."""
     edges: int
     """Sum of #E_l over the blocks."""
@@ -121,25 +136,28 @@ class SampleCounts:
     outputs: int = 0
     first_edges: int = 0
     """#S_1 and #E_1: destinations and edges of the first layer's block."""
-    frontier_owned: tuple[tuple[int, ...], ...] = ()
-    answered: tuple[tuple[int, ...], ...] = ()
+    frontier_owned: tuple[Counts, ...] = ()
+    answered: tuple[Counts, ...] = ()
     """Per hop and store: vertices of the hop's frontier that the store owns, edges that
     it answers."""
 
-    hits: tuple[int, ...] = ()
+    hits: Counts = ()
     """Per store: input vertices whose rows the sampler has already; empty for none."""
 
-    ahead: tuple[int, ...] = ()
+    ahead: Counts = ()
     """Per store: rows for the next window of a cache; empty where none begins."""
 
     def sent_ahead(self, store: int) -> int:
         """Return the rows that a store sends for the next window of a cache."""
-        return self.ahead[store] if self.ahead else 0
+        if not self.ahead:
+            return 0
+        return self.ahead[store]
 
     def sent(self, store: int) -> int:
         """Return the rows that a store sends: all that it owns but the hits."""
-        hits = self.hits[store] if self.hits else 0
-        return self.owned[store] - hits
+        if not self.hits:
+            return self.owned[store]
+        return self.owned[store] - self.hits[store]
 
     @property
     def inputs(self) -> int:
@@ -147,13 +165,15 @@ class SampleCounts:
         return sum(self.owned)
 
     @property
-    def block_edges(self) -> tuple[int, ...]:
+    def block_edges(self) -> Counts:
         """#E_1 to #E_L: edges of the block of every layer."""
         # Hops go from the seeds inwards, layers from the input outwards.
-        return tuple(sum(edges) for edges in reversed(self.answered))
+        by_layer = reversed(self.answered)
+        return tuple(sum(edges) for edges in by_layer)
 
     @property
-    def block_vertices(self) -> tuple[int, ...]:
+    def block_vertices(self) -> Counts:
         """#S_0 to #S_L: inputs of layer 1, and what every layer computes."""
-        vertices = [sum(counts) for counts in reversed(self.frontier_owned)]
+        by_layer = reversed(self.frontier_owned)
+        vertices = [sum(counts) for counts in by_layer]
         return (self.inputs, *vertices)

@@ -29,7 +29,8 @@ class JobPart:
     def tasks(self) -> Iterator[Task]:
         """Yield its tasks by their names among several jobs."""
         job = self.job
-        for task, rounds in zip(job.tasks, job.rounds, strict=True):
+        tasks = zip(job.tasks, job.rounds, strict=True)
+        for task, rounds in tasks:
             yield replace(
                 task,
                 name=self._rename(task.name),
@@ -95,15 +96,17 @@ def several_jobs(parts: Sequence[JobPart]) -> Job:
     """
     names = [part.name for part in parts]
     if len(names) > len(set(names)):
-        raise ValueError(f"two jobs of one name: {', '.join(names)}")
+        words = ", ".join(names)
+        raise ValueError(f"two jobs of one name: {words}")
 
     tasks: list[Task] = []
     edges: list[Edge] = []
     firsts: list[int] = []
     for part in parts:
-        firsts.append(len(tasks))
+        first = len(tasks)
+        firsts.append(first)
         tasks += part.tasks()
-        edges += part.edges(firsts[-1])
+        edges += part.edges(first)
 
     # Behind the tasks of all parts, as their edges count on the positions of these.
     for part, first in zip(parts, firsts, strict=True):
@@ -111,7 +114,9 @@ def several_jobs(parts: Sequence[JobPart]) -> Job:
             continue
         gate = len(tasks)
         tasks.append(part.gate())
-        edges += [Edge(gate, first + task) for task in part.sources()]
+        for task in part.sources():
+            edge = Edge(gate, first + task)
+            edges.append(edge)
 
     settings = {part.name: part.job.settings for part in parts}
     return Job(
@@ -134,15 +139,21 @@ def several_realizations(
     for part in parts:
         if part.release:  # its gate, and the edges from there
             gate = np.array([[part.release]])
-            times.append(_widen(gate, longest))
+            gate_times = _widen(gate, longest)
+            times.append(gate_times)
             edges = len(part.sources())
-            volumes.append(np.zeros((edges, longest)))
-    return Realization(np.vstack(times), np.vstack(volumes))
+            gate_volumes = np.zeros((edges, longest))
+            volumes.append(gate_volumes)
+    return Realization(
+        times=np.vstack(times),
+        volumes=np.vstack(volumes),
+    )
 
 
 def _widen(rows: Floats, columns: int) -> Floats:
     missing = columns - rows.shape[1]
-    return np.pad(rows, ((0, 0), (0, missing)))
+    no_rows = (0, 0)
+    return np.pad(rows, (no_rows, (0, missing)))
 
 
 def repeat(job: Job, realization: Realization) -> Profile:

@@ -19,6 +19,7 @@ from emu.graph_data import BatchPlan, Dataset, SampledBatch
 from emu.graph_data.drawn_batches import DrawnBatch, draw_batch
 from emu.graph_data.sampling import Ids, Positions, relabel
 from emu.prediction.core import lib, structure
+from emu.systems import Floats
 
 STRATEGIES = ("gdp", "nfp", "snp", "dnp")
 
@@ -42,23 +43,30 @@ class Share:
 
         Those of destinations whose own rows it adds are first, in their order.
         """
-        return relabel(self.destinations[self.adds_own], self.sources)
+        own_vertices = self.destinations[self.adds_own]
+        return relabel(own_vertices, self.sources)
 
 
 def computing(strategy: str, home: int, machines: int) -> range:
     """Return the machines with a share of a mini-batch of machine ``home``."""
-    return range(home, home + 1) if strategy == "gdp" else range(machines)
+    if strategy == "gdp":
+        return range(home, home + 1)
+    return range(machines)
 
 
 def split(
-    batch: SampledBatch, owner: NDArray[np.int32], strategy: str, machine: int
+    batch: SampledBatch,
+    owner: NDArray[np.int32],
+    strategy: str,
+    machine: int,
 ) -> tuple[Positions, Share]:
     """Return the share of a machine, and the places of its destinations in S_1.
 
     ``owner``: machine that owns each vertex, shape (vertices,).
     """
     sources, ends = batch.edges[0]
-    destinations = batch.vertices[: batch.sizes[1]]
+    outputs = batch.sizes[1]
+    destinations = batch.vertices[:outputs]
     source_vertices = batch.vertices[sources]
     adds_own = owner[destinations] == machine
     is_wanted = adds_own.copy()
@@ -80,19 +88,20 @@ def split(
         ends=numbers[ends[is_added]],
         adds_own=adds_own[is_wanted],
     )
-    return np.flatnonzero(is_wanted).astype(np.int32), share
+    places = np.flatnonzero(is_wanted)
+    return places.astype(np.int32), share
 
 
 @dataclass(frozen=True, eq=False)
 class ShareCounts:
     """Counts of all shares, arrays of shape (samplers, machines, mini-batches)."""
 
-    destinations: NDArray[np.float64]
-    edges: NDArray[np.float64]
-    inputs: NDArray[np.float64]
-    own: NDArray[np.float64]
+    destinations: Floats
+    edges: Floats
+    inputs: Floats
+    own: Floats
     """Destinations whose own rows are added."""
-    rows: NDArray[np.float64]
+    rows: Floats
     """Distinct rows that a machine asks an owner for, for all shares of an iteration;
     shape (machines, owners, mini-batches)."""
 
@@ -100,20 +109,27 @@ class ShareCounts:
 # Volumes, operations and memory of one job ask for the same counts.
 @lru_cache(maxsize=8)
 def count_shares(
-    dataset: Dataset, plan: BatchPlan, strategy: str, batches: int
+    dataset: Dataset,
+    plan: BatchPlan,
+    strategy: str,
+    batches: int,
 ) -> ShareCounts:
     """Return the counts of the first mini-batches of every sampler."""
-    return count_strategies(dataset, plan, [strategy], batches)[strategy]
+    counts = count_strategies(dataset, plan, [strategy], batches)
+    return counts[strategy]
 
 
 def count_strategies(
-    dataset: Dataset, plan: BatchPlan, strategies: Iterable[str], batches: int
+    dataset: Dataset,
+    plan: BatchPlan,
+    strategies: Iterable[str],
+    batches: int,
 ) -> dict[str, ShareCounts]:
     """Return the counts of several strategies, for which batches are drawn once."""
-    counters = {
-        strategy: _Counter(dataset, plan.samplers, strategy, batches)
-        for strategy in strategies
-    }
+    counters = {}
+    for strategy in strategies:
+        counters[strategy] = _Counter(dataset, plan.samplers, strategy, batches)
+
     train = plan.walk(dataset)
     for number in range(batches):
         for counter in counters.values():
@@ -122,6 +138,7 @@ def count_strategies(
             batch = draw_batch(dataset, plan, train, sampler, number, edges=True)
             for counter in counters.values():
                 counter.add(batch, sampler, number)
+
     return {strategy: counter.result() for strategy, counter in counters.items()}
 
 
@@ -138,7 +155,11 @@ class _Counter:
     """Counts of one strategy, which the core adds to batch by batch."""
 
     def __init__(
-        self, dataset: Dataset, samplers: int, strategy: str, batches: int
+        self,
+        dataset: Dataset,
+        samplers: int,
+        strategy: str,
+        batches: int,
     ) -> None:
         machines = dataset.parts
         self._strategy = strategy
@@ -147,7 +168,8 @@ class _Counter:
         self._owner = np.ascontiguousarray(dataset.owner, np.int32)
         # A bit for each machine.
         self._stride = -(-machines // 8)
-        self._asked = np.zeros((dataset.vertices, self._stride), np.uint8)
+        bits = (dataset.vertices, self._stride)
+        self._asked = np.zeros(bits, np.uint8)
         self._latest = np.empty(machines, np.int64)
 
         shape = (batches, samplers, machines)
@@ -155,7 +177,8 @@ class _Counter:
         self._edges = np.zeros(shape)
         self._inputs = np.zeros(shape)
         self._own = np.zeros(shape)
-        self._rows = np.zeros((batches, machines, machines))
+        asked = (batches, machines, machines)
+        self._rows = np.zeros(asked)
 
     def begin(self) -> None:
         """Begin with another iteration: what was asked for is asked for anew."""
@@ -164,11 +187,11 @@ class _Counter:
     def add(self, batch: DrawnBatch, sampler: int, number: int) -> None:
         """Count the shares of mini-batch ``number`` of a sampler."""
         home = sampler * self._machines // self._samplers
-        if (
-            self._strategy == "nfp"
-        ):  # all of them compute the same, of their own columns
-            home = 0
+        if self._strategy == "nfp":
+            home = 0  # all of them compute the same, of their own columns
         place = (number, sampler)
+        inputs, outputs = batch.sizes[:2]
+        wanted = np.zeros((inputs, self._stride), np.uint8)
         sources = batch.sources
         assert sources is not None  # noqa: S101 - for mypy
         shared = structure(
@@ -177,13 +200,13 @@ class _Counter:
             machines=self._machines,
             stride=self._stride,
             home=home,
-            size=batch.sizes[0],
-            ends=batch.sizes[1],
+            size=inputs,
+            ends=outputs,
             vertex=batch.vertices.astype(np.int64),
             source=sources,
             drawn=batch.drawn[-1],
             owner=self._owner,
-            wanted=np.zeros((batch.sizes[0], self._stride), np.uint8),
+            wanted=wanted,
             asked=self._asked,
             latest=self._latest,
             destinations=self._destinations[place],
@@ -196,18 +219,32 @@ class _Counter:
 
     def result(self) -> ShareCounts:
         """Return the counts of all batches."""
-        counted = (self._destinations, self._edges, self._inputs, self._own)
+        counted = (
+            self._destinations,
+            self._edges,
+            self._inputs,
+            self._own,
+        )
         rows = self._rows
         if self._strategy == "nfp":
             for array in counted:
-                array[:, :, 1:] = array[:, :, :1]
+                of_first = array[:, :, :1]
+                array[:, :, 1:] = of_first
             # Its own columns of whatever vertex.
-            distinct = rows[:, :1].sum(axis=2, keepdims=True)
+            by_owner = rows[:, :1]
+            distinct = by_owner.sum(axis=2, keepdims=True)
             rows = distinct * np.eye(self._machines)
         destinations, edges, inputs, own = map(_by_batch_last, counted)
-        return ShareCounts(destinations, edges, inputs, own, _by_batch_last(rows))
+        return ShareCounts(
+            destinations=destinations,
+            edges=edges,
+            inputs=inputs,
+            own=own,
+            rows=_by_batch_last(rows),
+        )
 
 
-def _by_batch_last(counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _by_batch_last(counts: Floats) -> Floats:
     """Return an array by batch with the batches last."""
-    return np.ascontiguousarray(np.moveaxis(counts, 0, -1))
+    moved = np.moveaxis(counts, 0, -1)
+    return np.ascontiguousarray(moved)

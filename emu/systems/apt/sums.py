@@ -18,7 +18,12 @@ from emu.systems.apt.shares import Share
 Array = NDArray[Any]
 
 
-def add_rows(kind: str, share: Share, rows: Array, degrees: Array) -> list[Array]:
+def add_rows(
+    kind: str,
+    share: Share,
+    rows: Array,
+    degrees: Array,
+) -> list[Array]:
     """Return what each of the layer's weights multiplies, rows by destination.
 
     ``kind``: of the model; ``rows``: those of ``share.inputs``; ``degrees``: edges that
@@ -39,8 +44,9 @@ def add_rows(kind: str, share: Share, rows: Array, degrees: Array) -> list[Array
 
     # Rows of the destinations themselves stand first among the inputs.
     is_added = share.adds_own
+    count = is_added.sum()
     local_rows = np.zeros(shape, rows.dtype)
-    local_rows[is_added] = rows[: is_added.sum()]
+    local_rows[is_added] = rows[:count]
 
     if kind == "sage":
         counts = np.maximum(degrees, 1)
@@ -61,7 +67,8 @@ def multiply(added: Sequence[Array], weights: Array) -> Array:
     matrices = _matrices(added, weights)
     parts = []
     for rows, matrix in zip(added, matrices, strict=True):
-        parts.append(rows @ matrix.T)
+        product = rows @ matrix.T
+        parts.append(product)
     total: Array = np.sum(parts, axis=0)
     return total
 

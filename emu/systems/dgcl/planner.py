@@ -54,7 +54,8 @@ class Topology:
             raise ValueError(
                 f"{self.devices} devices: a plan has 1 to {MOST_DEVICES} of them"
             )
-        for name, capacity in zip(self.links, self.capacities, strict=True):
+        named_capacities = zip(self.links, self.capacities, strict=True)
+        for name, capacity in named_capacities:
             is_usable = np.isfinite(capacity) and capacity > 0
             if not is_usable:
                 raise ValueError(
@@ -84,8 +85,8 @@ class Topology:
     @cached_property
     def crossed(self) -> Devices:
         """Links of all pairs, flat; int32."""
-        flat = itertools.chain.from_iterable(self._links_by_pair())
-        return np.array([*flat], np.int32)
+        flat = list(itertools.chain.from_iterable(self._links_by_pair()))
+        return np.array(flat, np.int32)
 
     @cached_property
     def reachable(self) -> NDArray[np.bool_]:
@@ -135,7 +136,8 @@ class Needs:
 
     def __post_init__(self) -> None:
         rows = len(self.vertices)
-        if len(self.owners) != rows or len(self.readers) != rows:
+        lengths = {len(self.owners), len(self.readers)}
+        if lengths != {rows}:
             raise ValueError("vertices, owners and readers differ in length")
         steps = np.diff(self.vertices)
         if (steps < 0).any():
@@ -170,10 +172,11 @@ class Needs:
         flat_owners = np.concatenate([*owners, _NO_ROWS])
         owner = flat_owners.astype(np.int32)
         devices = np.arange(len(remote))
-        reader = np.repeat(devices, [len(part) for part in remote])
+        lengths = [len(part) for part in remote]
+        reader = np.repeat(devices, lengths)
         # reduceat, below, takes no empty array.
         if not len(vertices):
-            return cls(vertices=vertices, owners=owner, readers=vertices)
+            return cls(vertices, owner, readers=vertices)
 
         # Equal vertices side by side: a group of readers each.
         order = np.argsort(vertices, kind="stable")
@@ -185,7 +188,8 @@ class Needs:
 
         group_owner = owner[first]
         expected_owner = np.repeat(group_owner, counts)
-        if (expected_owner != owner).any():
+        disagrees = expected_owner != owner
+        if disagrees.any():
             raise ValueError("two parts disagree on the owner of a vertex")
 
         shifts = reader[order].astype(np.int64)
@@ -217,7 +221,8 @@ class Needs:
         order = np.argsort(vertices)
         vertices = vertices[order]
         devices = np.arange(host, dtype=np.int32)
-        owner = np.repeat(devices, [len(part) for part in local])
+        lengths = [len(part) for part in local]
+        owner = np.repeat(devices, lengths)
 
         host_alone = np.int64(1) << host
         readers = np.full(len(vertices), host_alone)
@@ -254,7 +259,8 @@ class Needs:
             cut_off = self.readers[is_owner] & bits
             rows = np.flatnonzero(cut_off)
             if rows.size:
-                readers = int(cut_off[rows[0]])
+                first_row = rows[0]
+                readers = int(cut_off[first_row])
                 # Of several readers that are cut off, the first is named.
                 lowest = readers & -readers
                 return owner, lowest.bit_length() - 1
@@ -293,8 +299,8 @@ class GatherPlan:
         bounds = itertools.pairwise(self.bounds.tolist())
         for key, bound in zip(keys, bounds, strict=True):
             stage, sender, receiver = key
-            rows = self.rows[slice(*bound)]
-            yield stage, sender, receiver, rows
+            begin, end = bound
+            yield stage, sender, receiver, self.rows[begin:end]
 
     @cached_property
     def counts(self) -> Ints:
@@ -311,11 +317,12 @@ class GatherPlan:
         keys = self.transfers.tolist()
         for key, count in zip(keys, self.counts, strict=True):
             stage, sender, receiver = key
-            links = topology.routes.get((sender, receiver))
-            if links is None:
+            route = topology.routes.get((sender, receiver))
+            if route is None:
                 raise PlanError(f"no link leads from {sender} to {receiver}")
             # Rows cross all links of their route: each bears the whole count.
-            load[stage, list(links)] += count
+            links = list(route)
+            load[stage, links] += count
         return load
 
     def cost(self, topology: Topology) -> float:
@@ -335,7 +342,8 @@ class GatherPlan:
         by_stage: dict[int, list[RowTransfer]] = {}
         for transfer in self:
             stage = transfer[0]
-            by_stage.setdefault(stage, []).append(transfer)
+            of_stage = by_stage.setdefault(stage, [])
+            of_stage.append(transfer)
 
         # A stage that is parted makes those after it later.
         first_part = 0
@@ -346,15 +354,22 @@ class GatherPlan:
                 pieces = _split_writes(rows, parts, atomic=atomic)
                 for part, piece in enumerate(pieces, first_part):
                     if piece.size:
-                        transfers.append((part, sender, receiver, piece))
-            first_part += max(len(parts) for parts in writes.values())
+                        turned = (part, sender, receiver, piece)
+                        transfers.append(turned)
+            part_counts = [len(parts) for parts in writes.values()]
+            first_part += max(part_counts)
 
         # They were made in the order of the way there, by who receives now.
         transfers.sort(key=lambda transfer: transfer[:3])
         return plan_of(self.devices, transfers)
 
 
-def _split_writes(rows: Ints, written: list[Ints], *, atomic: bool) -> Iterator[Ints]:
+def _split_writes(
+    rows: Ints,
+    written: list[Ints],
+    *,
+    atomic: bool,
+) -> Iterator[Ints]:
     """Yield the rows that can be written in each part of a stage, and note them there.
 
     Those that another sender writes in that part have to wait for the next one.
@@ -363,10 +378,11 @@ def _split_writes(rows: Ints, written: list[Ints], *, atomic: bool) -> Iterator[
     while rows.size:
         if part == len(written):
             written.append(_NO_ROWS)
-        is_taken = np.isin(rows, written[part], assume_unique=True)
         if atomic:
             # One part for all: a device adds what several send it at the same time.
-            is_taken[:] = False
+            is_taken = np.zeros(len(rows), np.bool_)
+        else:
+            is_taken = np.isin(rows, written[part], assume_unique=True)
 
         free = rows[~is_taken]
         written[part] = np.concatenate([written[part], free])
@@ -381,7 +397,8 @@ def plan_of(devices: int, transfers: Sequence[RowTransfer]) -> GatherPlan:
     tables = []
     counts = [0]
     for stage, sender, receiver, rows in transfers:
-        keys.append((stage, sender, receiver))
+        key = (stage, sender, receiver)
+        keys.append(key)
         tables.append(rows)
         counts.append(len(rows))
 
@@ -405,7 +422,8 @@ def peer_to_peer(needs: Needs, devices: int) -> GatherPlan:
             is_needed = _includes(readers, reader)
             rows = vertices[is_needed]
             if rows.size:
-                transfers.append((0, owner, reader, rows))
+                transfer = (0, owner, reader, rows)
+                transfers.append(transfer)
     return plan_of(devices, transfers)
 
 
@@ -420,7 +438,8 @@ def swap(needs: Needs, host: int) -> GatherPlan:
         is_needed = _includes(needs.readers, reader)
         rows = needs.vertices[is_needed]
         if rows.size:
-            transfers.append((1, host, reader, rows))
+            transfer = (1, host, reader, rows)
+            transfers.append(transfer)
     return plan_of(devices, transfers)
 
 
@@ -438,7 +457,8 @@ def check_plan(plan: GatherPlan, needs: Needs, topology: Topology) -> None:
     order = np.lexsort(keys)
     is_in_place = order == np.arange(len(order))
     distinct = np.unique(plan.transfers, axis=0)
-    if not is_in_place.all() or len(distinct) != len(order):
+    has_repeats = len(distinct) != len(order)
+    if has_repeats or not is_in_place.all():
         raise PlanError("transfers are not in ascending order, or one occurs twice")
 
     vertices = np.unique(needs.vertices)
@@ -467,7 +487,8 @@ def _follow(depth: NDArray[np.int8], vertices: Ints, transfer: RowTransfer) -> N
     """Check a transfer, and note in ``depth`` where its rows are then."""
     stage, sender, receiver, rows = transfer
     steps = np.diff(rows)
-    if not rows.size or (steps <= 0).any():
+    ascends = (steps > 0).all()
+    if not rows.size or not ascends:
         raise PlanError("vertices are none or not ascending")
 
     # What is beyond the last vertex is compared with that, and differs.

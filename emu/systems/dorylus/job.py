@@ -80,8 +80,7 @@ class Graph:
         if self.lambdas:
             tensors = sum(step.tensor for step in self.steps)
             shape = (section.epochs, self.count, tensors)
-            dying = section.dying_lambdas
-            self.attempts = draw_attempts(dying, context.seed, shape)
+            self.attempts = draw_attempts(section.dying_lambdas, context.seed, shape)
 
     def _entries(self) -> dict[str, str]:
         # Where launches take no time, the call itself takes the slot.
@@ -89,9 +88,10 @@ class Graph:
         first = "launch" if takes_time else "call"
 
         following_steps = [*self.steps[1:], None]
+        pairs = zip(self.steps, following_steps, strict=True)
         entries = {}
         tensor = 0  # number of the next tensor task
-        for step, following in zip(self.steps, following_steps, strict=True):
+        for step, following in pairs:
             entries[step.name] = step.name
             if step.tensor:
                 if self.lambdas:
@@ -108,25 +108,48 @@ class Graph:
         first = server * intervals
         return range(first, first + intervals)
 
-    def add(self, template: Task, name: str, kind: str, **changes: Any) -> None:
+    def add(
+        self,
+        template: Task,
+        name: str,
+        kind: str,
+        **changes: Any,
+    ) -> None:
         """Add a task that stands where ``template`` does."""
         program = PROGRAMS.get(kind, template.program)
         if self.section.attends:
             # A GAT has programs of its own for some kinds.
             program = PROGRAMS.get(f"attention {kind}", program)
-        more_settings = changes.get("settings", {})
-        changes["settings"] = {**template.settings, **more_settings}
-        task = replace(template, name=name, kind=kind, program=program, **changes)
+        more_settings = changes.pop("settings", {})
+        task = replace(
+            template,
+            name=name,
+            kind=kind,
+            program=program,
+            settings={**template.settings, **more_settings},
+            **changes,
+        )
         self.tasks.append(task)
 
     def add_gate(self, server: int, name: str, **changes: Any) -> None:
         """Add a gate, which runs in no process: its server has no cost of it."""
-        self.add(self.on_server(server), name, "barrier", gate=True, **changes)
+        template = self.on_server(server)
+        self.add(template, name, "barrier", gate=True, **changes)
 
-    def join(self, source: str, to: str, lag: int = 0, **more: Any) -> None:
+    def join(
+        self,
+        source: str,
+        to: str,
+        lag: int = 0,
+        **more: Any,
+    ) -> None:
         """Add an edge by the names of its tasks; the rest as in `NamedEdge`."""
         edge = NamedEdge(source, to, lag, **more)
         self.edges.append(edge)
+
+    def order(self, source: str, to: str) -> None:
+        """Add an edge that a task waits for, and over which nothing is sent."""
+        self.join(source, to, credit=True)
 
     def on_server(self, server: int) -> Task:
         """Return what the tasks of a server have in common."""
@@ -140,10 +163,11 @@ class Graph:
 
     def on_parameter_server(self, number: int) -> Task:
         """Return what the tasks of a parameter server have in common."""
+        machine = self.section.parameter_servers[number]
         return Task(
             name="",
             kind="",
-            pinned=self.section.parameter_servers[number],
+            pinned=machine,
             process=f"parameters{number}",
             settings={"parameter_server": number},
         )
@@ -153,10 +177,10 @@ class Graph:
         if step.kind.endswith("apply_back"):
             return True
         section = self.section
-        last_layer = section.model.layers - 1
+        is_last = step.layer == section.model.layers - 1
         # A GAT cannot fuse: between its last apply and the loss its edges are gathered.
         is_fused = section.fuse and not section.attends
-        return step.kind == "apply" and step.layer == last_layer and is_fused
+        return step.kind == "apply" and is_last and is_fused
 
     def stashes(self, step: Step) -> bool:
         """Return True where a task gets the weights of the forward pass once more."""
@@ -166,21 +190,21 @@ class Graph:
     def updates(self) -> list[list[str]]:
         """Tasks that update each layer, by parameter server."""
         layers = range(self.section.model.layers)
-        if len(self.section.parameter_servers) == 1:
-            return [[f"wu{layer}"] for layer in layers]
         return [self._by_server(f"wu{layer}") for layer in layers]
 
     @property
     def sums(self) -> list[list[str]]:
         """Tasks that collect the gradients of each layer, by parameter server."""
-        layers = range(self.section.model.layers)
         if len(self.section.parameter_servers) == 1:
             return self.updates
+        layers = range(self.section.model.layers)
         return [self._by_server(f"sum{layer}") for layer in layers]
 
     def _by_server(self, name: str) -> list[str]:
-        servers = range(len(self.section.parameter_servers))
-        return [f"{name}_{server}" for server in servers]
+        count = len(self.section.parameter_servers)
+        if count == 1:
+            return [name]
+        return [f"{name}_{server}" for server in range(count)]
 
 
 def dorylus_job(section: DorylusKeys, context: BuildContext) -> Job:
@@ -197,7 +221,8 @@ def dorylus_job(section: DorylusKeys, context: BuildContext) -> Job:
     graph.add_gate(0, "done")
     if len(section.parameter_servers) > 1:
         # What each parameter server has summed goes into the updates of all.
-        for sums, updates in zip(graph.sums, graph.updates, strict=True):
+        layers = zip(graph.sums, graph.updates, strict=True)
+        for sums, updates in layers:
             for total, update in product(sums, updates):
                 graph.join(total, update)
 
@@ -209,23 +234,29 @@ def dorylus_job(section: DorylusKeys, context: BuildContext) -> Job:
             add_receivers(graph, step, gather)
     if section.mode == "no_pipe":
         _stages(graph)
-    settings = section.settings(context)
-    return build_named_job(graph.tasks, graph.edges, section.epochs, settings)
+
+    return build_named_job(
+        tasks=graph.tasks,
+        edges=graph.edges,
+        iterations=section.epochs,
+        settings=section.settings(context),
+    )
 
 
 def _add_interval(graph: Graph, i: int) -> None:
     """Add the tasks of an interval, join them, its weights and its gates."""
     section = graph.section
+    server = graph.on_server(i // section.intervals)
     tensor = 0
     before = ""
-    server = graph.on_server(i // section.intervals)
     for step in graph.steps:
-        place = {
+        settings = {
+            **server.settings,
             "interval": i,
             "layer": step.layer,
             "step": step.name,
         }
-        template = replace(server, settings={**server.settings, **place})
+        template = replace(server, settings=settings)
         if step.tensor and graph.lambdas:
             before = _add_lambda(graph, template, tensor, step, before)
             tensor += 1
@@ -251,14 +282,20 @@ def _add_interval(graph: Graph, i: int) -> None:
             _weight_edges(graph, i, step, before)
         before = name
 
-    graph.join(before, "done", credit=True)
+    graph.order(before, "done")
     # It enters epoch n once every interval has ended epoch n - lag.
     first_step = graph.steps[0]
     entry = f"{graph.entry[first_step.name]}_{i}"
     graph.join("done", entry, section.lag)
 
 
-def _add_lambda(graph: Graph, server: Task, k: int, step: Step, before: str) -> str:
+def _add_lambda(
+    graph: Graph,
+    server: Task,
+    k: int,
+    step: Step,
+    before: str,
+) -> str:
     """Add tensor task k of an interval, from its launch to its answer, the last task.
 
     ``server``: what the interval's tasks of this step have in common; ``before``: the
@@ -266,26 +303,29 @@ def _add_lambda(graph: Graph, server: Task, k: int, step: Step, before: str) -> 
     """
     section = graph.section
     i = server.settings["interval"]
-    server = replace(server, settings={**server.settings, "tensor": k})
+    settings = {**server.settings, "tensor": k}
+    server = replace(server, settings=settings)
     last_part = section.stream - 1
     remote = replace(
         server,
         pinned=graph.lambdas[i],
         process=f"lambda{i}",
-        settings={**server.settings, "part": last_part},
+        settings={**settings, "part": last_part},
     )
     attempts = graph.attempts.get((i, k), [])
     name = f"{step.name}_{i}"
+    launch = f"launch{k}_{i}"
+    call = f"call{k}_{i}"
     back = f"back{k}_{i}"
-
     slots = {"takes": LAMBDAS, "frees": ""}
     if section.launch.takes_time:
-        graph.add(server, f"launch{k}_{i}", "launch", **slots)
+        graph.add(server, launch, "launch", **slots)
         # The launch has taken the slot, and the call must not take another.
         slots = {}
-    graph.add(server, f"call{k}_{i}", "call", **slots)
+    graph.add(server, call, "call", **slots)
     if section.stream > 1:
         graph.add(remote, f"{name}.first", step.kind, settings={"part": 0})
+
     # Where every lambda answers, nothing is said of ends.
     ends = {}
     if attempts:
@@ -299,7 +339,13 @@ def _add_lambda(graph: Graph, server: Task, k: int, step: Step, before: str) -> 
     return back
 
 
-def _join_lambda(graph: Graph, i: int, k: int, step: Step, before: str) -> None:
+def _join_lambda(
+    graph: Graph,
+    i: int,
+    k: int,
+    step: Step,
+    before: str,
+) -> None:
     """Join the tasks of `_add_lambda`."""
     takes_time = graph.section.launch.takes_time
     name = f"{step.name}_{i}"
@@ -311,7 +357,9 @@ def _join_lambda(graph: Graph, i: int, k: int, step: Step, before: str) -> None:
     if before:
         # A launch that the graph task before it does not begin follows that task.
         follows = before.startswith("back") or not step.launches_early
-        successor = launch if takes_time and follows else call
+        successor = call
+        if takes_time and follows:
+            successor = launch
         graph.join(before, successor)
     if takes_time:
         graph.join(launch, call)
@@ -330,7 +378,12 @@ def _join_lambda(graph: Graph, i: int, k: int, step: Step, before: str) -> None:
         graph.join(name, back)
 
 
-def _add_relaunches(graph: Graph, server: Task, remote: Task, step: Step) -> None:
+def _add_relaunches(
+    graph: Graph,
+    server: Task,
+    remote: Task,
+    step: Step,
+) -> None:
     """Add who works at a step of an interval where the first does not answer.
 
     ``server``, ``remote``: what the tasks of this interval and step on its server, and
@@ -352,7 +405,9 @@ def _add_relaunches(graph: Graph, server: Task, remote: Task, step: Step) -> Non
     name = f"{step.name}_{interval}"
     before = ""  # mark of the attempt before
     for number, attempt in enumerate(attempts, 1):
-        mark = f".{number}" if number > 1 else ""
+        mark = ""
+        if number > 1:
+            mark = f".{number}"
         call = f"call{key}{mark}"
         work = f"{name}{mark}"
         settings: Settings = {"attempt": number, **attempt.settings}
@@ -361,23 +416,33 @@ def _add_relaunches(graph: Graph, server: Task, remote: Task, step: Step) -> Non
         on_server = {**settings, "done": is_launched}
 
         if number > 1:
+            call_before = f"call{key}{before}"
+            work_before = f"{name}{before}"
             graph.add(server, call, "recall", settings=on_server)
             graph.add(remote, work, step.kind, settings=settings)
-            graph.join(f"call{key}{before}", call, credit=True)
+            graph.order(call_before, call)
             graph.join(call, work)
             graph.join(work, f"back{key}")
+
             attempt_before = attempts[number - 2]
             if LATE in attempt_before.ends:
-                hold = f"{name}{before}.late"
-                graph.join(f"{name}{before}", hold)
-                graph.join(call, hold, credit=True)
+                hold = f"{work_before}.late"
+                graph.join(work_before, hold)
+                graph.order(call, hold)
                 graph.join(hold, f"late{key}{before}")
         if LATE in attempt.ends:
             late = {**on_server, "of": step.kind}
             graph.add(remote, f"{work}.late", "held", settings=late)
             graph.add(server, f"late{key}{mark}", "late", settings=late)
         if number > 1:
-            _join_parameter_server(graph, interval, step, call, work, on_server)
+            _join_parameter_server(
+                graph,
+                interval,
+                step,
+                call=call,
+                work=work,
+                settings=on_server,
+            )
         before = mark
 
 
@@ -385,6 +450,7 @@ def _join_parameter_server(
     graph: Graph,
     interval: int,
     step: Step,
+    *,
     call: str,
     work: str,
     settings: Settings,
@@ -394,14 +460,14 @@ def _join_parameter_server(
     if step.kind == "apply" or graph.stashes(step):
         stash = f"stash_{work}"
         template = graph.on_parameter_server(home)
-        stashed = {**_place_of(step, interval), **settings}
-        graph.add(template, stash, "stash", settings=stashed)
+        place = _place_of(step, interval)
+        graph.add(template, stash, "stash", settings={**place, **settings})
         graph.join(f"av{step.layer}_{interval}", stash)
-        graph.join(call, stash, credit=True)
+        graph.order(call, stash)
         graph.join(stash, work)
     if graph.sends_gradient(step):
-        total = graph.sums[step.layer][home]
-        graph.join(work, total)
+        sums = graph.sums[step.layer]
+        graph.join(work, sums[home])
 
 
 def _place_of(step: Step, interval: int) -> dict[str, int | str]:
@@ -413,23 +479,28 @@ def _place_of(step: Step, interval: int) -> dict[str, int | str]:
     }
 
 
-def _weight_edges(graph: Graph, i: int, step: Step, caller: str) -> None:
+def _weight_edges(
+    graph: Graph,
+    i: int,
+    step: Step,
+    caller: str,
+) -> None:
     """Join a tensor task and its parameter server; a stash follows the caller."""
     section = graph.section
     name = f"{step.name}_{i}"
-    server = i % len(section.parameter_servers)
+    home = i % len(section.parameter_servers)
     first = name
     if section.stream > 1 and graph.lambdas:
         first = f"{name}.first"
 
     if graph.sends_gradient(step):
-        total = graph.sums[step.layer][server]
-        graph.join(name, total)
+        sums = graph.sums[step.layer]
+        graph.join(name, sums[home])
     # The first use of weights in an epoch reads them; later ones get the same (5.1).
     if step.kind == "apply":
-        update = graph.updates[step.layer][server]
+        updates = graph.updates[step.layer]
         is_async = section.mode == "async"
-        graph.join(update, first, section.lag, latest=is_async)
+        graph.join(updates[home], first, section.lag, latest=is_async)
     elif graph.stashes(step):
         stash = _stash(step, i)
         # The apply tells its version, and the caller that its lambda is up to take it.
@@ -444,26 +515,29 @@ def _parameter_tasks(graph: Graph) -> None:
     count = len(section.parameter_servers)
     servers = [graph.on_parameter_server(number) for number in range(count)]
     for layer in range(section.model.layers):
+        sums = graph.sums[layer]
+        updates = graph.updates[layer]
         place = {"layer": layer}
         for number, server in enumerate(servers):
             # A single server sums and steps in one task: it exchanges nothing.
             if count > 1:
-                total = graph.sums[layer][number]
-                graph.add(server, total, "gradient_sum", settings=place)
-            update = graph.updates[layer][number]
-            graph.add(server, update, "weight_update", settings=place)
+                graph.add(server, sums[number], "gradient_sum", settings=place)
+            graph.add(server, updates[number], "weight_update", settings=place)
 
     for step in graph.steps:
-        if graph.stashes(step):
-            for i in range(graph.count):
-                server = servers[i % count]
-                settings = _place_of(step, i)
-                graph.add(server, _stash(step, i), "stash", settings=settings)
+        if not graph.stashes(step):
+            continue
+        for i in range(graph.count):
+            server = servers[i % count]
+            stash = _stash(step, i)
+            graph.add(server, stash, "stash", settings=_place_of(step, i))
 
 
 def _stash(step: Step, i: int) -> str:
     """Return the name of the task that sends an interval the weights it has used."""
-    return f"stash_{step.name}_{i}" if step.of_edges else f"stash{step.layer}_{i}"
+    if step.of_edges:
+        return f"stash_{step.name}_{i}"
+    return f"stash{step.layer}_{i}"
 
 
 def _receivers(graph: Graph, scatter: Step, gather: Step) -> None:
@@ -478,13 +552,15 @@ def _receivers(graph: Graph, scatter: Step, gather: Step) -> None:
             "interval": i,
             "kind": scatter.kind,
         }
+        scatter_task = f"{scatter.name}_{i}"
         for g in range(len(graph.servers)):
-            source = f"{scatter.name}_{i}"
+            source = scatter_task
             # Rows of a server's own intervals are in its memory: no task takes them in.
             if i not in graph.of_server(g):
                 source = f"{scatter.receiver}_{i}_{g}"
-                graph.add(graph.on_server(g), source, "ghosts", settings=place)
-                graph.join(f"{scatter.name}_{i}", source)
+                server = graph.on_server(g)
+                graph.add(server, source, "ghosts", settings=place)
+                graph.join(scatter_task, source)
 
             for j in graph.of_server(g):
                 # An interval's own rows follow from the order of its tasks.
@@ -492,7 +568,7 @@ def _receivers(graph: Graph, scatter: Step, gather: Step) -> None:
                     reader = f"{graph.entry[gather.name]}_{j}"
                     graph.join(source, reader, lag, latest=is_async)
             if gates:
-                graph.join(source, gates[g], credit=True)
+                graph.order(source, gates[g])
 
 
 def _receivers_together(graph: Graph, scatter: Step, gather: Step) -> None:
@@ -509,24 +585,27 @@ def _receivers_together(graph: Graph, scatter: Step, gather: Step) -> None:
         "kind": scatter.kind,
     }
     for g in range(len(graph.servers)):
+        server = graph.on_server(g)
         receiver = f"{scatter.receiver}_{g}"
-        graph.add(graph.on_server(g), receiver, "ghosts", settings=place)
+        graph.add(server, receiver, "ghosts", settings=place)
 
         for i in range(graph.count):
             # No lag here: it waits for all to send epoch m, and may show later.
-            graph.join(f"{scatter.name}_{i}", receiver, latest=is_async)
+            source = f"{scatter.name}_{i}"
+            graph.join(source, receiver, latest=is_async)
         for j in graph.of_server(g):
             reader = f"{graph.entry[gather.name]}_{j}"
             graph.join(receiver, reader, lag, latest=is_async)
         if gates:
-            graph.join(receiver, gates[g], credit=True)
+            graph.order(receiver, gates[g])
 
 
 def _first_epoch(graph: Graph, scatter: Step, gather: Step) -> list[str]:
     """Add and return a gate per server that holds the gathers of the first epoch."""
     section = graph.section
     # Without it the first gathers would read rows that nobody has sent yet (specs, 5b).
-    if section.mode != "async" or section.first_epoch != "sync":
+    holds_first = section.mode == "async" and section.first_epoch == "sync"
+    if not holds_first:
         return []
 
     gates = []
@@ -537,7 +616,7 @@ def _first_epoch(graph: Graph, scatter: Step, gather: Step) -> list[str]:
         graph.add_gate(g, gate, iterations=1)
         for j in graph.of_server(g):
             reader = f"{graph.entry[gather.name]}_{j}"
-            graph.join(gate, reader, credit=True)
+            graph.order(gate, reader)
         gates.append(gate)
     return gates
 
@@ -545,6 +624,7 @@ def _first_epoch(graph: Graph, scatter: Step, gather: Step) -> list[str]:
 def _stages(graph: Graph) -> None:
     """Let every task wait until all intervals have ended the one before it."""
     tensor = 0
+    last_place = len(graph.steps) - 1
     for place, step in enumerate(graph.steps):
         first = graph.entry[step.name]
         last = step.name
@@ -556,9 +636,9 @@ def _stages(graph: Graph) -> None:
         if place:
             for i in range(graph.count):
                 # Order alone: no byte goes by way of a gate.
-                graph.join(f"stage{place}", f"{first}_{i}", credit=True)
-        if place + 1 < len(graph.steps):
+                graph.order(f"stage{place}", f"{first}_{i}")
+        if place < last_place:
             gate = f"stage{place + 1}"
             graph.add_gate(0, gate)
             for i in range(graph.count):
-                graph.join(f"{last}_{i}", gate, credit=True)
+                graph.order(f"{last}_{i}", gate)

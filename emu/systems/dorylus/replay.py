@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Array: TypeAlias = "NDArray[np.floating[Any]]"
+#: Step and interval of a task.
+StepKey: TypeAlias = tuple[str, int]
 
 
 class Place(NamedTuple):
@@ -66,7 +68,10 @@ class ReadLog:
     """
 
     def __init__(
-        self, section: DorylusKeys, context: BuildContext, schedule: Schedule
+        self,
+        section: DorylusKeys,
+        context: BuildContext,
+        schedule: Schedule,
     ) -> None:
         self._job = dorylus_job(section, context)
         self._reads = schedule.reads
@@ -77,7 +82,7 @@ class ReadLog:
             in_edges.append(position)
 
         # The first task of a step: what reads for a gather, or for the edges of a GAT.
-        self._entry: dict[tuple[str, int], int] = {}
+        self._entry: dict[StepKey, int] = {}
         for position, task in enumerate(self._job.tasks):
             place = task.settings
             if "step" in place:
@@ -88,9 +93,9 @@ class ReadLog:
         """Return what an edge brought to an epoch of its destination."""
         # Where an edge reads the newest, its lag is only a bound: the log tells.
         settings = self._job.edges[edge]
-        if settings.latest and self._reads is not None:
-            return int(self._reads[edge, epoch])
-        return epoch - settings.lag
+        if self._reads is None or not settings.latest:
+            return epoch - settings.lag
+        return int(self._reads[edge, epoch])
 
     def _source(self, edge: int) -> Task:
         position = self._job.edges[edge].source
@@ -117,9 +122,10 @@ class ReadLog:
 
         for edge in self._in_edges[reader]:
             position = self._job.edges[edge].source
-            source = self._source(edge)
+            source = self._job.tasks[position]
             epoch = self._epoch(edge, place.epoch)
-            if source.kind.startswith("scatter") and position != reader:
+            is_scatter = source.kind.startswith("scatter")
+            if is_scatter and position != reader:
                 interval = source.settings["interval"]
                 epochs[interval] = epoch
             elif source.kind == "ghosts" and epoch >= 0:
@@ -129,7 +135,8 @@ class ReadLog:
                     interval = scatter.settings["interval"]
                     # It receives these rows, too, but they are read from memory.
                     if interval != place.interval:
-                        epochs[interval] = self._epoch(scatter_edge, epoch)
+                        sent = self._epoch(scatter_edge, epoch)
+                        epochs[interval] = sent
 
         for interval, epoch in epochs.items():
             if epoch >= 0:
@@ -158,7 +165,10 @@ class Replay:
     """
 
     def __init__(
-        self, section: DorylusKeys, context: BuildContext, schedule: Schedule
+        self,
+        section: DorylusKeys,
+        context: BuildContext,
+        schedule: Schedule,
     ) -> None:
         settings = section.settings(context)
         self._settings = settings
@@ -170,15 +180,16 @@ class Replay:
         self._activation = model["activation"]
 
         # The same cut as that of the programs, from the data set alone.
+        parts = self._dataset.parts
         cut = cut_intervals(
             self._dataset.structure,
             self._dataset.owner,
-            self._dataset.parts,
+            parts,
             section.intervals,
             section.interval_cut,
         )
-        count = self._dataset.parts * section.intervals
-        self._rows = [np.flatnonzero(cut == i) for i in range(count)]
+        intervals = range(parts * section.intervals)
+        self._rows = [np.flatnonzero(cut == interval) for interval in intervals]
 
         first = initial_weights(settings, self._dataset)
         self._weights = [[layer] for layer in first]  # of each layer by epoch + 1
@@ -187,7 +198,8 @@ class Replay:
         self._optimizers = []
         for layer in self._newest:
             flat_layer = layer.reshape(-1)  # the same memory
-            self._optimizers.append(make_optimizer(settings, flat_layer))
+            optimizer = make_optimizer(settings, flat_layer)
+            self._optimizers.append(optimizer)
         self.known: dict[tuple[Any, ...], Any] = {}
 
     @cached_property
@@ -216,17 +228,27 @@ class Replay:
         rows = torch.from_numpy(self._rows[interval])
         return matrix.index_select(0, rows)
 
-    def _sums(self, interval: int, vectors: Array, *, backward: bool) -> Array:
+    def _sums(
+        self,
+        interval: int,
+        vectors: Array,
+        *,
+        backward: bool,
+    ) -> Array:
         """Return the rows of A, or of A transposed, of an interval times vectors."""
         import torch
 
         matrix = self._rows_of(interval, backward=backward)
         columns = torch.from_numpy(vectors)
         product = torch.sparse.mm(matrix, columns)
-        return np.asarray(product.numpy())
+        sums = product.numpy()
+        return np.asarray(sums)
 
     def _read_rows(
-        self, step: str, place: Place, value: Callable[[Place], Array]
+        self,
+        step: str,
+        place: Place,
+        value: Callable[[Place], Array],
     ) -> Array:
         """Return the values of the rows that a step has read, 0 of all others."""
         _, width = value(place).shape  # its own rows are always there
@@ -246,7 +268,8 @@ class Replay:
         """Return A H."""
         if place.layer == 0:
             return self._first_gather(place.interval)
-        rows = self._read_rows(f"ga{place.layer}", place.below, self.activation)
+        step = f"ga{place.layer}"
+        rows = self._read_rows(step, place.below, self.activation)
         return self._sums(place.interval, rows, backward=False)
 
     @_once
@@ -259,10 +282,12 @@ class Replay:
     @_once
     def activation(self, place: Place) -> Array:
         """Return act(Z)."""
-        return activate(self._activation, self.scores(place))
+        scores = self.scores(place)
+        return activate(self._activation, scores)
 
     def _slope(self, place: Place) -> Array:
-        return activation_slope(self._activation, self.scores(place))
+        scores = self.scores(place)
+        return activation_slope(self._activation, scores)
 
     def _weights_in_use(self, place: Place) -> Array:
         epoch = self._log.weights(place)
@@ -285,7 +310,8 @@ class Replay:
             for interval in range(len(self._rows)):
                 place = Place(layer, interval, step)
                 total += self._gradient(place)
-            optimizer.step(total.reshape(-1))
+            flat_total = total.reshape(-1)
+            optimizer.step(flat_total)
             versions.append(newest.copy())
         return versions[epoch + 1]
 
@@ -297,18 +323,21 @@ class Replay:
 
     @_once
     def _targets(self, interval: int) -> Array:
-        return training_targets(self._dataset, self._rows[interval], self._dtype)
+        vertices = self._rows[interval]
+        return training_targets(self._dataset, vertices, self._dtype)
 
     @property
     def _last(self) -> int:
-        return int(self._section.model.layers) - 1
+        layers: int = self._section.model.layers
+        return layers - 1
 
     @_once
     def _loss(self, place: Place) -> Loss:
         """Return the loss of the last layer."""
         # Targets are over the training vertices of the whole graph: losses add up.
+        scores = self.scores(place)
         targets = self._targets(place.interval)
-        return cross_entropy(self.scores(place), targets)
+        return cross_entropy(scores, targets)
 
     @_once
     def _of_gathered(self, place: Place) -> Array:
@@ -323,9 +352,10 @@ class Replay:
         if place.layer == self._last:
             return self._loss(place).gradient
 
+        above = place.above
         steps = {(step.kind, step.layer): step.name for step in self._section.steps}
-        gather = steps["gather_back", place.layer + 1]
-        rows = self._read_rows(gather, place.above, self._of_gathered)
+        gather = steps["gather_back", above.layer]
+        rows = self._read_rows(gather, above, self._of_gathered)
         # dH = A^T (dZ W^T): a lambda sends dZ W^T, the gather back multiplies with A^T.
         sums = self._sums(place.interval, rows, backward=True)
         return sums * self._slope(place)
@@ -347,7 +377,8 @@ class Replay:
         unread = epoch - 2 * self._section.lag - 1  # by any later one
         for key in [*self.known]:
             place = key[1]
-            if isinstance(place, Place) and place.epoch == unread:
+            is_place = isinstance(place, Place)
+            if is_place and place.epoch == unread:
                 del self.known[key]
         kind = self._settings["model"]["kind"]
         return flat_weights(weights, kind)
@@ -388,14 +419,16 @@ class AttentionReplay(Replay):
     def _attend(self, place: Place) -> _Attention:
         import torch
 
-        read = self._read_rows(f"ae{place.layer}", place, self._z)
+        step = f"ae{place.layer}"
+        read = self._read_rows(step, place, self._z)
         # Autograd from these rows on alone: where they came from is another place.
         rows = torch.tensor(read, requires_grad=True)
         weights = self._weights_in_use(place)
         attention = weights[-2:]
         vectors = torch.tensor(attention, requires_grad=True)
 
-        positions = torch.from_numpy(self._rows[place.interval])
+        vertices = self._rows[place.interval]
+        positions = torch.from_numpy(vertices)
         edges = self._matrix.index_select(0, positions)
         sums = attend(edges.coalesce(), rows, rows[positions], vectors)
         return _Attention(sums=sums, rows=rows, vectors=vectors)
@@ -404,7 +437,8 @@ class AttentionReplay(Replay):
     def scores(self, place: Place) -> Array:
         # `_attend` is kept, so this needs no `_once` of its own.
         sums = self._attend(place).sums
-        return np.asarray(sums.detach().numpy())
+        sums = sums.detach()
+        return np.asarray(sums.numpy())
 
     @_once
     def _push(self, place: Place) -> tuple[Array, Array]:
@@ -412,18 +446,22 @@ class AttentionReplay(Replay):
         import torch
 
         attention = self._attend(place)
-        gradient = torch.from_numpy(self.of_scores(place))
+        of_scores = self.of_scores(place)
         rows, vectors = torch.autograd.grad(
-            attention.sums, [attention.rows, attention.vectors], gradient
+            outputs=attention.sums,
+            inputs=[attention.rows, attention.vectors],
+            grad_outputs=torch.from_numpy(of_scores),
         )
         return rows.numpy(), vectors.numpy()
 
     @_once
     def _of_z(self, place: Place) -> Array:
         rows = self._rows[place.interval]
-        total: Array = np.zeros_like(self._z(place))
+        z = self._z(place)
+        total: Array = np.zeros_like(z)
         # Gradients run against edges, from an interval to the sources of its edges.
-        for source in self._log.rows(f"dga{place.layer}", place):
+        step = f"dga{place.layer}"
+        for source in self._log.rows(step, place):
             of_rows, _ = self._push(source)
             total += of_rows[rows]
         return total
@@ -441,7 +479,8 @@ class AttentionReplay(Replay):
     @override
     def _gradient(self, place: Place) -> Array:
         rows = self._input(place)
-        of_weights = rows.T @ self._of_z(place)
+        of_z = self._of_z(place)
+        of_weights = rows.T @ of_z
         _, of_attention = self._push(place)
         # The rows of attention stand below the weights, as in `initial_weights`.
         return np.concatenate([of_weights, of_attention])
@@ -464,7 +503,8 @@ def replay_training(
     losses = []
     flat: Array = np.zeros(0)
     for epoch in range(section.epochs):
-        losses.append(replay.loss(epoch))
+        loss = replay.loss(epoch)
+        losses.append(loss)
         flat = replay.after(epoch)
         if watch(epoch, flat):
             break

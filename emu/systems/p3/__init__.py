@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from emu.systems import JobSettings
-    from emu.systems.system import Results
+    from emu.systems.system import Holders, Lengths, Results
     from emu.trust.guards import Evidence
 
 PAYLOADS = "payloads"
@@ -41,17 +41,25 @@ def no_features(evidence: Evidence) -> Iterator[Finding]:
     job = evidence.schedule.problem.job
     # Several jobs may run together: another system's features may travel. So may those
     # of apt, which has the same phases and asks stores for rows.
-    with_phases = {task.job_name for task in job.tasks if task.kind == PHASES["Mf"]}
-    asking = {task.job_name for task in job.tasks if task.kind == "sampler_fetch"}
+    with_phases = set()
+    asking = set()
+    for task in job.tasks:
+        if task.kind == PHASES["Mf"]:
+            with_phases.add(task.job_name)
+        elif task.kind == "sampler_fetch":
+            asking.add(task.job_name)
     of_p3 = with_phases - asking
-    for (edge, kind), count in count_kinds(evidence.statistics).items():
+
+    counts = count_kinds(evidence.statistics)
+    for (edge, kind), count in counts.items():
         source = job.tasks[job.edges[edge].source]
         if kind == FEATURES and count and source.job_name in of_p3:
             size = count / evidence.byte_scale
+            name = job.edge_names[edge]
             yield Finding(
                 PAYLOADS,
                 math.nan,
-                f"{job.edge_names[edge]} carried {size:,.0f} bytes of features; under "
+                f"{name} carried {size:,.0f} bytes of features; under "
                 "P3 every machine keeps its columns",
             )
 
@@ -66,7 +74,8 @@ def open_columns_of(settings: JobSettings) -> None:
     from emu.systems.training_section import open_fitting  # noqa: PLC0415 - numpy
 
     dataset = open_fitting(settings)
-    open_columns(dataset, _blocks(settings, dataset.feature_length))
+    blocks = _blocks(settings, dataset.feature_length)
+    open_columns(dataset, blocks)
 
 
 def join_columns(job: Job, results: Results) -> NDArray[Any]:
@@ -77,10 +86,12 @@ def join_columns(job: Job, results: Results) -> NDArray[Any]:
     dataset = open_for(job.settings)
     blocks = _blocks(job.settings, dataset.feature_length)
     # Groups end with the same columns: the first group's are taken.
-    columns = [results[f"Mf{rank}"]["own"] for rank in range(len(blocks))]
+    ranks = range(len(blocks))
+    columns = [results[f"Mf{rank}"]["own"] for rank in ranks]
     # Joining needs no block of one's own: any will do.
     split = ColumnSplit(job.settings, dataset, blocks, 0)
-    return split.join(columns, results["Mf0"]["upper"])
+    upper = results["Mf0"]["upper"]
+    return split.join(columns, upper)
 
 
 def _blocks(settings: JobSettings, feature_length: int) -> tuple[int, ...]:
@@ -88,7 +99,7 @@ def _blocks(settings: JobSettings, feature_length: int) -> tuple[int, ...]:
     return column_blocks(settings["columns"], feature_length, members)
 
 
-def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
+def _vectors(job: Job) -> Lengths:
     """Return a machine's own columns of layer 1, and all other parameters."""
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
     from emu.systems.p3.volumes import split_model  # noqa: PLC0415 - pydantic
@@ -99,11 +110,18 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     # Lengths are asked for, no bytes: the size of a number plays no role.
     model = split_model(settings["model"], length, dataset.classes, itemsize=1)
     blocks = _blocks(settings, length)
-    vectors: dict[str, tuple[int, ...]] = {}
+    vectors = {}
     for rank in range(settings["workers"]):
         columns = blocks[rank % len(blocks)]
-        vectors[f"Mf{rank}"] = (columns * model.first_width, model.upper)
+        first_weights = columns * model.first_width
+        vectors[f"Mf{rank}"] = (first_weights, model.upper)
     return vectors
+
+
+def _tasks_with_state(job: Job) -> Holders:
+    """Return the tasks of machines, each of which goes on from its own state."""
+    kind = PHASES["Mf"]
+    return {task.name: (task.name,) for task in job.tasks if task.kind == kind}
 
 
 def _list_setup(job: Job) -> Iterator[Transfer]:
@@ -117,12 +135,13 @@ def _list_setup(job: Job) -> Iterator[Transfer]:
     blocks = _blocks(job.settings, dataset.feature_length)
     sizes = parameter_bytes(job)
     # The owner of a vertex has all of its columns until then.
-    rows = np.bincount(dataset.owner, minlength=len(sizes)).tolist()
-    itemsize = np.dtype(job.settings["precision"]).itemsize
+    rows = np.bincount(dataset.owner, minlength=len(sizes))
+    precision = np.dtype(job.settings["precision"])
     for rank, (reader, weights) in enumerate(sizes.items()):
-        row = itemsize * blocks[rank % len(blocks)]
-        for holder, count in zip(sizes, rows, strict=True):
-            yield Transfer(COLUMNS, holder, reader, row * count)
+        columns = blocks[rank % len(blocks)]
+        row = precision.itemsize * columns
+        for holder, count in zip(sizes, rows.tolist(), strict=True):
+            yield Transfer(COLUMNS, holder, reader, size=row * count)
         yield Transfer(WEIGHTS, "Mf0", reader, weights)
 
 
@@ -136,13 +155,13 @@ P3 = System(
     open_data=open_columns_of,
     trained=join_columns,
     updates_missed=lambda settings: PIPELINES[settings["pipeline"]].missed,
-    # Every machine goes on from its own state.
-    cuts=lambda job: {
-        task.name: (task.name,) for task in job.tasks if task.kind == PHASES["Mf"]
-    },
+    cuts=_tasks_with_state,
     vectors=_vectors,
     setup=_list_setup,
-    variants={f"p3.{p}": Variant("p3", {"job.pipeline": p}) for p in ("none", "A")},
+    variants={
+        "p3.none": Variant("p3", {"job.pipeline": "none"}),
+        "p3.A": Variant("p3", {"job.pipeline": "A"}),
+    },
     knobs={
         "push": ("shipped", "derived"),
         "samplers_per_worker": (1, 2),

@@ -39,18 +39,24 @@ class SplitModel:
 
     def pull_bytes(self, counts: SampleCounts) -> int:
         """Return the bytes of a partial activation, and of its gradient."""
-        rows = counts.inputs if self.pulls == "inputs" else counts.outputs
+        rows = counts.outputs
+        if self.pulls == "inputs":
+            rows = counts.inputs
         return self.itemsize * rows * self.pulled_width
 
 
 def split_model(
-    model: JobSettings, feature_length: int, classes: int, itemsize: int
+    model: JobSettings,
+    feature_length: int,
+    classes: int,
+    itemsize: int,
 ) -> SplitModel:
     """Return the sizes of a model of ``Job.settings``."""
     kind = model.get("kind", "sage")
     first, *_ = model_shapes.layer_shapes(model, feature_length, classes)
     # Matrices of the linear part have a row per unit and a column per feature.
-    matrices = first[: model_shapes.SPLIT_WEIGHTS[kind]]
+    split_matrices = model_shapes.SPLIT_WEIGHTS[kind]
+    matrices = first[:split_matrices]
     widths = [units for units, _ in matrices]
     first_width = sum(widths)
     first_parameters = first_width * feature_length
@@ -128,10 +134,12 @@ class _EdgeSizes:
             return 0.0
         # One flow has the bytes of all samplers' batches of its machine.
         totals = np.sum(sizes, axis=0)
-        return np.asarray(totals[: self.builder.batches])
+        batches = self.builder.batches
+        return np.asarray(totals[:batches])
 
     def _columns_of(self, rank: int) -> int:
-        return self.builder.columns_of(rank, self.model.feature_length)
+        length = self.model.feature_length
+        return self.builder.columns_of(rank, length)
 
     def _part(self, summed: int, edge: NamedEdge) -> float:
         """Return the bytes of a rank's part of what a ring sums."""
@@ -170,9 +178,10 @@ class _EdgeSizes:
         """Yield the bytes of a peer's part of layer 1, or of its gradient."""
         if not self._columns_of(peer):
             return
+        pull_bytes = self.model.pull_bytes
         for sampler in self.builder.samplers_of(rank):
             batches = self.counts[sampler]
-            yield [self.model.pull_bytes(batch) for batch in batches]
+            yield [pull_bytes(batch) for batch in batches]
 
     def _of_derived(self, sampler: int, rank: int) -> Iterator[list[int]]:
         """Yield the bytes of what a sampler draws of its machine's peers."""
