@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
+#: Times, the first of them 0, and what holds from each of them on.
+Steps: TypeAlias = tuple[Floats, Floats]
 
 #: Times closer than this, relative to themselves, are one instant, as in a schedule.
 TIE = 1e-12
@@ -69,15 +71,20 @@ def _sum_steps(step_times: Floats, level: Floats, times: Floats) -> Floats:
     """Return what has come by each of ``times`` at a level that changes in steps."""
     sum_before = _sums_before(step_times, level)
     # Never -1, which numpy would take for the last step.
-    place = np.maximum(np.searchsorted(step_times, times, side="right") - 1, 0)
-    of_step = level[place] * (times - step_times[place])
+    steps_begun = np.searchsorted(step_times, times, side="right")
+    place = np.maximum(steps_begun - 1, 0)
+    elapsed = times - step_times[place]
+    of_step = level[place] * elapsed
     sums: Floats = sum_before[place] + of_step
     return sums
 
 
 def _sums_before(step_times: Floats, level: Floats) -> Floats:
     """Return what has come by the beginning of every step."""
-    return np.append(0.0, np.cumsum(np.diff(step_times) * level[:-1]))
+    spans = np.diff(step_times)
+    of_steps = spans * level[:-1]  # the last step has no end
+    sums = np.cumsum(of_steps)
+    return np.append(0.0, sums)
 
 
 class CapacitySteps:
@@ -99,15 +106,18 @@ class CapacitySteps:
         entries = [(change.link, change.time, change.capacity) for change in changes]
         _check("link", entries, ports)
         self._start = start
-        self._known: dict[int, tuple[Floats, Floats]] = {}
+        self._known: dict[int, Steps] = {}
 
         rows = [(time, ports[link], capacity) for link, time, capacity in entries]
-        self.rows: Floats = np.array(sorted(rows), dtype=np.float64).reshape(-1, 3)
+        rows.sort()
+        flat = np.array(rows, dtype=np.float64)
+        self.rows: Floats = flat.reshape(-1, 3)
 
-    def of(self, port: int) -> tuple[Floats, Floats]:
+    def of(self, port: int) -> Steps:
         """Return the times, the first of them 0, from which each capacity holds."""
         if port not in self._known:  # a critical path asks 1,700 times: 0.1 s of CPU
-            rows = self.rows[self.rows[:, 1] == port]
+            is_of_port = self.rows[:, 1] == port
+            rows = self.rows[is_of_port]
             step_times = np.append(0.0, rows[:, 0])
             capacity = np.append(self._start[port], rows[:, 2])
             self._known[port] = (step_times, capacity)
@@ -118,11 +128,13 @@ class CapacitySteps:
         step_times, capacity = self.of(port)
         # A change of the same instant, but for rounding, is made by then.
         place = np.searchsorted(step_times, times * (1.0 + TIE), side="right") - 1
-        return capacity[np.maximum(place, 0)]
+        place = np.maximum(place, 0)
+        return capacity[place]
 
     def carry(self, port: int, times: Floats) -> Floats:
         """Return the bytes that a port can carry by each of ``times``."""
-        return _sum_steps(*self.of(port), times)
+        step_times, capacity = self.of(port)
+        return _sum_steps(step_times, capacity, times)
 
     def when(self, port: int, volume: float) -> float:
         """Return when a port can have carried so many bytes, infinite for never."""
@@ -135,7 +147,8 @@ class CapacitySteps:
         if capacity[place] == 0:  # cut for good
             return math.inf
         rest = volume - sum_before[place]
-        return float(step_times[place] + rest / capacity[place])
+        seconds = rest / capacity[place]
+        return float(step_times[place] + seconds)
 
     @property
     def losses(self) -> Floats:
@@ -153,7 +166,9 @@ class CapacitySteps:
     def cut_for_good(self) -> list[int]:
         """Ports whose last capacity is 0."""
         # Rows go by time: of a port the last one stays.
-        last = {int(port): capacity for _, port, capacity in self.rows.tolist()}
+        last = {}
+        for _, port, capacity in self.rows.tolist():
+            last[int(port)] = capacity
         return sorted(port for port, capacity in last.items() if capacity == 0)
 
     @property
@@ -161,7 +176,9 @@ class CapacitySteps:
         """The largest capacity that every port ever has."""
         # Not of the rows alone: a link that only gets slower was fastest at first.
         most = self._start.copy()
-        np.maximum.at(most, self.rows[:, 1].astype(np.int64), self.rows[:, 2])
+        ports = self.rows[:, 1].astype(np.int64)
+        capacities = self.rows[:, 2]
+        np.maximum.at(most, ports, capacities)
         return most
 
 
@@ -255,12 +272,12 @@ class SpeedSteps:
         # Most machines: there is nothing to add up.
         if len(step_times) == 1:
             return end - start
-        return _sum_steps(step_times, share, end) - _sum_steps(step_times, share, start)
+        by_end = _sum_steps(step_times, share, end)
+        by_start = _sum_steps(step_times, share, start)
+        return by_end - by_start
 
     @cached_property
-    def flat(
-        self,
-    ) -> tuple[NDArray[np.int64], Floats, Floats]:
+    def flat(self) -> tuple[NDArray[np.int64], Floats, Floats]:
         """First step of every machine, then of all steps the time and the share."""
         counts = [0]
         times: list[float] = []

@@ -175,14 +175,16 @@ class Schedule:
         count, iterations = self.task_start.shape
         names = [task.name for task in job.tasks]
         kinds = [task.kind for task in job.tasks]
-        machines = [self.problem.machine_of_task[name] for name in names]
+        machine_of = self.problem.machine_of_task
+        machines = [machine_of[name] for name in names]
+        numbers = np.arange(iterations)
 
         rows = pandas.DataFrame(
             {
                 "task": np.repeat(names, iterations),
                 "kind": np.repeat(kinds, iterations),
                 "machine": np.repeat(machines, iterations),
-                "iteration": np.tile(np.arange(iterations), count),
+                "iteration": np.tile(numbers, count),
                 "start": self.task_start.ravel(),
                 "end": self.task_end.ravel(),
             }
@@ -194,36 +196,44 @@ class Schedule:
     def work(self) -> Floats:
         """Seconds of (task, iteration) as of `Problem.work`, 0 where it did not."""
         seconds = self.problem.work(self.task_start, self.task_end)
+        seconds = np.nan_to_num(seconds)
         # Differences of sums may be below nothing by rounding.
-        return np.maximum(np.nan_to_num(seconds), 0.0)
+        return np.maximum(seconds, 0.0)
 
     def _repr_html_(self) -> str:
         """Return the machines, what they ran and how long they computed."""
         problem = self.problem
         # NaN where a task has fewer iterations than the job.
-        busy = np.nansum(self.task_end - self.task_start, axis=1)
+        seconds = self.task_end - self.task_start
+        busy = np.nansum(seconds, axis=1)
         machine_of = np.array(problem.placement.machine_of)
         rows = []
         for position, machine in enumerate(problem.cluster.machines):
             tasks = np.flatnonzero(machine_of == position).tolist()
             if tasks:
                 names = ", ".join(problem.job.tasks[task].name for task in tasks)
-                seconds = float(busy[tasks].sum())
-                rows.append((machine.name, names, format_duration(seconds)))
-        return html_table(repr(self), ("machine", "tasks", "computing"), rows)
+                computing = float(busy[tasks].sum())
+                rows.append((machine.name, names, format_duration(computing)))
+        columns = ("machine", "tasks", "computing")
+        return html_table(repr(self), columns, rows)
 
     def bars(self) -> NDArray[np.bool_]:
         """Return which (task, iteration) a picture shows: all but gates of no time."""
-        gates = np.array([task.gate for task in self.problem.job.tasks], dtype=bool)
+        tasks = self.problem.job.tasks
+        gates = np.array([task.gate for task in tasks], dtype=bool)
         # A release lasts, and is shown; a barrier takes no time, and is not.
-        is_gate = gates[:, None] & (self.task_end <= self.task_start)
-        return ~np.isnan(self.task_end) & ~is_gate
+        takes_no_time = self.task_end <= self.task_start
+        is_hidden = gates[:, None] & takes_no_time
+        has_run = ~np.isnan(self.task_end)
+        return has_run & ~is_hidden
 
     def flows(self) -> Ints:
         """Return (edge, iteration) of every flow between machines, shape (flows, 2)."""
-        remote = np.array([bool(hops) for hops in self.problem.hops], dtype=bool)
+        hops = self.problem.hops
+        remote = np.array([bool(ports) for ports in hops], dtype=bool)
+        has_ended = ~np.isnan(self.flow_end)
         # Of what stays on one machine no bytes crossed anything.
-        return np.argwhere(~np.isnan(self.flow_end) & remote[:, None])
+        return np.argwhere(has_ended & remote[:, None])
 
     def to_json(self) -> dict[str, Any]:
         """Return the documented, stable form: seconds, bytes, iterations from 0.
@@ -257,7 +267,8 @@ class Schedule:
 
         rows = []
         for position, task in enumerate(job.tasks):
-            for n in range(job.rounds[position]):
+            rounds = job.rounds[position]
+            for n in range(rounds):
                 row = {
                     "task": task.name,
                     "iteration": n,
@@ -274,18 +285,20 @@ class Schedule:
         adds_latency = latencies.any()
         flows = self.flows()
         edges, iterations = flows.T
+        place = (edges, iterations)
         # Lists at once: to index arrays by single numbers is many times slower.
-        ready = self.flow_ready[edges, iterations].tolist()
-        starts = self.flow_start[edges, iterations].tolist()
-        ends = self.flow_end[edges, iterations].tolist()
-        sizes = self.flow_bytes[edges, iterations].tolist()
+        ready = self.flow_ready[place].tolist()
+        starts = self.flow_start[place].tolist()
+        ends = self.flow_end[place].tolist()
+        sizes = self.flow_bytes[place].tolist()
 
         rows = []
-        for position, (edge, iteration) in enumerate(flows.tolist()):
+        for position, (number, iteration) in enumerate(flows.tolist()):
+            edge = job.edges[number]
             row = {
-                "edge": job.edge_names[edge],
-                "from": job.tasks[job.edges[edge].source].name,
-                "to": job.tasks[job.edges[edge].destination].name,
+                "edge": job.edge_names[number],
+                "from": job.tasks[edge.source].name,
+                "to": job.tasks[edge.destination].name,
                 "iteration": iteration,
                 "ready": ready[position],
                 "start": starts[position],
@@ -293,7 +306,8 @@ class Schedule:
                 "bytes": sizes[position],
             }
             if adds_latency:
-                row["landed"] = ends[position] + float(latencies[edge])
+                latency = float(latencies[number])
+                row["landed"] = ends[position] + latency
             rows.append(row)
         return rows
 
@@ -315,5 +329,6 @@ class Schedule:
         for position, edge in enumerate(job.edges):
             if edge.latest:
                 rounds = job.rounds[edge.destination]
-                rows[job.edge_names[position]] = reads[position, :rounds].tolist()
+                name = job.edge_names[position]
+                rows[name] = reads[position, :rounds].tolist()
         return rows

@@ -84,12 +84,14 @@ class ExchangeSection(WholeGraphSection):
 
         Rows of layer 1 are features: by default they are fetched once, before time 0.
         """
-        for layer in range(first, self.model.layers + 1):
+        last = self.model.layers
+        for layer in range(first, last + 1):
             yield Exchange(ROWS, layer, **terms)
 
     def list_gradients(self, **terms: Any) -> Iterator[Exchange]:
         """Yield exchanges of gradients, on equal terms; features need none."""
-        for layer in range(2, self.model.layers + 1):
+        last = self.model.layers
+        for layer in range(2, last + 1):
             yield Exchange(GRADIENTS, layer, **terms)
 
     @property
@@ -118,6 +120,7 @@ class ExchangeSection(WholeGraphSection):
         except ValueError as error:
             yield ("job", "system"), f"{self.system} states a wrong exchange: {error}"
             return
+
         oldest = max((exchange.age for exchange in exchanges), default=0)
         if oldest >= self.epochs:
             age = "an epoch" if oldest == 1 else f"{oldest} epochs"
@@ -130,8 +133,9 @@ class ExchangeSection(WholeGraphSection):
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
         ranks = len(self.ranks(machines))
-        pairs = ranks * (ranks - 1) * len(self._stated)
-        return max(1, pairs + all_reduce_edge_count(ranks))
+        pairs = ranks * (ranks - 1)
+        flows = pairs * len(self._stated)
+        return max(1, flows + all_reduce_edge_count(ranks))
 
     @property
     def _sends_features(self) -> bool:
@@ -143,7 +147,8 @@ class ExchangeSection(WholeGraphSection):
         layers = self.model.layers
         first = 0 if self._sends_features else 1
         forward = [(f"layer{layer}", layer) for layer in range(first, layers + 1)]
-        backward = [(f"gradient{layer}", layer) for layer in range(layers - 1, 0, -1)]
+        inner_layers = reversed(range(1, layers))
+        backward = [(f"gradient{layer}", layer) for layer in inner_layers]
         return forward + backward
 
     @override
@@ -152,6 +157,7 @@ class ExchangeSection(WholeGraphSection):
             **self.whole_graph_settings(context),
             "exchanges": to_settings(self.exchanges()),
         }
+
         tasks = []
         workers = []
         for rank, machine in enumerate(self.ranks(context.machines)):
@@ -167,20 +173,28 @@ class ExchangeSection(WholeGraphSection):
                     settings={"rank": rank, "layer": layer},
                 )
                 tasks.append(task)
-            worker = Task(f"w{rank}", "worker", pinned=machine, process=process)
+            worker = Task(
+                name=f"w{rank}",
+                kind="worker",
+                pinned=machine,
+                process=process,
+            )
             workers.append(worker)
         tasks += all_reduce_tasks(workers)
+
         edges = self._edges(len(workers))
         return build_named_job(tasks, edges, self.epochs, settings)
 
     def _edges(self, ranks: int) -> Iterator[NamedEdge]:
         names = [kind for kind, _ in self._passes]
-        for rank in range(ranks):
+        all_ranks = range(ranks)
+        for rank in all_ranks:
             for before, after in pairwise(names):
                 yield NamedEdge(f"d{rank}.{before}", f"d{rank}.{after}")
+
         for number, exchange in enumerate(self.exchanges()):
             giver, taker = self._ends(exchange)
-            for sender, receiver in permutations(range(ranks), 2):
+            for sender, receiver in permutations(all_ranks, 2):
                 yield NamedEdge(
                     f"d{sender}.{giver}",
                     f"d{receiver}.{taker}",
@@ -191,9 +205,9 @@ class ExchangeSection(WholeGraphSection):
 
         # What waits for new weights: the first task of the next epoch.
         yield from all_reduce_edges(
-            [f"w{rank}" for rank in range(ranks)],
-            [f"d{rank}.{names[-1]}" for rank in range(ranks)],
-            [f"d{rank}.{names[0]}" for rank in range(ranks)],
+            [f"w{rank}" for rank in all_ranks],
+            [f"d{rank}.{names[-1]}" for rank in all_ranks],
+            [f"d{rank}.{names[0]}" for rank in all_ranks],
             lag=1,
             carries="parameters",
         )
@@ -204,12 +218,18 @@ class ExchangeSection(WholeGraphSection):
         if exchange.content == ROWS:
             return f"layer{layer - 1}", f"layer{layer}"
         # The last layer goes on to its own backward pass.
-        is_last = layer == self.model.layers
-        return f"{'layer' if is_last else 'gradient'}{layer}", f"gradient{layer - 1}"
+        giver = "gradient"
+        if layer == self.model.layers:
+            giver = "layer"
+        return f"{giver}{layer}", f"gradient{layer - 1}"
 
     @override
     def realize(
-        self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
+        self,
+        job: Job,
+        context: BuildContext,
+        cluster: Cluster,
+        measured: Times,
     ) -> Realization:
         dataset, graphs = open_dependencies(job.settings)
         parameters = count_parameters(job.settings, dataset)
@@ -217,11 +237,13 @@ class ExchangeSection(WholeGraphSection):
         widths = self.widths(dataset)
         exchanges = self.exchanges()
 
-        volumes = np.zeros((len(job.edges), job.iterations))
+        shape = (len(job.edges), job.iterations)
+        volumes = np.zeros(shape)
         named_edges = self._edges(graphs[0].parts)
         for row, edge in zip(volumes, named_edges, strict=True):
             if edge.carries == "parameters":
-                row[:] = part_elements(parameters, edge.place) * itemsize
+                elements = part_elements(parameters, edge.place)
+                row[:] = elements * itemsize
             elif edge.carries:
                 number, *_ = edge.place
                 exchange = exchanges[number]
@@ -229,11 +251,14 @@ class ExchangeSection(WholeGraphSection):
                 width = widths[exchange.layer - 1]
                 size = exchange.message_bytes(count, width, itemsize)
                 if carries_numbers(exchange, exchanges):
-                    size += exchange.count_rows(count) * ID_BYTES
+                    numbers = exchange.count_rows(count)
+                    size += numbers * ID_BYTES
                 row[:] = SKIP_BYTES
                 row[:: exchange.every] = size
+
         times = self.rate_tasks(job, context, volumes)
-        return Realization(times=times, volumes=volumes / context.byte_scale)
+        emulated_bytes = volumes / context.byte_scale
+        return Realization(times, volumes=emulated_bytes)
 
     def _count_shared(self, graphs: Sequence[WholeGraph], edge: NamedEdge) -> int:
         """Return how many rows the two parts of an edge share."""
@@ -241,14 +266,21 @@ class ExchangeSection(WholeGraphSection):
         exchange = self.exchanges()[number]
         graph = graphs[exchange.layer - 1]
         if exchange.whole:
-            return max(len(graph.part(rank).local) for rank in range(graph.parts))
+            ranks = range(graph.parts)
+            return max(len(graph.part(rank).local) for rank in ranks)
         if exchange.content == ROWS:
-            return len(graph.ghosts_of(sender, receiver))
-        return len(graph.ghosts_of(receiver, sender))
+            rows = graph.ghosts_of(sender, receiver)
+        else:
+            # Gradients go back to the owners of the rows.
+            rows = graph.ghosts_of(receiver, sender)
+        return len(rows)
 
     @override
     def count_operations(
-        self, job: Job, context: BuildContext, volumes: Floats
+        self,
+        job: Job,
+        context: BuildContext,
+        volumes: Floats,
     ) -> Operations:
         itemsize = number_bytes(job.settings)
         operations = Operations(job)
@@ -270,12 +302,15 @@ class ExchangeSection(WholeGraphSection):
         for edge, named in zip(job.edges, edges, strict=True):
             if named.carries not in (ROWS, GRADIENTS):
                 continue
+
             number, *_ = named.place
             exchange = exchanges[number]
             shared = self._count_shared(graphs, named)
-            numbers = exchange.count_rows(shared) * widths[exchange.layer - 1]
+            width = widths[exchange.layer - 1]
+            numbers = exchange.count_rows(shared) * width
             is_quantised = exchange.bits is not None
             is_added = exchange.content == GRADIENTS
+
             amounts = np.zeros(job.iterations)
             amounts[:: exchange.every] = numbers
             operations.add(edge.source, {"collect": itemsize * amounts})
@@ -288,8 +323,10 @@ class ExchangeSection(WholeGraphSection):
         widths = self.widths(dataset)
         parameters = count_parameters(job.settings, dataset)
         first_kind, _ = self._passes[0]
-        rows = [exchange for exchange in self.exchanges() if exchange.content == ROWS]
-        shares = {exchange.layer: exchange.share for exchange in rows}
+        shares = {}
+        for exchange in self.exchanges():
+            if exchange.content == ROWS:
+                shares[exchange.layer] = exchange.share
         for position, task in enumerate(job.tasks):
             if task.kind == first_kind:
                 operations.add(position, {"step": parameters})

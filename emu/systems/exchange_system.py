@@ -11,10 +11,16 @@ from emu.problem import Job
 from emu.problem.workloads import parameter_count
 from emu.problem.workloads.exchange import read_exchanges
 from emu.systems.setup import Transfer, ghost_features
-from emu.systems.system import System, Variant, calling, initial_weights, on_demand
+from emu.systems.system import (
+    System,
+    Variant,
+    calling,
+    initial_weights,
+    on_demand,
+)
 
 if TYPE_CHECKING:
-    from emu.systems.system import Array, Results
+    from emu.systems.system import Array, Holders, Lengths, Results
 
 #: Layers of a model, at most.
 _LAYERS = range(1, 17)
@@ -49,7 +55,7 @@ def _first_tasks(job: Job) -> list[str]:
     return [task.name for task in job.tasks if task.kind == kind]
 
 
-def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
+def _vectors(job: Job) -> Lengths:
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
 
     dataset = open_for(job.settings)
@@ -60,9 +66,10 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     return {first: (count,)}
 
 
-def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
+def _tasks_with_state(job: Job) -> Holders:
     tasks = _first_tasks(job)
-    return dict.fromkeys(tasks, (tasks[0],))
+    first = tasks[0]
+    return dict.fromkeys(tasks, (first,))
 
 
 def _trained(job: Job, results: Results) -> Array:
@@ -75,10 +82,12 @@ def _list_setup(job: Job) -> Iterator[Transfer]:
     """Yield weights, and features that others own unless epochs exchange them."""
     from emu.graph_data.dependencies import open_dependencies  # noqa: PLC0415 - numpy
 
-    exchanged_layers = {exchange.layer for exchange in read_exchanges(job.settings)}
+    exchanges = read_exchanges(job.settings)
+    exchanged_layers = {exchange.layer for exchange in exchanges}
     if 1 not in exchanged_layers:
         dataset, (graph, *_) = open_dependencies(job.settings)
-        reads = [graph.part(rank).vertices for rank in range(graph.parts)]
+        ranks = range(graph.parts)
+        reads = [graph.part(rank).vertices for rank in ranks]
         precision = np.dtype(job.settings["precision"])
         row_bytes = precision.itemsize * dataset.feature_length
         tasks = _first_tasks(job)
@@ -98,6 +107,8 @@ def exchange_system(
     well, for tables of systems.
     """
     module, _, _ = section.partition(":")
+    all_knobs: dict[str, tuple[object, ...]] = {"partitioner": ("metis", "hash")}
+    all_knobs.update(knobs or {})
     return System(
         name,
         on_demand(section),
@@ -113,6 +124,6 @@ def exchange_system(
         vectors=_vectors,
         setup=_list_setup,
         carries=CARRIES,
-        knobs={"partitioner": ("metis", "hash"), **(knobs or {})},
+        knobs=all_knobs,
         variants=variants or {},
     )

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
     Seconds = Floats
+    #: Kinds of the source and of the destination of a flow.
+    Kinds = tuple[str, str]
+    #: Schedules of a job, by how they came about.
+    Schedules = Mapping[str, Schedule]
     Guard = Callable[[Evidence], Iterable[Finding]]
     #: Task -> name -> what its program left at the end of the run.
     Results = Mapping[str, Mapping[str, Array]]
@@ -94,9 +98,10 @@ def parameter_bytes(job: Job) -> dict[str, int]:
     settings = job.settings
     precision = np.dtype(settings["precision"])
     vectors = _system(settings).vectors(job)
-    return {
-        name: precision.itemsize * sum(lengths) for name, lengths in vectors.items()
-    }
+    sizes = {}
+    for name, lengths in vectors.items():
+        sizes[name] = precision.itemsize * sum(lengths)
+    return sizes
 
 
 def _trains_nothing(*_: object) -> NoReturn:
@@ -170,10 +175,10 @@ class System:
     vectors of parameters that it steps."""
     setup: Callable[[Job], Iterable[Transfer]] = initial_weights
     """Returns what a job sends before time 0; where it trains, this opens data."""
-    carries: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    carries: Mapping[Kinds, str] = field(default_factory=dict)
     """(Kind of the source, kind of the destination) -> content of such flows, a plural
     for tables and sentences."""
-    remarks: Callable[[Mapping[str, Schedule], str], Iterable[str]] = lambda *_: ()
+    remarks: Callable[[Schedules, str], Iterable[str]] = lambda *_: ()
     """Returns lines on schedules of a job, by how they came about (``simulated``,
     ``emulated``), and on its rate policy, in the words of the system."""
     figures: Callable[[Schedule], Mapping[str, Any]] = lambda _: {}
@@ -207,7 +212,8 @@ def systems() -> Mapping[str, System]:
             system = point.load()
         except Exception as error:  # of another package: anything
             raise EmulatorError(f"{label} cannot be imported: {error}") from error
-        if not isinstance(system, System) or system.name != point.name:
+        is_named = isinstance(system, System) and system.name == point.name
+        if not is_named:
             raise EmulatorError(f"{label} is no System called {point.name!r}")
         if system.name in by_name:
             raise EmulatorError(f"{label}: there is another system of that name")
@@ -334,17 +340,19 @@ def list_transfers(job: Job) -> list[Transfer]:
     return list(system.setup(job))
 
 
-def remarks_on(schedules: Mapping[str, Schedule], policy: str) -> list[str]:
+def remarks_on(schedules: Schedules, policy: str) -> list[str]:
     """Return the remarks of a job's system on its schedules; see `System.remarks`."""
     # All are of one job.
     some_schedule = next(iter(schedules.values()))
-    system = _system(some_schedule.problem.job.settings)
+    job = some_schedule.problem.job
+    system = _system(job.settings)
     return list(system.remarks(schedules, policy))
 
 
 def figures_on(schedule: Schedule) -> dict[str, Any]:
     """Return what only a job's system knows of its schedule; see `System.figures`."""
-    system = _system(schedule.problem.job.settings)
+    job = schedule.problem.job
+    system = _system(job.settings)
     return dict(system.figures(schedule))
 
 
@@ -354,13 +362,14 @@ def outlook_on(settings: JobSettings) -> list[str]:
     return list(system.outlook(settings))
 
 
-def content_of(name: str, kinds: tuple[str, str]) -> str:
+def content_of(name: str, kinds: Kinds) -> str:
     """Return the content of flows, a plural; system ``name`` is asked first."""
     source_kind, destination_kind = kinds
     if destination_kind == CHECKPOINT:
         return "checkpoints"
     # Kinds of task are shared: two systems may call the same flow otherwise.
-    in_order = sorted(systems().values(), key=lambda system: system.name != name)
+    in_order = list(systems().values())
+    in_order.sort(key=lambda system: system.name != name)
     for system in in_order:
         if kinds in system.carries:
             return system.carries[kinds]

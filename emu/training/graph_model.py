@@ -31,7 +31,10 @@ from emu.training.layers import (
 )
 from emu.training.own_model import OwnModel
 
-_FIRST_WEIGHTS = 5  # stream of the job's seed
+#: Stream of the job's seed.
+_FIRST_WEIGHTS = 5
+#: Shapes of tensors by their names, in their flat order.
+Shapes = Mapping[str, tuple[int, ...]]
 
 
 class GraphModel(LayerTensors):
@@ -47,8 +50,9 @@ class GraphModel(LayerTensors):
         """Return the vectors of a block's destinations after one layer."""
         tensors = self._tensors_of(number)
         vectors = self._layer(block, hidden, *tensors)
-        is_last = number == self.layers - 1
-        return vectors if is_last else vectors.relu()
+        if number == self.layers - 1:
+            return vectors
+        return vectors.relu()
 
     def scores(self, blocks: Sequence[Block], features: Tensor) -> Tensor:
         """Return one score per class for the last block's destinations.
@@ -64,7 +68,10 @@ class GraphModel(LayerTensors):
         return hidden
 
     def gradient(
-        self, batches: Sequence[MiniBatch], _worker: int = 0, _iteration: int = 0
+        self,
+        batches: Sequence[MiniBatch],
+        _worker: int = 0,
+        _iteration: int = 0,
     ) -> tuple[Array, float, float]:
         """Return the gradient of the mean loss over the seeds of all ``batches``.
 
@@ -77,20 +84,23 @@ class GraphModel(LayerTensors):
             blocks = make_blocks(batch.sizes, batch.edges)
             # Features are float32 on disk, whatever the job's precision.
             features = as_tensor(batch.features)
-            return self.scores(blocks, features.to(self._dtype))
+            features = features.to(self._dtype)
+            return self.scores(blocks, features)
 
         # Gradients would be added to those of the step before.
         self._flat.grad = None
         loss, accuracy = add_gradients(scores_of, batches)
-        return self._flat.grad.numpy(), loss, accuracy
+        gradient = self._flat.grad
+        return gradient.numpy(), loss, accuracy
 
     def warm_up_scheduler(self) -> None:
         """Learn from one vertex and forget it: the first step loads libraries."""
         zero = np.zeros(1, np.int32)
         loop = (zero, zero)
         sets = self.layers + 1
+        features = np.zeros((1, self._width), np.float32)
         batch = MiniBatch(
-            features=np.zeros((1, self._width), np.float32),
+            features=features,
             labels=zero,
             sizes=(1,) * sets,
             edges=(loop,) * self.layers,
@@ -99,9 +109,7 @@ class GraphModel(LayerTensors):
         self.gradient([batch])
 
 
-def parameter_shapes(
-    settings: JobSettings, dataset: Dataset
-) -> dict[str, tuple[int, ...]]:
+def parameter_shapes(settings: JobSettings, dataset: Dataset) -> Shapes:
     """Return name -> shape of the tensors of a job's model, in their flat order."""
     model = settings["model"]
     if "program" in model:
@@ -109,7 +117,8 @@ def parameter_shapes(
         return OwnModel(settings, dataset).shapes
 
     shapes = {}
-    parts = PARTS[model.get("kind", "sage")]
+    kind = model.get("kind", "sage")
+    parts = PARTS[kind]
     layers = layer_shapes(model, dataset.feature_length, dataset.classes)
     for number, layer in enumerate(layers):
         for part, shape in zip(parts, layer, strict=True):
@@ -117,7 +126,7 @@ def parameter_shapes(
     return shapes
 
 
-def split_parts(flat: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
+def split_parts(flat: Array, shapes: Shapes) -> dict[str, Array]:
     """Return the named parts of a flat vector, as views.
 
     Raises ValueError when the shapes hold more elements, or less.
@@ -129,8 +138,8 @@ def split_parts(flat: Array, shapes: Mapping[str, tuple[int, ...]]) -> dict[str,
 
     parts = {}
     pieces = np.split(flat, inner_ends)
-    for (name, shape), piece in zip(shapes.items(), pieces, strict=True):
-        parts[name] = piece.reshape(shape)
+    for name, piece in zip(shapes, pieces, strict=True):
+        parts[name] = piece.reshape(shapes[name])
     return parts
 
 
@@ -146,11 +155,14 @@ def initial_parameters(
     if "program" in settings["model"]:
         return OwnModel(settings, dataset).parameters
 
-    shapes = [*parameter_shapes(settings, dataset).values()]
+    shapes = parameter_shapes(settings, dataset).values()
     count = sum(map(prod, shapes))
     # Drawn in float64 either way: float32 begins with the same numbers, rounded.
-    flat = np.zeros(count, np.dtype(settings["precision"]))
-    rng = np.random.default_rng([settings["seed"], _FIRST_WEIGHTS])
+    precision = np.dtype(settings["precision"])
+    flat = np.zeros(count, precision)
+    stream = [settings["seed"], _FIRST_WEIGHTS]
+    rng = np.random.default_rng(stream)
+
     start = 0
     for shape in shapes:
         size = prod(shape)

@@ -26,8 +26,10 @@ from emu.problem.workloads import SPLIT_WEIGHTS, layer_shapes
 Tensor: TypeAlias = Any
 #: A numpy array of any type.
 Array: TypeAlias = NDArray[Any]
+#: Positions of vertices, or of edges.
+Positions: TypeAlias = NDArray[np.int32]
 #: Ends of the edges of a block: positions of their sources, of their destinations.
-EdgeEnds: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32]]
+EdgeEnds: TypeAlias = tuple[Positions, Positions]
 #: ``Job.settings``, to read.
 JobSettings: TypeAlias = Mapping[str, Any]
 
@@ -60,17 +62,26 @@ def _aggregate(block: Block, hidden: Tensor, mode: str) -> Tensor:
 
 
 def sum_weighted(
-    aggregate: Callable[[Tensor], Tensor], hidden: Tensor, weight: Tensor
+    aggregate: Callable[[Tensor], Tensor],
+    hidden: Tensor,
+    weight: Tensor,
 ) -> Tensor:
     """Aggregate the shorter rows, of the inputs or of the outputs."""
     outputs, inputs = weight.shape
     # Sums and products may change places: aggregation costs edges times columns.
     if outputs < inputs:
-        return aggregate(linear(hidden, weight))
-    return linear(aggregate(hidden), weight)
+        shorter_rows = linear(hidden, weight)
+        return aggregate(shorter_rows)
+    sums = aggregate(hidden)
+    return linear(sums, weight)
 
 
-def _sage(block: Block, hidden: Tensor, neighbours: Tensor, root: Tensor) -> Tensor:
+def _sage(
+    block: Block,
+    hidden: Tensor,
+    neighbours: Tensor,
+    root: Tensor,
+) -> Tensor:
     def aggregate(rows: Tensor) -> Tensor:
         return _aggregate(block, rows, "mean")
 
@@ -83,14 +94,19 @@ def _sage(block: Block, hidden: Tensor, neighbours: Tensor, root: Tensor) -> Ten
 def _gcn(block: Block, hidden: Tensor, weight: Tensor) -> Tensor:
     outputs, inputs = weight.shape
     weighs_first = inputs > outputs  # the shorter rows are aggregated
-    rows = linear(hidden, weight) if weighs_first else hidden
+    rows = hidden
+    if weighs_first:
+        rows = linear(hidden, weight)
 
     sums = _aggregate(block, rows, "sum")
-    total = sums + rows[: block.inner]
+    local_rows = rows[: block.inner]
+    total = sums + local_rows
     members = as_tensor(block.degrees + 1)
     divisors = members.to(total.dtype)
     mean = total / divisors.unsqueeze(1)
-    return mean if weighs_first else linear(mean, weight)
+    if weighs_first:
+        return mean
+    return linear(mean, weight)
 
 
 def _add_bias(_block: Block, summed: Tensor, bias: Tensor) -> Tensor:
@@ -120,20 +136,23 @@ def _attention(
     source = as_tensor(sources).long()
     destination = as_tensor(destinations).long()
 
-    of_sources = (rows * of_source).sum(2)
     local_rows = rows[: block.inner]
-    of_destinations = (local_rows * of_destination).sum(2)
+    source_terms = rows * of_source
+    destination_terms = local_rows * of_destination
+    of_sources = source_terms.sum(2)
+    of_destinations = destination_terms.sum(2)
     scores = of_sources[source] + of_destinations[destination]
     scores = leaky_relu(scores, NEGATIVE_SLOPE)
 
     # A softmax per destination, from its highest score so that none overflows.
     fixed_scores = scores.detach()
-    lowest = fixed_scores.new_full((block.inner, heads), -np.inf)
+    per_head = (block.inner, heads)
+    lowest = fixed_scores.new_full(per_head, -np.inf)
     places = destination.unsqueeze(1).expand_as(scores)
     highest = lowest.scatter_reduce(0, places, fixed_scores, "amax")
     offsets = scores - highest[destination]
     exponentials = offsets.exp()
-    zeros = exponentials.new_zeros(block.inner, heads)
+    zeros = exponentials.new_zeros(per_head)
     totals = zeros.index_add(0, destination, exponentials)
     shares = exponentials / totals[destination]
 
@@ -145,12 +164,17 @@ def _attention(
 
 def _gin(block: Block, hidden: Tensor, inner: Tensor) -> Tensor:
     local_rows = hidden[: block.inner]
-    total = local_rows + _aggregate(block, hidden, "sum")
+    sums = _aggregate(block, hidden, "sum")
+    total = local_rows + sums
     return linear(total, inner)
 
 
 def _second_linear(
-    _block: Block, summed: Tensor, bias: Tensor, outer: Tensor, outer_bias: Tensor
+    _block: Block,
+    summed: Tensor,
+    bias: Tensor,
+    outer: Tensor,
+    outer_bias: Tensor,
 ) -> Tensor:
     hidden = (summed + bias).relu()
     return linear(hidden, outer, outer_bias)
@@ -168,7 +192,12 @@ class Layer:
     rest: Callable[..., Tensor]
     """Rest of the layer, from that sum and the other tensors."""
 
-    def __call__(self, block: Block, hidden: Tensor, *tensors: Tensor) -> Tensor:
+    def __call__(
+        self,
+        block: Block,
+        hidden: Tensor,
+        *tensors: Tensor,
+    ) -> Tensor:
         """Return the vectors of a block's destinations."""
         weights = tensors[: self.weights]
         others = tensors[self.weights :]
@@ -203,12 +232,15 @@ class Block:
     def __post_init__(self) -> None:
         source = self.source
         destination = self.destination
-        if len(source) != len(destination) or self.inner > self.outer:
+        fits = len(source) == len(destination) and self.inner <= self.outer
+        if not fits:
             raise ValueError("a block's ends or sets do not fit each other")
         if not len(source):
             return
 
-        ascends = destination[1:] >= destination[:-1]
+        earlier = destination[:-1]
+        later = destination[1:]
+        ascends = later >= earlier
         are_within = (
             source.min() >= 0
             and source.max() < self.outer
@@ -232,13 +264,17 @@ class Block:
         return starts.astype(self.source.dtype)
 
 
-def make_blocks(sizes: Sequence[int], edges: Sequence[EdgeEnds]) -> list[Block]:
+def make_blocks(
+    sizes: Sequence[int],
+    edges: Sequence[EdgeEnds],
+) -> list[Block]:
     """Return the blocks of a mini-batch, input side first, as of `SampledBatch`.
 
     Raises ValueError as `Block`, or when edge lists are not one less than sets.
     """
     blocks = []
-    for sets, ends in zip(pairwise(sizes), edges, strict=True):
+    layers = zip(pairwise(sizes), edges, strict=True)
+    for sets, ends in layers:
         outer, inner = sets
         source, destination = ends
         block = Block(
@@ -265,7 +301,8 @@ class LayerTensors:
         model = settings["model"]
         shapes = layer_shapes(model, dataset.feature_length, dataset.classes)
         self._shapes = list(shapes)
-        self._sizes = [prod(shape) for layer in self._shapes for shape in layer]
+        flat_shapes = chain.from_iterable(self._shapes)
+        self._sizes = [prod(shape) for shape in flat_shapes]
         self._dtype = getattr(torch, settings["precision"])
         self._flat: Tensor = torch.zeros(
             sum(self._sizes),
@@ -293,14 +330,16 @@ class LayerTensors:
             self._flat.copy_(as_tensor(flat))
 
     def _tensors_of(self, number: int) -> list[Tensor]:
-        first = sum(len(shapes) for shapes in self._shapes[:number])
+        earlier_layers = self._shapes[:number]
+        first = sum(len(shapes) for shapes in earlier_layers)
         shapes = self._shapes[number]
+        end = first + len(shapes)
         # Views of one vector: gradients of all layers gather in its own.
         parts = self._flat.split(self._sizes)
-        end = first + len(shapes)
         tensors = []
         for part, shape in zip(parts[first:end], shapes, strict=True):
-            tensors.append(part.view(shape))
+            tensor = part.view(shape)
+            tensors.append(tensor)
         return tensors
 
 
@@ -310,7 +349,7 @@ class MiniBatch:
 
     features: Array
     """Rows of S_0, of any type of floats, shape (#S_0, feature_length)."""
-    labels: NDArray[np.int32]
+    labels: Positions
     """int32, shape (#S_L,)."""
     sizes: tuple[int, ...]
     edges: tuple[EdgeEnds, ...]
@@ -318,7 +357,10 @@ class MiniBatch:
 
     @classmethod
     def of(
-        cls, batch: SampledBatch, features: Array, labels: NDArray[np.int32]
+        cls,
+        batch: SampledBatch,
+        features: Array,
+        labels: Positions,
     ) -> MiniBatch:
         """Join a sampled batch with its rows and labels."""
         return cls(
@@ -347,8 +389,10 @@ class MiniBatch:
 
     def tensors(self) -> dict[str, Array]:
         """Return the arrays that travel, exactly d of the edge sampler -> worker."""
-        arrays: dict[str, Array]
-        arrays = {"features": self.features, "labels": self.labels}
+        arrays: dict[str, Array] = {
+            "features": self.features,
+            "labels": self.labels,
+        }
         for number, (source, destination) in enumerate(self.edges):
             arrays[f"source_{number}"] = source
             arrays[f"destination_{number}"] = destination
@@ -364,7 +408,8 @@ class MiniBatch:
         Raises ValueError when a tensor is missing or they contradict each other.
         """
         names = [(f"source_{n}", f"destination_{n}") for n in range(layers)]
-        missing = {"features", "labels", *chain(*names)} - named.keys()
+        needed = {"features", "labels", *chain.from_iterable(names)}
+        missing = needed - named.keys()
         if missing:
             raise ValueError(f"a mini-batch of {layers} blocks is not {sorted(named)}")
 
@@ -375,14 +420,21 @@ class MiniBatch:
         for source, destination in reversed(edges):
             inner = sizes[-1]
             # Beyond destinations a source is there because an edge names it.
-            outer = max(inner, int(source.max(initial=-1)) + 1)
+            sources = int(source.max(initial=-1)) + 1
+            outer = max(inner, sources)
             # It came over a socket: a block checks its edges.
-            Block(source=source, destination=destination, outer=outer, inner=inner)
-            sizes.append(outer)
-        if len(features) != sizes[-1]:
-            raise ValueError(
-                f"{len(features)} feature rows for {sizes[-1]} input vertices"
+            Block(
+                source=source,
+                destination=destination,
+                outer=outer,
+                inner=inner,
             )
+            sizes.append(outer)
+
+        rows = len(features)
+        inputs = sizes[-1]
+        if rows != inputs:
+            raise ValueError(f"{rows} feature rows for {inputs} input vertices")
         return cls(
             features=features,
             labels=labels,
@@ -392,7 +444,8 @@ class MiniBatch:
 
 
 def add_gradients(
-    scores_of: Callable[[MiniBatch], Tensor], batches: Sequence[MiniBatch]
+    scores_of: Callable[[MiniBatch], Tensor],
+    batches: Sequence[MiniBatch],
 ) -> tuple[float, float]:
     """Add the gradients of the mean loss over the seeds of all ``batches``.
 
@@ -413,6 +466,7 @@ def add_gradients(
         # Its gradients are added to those of the batches before.
         share.backward()  # type: ignore[no-untyped-call]
         loss += share.item()
-        correct += int((scores.argmax(1) == labels).sum())
+        is_right = scores.argmax(1) == labels
+        correct += int(is_right.sum())
 
     return loss, correct / seeds

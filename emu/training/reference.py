@@ -27,28 +27,46 @@ from emu.training.graph_model import (
     initial_parameters,
     parameter_shapes,
 )
-from emu.training.layers import Array, Block, JobSettings, MiniBatch, Tensor, as_tensor
+from emu.training.layers import (
+    Array,
+    Block,
+    JobSettings,
+    MiniBatch,
+    Tensor,
+    as_tensor,
+)
 from emu.training.looks import trains_whole_graph
 from emu.training.optimizers import make_optimizer, mean_gradient
 from emu.training.own_model import OwnModel
 
+#: Part of the vertices -> share of them whose label is predicted.
+Accuracy: TypeAlias = dict[str, float]
 #: Called after every step with its number, from 0, the parameters, and what returns
 #: their accuracy as `evaluate`; True ends the training there.
-Watch: TypeAlias = Callable[[int, Array, Callable[[], dict[str, float]]], bool | None]
+Watch: TypeAlias = Callable[[int, Array, Callable[[], Accuracy]], bool | None]
+#: What a training returns: parameters, and the loss of every step.
+Trained: TypeAlias = tuple[Array, list[float]]
 #: Destinations that are computed at once: memory beside a layer's output is bounded.
 _SLICE = 16_384
 
 
-def _edge_weights(norm: str, source: Array, destination: Array, count: int) -> Array:
+def _edge_weights(
+    norm: str,
+    source: Array,
+    destination: Array,
+    count: int,
+) -> Array:
     """Return the weight of every edge in the sums of ``count`` vertices."""
-    degree = np.bincount(destination, minlength=count).astype(np.float64)
+    edges_into = np.bincount(destination, minlength=count)
+    degree = edges_into.astype(np.float64)
     if norm == "symmetric":
         # Kipf and Welling's D^-1/2 A D^-1/2; A has loops where the layer has them.
         destination_factor = degree[destination] ** -0.5
         source_factor = degree[source] ** -0.5
         return np.asarray(destination_factor * source_factor)
     if norm == "mean":
-        return np.asarray(1 / degree[destination])
+        weights = 1 / degree[destination]
+        return np.asarray(weights)
     return np.ones(len(destination))
 
 
@@ -70,14 +88,16 @@ class WholeGraphModel:
         structure = dataset.structure
         destination = np.repeat(vertices, structure.degrees)
         source = structure.indices.astype(np.int64)
-        if self._model["kind"] in {"gcn", "plain_gcn", "plain_gat", "gin"}:
+        kind = self._model["kind"]
+        if kind in {"gcn", "plain_gcn", "plain_gat", "gin"}:
             # These layers see the vertex itself as one of its neighbours.
             destination = np.concatenate([destination, vertices])
             source = np.concatenate([source, vertices])
 
         count = dataset.vertices
+        norm = self._model["norm"]
         ends = np.stack([destination, source])
-        weights = _edge_weights(self._model["norm"], source, destination, count)
+        weights = _edge_weights(norm, source, destination, count)
         values = torch.from_numpy(weights)
         matrix = torch.sparse_coo_tensor(
             torch.from_numpy(ends),
@@ -122,10 +142,10 @@ class WholeGraphModel:
         layers: list[dict[str, Tensor]] = [{} for _ in range(self._model["layers"])]
         sizes = [prod(shape) for shape in self._shapes.values()]
         pieces = flat.split(sizes)
-        for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True):
+        for name, piece in zip(self._shapes, pieces, strict=True):
             _, number, part = name.split(".")
             layer = layers[int(number)]
-            layer[part] = piece.view(shape)
+            layer[part] = piece.view(self._shapes[name])
 
         activation = getattr(torch, self._model["activation"])
         if self._model.get("decoupled"):
@@ -146,7 +166,9 @@ class WholeGraphModel:
         """Return scores where all products come first, then a sum per layer."""
         hidden = self._features
         for number, layer in enumerate(layers):
-            rows = activation(hidden) if number else hidden
+            rows = hidden
+            if number:
+                rows = activation(hidden)
             hidden = rows @ layer["weight"].T + layer["bias"]
         for _ in layers:
             hidden = self._sum(hidden)
@@ -177,7 +199,10 @@ class WholeGraphModel:
 
 
 def attend(
-    edges: Tensor, sources: Tensor, destinations: Tensor, vectors: Tensor
+    edges: Tensor,
+    sources: Tensor,
+    destinations: Tensor,
+    vectors: Tensor,
 ) -> Tensor:
     """Return each destination's mean of its sources' rows, weighed by attention.
 
@@ -190,8 +215,9 @@ def attend(
     from torch.nn.functional import leaky_relu
 
     destination, source = edges.indices()
-    of_sources = sources @ vectors[0]
-    of_destinations = destinations @ vectors[1]
+    source_vector, destination_vector = vectors
+    of_sources = sources @ source_vector
+    of_destinations = destinations @ destination_vector
     scores = of_sources[source] + of_destinations[destination]
     matrix = torch.sparse_coo_tensor(
         edges.indices(),
@@ -200,13 +226,16 @@ def attend(
         check_invariants=True,
     )
     # A softmax over the entries that are there, not over zeros.
-    attention = torch.sparse.softmax(matrix.coalesce(), 1)
+    matrix = matrix.coalesce()
+    attention = torch.sparse.softmax(matrix, 1)
     return torch.sparse.mm(attention, sources)
 
 
 def _train_whole_graph(
-    settings: JobSettings, epochs: int, watch: Watch
-) -> tuple[Array, list[float]]:
+    settings: JobSettings,
+    epochs: int,
+    watch: Watch,
+) -> Trained:
     """Train as `reference_training`, with a step per epoch on the mean loss."""
     import torch
     from torch.nn.functional import cross_entropy
@@ -218,15 +247,16 @@ def _train_whole_graph(
     vertices = np.array(dataset.train)
     train = torch.from_numpy(vertices)
     train_labels = dataset.labels[dataset.train]
-    labels = torch.from_numpy(train_labels.astype(np.int64))
+    train_labels = train_labels.astype(np.int64)
+    labels = torch.from_numpy(train_labels)
 
     losses = list[float]()
     for epoch in range(epochs):
         flat = torch.tensor(parameters, requires_grad=True)
         scores = model.scores(flat)
         # A look at the weights of the epoch before: they are what this one begins with.
-        classes = scores.argmax(1)
-        look = partial(_grade, dataset, classes.numpy())
+        classes = scores.argmax(1).numpy()
+        look = partial(_grade, dataset, classes)
         # The forward pass is there anyway: it spares the look one of its own.
         if epoch and watch(epoch - 1, parameters, look):
             return parameters, losses
@@ -234,7 +264,8 @@ def _train_whole_graph(
         loss = cross_entropy(scores[train], labels)
         (gradient,) = torch.autograd.grad(loss, flat)
         optimizer.step(gradient.numpy())
-        losses.append(float(loss.detach()))
+        final_loss = loss.detach()
+        losses.append(float(final_loss))
 
     # After the last step no forward pass follows: this look needs its own.
     if epochs:
@@ -248,7 +279,7 @@ def reference_training(
     iterations: int,
     missed: int = 0,
     watch: Watch = lambda *_: None,
-) -> tuple[Array, list[float]]:
+) -> Trained:
     """Train as the workers and servers of a job would, without any of them.
 
     Gradients are averaged over workers in rank order, each worker's being that of its
@@ -269,6 +300,7 @@ def reference_training(
     optimizer = make_optimizer(settings, parameters)
     model = build_model(settings, dataset)
     samplers_per_worker = settings["samplers_per_worker"]
+    row_type = feature_type(settings)
 
     mean_losses = []
     versions: deque[Array] = deque(maxlen=missed + 1)
@@ -283,18 +315,19 @@ def reference_training(
         losses = []
         for worker in range(settings["workers"]):
             first = worker * samplers_per_worker
+            samplers = range(first, first + samplers_per_worker)
             batches = []
-            for sampler in range(first, first + samplers_per_worker):
-                batch = MiniBatch.draw(
-                    dataset, plan, sampler, iteration, feature_type(settings)
-                )
+            for sampler in samplers:
+                batch = MiniBatch.draw(dataset, plan, sampler, iteration, row_type)
                 batches.append(batch)
             gradient, loss, _ = model.gradient(batches, worker, iteration)
             gradients.append(gradient)
             losses.append(loss)
 
-        optimizer.step(mean_gradient(gradients))
-        mean_losses.append(float(np.mean(losses)))
+        gradient = mean_gradient(gradients)
+        optimizer.step(gradient)
+        mean_loss = float(np.mean(losses))
+        mean_losses.append(mean_loss)
         look = partial(evaluate, settings, parameters, dataset)
         if watch(iteration, parameters, look):
             break
@@ -306,7 +339,7 @@ def evaluate(
     parameters: Array,
     dataset: Dataset | None = None,
     whole: WholeGraphModel | None = None,
-) -> dict[str, float]:
+) -> Accuracy:
     """Return the accuracy on the train, valid and test vertices, of flat parameters.
 
     Full neighbourhoods, so the figure does not depend on any sample. Holds one value
@@ -320,17 +353,19 @@ def evaluate(
     return _grade(dataset, classes)
 
 
-def _grade(dataset: Dataset, classes: Ids) -> dict[str, float]:
+def _grade(dataset: Dataset, classes: Ids) -> Accuracy:
     splits = {
         "train": dataset.train,
         "valid": dataset.valid,
         "test": dataset.test,
     }
+
     accuracy = {}
     for name, vertices in splits.items():
         # A mean of none would be NaN.
         if len(vertices):
-            is_right = classes[vertices] == dataset.labels[vertices]
+            labels = dataset.labels[vertices]
+            is_right = classes[vertices] == labels
             accuracy[name] = float(np.mean(is_right))
     return accuracy
 
@@ -347,8 +382,10 @@ def predict(
     if trains_whole_graph(settings):
         on_graph = whole or WholeGraphModel(settings, dataset)
         with torch.no_grad():
-            scores = on_graph.scores(torch.tensor(parameters))
-            return np.asarray(scores.argmax(1).numpy())
+            flat = torch.tensor(parameters)
+            scores = on_graph.scores(flat)
+            classes = scores.argmax(1)
+            return np.asarray(classes.numpy())
 
     model = build_model(settings, dataset)
     model.load(parameters)
@@ -369,7 +406,10 @@ def predict(
 
 
 def _predict_at_once(
-    model: OwnModel, layers: int, dataset: Dataset, features: Array
+    model: OwnModel,
+    layers: int,
+    dataset: Dataset,
+    features: Array,
 ) -> Ids:
     """Return the classes that a program gives to blocks of all vertices and edges."""
     structure = dataset.structure
@@ -378,12 +418,16 @@ def _predict_at_once(
     all_edges = (structure.indices, destination)
     edges = [all_edges] * layers
     sizes = [dataset.vertices] * (layers + 1)
-    classes = model.predict(sizes, edges, as_tensor(features))
+    rows = as_tensor(features)
+    classes = model.predict(sizes, edges, rows)
     return np.asarray(classes.numpy())
 
 
 def _layer_in_slices(
-    model: GraphModel, number: int, dataset: Dataset, hidden: Array
+    model: GraphModel,
+    number: int,
+    dataset: Dataset,
+    hidden: Array,
 ) -> Array:
     """Return the vectors of all vertices after a layer."""
     import torch

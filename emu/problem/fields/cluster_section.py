@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import (
     BeforeValidator,
@@ -17,10 +17,20 @@ from pydantic import (
 )
 
 from emu.problem import Cluster, Link, Machine, Route
-from emu.problem.fields.quantities import Duration, Few, Name, Positive, Price, Rate
+from emu.problem.fields.quantities import (
+    Duration,
+    Few,
+    Name,
+    Positive,
+    Price,
+    Rate,
+)
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
 from emu.units import RATE
+
+#: Where a value is, and what is wrong with it.
+Errors: TypeAlias = Iterator[tuple[Trail, str]]
 
 
 def both_directions(found: Any) -> Any:
@@ -70,7 +80,8 @@ class MachineNic(Nic):
         if self is NO_NIC:
             return "none"
         if self._stripes:
-            return [nic.model_dump(mode="json") for nic in self._stripes]
+            stripes = self._stripes
+            return [nic.model_dump(mode="json") for nic in stripes]
         content = write(self)
         # Files without latencies read back as they were written.
         if self.latency == _NO_LATENCY:
@@ -94,15 +105,16 @@ def read_nic(found: Any, read: ValidatorFunctionWrapHandler) -> MachineNic:
 
     # A list is one NIC: a flow that uses all has the sum of their rates.
     stripes: list[MachineNic] = [read(both_directions(stripe)) for stripe in found]
+    first = stripes[0]
     # The last byte may come over any of them: with several latencies it has no one
     # time.
-    if any(stripe.latency != stripes[0].latency for stripe in stripes):
+    if any(stripe.latency != first.latency for stripe in stripes):
         raise ValueError("bytes of a flow use all NICs: write one latency for each")
     rates = {
         "inward": sum(stripe.inward for stripe in stripes),
         "outward": sum(stripe.outward for stripe in stripes),
     }
-    nic = stripes[0].model_copy(update=rates)
+    nic = first.model_copy(update=rates)
     nic._stripes = tuple(stripes)  # noqa: SLF001 - its own module
     return nic
 
@@ -169,35 +181,49 @@ def rack_links(racks: Sequence[RackSection]) -> tuple[Link, ...]:
     return tuple(links)
 
 
-def rack_routes(racks: Sequence[RackSection], machines: Sequence[str]) -> list[Route]:
+def rack_routes(
+    racks: Sequence[RackSection],
+    machines: Sequence[str],
+) -> list[Route]:
     """Return the routes out of every rack, among all ``machines`` of the cluster."""
     position = {name: number for number, name in enumerate(machines)}
-    members = [tuple(position[name] for name in rack.machines) for rack in racks]
+    members = []
+    in_racks: set[int] = set()
+    for rack in racks:
+        positions = tuple(position[name] for name in rack.machines)
+        members.append(positions)
+        in_racks.update(positions)
     # Machines of no rack reach each other by their NICs alone.
-    rest = tuple(set(range(len(machines))) - set[int]().union(*members))
+    rest = tuple(set(range(len(machines))) - in_racks)
 
     routes = []
     ends = list(zip(racks, members, strict=True))
     for rack, sources in ends:
+        uplink = f"{rack.name} up"
         for other_rack, destinations in ends:
             # Within a rack nothing is stated: the way from NIC to NIC holds.
             if rack is not other_rack:
-                through = ("out", f"{rack.name} up", f"{other_rack.name} down", "in")
-                routes.append(Route(sources, destinations, through))
+                downlink = f"{other_rack.name} down"
+                through = ("out", uplink, downlink, "in")
+                route = Route(sources, destinations, through)
+                routes.append(route)
     if rest:
         for rack, sources in ends:
-            routes.append(Route(sources, rest, ("out", f"{rack.name} up", "in")))
+            route = Route(sources, rest, ("out", f"{rack.name} up", "in"))
+            routes.append(route)
         for rack, destinations in ends:
-            routes.append(Route(rest, destinations, ("out", f"{rack.name} down", "in")))
+            route = Route(rest, destinations, ("out", f"{rack.name} down", "in"))
+            routes.append(route)
     return routes
 
 
-def network_errors(cluster: ClusterSection) -> Iterator[tuple[Trail, str]]:
+def network_errors(cluster: ClusterSection) -> Errors:
     """Yield (where, what is wrong and what would be right) of names."""
     machines = cluster.names
     names = [link.name for link in cluster.links]
     for position, name in enumerate(names):
-        if name in names[:position] or name in ("in", "out"):
+        is_repeated = name in names[:position]
+        if is_repeated or name in ("in", "out"):
             problem = f"a link cannot be called {name!r}, write another name"
             yield ("cluster", "links", position, "name"), problem
 
@@ -211,7 +237,8 @@ def network_errors(cluster: ClusterSection) -> Iterator[tuple[Trail, str]]:
             yield ("cluster", "links", position, "latency"), problem
 
     # Names of racks are checked as such; here they are what routes may cross.
-    names += [link.name for link in rack_links(cluster.racks)]
+    rack_names = [link.name for link in rack_links(cluster.racks)]
+    names += rack_names
     for name in machines:
         names += [f"{name} out", f"{name} in"]
     yield from _route_errors(cluster.routes, machines, names)
@@ -222,12 +249,13 @@ def _route_errors(
     routes: Sequence[RouteSection],
     machines: Sequence[str],
     links: Sequence[str],
-) -> Iterator[tuple[Trail, str]]:
+) -> Errors:
     for position, route in enumerate(routes):
         trail: Trail = ("cluster", "routes", position)
         yield from _unknown(route.sources, machines, (*trail, "from"))
         yield from _unknown(route.destinations, machines, (*trail, "to"))
-        for name, count in Counter(route.through).items():
+        counts = Counter(route.through)
+        for name, count in counts.items():
             if name not in (*links, "in", "out"):
                 problem = f"no link {name!r}, {nearest(name, links)}"
                 yield (*trail, "through"), problem
@@ -236,9 +264,7 @@ def _route_errors(
                 yield (*trail, "through"), problem
 
 
-def _rack_errors(
-    racks: Sequence[RackSection], machines: Sequence[str]
-) -> Iterator[tuple[Trail, str]]:
+def _rack_errors(racks: Sequence[RackSection], machines: Sequence[str]) -> Errors:
     names = [rack.name for rack in racks]
     rack_of: dict[str, str] = {}
     for position, rack in enumerate(racks):
@@ -248,7 +274,8 @@ def _rack_errors(
         yield from _unknown(rack.machines, machines, (*trail, "machines"))
 
         # A rack of all machines has an uplink that leads nowhere.
-        if rack.latency != _NO_LATENCY and set(machines).issubset(rack.machines):
+        has_latency = rack.latency != _NO_LATENCY
+        if has_latency and set(machines).issubset(rack.machines):
             problem = "no machine is outside the rack, so it delays nothing"
             yield (*trail, "latency"), problem
         for name in rack.machines:
@@ -262,7 +289,7 @@ def _unknown(
     stated: Sequence[str],
     machines: Sequence[str],
     trail: Trail,
-) -> Iterator[tuple[Trail, str]]:
+) -> Errors:
     for name in stated:
         if name not in machines:
             yield trail, f"no machine {name!r}, {nearest(name, machines)}"
@@ -275,7 +302,8 @@ def names_of(name: str | None, count: int, first: int) -> list[str]:
     if name:
         return [f"{name}{number}" for number in range(count)]
     # Without a name the position counts all machines before, named ones too.
-    return [f"m{position}" for position in range(first, first + count)]
+    last = first + count
+    return [f"m{position}" for position in range(first, last)]
 
 
 class MachineSection(Resources):
@@ -354,20 +382,23 @@ class ClusterSection(Section):
         """Return (name, position in ``machines``) of every machine of the cluster."""
         rows: list[tuple[str, int]] = []
         for position, machine in enumerate(self.machines):
-            names = names_of(machine.name, machine.count, len(rows))
+            taken = len(rows)
+            names = names_of(machine.name, machine.count, first=taken)
             rows += [(name, position) for name in names]
         return rows
 
     @property
     def names(self) -> list[str]:
         """Names of all machines, in their order."""
-        return [name for name, _ in self.names_and_positions()]
+        rows = self.names_and_positions()
+        return [name for name, _ in rows]
 
     @property
     def by_name(self) -> dict[str, MachineSection]:
         """Section of every machine, by its name."""
         sections = self.machines
-        return {name: sections[place] for name, place in self.names_and_positions()}
+        rows = self.names_and_positions()
+        return {name: sections[place] for name, place in rows}
 
     @property
     def has_gpus(self) -> bool:
@@ -380,14 +411,24 @@ class ClusterSection(Section):
             stripes = machine.nic._stripes  # noqa: SLF001 - its own module
             if len(stripes) < 2:
                 continue
+
             inward = RATE.format(machine.nic.inward)
             outward = RATE.format(machine.nic.outward)
-            rate = inward if inward == outward else f"{inward} in, {outward} out"
+            rate = f"{inward} in, {outward} out"
+            if inward == outward:
+                rate = inward
+            name = machine.name or "a machine"
             yield (
-                f"{len(stripes)} NICs of {machine.name or 'a machine'} are striped, as "
-                f"one of {rate}: where each has flows of its own, write links, and "
-                "routes through them"
+                f"{len(stripes)} NICs of {name} are striped, as one of {rate}: where "
+                "each has flows of its own, write links, and routes through them"
             )
+
+    @property
+    def _defaults(self) -> dict[str, float]:
+        # Who states gpus of one machine means that the others have none.
+        if self.has_gpus:
+            return {"gpu": 0.0}
+        return {}
 
     def roomy(self, needed: Mapping[str, float]) -> tuple[str, ...]:
         """Return the machines that offer as much, each empty, in their order.
@@ -395,37 +436,40 @@ class ClusterSection(Section):
         One that states no gpu has none where others do; else what is not stated is not
         limited.
         """
-        # Who states gpus of one machine means that the others have none.
-        defaults = {"gpu": 0.0} if self.has_gpus else {}
         names = []
         for name, machine in self.by_name.items():
-            offers = defaults | machine.amounts()
-            if all(offers.get(key, inf) >= amount for key, amount in needed.items()):
+            offers = self._defaults | machine.amounts()
+            lacks = [key for key in needed if offers.get(key, inf) < needed[key]]
+            if not lacks:
                 names.append(name)
         return tuple(names)
 
     def build(self) -> Cluster:
         """Return the cluster; raise ValueError as `Cluster` and `Links`."""
-        # Who states gpus of one machine means that the others have none.
-        defaults = {"gpu": 0.0} if self.has_gpus else {}
         names = self.names
-        machines = [
-            self.machines[place].build(name, defaults)
-            for name, place in self.names_and_positions()
-        ]
-        links = [
-            Link(link.name, link.bandwidth, latency=link.latency) for link in self.links
-        ]
+        machines = []
+        for name, place in self.names_and_positions():
+            section = self.machines[place]
+            machines.append(section.build(name, self._defaults))
+
+        links = []
+        for stated_link in self.links:
+            link = Link(
+                name=stated_link.name,
+                capacity=stated_link.bandwidth,
+                latency=stated_link.latency,
+            )
+            links.append(link)
 
         position = {name: number for number, name in enumerate(names)}
-        routes = [
-            Route(
-                sources=tuple(position[name] for name in route.sources),
-                destinations=tuple(position[name] for name in route.destinations),
-                through=route.through,
+        routes = []
+        for stated in self.routes:
+            route = Route(
+                sources=tuple(position[name] for name in stated.sources),
+                destinations=tuple(position[name] for name in stated.destinations),
+                through=stated.through,
             )
-            for route in self.routes
-        ]
+            routes.append(route)
 
         return Cluster(
             machines=tuple(machines),

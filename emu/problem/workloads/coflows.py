@@ -26,8 +26,11 @@ def with_coflows(job: Job, by: Coflow) -> Job:
     for edge in job.edges:
         name = edge.coflow
         if not name:
-            name = "job" if by == "job" else _stage_of(job, edge)
-        edges.append(replace(edge, coflow=name))
+            name = "job"
+            if by == "stage":
+                name = _stage_of(job, edge)
+        named_edge = replace(edge, coflow=name)
+        edges.append(named_edge)
     return replace(job, edges=tuple(edges))
 
 
@@ -36,5 +39,9 @@ def _stage_of(job: Job, edge: Edge) -> str:
     destination = job.tasks[edge.destination]
     name = f"{source.kind}->{destination.kind}"
     # A task without a layer serves that of the other end.
-    layer = destination.settings.get("layer", source.settings.get("layer"))
-    return name if layer is None else f"{name} of layer {layer}"
+    layer = destination.settings.get("layer")
+    if layer is None:
+        layer = source.settings.get("layer")
+    if layer is None:
+        return name
+    return f"{name} of layer {layer}"

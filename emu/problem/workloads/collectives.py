@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from emu.problem.workloads.all_reduce import steps_of
+
+#: Sends of every step.
+Steps: TypeAlias = tuple[tuple["Send", ...], ...]
 
 #: Collective -> algorithms that it goes by, the default first.
 ALGORITHMS = {
@@ -43,7 +46,8 @@ def list_own(collective: str, rank: int, ranks: int) -> range:
     if collective == "allgather":
         return range(rank, rank + 1)
     if collective == "alltoall":
-        return range(rank * ranks, (rank + 1) * ranks)
+        first = rank * ranks
+        return range(first, first + ranks)
     if collective == "broadcast" and rank > 0:
         return range(0)
     return range(ranks)
@@ -56,9 +60,11 @@ def list_outcome(collective: str, rank: int, ranks: int) -> dict[int, range]:
     """
     everybody = range(ranks)
     if collective == "alltoall":
-        return {
-            sender * ranks + rank: range(sender, sender + 1) for sender in everybody
-        }
+        outcome = {}
+        for sender in everybody:
+            chunk = sender * ranks + rank
+            outcome[chunk] = range(sender, sender + 1)
+        return outcome
     if collective == "allgather":
         return {sender: range(sender, sender + 1) for sender in everybody}
     if collective == "broadcast":
@@ -81,7 +87,7 @@ def list_steps(
     collective: str,
     algorithm: str,
     ranks: int,
-) -> tuple[tuple[Send, ...], ...]:
+) -> Steps:
     """Return the sends of every step among so many ranks, two or more.
 
     Of alltoall the chunk for rank d of rank s is ``s * ranks + d``: ``ranks`` times as
@@ -94,26 +100,35 @@ def list_steps(
         raise ValueError(f"{collective} by {algorithm}: it goes by {words}")
 
     if algorithm == "direct":
-        return (tuple(_send_directly(collective, ranks)),)
+        sends = _send_directly(collective, ranks)
+        return (tuple(sends),)
     if collective == "broadcast":
-        steps = _grow_tree(ranks) if algorithm == "tree" else _pass_chain(ranks)
-        return tuple(map(tuple, steps))
+        pass_along = _pass_chain
+        if algorithm == "tree":
+            pass_along = _grow_tree
+        return tuple(map(tuple, pass_along(ranks)))
     if collective == "alltoall":
-        return tuple(tuple(_pass_on(ranks, step)) for step in range(ranks - 1))
+        steps = range(ranks - 1)
+        return tuple(tuple(_pass_on(ranks, step)) for step in steps)
 
     steps_of_sum = steps_of(algorithm, ranks)
     half = len(steps_of_sum) // 2
-    halves = {"allgather": steps_of_sum[half:], "reduce_scatter": steps_of_sum[:half]}
+    halves = {
+        "allgather": steps_of_sum[half:],
+        "reduce_scatter": steps_of_sum[:half],
+    }
     # Between the halves rank r of a ring has chunk r + 1, which is its own here.
     shift = int(algorithm == "ring" and collective in halves)
     sends_of_steps = []
     # An allreduce is both halves.
-    for transfers in halves.get(collective, steps_of_sum):
-        sends = []
+    transfers_of_steps = halves.get(collective, steps_of_sum)
+    for transfers in transfers_of_steps:
+        sends_of_step = []
         for rank, (receiver, first, last) in enumerate(transfers):
             chunk = (first - shift) % ranks
-            sends.append(Send(rank, receiver, chunk, chunk + last - first))
-        sends_of_steps.append(tuple(sends))
+            send = Send(rank, receiver, first=chunk, last=chunk + last - first)
+            sends_of_step.append(send)
+        sends_of_steps.append(tuple(sends_of_step))
     return tuple(sends_of_steps)
 
 
@@ -138,11 +153,13 @@ def _send_directly(collective: str, ranks: int) -> Iterator[Send]:
 def _pass_on(ranks: int, step: int) -> Iterator[Send]:
     """Yield the sends of a step of an alltoall in a ring."""
     for sender in range(ranks):
+        receiver = (sender + 1) % ranks
         origin = (sender - step) % ranks  # of whom it hands chunks on
         for distance in range(1, ranks - step):
             # Chunks of the origin for ranks that are still ahead.
-            chunk = origin * ranks + (sender + distance) % ranks
-            yield Send(sender, (sender + 1) % ranks, chunk, chunk + 1)
+            destination = (sender + distance) % ranks
+            chunk = origin * ranks + destination
+            yield Send(sender, receiver, chunk, chunk + 1)
 
 
 def _grow_tree(ranks: int) -> Iterator[list[Send]]:
@@ -150,8 +167,11 @@ def _grow_tree(ranks: int) -> Iterator[list[Send]]:
     distance = 1
     while distance < ranks:
         # Where ranks are no power of two the last step has fewer receivers left.
-        senders = range(min(distance, ranks - distance))
-        yield [Send(rank, rank + distance, 0, ranks) for rank in senders]
+        count = min(distance, ranks - distance)
+        yield [
+            Send(sender, sender + distance, first=0, last=ranks)
+            for sender in range(count)
+        ]
         distance *= 2
 
 
@@ -162,5 +182,6 @@ def _pass_chain(ranks: int) -> Iterator[list[Send]]:
         for rank in range(ranks - 1):
             chunk = step - rank
             if 0 <= chunk < ranks:
-                sends.append(Send(rank, rank + 1, chunk, chunk + 1))
+                send = Send(rank, rank + 1, chunk, chunk + 1)
+                sends.append(send)
         yield sends

@@ -23,29 +23,35 @@ from emu.systems.system import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from emu.systems.system import Results
+    from emu.systems.system import Holders, Lengths, Results
 
 
-def _name_strategy(schedules: Mapping[str, Schedule], _policy: str) -> Iterator[str]:
+def _name_strategy(
+    schedules: Mapping[str, Schedule],
+    _policy: str,
+) -> Iterator[str]:
     """Yield the strategy of a job, which may have been chosen."""
     schedule = next(iter(schedules.values()))
-    strategy = schedule.problem.job.settings["strategy"]
+    settings = schedule.problem.job.settings
+    strategy = settings["strategy"]
     yield f"layer 1 by strategy {strategy} of apt (job.strategy)"
 
 
 def _holders(job: Job) -> list[str]:
-    return [task.name for task in job.tasks if task.kind == PHASES["Mf"]]
+    kind = PHASES["Mf"]
+    return [task.name for task in job.tasks if task.kind == kind]
 
 
-def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
+def _tasks_with_state(job: Job) -> Holders:
     """Return whose state machines begin with: own columns, or that of the first."""
     names = _holders(job)
     if job.settings["strategy"] == "nfp":
         return {name: (name,) for name in names}
-    return dict.fromkeys(names, (names[0],))
+    first = names[0]
+    return dict.fromkeys(names, (first,))
 
 
-def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
+def _vectors(job: Job) -> Lengths:
     """Return the weights of layer 1 that a machine has, and all other parameters."""
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
     from emu.systems.p3.volumes import split_model  # noqa: PLC0415 - pydantic
@@ -57,10 +63,11 @@ def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
     split = split_model(settings["model"], length, dataset.classes, itemsize=1)
     blocks = columns_of(settings, length)
     holders = _holders(job)[: len(blocks)]
-    return {
-        name: (columns * split.first_width, split.upper)
-        for name, columns in zip(holders, blocks, strict=True)
-    }
+    vectors = {}
+    for name, columns in zip(holders, blocks, strict=True):
+        first_weights = columns * split.first_width
+        vectors[name] = (first_weights, split.upper)
+    return vectors
 
 
 def _join(job: Job, results: Results) -> NDArray[Any]:
@@ -72,8 +79,10 @@ def _join(job: Job, results: Results) -> NDArray[Any]:
     blocks = columns_of(job.settings, dataset.feature_length)
     # Joining needs no block of one's own: any will do.
     split = ColumnSplit(job.settings, dataset, blocks, 0)
-    owned = [results[f"Mf{rank}"]["own"] for rank in range(len(blocks))]
-    return split.join(owned, results["Mf0"]["upper"])
+    ranks = range(len(blocks))
+    owned = [results[f"Mf{rank}"]["own"] for rank in ranks]
+    upper = results["Mf0"]["upper"]
+    return split.join(owned, upper)
 
 
 def _list_setup(job: Job) -> Iterator[Transfer]:
@@ -86,12 +95,14 @@ def _list_setup(job: Job) -> Iterator[Transfer]:
     dataset = open_for(job.settings)
     blocks = columns_of(job.settings, dataset.feature_length)
     sizes = parameter_bytes(job)
-    rows = np.bincount(dataset.owner, minlength=len(sizes)).tolist()
-    itemsize = np.dtype(job.settings["precision"]).itemsize
-    for (reader, weights), columns in zip(sizes.items(), blocks, strict=True):
+    rows = np.bincount(dataset.owner, minlength=len(sizes))
+    precision = np.dtype(job.settings["precision"])
+    readers = zip(sizes.items(), blocks, strict=True)
+    for (reader, weights), columns in readers:
+        row = precision.itemsize * columns
         # The owner of a vertex has all of its columns until then.
-        for holder, count in zip(sizes, rows, strict=True):
-            yield Transfer(COLUMNS, holder, reader, itemsize * columns * count)
+        for holder, count in zip(sizes, rows.tolist(), strict=True):
+            yield Transfer(COLUMNS, holder, reader, size=row * count)
         yield Transfer(WEIGHTS, "Mf0", reader, weights)
 
 

@@ -65,12 +65,16 @@ class DgclBuilder:
         """The gathers of an epoch, forward then backward, in their order."""
         layers = self.section.model.layers
         # Features that are kept leave nothing to gather before layer 1.
-        for layer in range(1 + self.section.cache_features, layers + 1):
+        first = 1 + self.section.cache_features
+        for layer in range(first, layers + 1):
+            before = ""
+            if layer > 1:
+                before = f"layer{layer - 1}"
             yield Gathering(
                 letter="f",
                 layer=layer,
                 plan=self.plans[layer - 1],
-                before=f"layer{layer - 1}" if layer > 1 else "",
+                before=before,
                 after=f"layer{layer}",
             )
 
@@ -88,11 +92,13 @@ class DgclBuilder:
 
     def stages(self, gather: Gathering) -> Iterator[tuple[int, range]]:
         """Yield rank and stages of all in a gather; a host has rows after the first."""
+        last_stage = gather.plan.stages
         for rank in range(len(self.machines)):
             # In the stage after the last one a device has all rows, and sends none.
-            yield rank, range(gather.plan.stages + 1)
+            yield rank, range(last_stage + 1)
         if self.section.plan == "swap":
-            yield len(self.machines), range(1, gather.plan.stages + 1)
+            host = len(self.machines)
+            yield host, range(1, last_stage + 1)
 
 
 @dataclass(frozen=True)
@@ -123,13 +129,19 @@ class Gathering:
 
     @property
     def _mark(self) -> str:
-        return "" if self.layer == 2 else f"@{self.layer}"
+        if self.layer == 2:
+            return ""
+        return f"@{self.layer}"
 
 
 def dgcl_job(builder: DgclBuilder, settings: JobSettings) -> Job:
     """Return the job that ``builder`` builds; raise ValueError as `Job`."""
-    epochs = builder.section.epochs
-    return build_named_job(_tasks(builder), _edges(builder), epochs, settings)
+    return build_named_job(
+        tasks=_tasks(builder),
+        edges=_edges(builder),
+        iterations=builder.section.epochs,
+        settings=settings,
+    )
 
 
 def dgcl_realization(
@@ -151,7 +163,8 @@ def dgcl_realization(
     work = work or {}
     times_of_tasks = []
     for task in _tasks(builder):
-        time = times.get(task.kind, 0.0) * work.get(task.name, 1.0)
+        stated = times.get(task.kind, 0.0)
+        time = stated * work.get(task.name, 1.0)
         times_of_tasks.append([time] * epochs)
 
     rows: list[list[float]] = []
@@ -162,7 +175,8 @@ def dgcl_realization(
             elements = count * widths[layer - 1]
         elif edge.carries:
             elements = part_elements(parameters, edge.place)
-        rows.append([itemsize * elements] * epochs)
+        size = itemsize * elements
+        rows.append([size] * epochs)
 
     volumes = np.array(rows, dtype=np.float64)
     return Realization(
@@ -185,7 +199,12 @@ def _tasks(builder: DgclBuilder) -> Iterator[Task]:
     workers = []
     for rank, machine in enumerate(builder.machines):
         # The ring's tasks run in the device's process, and read its gradients there.
-        worker = Task(f"w{rank}", "worker", pinned=machine, process=f"d{rank}")
+        worker = Task(
+            name=f"w{rank}",
+            kind="worker",
+            pinned=machine,
+            process=f"d{rank}",
+        )
         workers.append(worker)
     yield from all_reduce_tasks(workers)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from typing_extensions import override
@@ -15,7 +15,15 @@ from typing_extensions import override
 from emu.errors import ScenarioError
 from emu.graph_data import open_for, open_layers
 from emu.prediction.simulation import makespan
-from emu.problem import Cluster, Job, Placement, Problem, Realization, Schedule, Task
+from emu.problem import (
+    Cluster,
+    Job,
+    Placement,
+    Problem,
+    Realization,
+    Schedule,
+    Task,
+)
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import default_time, write_times
 from emu.problem.fields.section import Trail
@@ -35,20 +43,31 @@ from emu.systems import (
 )
 from emu.systems.device_memory import Parts, weight_bytes
 from emu.systems.dgcl import plans
-from emu.systems.dgcl.job import CARRIES, DgclBuilder, dgcl_job, dgcl_realization
+from emu.systems.dgcl.job import (
+    CARRIES,
+    DgclBuilder,
+    dgcl_job,
+    dgcl_realization,
+)
 from emu.systems.dgcl.keys import DgclKeys, DgclTimesSection
 from emu.systems.dgcl.planner import MOST_DEVICES, PlanError, plan_of
 from emu.systems.dgcl.spst import lower_bound
 from emu.systems.job_section import BuildContext, whole_kinds, with_slowness
 from emu.systems.training_section import count_parameters, number_bytes
-from emu.systems.translation import CommonJob, Translation, add_times, write_whole_graph
+from emu.systems.translation import (
+    CommonJob,
+    Translation,
+    add_times,
+    write_whole_graph,
+)
 from emu.systems.whole_graph_section import layer_time
 from emu.units import format_duration
 
 _WORDS = {"gather": "forward", "scatter": "backward"}
-#: Simulated seconds by kind of plan, of a section in its context: a scenario is built
-#: several times.
-_EPOCH_TIMES: dict[str, dict[str, float]] = {}
+#: Kind of plan -> simulated seconds.
+Seconds: TypeAlias = dict[str, float]
+#: Those of a section in its context: a scenario is built several times.
+_EPOCH_TIMES: dict[str, Seconds] = {}
 
 
 class DgclJobSection(DgclKeys):
@@ -69,26 +88,21 @@ class DgclJobSection(DgclKeys):
     def problems(self, cluster: ClusterSection) -> Problems:
         yield from super().problems(cluster)
         yield from self._plan_problems(cluster)
-        yield from self.layer_problems("forward", self.times.forward)
-        yield from self.layer_problems("backward", self.times.backward)
+        times = self.times
+        yield from self.layer_problems("forward", times.forward)
+        yield from self.layer_problems("backward", times.backward)
 
         devices = len(self.ranks(cluster.names))
         if devices > MOST_DEVICES:
             problem = f"found {devices} devices, a plan has at most {MOST_DEVICES}"
             yield ("job", "machines"), problem
-        if self.times.coordination and self.coordination != "central":
+        if times.coordination and self.coordination != "central":
             problem = "found a time of gates, write coordination: central"
             yield ("job", "times", "coordination"), problem
 
     def _plan_problems(self, cluster: ClusterSection) -> Problems:
-        if self.plan == "swap" and self.host not in cluster.names:
-            problem = (
-                f"found swap without a machine {self.host!r} to leave rows on: name "
-                "one as job.host, or write cluster.topology: dgx1 or pcie_8"
-            )
-            yield ("job", "plan"), problem
-        elif self.plan == "swap" and self.host in (self.machines or ()):
-            yield ("job", "host"), f"{self.host!r} holds a part: name another machine"
+        if self.plan == "swap":
+            yield from self._host_problems(cluster)
 
         if self.plan == "dgcl_r" and self.boxes is None:
             problem = (
@@ -99,6 +113,16 @@ class DgclJobSection(DgclKeys):
         if self.plan == "replication" and not self.cache_features:
             problem = "found false for replication, where no row travels: remove it"
             yield ("job", "cache_features"), problem
+
+    def _host_problems(self, cluster: ClusterSection) -> Problems:
+        if self.host not in cluster.names:
+            problem = (
+                f"found swap without a machine {self.host!r} to leave rows on: name "
+                "one as job.host, or write cluster.topology: dgx1 or pcie_8"
+            )
+            yield ("job", "plan"), problem
+        elif self.host in (self.machines or ()):
+            yield ("job", "host"), f"{self.host!r} holds a part: name another machine"
 
     @override
     def list_untimed(self) -> Iterator[str]:
@@ -121,7 +145,10 @@ class DgclJobSection(DgclKeys):
 
     @override
     def scale_times(
-        self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
+        self,
+        tasks: Mapping[str, str],
+        wanted: set[str],
+        scale: Scale,
     ) -> Scaling:
         if self.rates is not None:
             return {}, set()
@@ -143,7 +170,8 @@ class DgclJobSection(DgclKeys):
         forward = {f"layer{number}": number for number in range(1, last + 1)}
         backward = {f"gradient{number}": number for number in range(1, last)}
         backward[f"layer{last}"] = last  # it goes on to its own backward pass
-        for key, layers in (("forward", forward), ("backward", backward)):
+        passes = {"forward": forward, "backward": backward}
+        for key, layers in passes.items():
             layer_kinds = kinds & layers.keys()
             if not layer_kinds:
                 continue
@@ -156,30 +184,34 @@ class DgclJobSection(DgclKeys):
                 write = scale if number in numbers else write_times
                 times.append(write(time))
             edit[f"job.times.{key}"] = times
-        return edit, {name for name in wanted if tasks[name] in scaled_kinds}
+        scaled = {name for name in wanted if tasks[name] in scaled_kinds}
+        return edit, scaled
 
     def _pass_times(self) -> Iterator[tuple[str, str, PerDevice]]:
         """Yield (key, kind of task, time) of those that are stated."""
         last = self.model.layers
-        times = self.times
+        forward = self.times.forward
+        backward = self.times.backward
         # The two passes of the last layer are one task, of the sum of their times.
         for number in range(last - 1):
-            if times.forward is not None:
-                time = layer_time(times.forward, number)
+            if forward is not None:
+                time = layer_time(forward, number)
                 yield "forward", f"layer{number + 1}", time
-            if times.backward is not None:
-                time = layer_time(times.backward, number)
+            if backward is not None:
+                time = layer_time(backward, number)
                 yield "backward", f"gradient{number + 1}", time
 
-        if times.forward is not None and times.backward is not None:
-            forward = layer_time(times.forward, last - 1)
-            backward = layer_time(times.backward, last - 1)
-            yield "forward", f"layer{last}", add_times(forward, backward)
+        if forward is not None and backward is not None:
+            last_forward = layer_time(forward, last - 1)
+            last_backward = layer_time(backward, last - 1)
+            time = add_times(last_forward, last_backward)
+            yield "forward", f"layer{last}", time
 
     @override
     def build(self, context: BuildContext) -> Job:
         settings = self.settings(context)
-        return dgcl_job(self.builder(context, settings), settings)
+        builder = self.builder(context, settings)
+        return dgcl_job(builder, settings)
 
     def settings(self, context: BuildContext) -> Settings:
         """Return the settings that every node program of the job gets."""
@@ -221,20 +253,24 @@ class DgclJobSection(DgclKeys):
             settings["best_of"] = dict(seconds)
         return settings
 
-    def _epoch_times(self, context: BuildContext, cluster: Cluster) -> dict[str, float]:
+    def _epoch_times(self, context: BuildContext, cluster: Cluster) -> Seconds:
         """Return the simulated seconds of `EPOCHS` epochs along either plan."""
         key = repr((self, context))
         if key not in _EPOCH_TIMES:
-            _EPOCH_TIMES[key] = {
-                kind: self._simulate_time(kind, context, cluster)
-                for kind in ("peer_to_peer", "spst")
-            }
+            seconds = {}
+            for kind in ("peer_to_peer", "spst"):
+                seconds[kind] = self._simulate_time(kind, context, cluster)
+            _EPOCH_TIMES[key] = seconds
         return _EPOCH_TIMES[key]
 
     def _simulate_time(
-        self, kind: str, context: BuildContext, cluster: Cluster
+        self,
+        kind: str,
+        context: BuildContext,
+        cluster: Cluster,
     ) -> float:
-        candidate = self.model_copy(update={"plan": kind, "epochs": plans.EPOCHS})
+        keys = {"plan": kind, "epochs": plans.EPOCHS}
+        candidate = self.model_copy(update=keys)
         # With a kind that is not best_of, so that this does not call itself.
         job = candidate.build(context)
         # A slower machine waits less for rows: that may decide between the plans.
@@ -242,8 +278,10 @@ class DgclJobSection(DgclKeys):
             job = with_slowness(job, candidate, context.stated, profiled=False)
         reference = candidate.realize(job, context, cluster, {})
 
-        first, *_ = self.ranks(context.machines)  # gates are pinned nowhere
-        machines = [cluster.index(task.pinned or first) for task in job.tasks]
+        first, *_ = self.ranks(context.machines)
+        # Gates are pinned nowhere, and need a place all the same.
+        homes = [task.pinned or first for task in job.tasks]
+        machines = [cluster.index(home) for home in homes]
         placement = Placement(tuple(machines))
         problem = Problem(cluster, job, placement)
         realization = problem.stretch(reference)
@@ -276,9 +314,14 @@ class DgclJobSection(DgclKeys):
 
     @override
     def realize(
-        self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
+        self,
+        job: Job,
+        context: BuildContext,
+        cluster: Cluster,
+        measured: Times,
     ) -> Realization:
-        settings = self.settings(replace(context, cluster=cluster))
+        on_cluster = replace(context, cluster=cluster)
+        settings = self.settings(on_cluster)
         dataset = open_for(job.settings)
         times = {
             "gather": self.times.gather,
@@ -290,13 +333,14 @@ class DgclJobSection(DgclKeys):
         for _, kind, time in self._pass_times():
             times[kind] = default_time(time)
 
+        itemsize = number_bytes(job.settings)
         realization = dgcl_realization(
             self.builder(context, settings),
             times={**measured, **times},
             widths=self.widths(dataset)[:-1],
             parameters=count_parameters(job.settings, dataset),
             # Flows are of emulated bytes; rates, below, are of real ones.
-            itemsize=number_bytes(job.settings) / context.byte_scale,
+            itemsize=itemsize / context.byte_scale,
             work=replica_work(job.settings),
         )
         if self.rates is None:
@@ -306,7 +350,11 @@ class DgclJobSection(DgclKeys):
         return replace(realization, times=seconds)
 
     @override
-    def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:
+    def device_memory(
+        self,
+        job: Job,
+        context: BuildContext,
+    ) -> Mapping[str, Parts]:
         """Return that of every device, under its first layer: DGCL has all rows there.
 
         Rows of others as well, and what layers compute with its gradient, twice.
@@ -352,15 +400,19 @@ class DgclJobSection(DgclKeys):
 
     @override
     def count_operations(
-        self, job: Job, context: BuildContext, volumes: Floats
+        self,
+        job: Job,
+        context: BuildContext,
+        volumes: Floats,
     ) -> Operations:
         itemsize = number_bytes(job.settings)
         operations = Operations(job)
         operations.add_gradients(job, volumes, itemsize)
         operations.add_bytes(job, volumes, "gather", "scatter")
         for edge, sizes in zip(job.edges, volumes, strict=True):
+            reader = job.tasks[edge.destination]
             # To add a number that came is work as of an edge.
-            if job.tasks[edge.destination].kind == "scattered":
+            if reader.kind == "scattered":
                 numbers = sizes / itemsize
                 operations.add(edge.destination, {"aggregate": numbers})
 
@@ -380,7 +432,8 @@ class DgclJobSection(DgclKeys):
             graph = graphs[number - 1]
             part = graph.part(task.settings["rank"])
             edges = int(part.forward.indptr[-1])
-            inputs, outputs = widths[number - 1 : number + 1]
+            inputs = widths[number - 1]
+            outputs = widths[number]
             layer = count_layer(
                 kind,
                 (inputs, outputs),
@@ -389,10 +442,11 @@ class DgclJobSection(DgclKeys):
                 len(part.local),
                 shortens=inputs > outputs,
             )
-            forward = layer.forward if name == "layer" else {}
-            operations.add(position, forward)
+            if name == "layer":
+                operations.add(position, layer.forward)
             if name == "gradient" or number == self.model.layers:
-                operations.add(position, layer.backward(first=number == 1))
+                backward = layer.backward(first=number == 1)
+                operations.add(position, backward)
             if task.kind == "layer1":
                 parameters = count_parameters(job.settings, dataset)
                 operations.add(position, {"step": parameters})
@@ -406,7 +460,7 @@ def _write(common: CommonJob) -> Keys:
 TRANSLATION = Translation(None, _write, counts_epochs=True)
 
 
-def replica_work(settings: JobSettings) -> dict[str, float]:
+def replica_work(settings: JobSettings) -> Seconds:
     """Return task -> edges of all that it computes over its own, where replicas are."""
     if not settings["replicas"]:
         return {}
@@ -447,7 +501,9 @@ def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str
     gathers = set()
     for task in job.tasks:
         if task.kind in _WORDS:
-            gathers.add((task.kind, task.settings["layer"]))
+            gather = (task.kind, task.settings["layer"])
+            gathers.add(gather)
+
     for kind, layer in sorted(gathers):
         plan = by_layer[layer - 1]
         # No part needs a row of another.
@@ -468,23 +524,28 @@ def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str
         bound = ""
         # The bound is of rows on their way from owners; gradients go the other way.
         if kind == "gather":
-            needs_of_layer = needs[layer - 1 if len(needs) > 1 else 0]
+            needs_of_layer = needs[0]
+            if len(needs) > 1:
+                needs_of_layer = needs[layer - 1]
             least = row_bytes * lower_bound(needs_of_layer, topology)
             bound = f"; no plan's t(S) is below {format_duration(least)}"
 
-        cost = format_duration(row_bytes * plan.cost(topology))
+        seconds_of_plan = row_bytes * plan.cost(topology)
+        cost = format_duration(seconds_of_plan)
         seconds_alone = _time_alone(first, sizes, policy)
         alone = format_duration(seconds_alone)
+        with_waits = ", ".join(waits)
         yield (
             f"gather of layer {layer}, {_WORDS[kind]}: t(S) {cost}, "
-            f"simulated {alone}; with waits {', '.join(waits)}{bound}"
+            f"simulated {alone}; with waits {with_waits}{bound}"
         )
 
 
 def _mean_time(schedule: Schedule, kind: str, layer: int) -> float:
     """Return the seconds of a gather, the mean of the epochs."""
     stages = defaultdict[str, list[int]](list)
-    for position, task in enumerate(schedule.problem.job.tasks):
+    job = schedule.problem.job
+    for position, task in enumerate(job.tasks):
         if task.kind == kind and task.settings["layer"] == layer:
             stages[task.process_name].append(position)
 
@@ -498,7 +559,8 @@ def _mean_time(schedule: Schedule, kind: str, layer: int) -> float:
         ends.append(stage_ends.max(axis=0))
     last_end = np.max(ends, axis=0)
     last_start = np.max(starts, axis=0)
-    return float(np.mean(last_end - last_start))
+    seconds = last_end - last_start
+    return float(np.mean(seconds))
 
 
 def _time_alone(schedule: Schedule, sizes: Floats, policy: str) -> float:
@@ -509,10 +571,8 @@ def _time_alone(schedule: Schedule, sizes: Floats, policy: str) -> float:
     job = replace(problem.job, iterations=1)
     problem = replace(problem, cluster=cluster, job=job)
     # Tasks take no time, and all epochs have the same bytes: one tells all.
-    flows = Realization(
-        times=np.zeros((len(job.tasks), 1)),
-        volumes=sizes[:, :1],
-    )
+    times = np.zeros((len(job.tasks), 1))
+    flows = Realization(times, volumes=sizes[:, :1])
     return makespan(problem, flows, policy)
 
 
@@ -525,8 +585,10 @@ def _bytes_of(schedule: Schedule, kind: str, layer: int) -> Floats:
         destination = job.tasks[edge.destination]
         carries_rows = (source.kind, destination.kind) in CARRIES
         is_of_kind = carries_rows and source.kind == kind
-        belongs.append(is_of_kind and source.settings["layer"] == layer)
+        is_of_layer = is_of_kind and source.settings["layer"] == layer
+        belongs.append(is_of_layer)
     is_of_gather = np.array(belongs)
     # Flows within a machine have no bytes on record.
     sizes = np.nan_to_num(schedule.flow_bytes)
-    return np.where(is_of_gather[:, None], sizes, 0.0)
+    column = is_of_gather[:, None]
+    return np.where(column, sizes, 0.0)

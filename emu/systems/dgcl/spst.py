@@ -15,7 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.prediction.core import lib, pointer, structure
-from emu.systems.dgcl.planner import GatherPlan, Ints, Needs, PlanError, Topology
+from emu.systems.dgcl.planner import (
+    GatherPlan,
+    Ints,
+    Needs,
+    PlanError,
+    Topology,
+)
 
 #: Of so many devices every set is looked at: 1,022 cuts.
 _FEW = 10
@@ -53,6 +59,7 @@ def spst(
     shape = (groups, width)
     links = len(topology.links)
     fastest = topology.capacities.max(initial=1.0)
+
     # What C reads and fills: a tree per group of rows, an edge from its sender to its
     # receiver in each stage, and the load of all trees by stage and link.
     trees = structure(
@@ -117,7 +124,12 @@ def _sort_alike(needs: Needs) -> tuple[Ints, NDArray[np.bool_]]:
     return order, is_new_owner | are_new_readers
 
 
-def _tables(devices: int, vertices: Ints, group_of: Ints, trees: Any) -> GatherPlan:
+def _tables(
+    devices: int,
+    vertices: Ints,
+    group_of: Ints,
+    trees: Any,
+) -> GatherPlan:
     """Return the plan of grown trees."""
     # A cell is a stage and a pair of devices, in the order of a plan's transfers.
     stages = max(devices - 1, 1)
@@ -218,14 +230,16 @@ def _capacity(topology: Topology, inside: int) -> float:
         for route in missing:
             for link in route:
                 # A link is worth the routes that it covers, per capacity that it adds.
-                worth[link] = worth.get(link, 0.0) + 1 / capacities[link]
+                covered = worth.get(link, 0.0)
+                worth[link] = covered + 1 / capacities[link]
         # Of equal ones the first in the order of routes: the bound is always the same.
         best = max(worth, key=worth.__getitem__)
         cover.append(best)
         missing = [route for route in missing if best not in route]
 
     # The links with most capacity first: a tighter bound where they are left out.
-    for link in sorted(cover, key=lambda link: -capacities[link]):
+    by_capacity = sorted(cover, key=lambda link: -capacities[link])
+    for link in by_capacity:
         others = set(cover) - {link}
         if all(route & others for route in routes):
             cover.remove(link)

@@ -120,6 +120,7 @@ class Graph:
         if self.section.attends:
             # A GAT has programs of its own for some kinds.
             program = PROGRAMS.get(f"attention {kind}", program)
+
         more_settings = changes.pop("settings", {})
         task = replace(
             template,
@@ -248,7 +249,7 @@ def _add_interval(graph: Graph, i: int) -> None:
     section = graph.section
     server = graph.on_server(i // section.intervals)
     tensor = 0
-    before = ""
+    previous = ""
     for step in graph.steps:
         settings = {
             **server.settings,
@@ -258,7 +259,7 @@ def _add_interval(graph: Graph, i: int) -> None:
         }
         template = replace(server, settings=settings)
         if step.tensor and graph.lambdas:
-            before = _add_lambda(graph, template, tensor, step, before)
+            previous = _add_lambda(graph, template, tensor, step, previous)
             tensor += 1
             continue
 
@@ -276,13 +277,13 @@ def _add_interval(graph: Graph, i: int) -> None:
             if step.tensor and section.backend == "gpu":
                 pool = "gpu"
             graph.add(template, name, step.kind, takes=pool)
-        if before:
-            graph.join(before, entry)
+        if previous:
+            graph.join(previous, entry)
         if step.tensor:
-            _weight_edges(graph, i, step, before)
-        before = name
+            _weight_edges(graph, i, step, previous)
+        previous = name
 
-    graph.order(before, "done")
+    graph.order(previous, "done")
     # It enters epoch n once every interval has ended epoch n - lag.
     first_step = graph.steps[0]
     entry = f"{graph.entry[first_step.name]}_{i}"
@@ -294,12 +295,12 @@ def _add_lambda(
     server: Task,
     k: int,
     step: Step,
-    before: str,
+    previous: str,
 ) -> str:
     """Add tensor task k of an interval, from its launch to its answer, the last task.
 
-    ``server``: what the interval's tasks of this step have in common; ``before``: the
-    last task before them.
+    ``server``: what the interval's tasks of this step have in common; ``previous``:
+    the last task before them.
     """
     section = graph.section
     i = server.settings["interval"]
@@ -334,7 +335,7 @@ def _add_lambda(
     # The slot is given back with the answer, not with the end of the lambda's work.
     graph.add(server, back, "answer", frees=LAMBDAS)
 
-    _join_lambda(graph, i, k, step, before)
+    _join_lambda(graph, i, k, step, previous)
     _add_relaunches(graph, server, remote, step)
     return back
 
@@ -344,7 +345,7 @@ def _join_lambda(
     i: int,
     k: int,
     step: Step,
-    before: str,
+    previous: str,
 ) -> None:
     """Join the tasks of `_add_lambda`."""
     takes_time = graph.section.launch.takes_time
@@ -354,13 +355,13 @@ def _join_lambda(
     back = f"back{k}_{i}"
 
     _weight_edges(graph, i, step, call)
-    if before:
+    if previous:
         # A launch that the graph task before it does not begin follows that task.
-        follows = before.startswith("back") or not step.launches_early
+        follows = previous.startswith("back") or not step.launches_early
         successor = call
         if takes_time and follows:
             successor = launch
-        graph.join(before, successor)
+        graph.join(previous, successor)
     if takes_time:
         graph.join(launch, call)
 
@@ -403,7 +404,7 @@ def _add_relaunches(
     attempts = graph.attempts.get((interval, tensor), [])
     key = f"{tensor}_{interval}"
     name = f"{step.name}_{interval}"
-    before = ""  # mark of the attempt before
+    mark_before = ""  # of the attempt before
     for number, attempt in enumerate(attempts, 1):
         mark = ""
         if number > 1:
@@ -416,8 +417,8 @@ def _add_relaunches(
         on_server = {**settings, "done": is_launched}
 
         if number > 1:
-            call_before = f"call{key}{before}"
-            work_before = f"{name}{before}"
+            call_before = f"call{key}{mark_before}"
+            work_before = f"{name}{mark_before}"
             graph.add(server, call, "recall", settings=on_server)
             graph.add(remote, work, step.kind, settings=settings)
             graph.order(call_before, call)
@@ -429,7 +430,7 @@ def _add_relaunches(
                 hold = f"{work_before}.late"
                 graph.join(work_before, hold)
                 graph.order(call, hold)
-                graph.join(hold, f"late{key}{before}")
+                graph.join(hold, f"late{key}{mark_before}")
         if LATE in attempt.ends:
             late = {**on_server, "of": step.kind}
             graph.add(remote, f"{work}.late", "held", settings=late)
@@ -443,7 +444,7 @@ def _add_relaunches(
                 work=work,
                 settings=on_server,
             )
-        before = mark
+        mark_before = mark
 
 
 def _join_parameter_server(

@@ -58,7 +58,8 @@ class ColumnSplit:
         block: int,
     ) -> None:
         model = settings["model"]
-        first, *others = layer_shapes(model, dataset.feature_length, dataset.classes)
+        layers = layer_shapes(model, dataset.feature_length, dataset.classes)
+        first, *others = layers
         kind = model.get("kind", "sage")
         self._layer = LAYERS[kind]
         # Only what is linear in the features can be cut by their columns and summed.
@@ -87,10 +88,12 @@ class ColumnSplit:
     def join(self, owned: Sequence[Array], upper: Array) -> Array:
         """Return all parameters, flat, from the weights of every block."""
         parts = []
-        for number, (outputs, _) in enumerate(self._split):
+        shapes = self._split
+        for number, (outputs, _) in enumerate(shapes):
             # `own` puts a block's matrices one after the other.
-            shape = (len(self._split), outputs, -1)
-            columns = [flat.reshape(shape)[number] for flat in owned]
+            shape = (len(shapes), outputs, -1)
+            matrices = [flat.reshape(shape) for flat in owned]
+            columns = [matrix[number] for matrix in matrices]
             matrix = np.concatenate(columns, axis=1)
             parts.append(matrix.ravel())
         return np.concatenate([*parts, upper])
@@ -104,7 +107,8 @@ class ColumnSplit:
         import torch
 
         with torch.no_grad():
-            product = self._linear(as_tensor(weights), block, rows)
+            flat = as_tensor(weights)
+            product = self._linear(flat, block, rows)
         # It is sent as it lies in memory.
         return np.ascontiguousarray(product.numpy())
 

@@ -45,17 +45,34 @@ def split_layer(
     outputs = np.array([batch.outputs for batch in counts], float)
     if kind == "gat":
         # Every source is weighed, and nothing is added up before attention.
-        linear = LayerWork(0.0, inputs * columns * width, narrows=True)
-        attention = LayerWork((edges + outputs) * width, 0.0, narrows=True)
+        linear = LayerWork(
+            aggregate=0.0,
+            multiply=inputs * columns * width,
+            narrows=True,
+        )
+        attention = LayerWork(
+            aggregate=(edges + outputs) * width,
+            multiply=0.0,
+            narrows=True,
+        )
         return linear, attention
 
     layer = count_layer(kind, widths, edges, inputs, outputs)
-    rest = LayerWork(0.0, 0.0, narrows=False, outer=layer.outer)
-    return replace(layer, outer=0.0), rest
+    rest = LayerWork(
+        aggregate=0.0,
+        multiply=0.0,
+        narrows=False,
+        outer=layer.outer,
+    )
+    linear = replace(layer, outer=0.0)
+    return linear, rest
 
 
 def count_phases(
-    builder: P3Builder, job: Job, steps: tuple[int, int], volumes: NDArray[np.float64]
+    builder: P3Builder,
+    job: Job,
+    steps: tuple[int, int],
+    volumes: NDArray[np.float64],
 ) -> Operations:
     """Return the operations of the job that ``builder`` builds.
 
@@ -74,10 +91,12 @@ def count_phases(
     )
 
     operations = Operations(job)
-    operations.add_gradients(job, volumes, number_bytes(settings))
+    itemsize = number_bytes(settings)
+    operations.add_gradients(job, volumes, itemsize)
     for number, task in enumerate(job.tasks):
         # A phase works on its batches from the cycle on that it is behind by.
-        when = slice(task.behind, task.behind + builder.batches)
+        end = task.behind + builder.batches
+        when = slice(task.behind, end)
         for amounts in phases.of_task(task):
             operations.add(number, amounts, when)
     return operations
@@ -117,10 +136,10 @@ class _Phases:
 
     def _count_answers(self, store: int, hop: int) -> Amounts:
         """Return the edges that a store draws for one hop of every sampler."""
-        edges = [
-            [batch.answered[hop - 1][store] for batch in batches]
-            for batches in self.counts
-        ]
+        edges = []
+        for batches in self.counts:
+            answers = [batch.answered[hop - 1] for batch in batches]
+            edges.append([edges_of_store[store] for edges_of_store in answers])
         return {"sample": np.sum(edges, axis=0)}
 
     def _drawn(self, task: Task) -> Iterator[Amounts]:
@@ -128,19 +147,21 @@ class _Phases:
         sampler = task.settings["sampler"]
         samplers = [sampler]
         # Without columns a machine has no use for peers' batches.
-        if self.builder.columns_of(task.settings["rank"], self.feature_length):
+        rank = task.settings["rank"]
+        if self.builder.columns_of(rank, self.feature_length):
             samplers += self.builder.derived_by(sampler)
         for origin in samplers:
-            edges = [batch.edges for batch in self.counts[origin]]
-            yield {"sample": edges}
+            batches = self.counts[origin]
+            yield {"sample": [batch.edges for batch in batches]}
 
     def _count_collected(self, rank: int) -> Amounts:
         """Return the bytes of a machine's columns of all vertices of the group."""
-        rows = [
-            [batch.inputs for batch in self.counts[sampler]]
-            for sampler in self.builder.samplers_of_group(rank)
-        ]
-        row_bytes = FEATURE_BYTES * self.builder.columns_of(rank, self.feature_length)
+        rows = []
+        for sampler in self.builder.samplers_of_group(rank):
+            batches = self.counts[sampler]
+            rows.append([batch.inputs for batch in batches])
+        columns = self.builder.columns_of(rank, self.feature_length)
+        row_bytes = FEATURE_BYTES * columns
         return {"collect": row_bytes * np.sum(rows, axis=0)}
 
     def _split(
@@ -148,8 +169,9 @@ class _Phases:
         columns: int,
         batches: Sequence[SampleCounts],
     ) -> tuple[LayerWork, LayerWork]:
-        is_only = self.model["layers"] == 1
-        width = self.classes if is_only else self.model["hidden"]
+        width = self.model["hidden"]
+        if self.model["layers"] == 1:
+            width = self.classes
         kind = self.model.get("kind", "sage")
         return split_layer(kind, (columns, width), batches)
 
@@ -164,9 +186,13 @@ class _Phases:
             _, layers[0] = self._split(self.feature_length, batches)
             for layer in layers:
                 # Layer 1 goes back to the sum, whose gradient owners of columns need.
-                yield layer.forward if forward else layer.backward(first=False)
+                if forward:
+                    yield layer.forward
+                else:
+                    yield layer.backward(first=False)
         if not forward:
-            yield {"step": float(self.steps[1])}
+            _, upper = self.steps
+            yield {"step": float(upper)}
 
     def _of_columns(self, rank: int, *, forward: bool) -> Iterator[Amounts]:
         """Yield the work of a machine on its columns, for all of its group."""
@@ -177,12 +203,15 @@ class _Phases:
         yield {"launch": 1.0}  # the group's batches are one pass
         for sampler in self.builder.samplers_of_group(rank):
             linear, _ = self._split(columns, self.counts[sampler])
-            # Features need no gradient.
-            work = linear.forward if forward else linear.backward(first=True)
+            work = linear.forward
+            if not forward:
+                work = linear.backward(first=True)  # features need no gradient
             yield {**work, "launch": 0.0}
         if not forward:
-            yield {"step": float(self.steps[0] * columns)}
+            per_column, _ = self.steps
+            yield {"step": float(per_column * columns)}
             return
+
         # Columns on the device: the same task collects them first. Those of the host
         # a store has collected, which come over PCIe.
         is_on_device = self.builder.entries[rank] == "Mf"

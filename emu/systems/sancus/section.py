@@ -31,7 +31,9 @@ class SancusSection(ExchangeSection):
         # Features stay what they are: they are broadcast once.
         features = Exchange(ROWS, 1, every=ONCE, whole=True)
         rows = self.list_rows(every=period, whole=True)
-        gradient_period = period if self.kept_gradients else 1
+        gradient_period = 1
+        if self.kept_gradients:
+            gradient_period = period
         gradients = self.list_gradients(every=gradient_period, whole=True)
         return (features, *rows, *gradients)
 
