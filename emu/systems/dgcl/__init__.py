@@ -70,6 +70,6 @@ DGCL = System(
     vectors=_vectors,
     setup=_list_setup,
     carries=CARRIES,
-    remarks=calling("emu.systems.dgcl.section:gather_lines"),
+    remarks=calling("emu.systems.dgcl.remarks:gather_lines"),
     outlook=calling("emu.systems.dgcl.plans:plan_lines"),
 )

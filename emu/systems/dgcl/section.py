@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from typing import ClassVar, TypeAlias
 
-import numpy as np
 from typing_extensions import override
 
 from emu.errors import ScenarioError
@@ -21,7 +19,6 @@ from emu.problem import (
     Placement,
     Problem,
     Realization,
-    Schedule,
     Task,
 )
 from emu.problem.fields.cluster_section import ClusterSection
@@ -44,14 +41,12 @@ from emu.systems import (
 from emu.systems.device_memory import Parts, weight_bytes
 from emu.systems.dgcl import plans
 from emu.systems.dgcl.job import (
-    CARRIES,
     DgclBuilder,
     dgcl_job,
     dgcl_realization,
 )
 from emu.systems.dgcl.keys import DgclKeys, DgclTimesSection
 from emu.systems.dgcl.planner import MOST_DEVICES, PlanError, plan_of
-from emu.systems.dgcl.spst import lower_bound
 from emu.systems.job_section import BuildContext, whole_kinds, with_slowness
 from emu.systems.training_section import count_parameters, number_bytes
 from emu.systems.translation import (
@@ -61,9 +56,7 @@ from emu.systems.translation import (
     write_whole_graph,
 )
 from emu.systems.whole_graph_section import layer_time
-from emu.units import format_duration
 
-_WORDS = {"gather": "forward", "scatter": "backward"}
 #: Kind of plan -> simulated seconds.
 Seconds: TypeAlias = dict[str, float]
 #: Those of a section in its context: a scenario is built several times.
@@ -479,116 +472,3 @@ def replica_work(settings: JobSettings) -> Seconds:
             works[f"d{rank}.layer{layer}"] = work
             works[f"d{rank}.grad{layer}"] = work
     return works
-
-
-def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str]:
-    """Yield a line per gather: t(S), its simulated time alone, a bound on t(S).
-
-    And the mean time in every schedule, where stages wait for computation: from when
-    the last device begins its first stage to when the last one ends its last. Before
-    them stands what `plan_lines` yields.
-    """
-    first = next(iter(schedules.values()))
-    job = first.problem.job
-    settings = job.settings
-    by_layer = plans.open_plans(settings)
-    topology = plans.read_topology(settings["topology"])
-    needs = plans.needs_of_settings(settings)
-    is_atomic = settings["backward"] == "atomic"
-    if "emulated" not in schedules:  # else it was said before the run
-        yield from plans.plan_lines(settings)
-
-    gathers = set()
-    for task in job.tasks:
-        if task.kind in _WORDS:
-            gather = (task.kind, task.settings["layer"])
-            gathers.add(gather)
-
-    for kind, layer in sorted(gathers):
-        plan = by_layer[layer - 1]
-        # No part needs a row of another.
-        if not plan.stages:
-            continue
-        if kind == "scatter":
-            plan = plans.gradient_plan(plan, atomic=is_atomic)
-
-        waits = []
-        for name, schedule in schedules.items():
-            seconds = _mean_time(schedule, kind, layer)
-            waits.append(f"{name} {format_duration(seconds)}")
-        sizes = _bytes_of(first, kind, layer)
-        # t(S) is per row; a row's bytes depend on the layer.
-        rows = max(int(plan.counts.sum()), 1)
-        sent_rows = rows * job.iterations
-        row_bytes = float(sizes.sum()) / sent_rows
-        bound = ""
-        # The bound is of rows on their way from owners; gradients go the other way.
-        if kind == "gather":
-            needs_of_layer = needs[0]
-            if len(needs) > 1:
-                needs_of_layer = needs[layer - 1]
-            least = row_bytes * lower_bound(needs_of_layer, topology)
-            bound = f"; no plan's t(S) is below {format_duration(least)}"
-
-        seconds_of_plan = row_bytes * plan.cost(topology)
-        cost = format_duration(seconds_of_plan)
-        seconds_alone = _time_alone(first, sizes, policy)
-        alone = format_duration(seconds_alone)
-        with_waits = ", ".join(waits)
-        yield (
-            f"gather of layer {layer}, {_WORDS[kind]}: t(S) {cost}, "
-            f"simulated {alone}; with waits {with_waits}{bound}"
-        )
-
-
-def _mean_time(schedule: Schedule, kind: str, layer: int) -> float:
-    """Return the seconds of a gather, the mean of the epochs."""
-    stages = defaultdict[str, list[int]](list)
-    job = schedule.problem.job
-    for position, task in enumerate(job.tasks):
-        if task.kind == kind and task.settings["layer"] == layer:
-            stages[task.process_name].append(position)
-
-    starts = []
-    ends = []
-    # The stages of a device, one process each.
-    for positions in stages.values():
-        stage_starts = schedule.task_start[positions]
-        stage_ends = schedule.task_end[positions]
-        starts.append(stage_starts.min(axis=0))
-        ends.append(stage_ends.max(axis=0))
-    last_end = np.max(ends, axis=0)
-    last_start = np.max(starts, axis=0)
-    seconds = last_end - last_start
-    return float(np.mean(seconds))
-
-
-def _time_alone(schedule: Schedule, sizes: Floats, policy: str) -> float:
-    """Return the seconds of a gather that nobody else's work or bytes delay."""
-    problem = schedule.problem
-    # Alone means on links as they are stated, without what happens to them in a run.
-    cluster = replace(problem.cluster, changes=(), speed_changes=())
-    job = replace(problem.job, iterations=1)
-    problem = replace(problem, cluster=cluster, job=job)
-    # Tasks take no time, and all epochs have the same bytes: one tells all.
-    times = np.zeros((len(job.tasks), 1))
-    flows = Realization(times, volumes=sizes[:, :1])
-    return makespan(problem, flows, policy)
-
-
-def _bytes_of(schedule: Schedule, kind: str, layer: int) -> Floats:
-    """Return the bytes of a gather by edge and iteration, 0 of all other flows."""
-    job = schedule.problem.job
-    belongs = []
-    for edge in job.edges:
-        source = job.tasks[edge.source]
-        destination = job.tasks[edge.destination]
-        carries_rows = (source.kind, destination.kind) in CARRIES
-        is_of_kind = carries_rows and source.kind == kind
-        is_of_layer = is_of_kind and source.settings["layer"] == layer
-        belongs.append(is_of_layer)
-    is_of_gather = np.array(belongs)
-    # Flows within a machine have no bytes on record.
-    sizes = np.nan_to_num(schedule.flow_bytes)
-    column = is_of_gather[:, None]
-    return np.where(column, sizes, 0.0)
