@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 
 from emu.emulation.coordinator import run as coordinator_run
-from emu.emulation.network.rate_board import RateBoard
+from emu.emulation.coordinator import scheduler_driver
 from emu.experiment import run_experiment
+from emu.prediction.core import lib
 from emu.prediction.scheduling import Scheduler
 from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Machine, Problem, Schedule
@@ -81,22 +83,33 @@ def test_links_read_at_one_and_a_half_times_what_is_stated_are_not_trusted(
     assert "link bytes" in {found["guard"] for found in result["verdict"]["guards"]}
 
 
+class PlantedCore:
+    """The core, but for what it publishes in a turn."""
+
+    def __init__(self, publish: Callable[[Any], bool]) -> None:
+        self.draw_consequences = publish
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(lib, name)
+
+
 def test_a_board_of_3_percent_less_on_one_edge_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It shows as lateness below 1 % alone, which is trusted."""
-    write = RateBoard.write
 
-    def lessen(board: RateBoard, segments: Any, order: Any) -> None:
-        rows = [row for row in range(segments.count) if segments.edge[row] == 5]
-        decided = [segments.rate[row] for row in rows]
+    def lessen(turn: Any) -> bool:
+        news = turn.desk.news
+        rows = [row for row in range(news.count) if news.edge[row] == 5]
+        decided = [news.rate[row] for row in rows]
         for row in rows:
-            segments.rate[row] *= 0.97
-        write(board, segments, order)
+            news.rate[row] *= 0.97
+        has_room = lib.draw_consequences(turn)
         for row, rate in zip(rows, decided, strict=True):
-            segments.rate[row] = rate
+            news.rate[row] = rate
+        return bool(has_room)
 
-    monkeypatch.setattr(RateBoard, "write", lessen)
+    monkeypatch.setattr(scheduler_driver, "lib", PlantedCore(lessen))
     verdict = _result(tmp_path)["verdict"]
 
     (said,) = [one["sentence"] for one in verdict["guards"] if one["guard"] == "rates"]
@@ -112,18 +125,22 @@ def test_a_rate_that_never_came_to_a_board_is_named(
 
     One that stood still would do so until the run is given up.
     """
-    write = RateBoard.write
     lost = list[int]()
 
-    def lose(board: RateBoard, segments: Any, order: Any) -> None:
-        is_alone = segments.count == 1 and segments.edge[0] == edge
-        found = board.read(edge) if is_alone and not lost else None
-        if found and found.iteration == segments.iteration[0] == 1 and found.rate > 0:
-            lost.append(edge)
-        else:
-            write(board, segments, order)
+    def lose(turn: Any) -> bool:
+        news = turn.desk.news
+        boards = turn.boards
+        is_alone = news.count == 1 and news.edge[0] == edge
+        if is_alone and not lost:
+            found = boards.board[0][edge]
+            if found.iteration == news.iteration[0] == 1 and found.rate > 0:
+                lost.append(edge)
+                boards.count = 0
+        has_room = lib.draw_consequences(turn)
+        boards.count = 1
+        return bool(has_room)
 
-    monkeypatch.setattr(RateBoard, "write", lose)
+    monkeypatch.setattr(scheduler_driver, "lib", PlantedCore(lose))
     verdict = _result(tmp_path)["verdict"]
 
     assert lost == [edge]

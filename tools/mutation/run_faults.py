@@ -144,9 +144,9 @@ FAULTS: dict[str, RunFault] = {
         "np.where(is_flow, self._volumes / 2, np.nan)",
     ),
     "half the rates noted": RunFault(
-        _RECORDER,
-        "getattr(room, name)[:lines]",
-        'getattr(room, name)[:lines] / (1 + (name == "rate"))',
+        "emu/emulation/coordinator/rate_record.py",
+        'rate=columns["rate"],',
+        'rate=columns["rate"] / 2,',
     ),
     "makespans 10 % short": RunFault(
         "emu/problem/schedule.py",

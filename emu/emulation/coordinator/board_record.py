@@ -1,7 +1,8 @@
-"""A record of what the rate board of this host has shown to senders."""
+"""A record of what the rate boards of this host have shown to senders."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.wire.frame_layout import BOARD_ROWS
-from emu.prediction.core import ffi, lib, pointer
+from emu.prediction.core import ffi, lib, pointer, structure
 
 #: Rows that there is room for at first; more doubles it.
 _FIRST = 256
@@ -19,24 +20,59 @@ class BoardRecord:
     """Every segment that a board has shown, 24 bytes each.
 
     It is read back from the memory in which senders find it: what was meant to be
-    there stands in the history of rates.
+    there stands in the history of rates. ``core`` is the structure ``Boards`` of
+    core.h.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, edges: int) -> None:
+        self._edges = edges
+        self._boards: Sequence[RateBoard] = ()
         self._rows = np.empty(_FIRST, BOARD_ROWS)
-        self._count = 0
+        order = np.zeros(edges, np.int64)
+        self.core = structure(
+            "Boards",
+            entries=edges + 1,
+            order=order,
+        )
+        self._bind()
+
+    def show_on(self, boards: Sequence[RateBoard]) -> None:
+        """Have the core put rates on these boards itself, and note what they show."""
+        self._boards = boards
+        self._addresses = ffi.new("BoardEntry *[]", [board.address for board in boards])
+        self.core.board = self._addresses
+        self.core.count = len(boards)
+
+    def keep_room(self) -> None:
+        """Have room for a segment of every edge on every board."""
+        self._keep_room(self.core.count * self._edges)
 
     def note(self, board: RateBoard, edges: NDArray[np.int64], count: int) -> None:
         """Note what a board shows of the first ``count`` of some edges."""
-        total = self._count + count
-        if total > len(self._rows):
-            larger = np.empty(2 * total, BOARD_ROWS)
-            larger[: self._count] = self._rows[: self._count]
-            self._rows = larger
-        place = ffi.from_buffer("BoardRow[]", self._rows) + self._count
-        lib.read_board(board.address, pointer(edges), count, place)
-        self._count = total
+        self._keep_room(count)
+        lib.read_board(
+            board.address,
+            pointer(edges),
+            count,
+            self.core.row + self.core.shown,
+        )
+        self.core.shown += count
 
     def rows(self) -> NDArray[Any]:
         """Return the segments, in the order in which they came."""
-        return self._rows[: self._count].copy()
+        return self._rows[: self.core.shown].copy()
+
+    def _keep_room(self, count: int) -> None:
+        shown = self.core.shown
+        total = shown + count
+        if total <= self.core.room:
+            return
+
+        larger = np.empty(2 * total, BOARD_ROWS)
+        larger[:shown] = self._rows[:shown]
+        self._rows = larger
+        self._bind()
+
+    def _bind(self) -> None:
+        self.core.row = ffi.from_buffer("BoardRow[]", self._rows)
+        self.core.room = len(self._rows)

@@ -13,10 +13,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.wire.messages import FlowEnded, TaskEnded
 from emu.emulation.wire.notes import unpack_ends
-from emu.errors import NodeMisbehaved, SchedulingError
+from emu.errors import NodeMisbehaved
 from emu.prediction.core import Record, ffi, lib
 from emu.prediction.scheduling import RateSegments, Scheduler
 from emu.prediction.scheduling.compiled_problem import Floats, Ints
@@ -61,8 +60,8 @@ class Desk(Record):
             **_fields_of_orders(job),
         )
         self.due_ends = ffi.addressof(self.core, "due")
-        """Ends that are due, for `Scheduler.pass_instants`."""
-        self._order = _ints(len(job.edges))
+        """Ends that are due, of which the core has taken some in."""
+        self._orders = memoryview(self.orders)
         # The process says which of them send; what is announced of others is nothing.
         self._out_edges = [[*job.out_edges(task)] for task in range(len(job.tasks))]
 
@@ -91,27 +90,19 @@ class Desk(Record):
             if isinstance(end, TaskEnded):
                 yield end
 
-    def note(self, scheduler: Scheduler) -> None:
-        """Note what the scheduler has found last.
+    def unannounced(self) -> str:
+        """Return of which flow other bytes arrived than were announced, and how many.
 
-        Raises SchedulingError when of a flow other bytes arrived than were announced.
+        It is the one at which the last call of the core has stopped.
         """
-        is_sound = lib.note_instants(
-            self.core,
-            scheduler.room.core,
-            scheduler.gates.core,
-            scheduler.passage,
+        place = self.core.place
+        edge = int(self.edge[place])
+        iteration = int(self.iteration[place])
+        announced = self.volumes[edge, iteration]
+        return (
+            f"{self.volume[place]:g} of {announced:g} bytes of edge {edge}, "
+            f"iteration {iteration} arrived"
         )
-
-        if not is_sound:
-            place = self.core.place
-            edge = int(self.edge[place])
-            iteration = int(self.iteration[place])
-            announced = self.volumes[edge, iteration]
-            raise SchedulingError(
-                f"{self.volume[place]:g} of {announced:g} bytes of edge {edge}, "
-                f"iteration {iteration} arrived"
-            )
 
     @property
     def rates(self) -> RateSegments:
@@ -125,28 +116,13 @@ class Desk(Record):
             since=self.news_since[:count],
         )
 
-    def publish(self, board: RateBoard) -> None:
-        """Put the rates on a board of this host."""
-        board.write(self.core.news, self._order)
-
-    def orders_after(
-        self,
-        scheduler: Scheduler,
-        count: int,
-    ) -> Iterator[tuple[str, bytes]]:
-        """Yield the orders that follow from so many instants, and who gets them."""
-        has_room = lib.write_orders(
-            self.core,
-            scheduler.state.c,
-            scheduler.room.core,
-            count,
-        )
-        if not has_room:
-            raise RuntimeError("orders for more tasks and edges than there are")
-
-        starts = self.order_start
-        for number in self.addressed[: self.core.addressees].tolist():
-            notes = self.orders[starts[number] : starts[number + 1]]
+    def written_orders(self) -> Iterator[tuple[str, bytes]]:
+        """Yield the orders that the last call of the core wrote, and who gets them."""
+        core = self.core
+        starts = core.order_start
+        for place in range(core.addressees):
+            number = core.addressed[place]
+            notes = self._orders[starts[number] : starts[number + 1]]
             yield self.names[number], notes.tobytes()
 
     def ends(self) -> Iterator[TaskEnded | FlowEnded]:

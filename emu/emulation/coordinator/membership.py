@@ -245,22 +245,22 @@ class Membership:
         for agent in self.agents:
             self.send_to_agent(agent, Kill([*processes]))
 
-    async def events(self, patience: float) -> list[tuple[str, Message]]:
-        """Return the messages received, waiting up to ``patience`` wall seconds.
+    async def events(self, wake: float) -> list[tuple[str, Message]]:
+        """Return the messages received, waiting until a wall time at most.
 
         Raises NodeLost or NodeMisbehaved or RunError when a process or agent died,
         broke the protocol or gave up: the cause, if several report consequences of it.
         """
-        mail = await self._mail.everything(patience)
-        reports = [report for report in mail if isinstance(report, Report)]
-        if not reports:
-            return [event for event in mail if not isinstance(event, Report)]
+        mail = await self._mail.everything(wake)
+        messages = [event for event in mail if not isinstance(event, Report)]
+        if len(messages) == len(mail):
+            return messages
 
+        reports = [report for report in mail if isinstance(report, Report)]
         # The cause may be reported a moment after what follows from it.
         deadline = this_host.monotonic() + _CAUSE_SHOWS
         while all(report.severity > Severity.KILLED for report in reports):
-            rest = max(deadline - this_host.monotonic(), 0.0)
-            mail = await self._mail.everything(rest)
+            mail = await self._mail.everything(deadline)
             if not mail:
                 break
             reports += [report for report in mail if isinstance(report, Report)]

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from isal import isal_zlib
 from numpy.typing import NDArray
 
 from emu.emulation.coordinator.board_record import BoardRecord
 from emu.emulation.coordinator.desk import Desk
+from emu.emulation.coordinator.rate_record import RateRecord
 from emu.emulation.wire.array_parts import ArrayParts, Arrays
 from emu.emulation.wire.frame_layout import ROWS
 from emu.emulation.wire.messages import (
@@ -26,16 +26,11 @@ from emu.emulation.wire.messages import (
     TaskEnded,
 )
 from emu.errors import NodeMisbehaved
-from emu.prediction.core import Record
 from emu.prediction.scheduling import Scheduler
-from emu.problem import Job, Problem, RateHistory, Realization, Schedule
+from emu.problem import Job, Problem, Realization, Schedule
 
-#: Columns of the rates that are recorded, by their names in `Scheduler.room`.
-_COLUMNS = {"since": "f8", "edge": "i8", "iteration": "i8", "rate": "f8"}
 #: Run time, task name, iteration of the whole job, figures that the task reported.
 Report: TypeAlias = tuple[float, str, int, dict[str, float]]
-#: Rates that are packed together, in 0.06 ms: 7 bytes each of 32 (an hour of golden).
-_TOGETHER = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +183,7 @@ class Recorder:
         self.loss = math.nan
         """Loss that a task has reported last."""
         self._untaken: dict[tuple[int, int], TaskEnded] = {}
-        self.board = BoardRecord()
+        self.board = BoardRecord(len(problem.job.edges))
 
         self.task_start = desk.task_start
         self.task_end = desk.task_end
@@ -199,27 +194,7 @@ class Recorder:
         self.arrivals = desk.arrivals
         self._ended = desk.flow_end
 
-        # The rates of each instant are 1 kB as arrays: they wait until there are many.
-        room = _TOGETHER + len(scheduler.room.edge)
-        self._lines = {name: np.zeros(room, kind) for name, kind in _COLUMNS.items()}
-        self._line_count = 0
-        self._packed: dict[str, list[bytes]] = {name: [] for name in _COLUMNS}
-
-    def note_rates(self, room: Record, count: int) -> None:
-        """Note the rates of so many instants, which the scheduler has found."""
-        begin = self._line_count
-        lines = int(room.lines[count])
-        for name, column in self._lines.items():
-            column[begin : begin + lines] = getattr(room, name)[:lines]
-        self._line_count += lines
-        if self._line_count >= _TOGETHER:
-            self._pack()
-
-    def _pack(self) -> None:
-        for name, column in self._lines.items():
-            chunk = isal_zlib.compress(column[: self._line_count].tobytes(), 1)
-            self._packed[name].append(chunk)
-        self._line_count = 0
+        self.rate_rows = RateRecord(len(scheduler.room.edge))
 
     @property
     def has_reports(self) -> bool:
@@ -283,23 +258,9 @@ class Recorder:
             flow_start=start,
             flow_end=end,
             flow_bytes=np.where(is_flow, self._volumes, np.nan),
-            rates=self.rates(),
+            rates=self.rate_rows.history(),
             reads=reads if reads.size else None,
             quotas=self._scheduler.quotas,
             task_settled=self._log.task_end,
             flow_settled=self._log.flow_end,
-        )
-
-    def rates(self) -> RateHistory:
-        """Return every rate that was assigned, in the order of time."""
-        self._pack()
-        columns = {}
-        for name, kind in _COLUMNS.items():
-            chunks = map(isal_zlib.decompress, self._packed[name])
-            columns[name] = np.frombuffer(b"".join(chunks), kind)
-        return RateHistory(
-            time=columns["since"],
-            edge=columns["edge"],
-            iteration=columns["iteration"],
-            rate=columns["rate"],
         )

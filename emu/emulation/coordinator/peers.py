@@ -26,7 +26,7 @@ from emu.host.this_host import this_host
 #: Errors that a process reports when another one has gone.
 _CONSEQUENCES = {"NodeLost", "TruncatedFrame"}
 T = TypeVar("T")
-#: Returns what has been said within so many wall seconds: (who, what).
+#: Returns what has been said, waiting until a wall time at most: (who, what).
 Events: TypeAlias = "Callable[[float], Awaitable[list[tuple[str, Message]]]]"
 _LOOK = 0.25  # wall seconds between two looks at the deadline
 _LISTED = 5
@@ -193,23 +193,35 @@ class Mailbox(Generic[T]):
         self._waiting: list[T] = []
         self._waiter: asyncio.Future[None] | None = None
         self._alarm: Alarm | None = None
+        self._rings_at = math.nan
 
     def put(self, thing: T) -> None:
         """Add something, and wake who waits."""
         self._waiting.append(thing)
         self._wake()
 
-    async def everything(self, patience: float) -> list[T]:
-        """Return what has come since, in order; [] if nothing for ``patience`` s."""
+    async def everything(self, wake: float) -> list[T]:
+        """Return what has come since, in order; [] if nothing by a wall time."""
         if not self._waiting:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
-            self._alarm = self._alarm or Alarm(loop, self._wake)
-            self._alarm.set(this_host.monotonic() + patience)
+            self._set_alarm(loop, wake)
             await self._waiter
         things = self._waiting
         self._waiting = []
         return things
+
+    def _set_alarm(self, loop: asyncio.AbstractEventLoop, wall: float) -> None:
+        """Wake who waits at a wall time; what is set already takes no system call."""
+        if self._alarm is None:
+            self._alarm = Alarm(loop, self._ring)
+        if wall != self._rings_at:
+            self._rings_at = wall
+            self._alarm.set(wall)
+
+    def _ring(self) -> None:
+        self._rings_at = math.nan
+        self._wake()
 
     def close(self) -> None:
         """Give the timer back; no call may wait afterwards."""
@@ -340,5 +352,6 @@ class Barrier:
                     f"the coordinator waited {deadline:g} s of wall time: {listing} "
                     f"did not {purpose} (their output is in {self._log})"
                 )
-            for name, message in await self._events(_LOOK):
+            events = await self._events(this_host.monotonic() + _LOOK)
+            for name, message in events:
                 received(name, message)

@@ -38,6 +38,7 @@ from emu.emulation.coordinator.scheduler_driver import SchedulerDriver
 from emu.emulation.coordinator.settings import RunSettings
 from emu.emulation.coordinator.turns import TurnLog
 from emu.emulation.network.clock import PauseAwareClock, RunClock
+from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.wire.messages import (
     Begin,
     Ends,
@@ -343,14 +344,15 @@ class Coordinator:
         last_look = this_host.monotonic()
         awake = PauseAwareClock(2 * _LOOK, last_look)
         speaker_of = self._membership.lead_of
-        driver.begin({task: speaker_of(name) for task, name in self._owner.items()})
+        speakers = {task: speaker_of(name) for task, name in self._owner.items()}
+        driver.begin(speakers, self._near_boards())
         turns.start()
         while not driver.finished:
-            mail = await self._membership.events(self._patience(clock))
+            wake = self._wake_time(clock, last_look)
+            mail = await self._membership.events(wake)
             now = this_host.monotonic()
             turns.begin(now)
-            for name, message in mail:
-                self._take_ends(name, message, clock.to_emulated(now))
+            states = self._take_mail(mail, clock.to_emulated(now))
             if now >= clock.to_wall(kills.due.time):
                 await self._kill(clock, awake)
 
@@ -358,19 +360,23 @@ class Coordinator:
             # for them a moment, lest something is decided without the last of them.
             ahead = min(clock.to_emulated(now + _AHEAD), kills.due.time)
             driver.settle(clock.to_emulated(now - _REPORTED), ahead)
-            self._take_states(mail)
-            if now - last_look > _LOOK:
+            for name, state in states:  # nothing waits for them
+                self._cuts.add(name, state)
+            if now - last_look >= _LOOK:
                 last_look = now
                 self._look(clock, awake)
             turns.end()
 
-    def _patience(self, clock: RunClock) -> float:
-        """Return for how many wall seconds there is nothing to do but to wait."""
-        rest = clock.to_wall(self._driver.next_end) - this_host.monotonic()
+    def _wake_time(self, clock: RunClock, last_look: float) -> float:
+        """Return the wall time until which there is nothing to do but to wait."""
+        now = this_host.monotonic()
+        due = clock.to_wall(self._driver.next_end)
         # Before its time, if it is safe by then; then, whatever was reported.
-        wait = rest - _AHEAD / 2 if rest > _AHEAD / 2 else rest + _REPORTED
-        kill = clock.to_wall(self._kills.due.time) - this_host.monotonic()
-        return max(min(wait, kill, _LOOK), 0.0)
+        early = due - _AHEAD / 2
+        wake = early if early > now else due + _REPORTED
+
+        kill = clock.to_wall(self._kills.due.time)
+        return min(wake, kill, last_look + _LOOK)
 
     async def _kill(self, clock: RunClock, awake: PauseAwareClock) -> NoReturn:
         """Kill what is due, and wait until it is noticed: nothing begins any more."""
@@ -380,8 +386,13 @@ class Coordinator:
         for kill in due.now:
             names.update(dict.fromkeys(kill.processes))
         self._membership.kill([*names])
+
         while True:
-            self._take_states(await self._membership.events(_LOOK))
+            now = this_host.monotonic()
+            mail = await self._membership.events(now + _LOOK)
+            for name, message in mail:
+                if isinstance(message, StatePart):
+                    self._cuts.add(name, message)
             self._look(clock, awake)
 
     def _look(self, clock: RunClock, awake: PauseAwareClock) -> None:
@@ -410,19 +421,29 @@ class Coordinator:
                 np.maximum(missing, published_counts - arrivals, out=missing)
         return missing
 
-    def _take_states(self, mail: Sequence[tuple[str, Message]]) -> None:
-        """Take in what was said of states: nothing waits for it."""
-        for name, message in mail:
-            if isinstance(message, StatePart):
-                self._cuts.add(name, message)
+    def _take_mail(
+        self,
+        mail: Sequence[tuple[str, Message]],
+        now: float,
+    ) -> list[tuple[str, StatePart]]:
+        """Take the ends that processes report; return the states that they sent.
 
-    def _take_ends(self, speaker: str, message: Message, now: float) -> None:
+        Raises NodeMisbehaved of one that may not say what it says.
+        """
+        states = []
+        for speaker, message in mail:
+            if isinstance(message, Ends):
+                self._take_ends(speaker, message, now)
+            elif isinstance(message, StatePart):
+                states.append((speaker, message))
+            else:
+                kind = type(message).__name__
+                raise NodeMisbehaved(f"{speaker} sent {kind} during the run")
+
+        return states
+
+    def _take_ends(self, speaker: str, message: Ends, now: float) -> None:
         """Take the ends that a process reports; raises NodeMisbehaved if it may not."""
-        if isinstance(message, StatePart):
-            return
-        if not isinstance(message, Ends):
-            kind = type(message).__name__
-            raise NodeMisbehaved(f"{speaker} sent {kind} during the run")
         self._driver.report(speaker, message.notes, now)
         if self._settings.kills:
             for end in unpack_ends(message.notes):
@@ -461,17 +482,18 @@ class Coordinator:
         if self._settings.kernel_nics is not None:
             self._settings.kernel_nics.on_decisions(segments)
 
+    def _near_boards(self) -> list[RateBoard]:
+        """Return the boards of all hosts, none where one is elsewhere or has NICs."""
+        if self._settings.kernel_nics is not None:
+            return []
+        agents = self._membership.agents
+        boards = [agent.board for agent in agents if agent.board is not None]
+        return boards if len(boards) == len(agents) else []
+
     def publish(self, desk: Desk) -> None:
         """Put changed segments on the boards of all hosts."""
         agents = self._membership.agents
         nics = self._settings.kernel_nics
-        boards = [agent.board for agent in agents if agent.board is not None]
-        if nics is None and len(boards) == len(agents):
-            for board in boards:
-                desk.publish(board)
-                self._recorder.board.note(board, desk.news_edge, desk.core.news.count)
-            return
-
         segments = desk.rates
         if nics is not None:
             segments = nics.for_senders(segments)
@@ -485,6 +507,7 @@ class Coordinator:
             desk.published[segments.edge],
         ]
         message: RateUpdate | None = None
+
         for agent in agents:
             if agent.board is None:
                 if message is None:

@@ -11,18 +11,19 @@ last bytes until then, or lead the fluid a little (`emu.emulation.shaping.FlowEn
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from emu.emulation.coordinator.desk import Desk
 from emu.emulation.coordinator.observers import RunProgress
 from emu.emulation.coordinator.outcome import Recorder
+from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
 from emu.errors import NodeMisbehaved, SchedulingError
-from emu.prediction.core import lib
-from emu.prediction.scheduling import NO_ENDS, Decisions, RateSegments, Scheduler
+from emu.prediction.core import lib, structure
+from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
+from emu.prediction.scheduling.state import ROOM
 
 
 class Outlet(Protocol):
@@ -40,7 +41,7 @@ class Outlet(Protocol):
         """Have them keep to the segments of one instant."""
 
     def publish(self, desk: Desk, /) -> None:
-        """Put changed segments on every rate board."""
+        """Put changed segments on every rate board; not where the core does."""
 
     def order(self, speaker: str, notes: bytes, /) -> None:
         """Send orders to a process, and to those that it speaks for."""
@@ -77,6 +78,13 @@ class SchedulerDriver:
         self._desk = desk
         self._recorder = recorder
         self._outlet = outlet
+        self._turn = structure(
+            "Turn",
+            **scheduler.parts,
+            desk=desk.core,
+            rates=recorder.rate_rows.core,
+            boards=recorder.board.core,
+        )
         self._moments: list[Decisions] = []  # of this settling, where somebody watches
 
     @property
@@ -87,9 +95,9 @@ class SchedulerDriver:
     @property
     def next_end(self) -> float:
         """Next end of a fluid or gate, or one that was reported; infinite for never."""
-        desk = self._desk
-        next_end = self._scheduler.next_end
-        return min(next_end, desk.time[0]) if desk.core.waiting else next_end
+        desk = self._desk.core
+        next_end: float = self._scheduler.passage.next
+        return min(next_end, desk.time[0]) if desk.waiting else next_end
 
     def progress(self, now: float) -> RunProgress:
         """Return how far the run is at run time ``now``."""
@@ -100,10 +108,20 @@ class SchedulerDriver:
             loss=self._recorder.loss,
         )
 
-    def begin(self, speakers: Mapping[int, str]) -> None:
-        """Start at run time 0; ``speakers``: who speaks for each task's process."""
+    def begin(
+        self,
+        speakers: Mapping[int, str],
+        boards: Sequence[RateBoard] = (),
+    ) -> None:
+        """Start at run time 0.
+
+        ``speakers``: who speaks for each task's process; ``boards``: on which the core
+        puts all rates itself, none where the outlet has to.
+        """
         self._desk.begin(speakers)
-        self._pass_instants(NO_ENDS, taken=-1)
+        self._recorder.board.show_on(boards)
+        self._scheduler.state.keep_room(ROOM)
+        self._go_on(lib.begin_schedule(self._turn))
         self._notify()
 
     def report(self, speaker: str, notes: bytes, now: float) -> None:
@@ -141,46 +159,57 @@ class SchedulerDriver:
         # before it: to wait would only add to its lateness. Beyond that, `ahead`, an
         # event may be taken before its time only while no process could still report an
         # earlier one: a decision that was published cannot be taken back.
-        desk = self._desk
-        until = max(until, desk.core.last_past)
-        ahead = lib.find_due(desk.core, self._scheduler.state.c, until, ahead)
-        with _misbehaviour():
-            self._pass_instants(desk.due_ends, until, ahead)
-        lib.drop_ends(desk.core, self._scheduler.passage.taken)
+        self._scheduler.state.keep_room(ROOM)
+        outcome = lib.settle_due(self._turn, until, ahead)
+        try:
+            self._go_on(outcome)
+        except (SchedulingError, TypeError, ValueError) as error:
+            raise NodeMisbehaved(
+                f"a process reported the impossible: {error}"
+            ) from error
         self._notify()
 
-    def _pass_instants(
-        self,
-        ends: object,
-        deadline: float = -math.inf,
-        horizon: float = -math.inf,
-        *,
-        taken: int = 0,
-    ) -> None:
-        """Pass the instants that are due; send what follows, and have it noted."""
+    def _go_on(self, outcome: int) -> None:
+        """Send what follows from a call of the core, and settle what it left."""
         scheduler = self._scheduler
-        for count in scheduler.pass_instants(ends, deadline, horizon, taken=taken):
-            self._desk.note(scheduler)
-            decided: list[Decisions] = []
-            if self._outlet.watches or self._outlet.limits:
-                decided = scheduler.decisions(count)
-                self._moments += decided
-            self._send(decided, count)
-            self._recorder.note_rates(scheduler.room, count)
+        desk = self._desk
+        while True:
+            scheduler.check(outcome, desk.due_ends)
+            if outcome == lib.UNSOUND:
+                raise SchedulingError(desk.unannounced())
+            self._send()
 
-    def _send(self, decided: Sequence[Decisions], count: int) -> None:
+            # It returns where its room for instants is used up; the next call goes on.
+            if outcome == lib.DONE:
+                return
+            scheduler.state.keep_room(ROOM)
+            outcome = lib.settle_rest(self._turn)
+
+    def _send(self) -> None:
         """Send what follows from instants to processes, which wait for it."""
         desk = self._desk
+        outlet = self._outlet
+        recorder = self._recorder
+        recorder.rate_rows.keep_room()
+        recorder.board.keep_room()
+        if not lib.draw_consequences(self._turn):
+            raise RuntimeError("more follows from a turn than there is room for")
+
+        if outlet.watches or outlet.limits:
+            decided = self._scheduler.decisions(self._scheduler.passage.count)
+            self._moments += decided
+            self._limit(decided)
+        if desk.core.news.count and not recorder.board.core.count:
+            outlet.publish(desk)
+        for speaker, notes in desk.written_orders():
+            outlet.order(speaker, notes)
+
+    def _limit(self, decided: Sequence[Decisions]) -> None:
+        """Have the kernel's NICs, where there are any, keep to what was decided."""
         if self._outlet.limits:
             for decisions in decided:
                 if len(decisions.news):
                     self._outlet.limit(decisions.news)
-        has_news = desk.core.news.count > 0
-        if has_news:
-            self._outlet.publish(desk)
-        if has_news or self._scheduler.room.tasks[count]:
-            for speaker, notes in desk.orders_after(self._scheduler, count):
-                self._outlet.order(speaker, notes)
 
     def _notify(self) -> None:
         """File reports that have settled; notify who watches of all that has."""
@@ -227,12 +256,3 @@ def _end_of_gate(gate: int, iteration: int, start: float, end: float) -> TaskEnd
         late=0.0,
         report={},
     )
-
-
-@contextlib.contextmanager
-def _misbehaviour() -> Iterator[None]:
-    """Blame a process for what does not fit the schedule."""
-    try:
-        yield
-    except (SchedulingError, TypeError, ValueError) as error:
-        raise NodeMisbehaved(f"a process reported the impossible: {error}") from error

@@ -102,20 +102,14 @@ class RateBoard:
         The parameters are those of `CoreSegments`. Raises IndexError when an edge is
         not on the board, and ValueError when it was opened to read.
         """
-        segments = CoreSegments(edges, iterations, served, rates, since, numbers)
-        self.write(segments.core[0], np.empty_like(segments.edge))
-
-    def write(self, segments: Any, order: NDArray[np.int64]) -> None:
-        """Replace segments as the core has them; ``order`` is room for as many.
-
-        Raises as `publish`.
-        """
         if not self._writable:
             raise ValueError("this board is read-only")
+        segments = CoreSegments(edges, iterations, served, rates, since, numbers)
+        order = np.empty_like(segments.edge)
         is_written = lib.publish(
             self.address,
             self.edges + 1,
-            ffi.addressof(segments),
+            segments.core,
             pointer(order),
         )
         if not is_written:

@@ -549,7 +549,8 @@ typedef struct {
     double ahead;              /* rest of it */
 } Passage;
 
-enum { DONE, FULL, IMPOSSIBLE }; /* all is taken in; no room is left; an end cannot be */
+/* All is taken in; no room is left; an end cannot be; other bytes came than were announced. */
+enum { DONE, FULL, IMPOSSIBLE, UNSOUND };
 
 /* Take in ends from passage->taken on while there is room; return how it ended. `holds`:
  * the least that (task, iteration) takes, seconds, or NULL. */
@@ -992,6 +993,42 @@ bool note_instants(Desk *desk, const Instants *found, const Gates *gates,
                    const Passage *passage);
 void drop_ends(Desk *desk, int64_t taken);
 bool write_orders(Desk *desk, const State *state, const Instants *found, int64_t count);
+
+/* Rates that were assigned, in the order of time, until Python packs them. */
+typedef struct {
+    int64_t count, room;
+    double *since, *rate;      /* seconds; bytes per second */
+    int64_t *edge, *iteration;
+} RateRows;
+
+/* Rate boards of this host, and what they have shown. Owner: Python. */
+typedef struct {
+    int64_t count, entries;    /* boards, and entries of each */
+    BoardEntry **board;
+    int64_t *order;            /* room for as many segments as edges */
+    int64_t shown, room;       /* rows */
+    BoardRow *row;
+} Boards;
+
+/* What a turn of the coordinator reads and writes: turn.c. Owner: Python. */
+typedef struct {
+    const Layout *layout;
+    State *state;
+    Gates *gates;
+    RateChanges *changes;
+    Instants *found;
+    Passage *passage;
+    Desk *desk;
+    RateRows *rates;
+    Boards *boards;
+    double until;              /* by when ends are taken in */
+} Turn;
+
+int64_t begin_schedule(Turn *turn);
+int64_t settle_due(Turn *turn, double until, double ahead);
+int64_t settle_rest(Turn *turn);
+bool draw_consequences(Turn *turn);
+double waited_for_core(int32_t fd);
 /* Beyond so many buffers a scatter-gather call gains nothing. Bytes of one call: of a raw
  * socket's throughput at 16 MB, 4 MB keep 0.96, 1 MB 0.92, 256 KB 0.82; but 4 MB hold the
  * loop for 0.8 ms, without a bound it was 5.7. */

@@ -7,7 +7,6 @@ messages (`emu.emulation.coordinator`). Must not know: who drives it, and why.
 from emu.prediction.rate_policies import RATE_POLICIES
 from emu.prediction.scheduling.policies import list_rules, policy_named, rate_policy
 from emu.prediction.scheduling.scheduler import (
-    NO_ENDS,
     Decisions,
     End,
     RateSegments,
@@ -15,7 +14,6 @@ from emu.prediction.scheduling.scheduler import (
 )
 
 __all__ = [
-    "NO_ENDS",
     "RATE_POLICIES",
     "Decisions",
     "End",

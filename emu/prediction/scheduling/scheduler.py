@@ -298,19 +298,39 @@ class Scheduler:
                 self.room.core,
                 passage,
             )
-            # A rule of one's own may have failed within: before its decisions count, it
-            # is said.
-            self._layout.job.check()
-
-            if outcome == lib.IMPOSSIBLE:
-                # All ends before it are taken in: the first that is not is the one that
-                # cannot be.
-                place = passage.taken
-                why_not = self._why_not(
-                    ends.task[place], ends.edge[place], ends.iteration[place]
-                )
-                raise SchedulingError(why_not)
+            self.check(outcome, ends)
             yield passage.count
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """Structures of the core in which the schedule is, by their names in `Turn`."""
+        return {
+            "layout": self._layout.c,
+            "state": self.state.c,
+            "gates": self.gates.core,
+            "changes": self._board.core,
+            "found": self.room.core,
+            "passage": self.passage,
+        }
+
+    def check(self, outcome: int, ends: Any) -> None:
+        """Raise what went wrong in a call of the core that took some ends in.
+
+        ``outcome``: what the call returned. Raises SchedulingError when an end was not
+        under way, and what a rule of one's own has raised.
+        """
+        # A rule of one's own may have failed within: before its decisions count, it is
+        # said.
+        self._layout.job.check()
+
+        if outcome == lib.IMPOSSIBLE:
+            # All ends before it are taken in: the first that is not is the one that
+            # cannot be.
+            place = self.passage.taken
+            why_not = self._why_not(
+                ends.task[place], ends.edge[place], ends.iteration[place]
+            )
+            raise SchedulingError(why_not)
 
     def decisions(self, count: int) -> list[Decisions]:
         """Return those of so many instants in ``room``, each with its part of it."""

@@ -6,14 +6,15 @@ import contextlib
 import gc
 import tracemalloc
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.emulation.coordinator.board_record import BoardRecord
 from emu.emulation.coordinator.desk import Desk
 from emu.emulation.coordinator.outcome import Answers, Recorder
+from emu.emulation.coordinator.rate_record import RateRecord
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.wire.frame_layout import FRAME_ROWS
 from emu.emulation.wire.messages import Frames, TaskEnded
@@ -23,13 +24,23 @@ from emu.testing import two_machine_example
 FLOWS = 2
 
 
-def instant(n: int) -> Any:
+def instant(n: int) -> dict[str, NDArray[Any]]:
     """Return what one instant decides: two flows get other rates."""
-    edges, iterations = np.arange(FLOWS), np.full(FLOWS, n % 3)
-    rates, since = np.full(FLOWS, float(n)), np.full(FLOWS, n / 10)
-    return SimpleNamespace(
-        lines=[0, FLOWS], edge=edges, iteration=iterations, rate=rates, since=since
-    )
+    return {
+        "edge": np.arange(FLOWS),
+        "iteration": np.full(FLOWS, n % 3),
+        "rate": np.full(FLOWS, float(n)),
+        "since": np.full(FLOWS, n / 10),
+    }
+
+
+def note(record: RateRecord, found: dict[str, NDArray[Any]]) -> None:
+    """Append what an instant decides, as the core does."""
+    record.keep_room()
+    begin = record.core.count
+    for name, column in found.items():
+        getattr(record, name)[begin : begin + FLOWS] = column
+    record.core.count += FLOWS
 
 
 def recorder(first: int = 0) -> Recorder:
@@ -40,14 +51,14 @@ def recorder(first: int = 0) -> Recorder:
 
 def test_an_event_costs_what_its_rates_take() -> None:
     """Kept as the arrays of each instant they were 1 kB an event; 32 bytes unpacked."""
-    run, events = recorder(), 20_480
+    record, events = RateRecord(FLOWS), 20_480
     for n in range(1000):
-        run.note_rates(instant(n), 1)
+        note(record, instant(n))
     gc.collect()
     tracemalloc.start()
     begun = tracemalloc.get_traced_memory()[0]
     for n in range(events):
-        run.note_rates(instant(n), 1)
+        note(record, instant(n))
     gc.collect()
     grown = (tracemalloc.get_traced_memory()[0] - begun) / events
     tracemalloc.stop()
@@ -57,15 +68,15 @@ def test_an_event_costs_what_its_rates_take() -> None:
 
 
 def test_rates_are_kept_in_their_order() -> None:
-    run = recorder()
+    record = RateRecord(FLOWS)
     found = [instant(n) for n in range(1300)]  # packed twice, and a rest
-    for room in found:
-        run.note_rates(room, 1)
-    rates = run.rates()
+    for columns in found:
+        note(record, columns)
+    rates = record.history()
 
     assert len(rates.time) == 1300 * FLOWS
     for name, of in (("time", "since"), ("rate", "rate"), ("edge", "edge")):
-        expected = np.concatenate([getattr(room, of) for room in found])
+        expected = np.concatenate([columns[of] for columns in found])
         np.testing.assert_array_equal(getattr(rates, name), expected)
     assert rates.time.dtype == rates.rate.dtype == np.float64
     assert rates.edge.dtype == rates.iteration.dtype == np.int64
@@ -116,7 +127,7 @@ def test_frames_are_told_apart_by_who_notes_them() -> None:
 def test_a_record_of_a_board_has_what_stood_there_at_every_note() -> None:
     """More rows than there is room for at first; of some edges, in any order."""
     rng = np.random.default_rng(3)
-    record = BoardRecord()
+    record = BoardRecord(7)
     expected: list[tuple[float, int, int, float]] = []
     with contextlib.closing(RateBoard.create(7)) as board:
         for n in range(200):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import cast
 
@@ -12,11 +13,15 @@ from hypothesis import event, example, given
 from hypothesis import strategies as st
 from typing_extensions import override
 
+from emu.emulation.coordinator.board_record import BoardRecord
+from emu.emulation.coordinator.desk import Desk
 from emu.emulation.coordinator.outcome import EmulatedRun, Recorder
 from emu.emulation.coordinator.scheduler_driver import Outlet, SchedulerDriver
+from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.wire.messages import FlowEnded, TaskEnded
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu.experiment.run_result import arrival_figures
+from emu.prediction.scheduling import Decisions
 from emu.prediction.simulation import simulate
 from emu.problem import (
     Cluster,
@@ -265,6 +270,87 @@ def test_orders_leave_before_anything_is_noted() -> None:
             orders += 1
 
     assert orders > 3
+
+
+class Publishes(PerfectProcesses):
+    """Puts rates on a board and notes what it shows, as for hosts of others."""
+
+    record: BoardRecord
+    board: RateBoard
+
+    @override
+    def publish(self, desk: Desk) -> None:
+        super().publish(desk)
+        rates = desk.rates
+        self.board.publish(
+            rates.edge,
+            rates.iteration,
+            rates.served,
+            rates.rate,
+            rates.since,
+            desk.published[rates.edge],
+        )
+        self.record.note(self.board, rates.edge, len(rates))
+
+
+class Reads(PerfectProcesses):
+    """Learns rates from decisions: the core has put them on a board."""
+
+    @override
+    def publish(self, desk: Desk) -> None:
+        raise AssertionError("the core publishes itself")
+
+    @override
+    def on_decisions(self, decisions: Decisions) -> None:
+        super().on_decisions(decisions)
+        self.foresee(decisions.news)
+
+
+@given(problem_and_realization=problems(), policy=st.sampled_from(RULES))
+def test_boards_show_and_records_keep_what_others_would_publish(
+    problem_and_realization: tuple[Problem, Realization], policy: str
+) -> None:
+    """Of two boards of this host, and of one that is published to in Python."""
+    problem, realization = problem_and_realization
+    edges = len(problem.job.edges)
+    if not edges:
+        return
+    publishes, reads = Publishes(problem, realization), Reads(problem, realization)
+    rows = []
+    with ExitStack() as stack:
+        boards = [RateBoard.create(edges) for _ in range(3)]
+        for board in boards:
+            stack.callback(board.close)
+        publishes.board = boards[0]
+        for outlet, near in ((publishes, []), (reads, boards[1:])):
+            online, recorder, _ = driver_of(problem, realization, policy, outlet)
+            publishes.record = recorder.board
+            begin(online, problem, near)
+            while not online.finished:
+                if online.next_end < outlet.next_time():
+                    online.settle(online.next_end)
+                else:
+                    take_in(online, *outlet.next_events())
+            rows.append(recorder.board.rows())
+        shown = [board.entries[:edges].copy() for board in boards]
+
+    event(f"{min(len(rows[0]) // 10 * 10, 50)} rows or more")
+    assert (shown[0] == shown[1]).all()
+    assert (shown[0] == shown[2]).all()
+    assert (
+        np.sort(np.concatenate([rows[0]] * 2)).tobytes() == np.sort(rows[1]).tobytes()
+    )
+
+
+def test_nothing_is_kept_beyond_the_room_for_it() -> None:
+    """At 3 s the rates of two flows change, where there is room for one."""
+    online, recorder, _ = sharing_a_port(10.0, 30.0)
+    kept = recorder.rate_rows.core.count
+    recorder.rate_rows.core.room = kept + 1
+
+    with pytest.raises(RuntimeError, match="more follows from a turn"):
+        online.settle(3.2)
+    assert recorder.rate_rows.core.count == kept
 
 
 def test_no_fluid_ends_ahead_of_its_last_byte() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import heapq
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.random import Generator
@@ -16,6 +16,7 @@ from emu.emulation.coordinator.deadlines import Deadlines
 from emu.emulation.coordinator.desk import Desk
 from emu.emulation.coordinator.outcome import Recorder
 from emu.emulation.coordinator.scheduler_driver import Outlet, SchedulerDriver
+from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.wire.messages import FlowEnded, RunTask, TaskEnded
 from emu.emulation.wire.notes import pack_end, unpack_orders
 from emu.prediction.scheduling import Decisions, RateSegments, Scheduler
@@ -227,10 +228,13 @@ def driver_of(
     return driver, recorder, deadlines
 
 
-def begin(online: SchedulerDriver, problem: Problem) -> None:
+def begin(
+    online: SchedulerDriver, problem: Problem, boards: Sequence[RateBoard] = ()
+) -> None:
     """Begin a run in which one process speaks for all."""
     tasks = enumerate(problem.job.tasks)
-    online.begin({position: SPEAKER for position, task in tasks if not task.gate})
+    speakers = {position: SPEAKER for position, task in tasks if not task.gate}
+    online.begin(speakers, boards)
 
 
 def report(
