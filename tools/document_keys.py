@@ -26,7 +26,7 @@ from emu.interchange.recognise import (
     WORKLOAD,
     Format,
 )
-from emu.scenario.scenario import json_schema
+from emu.scenario.schema import json_schema
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MARK = "<!-- What follows is written by tools/document_keys.py. -->\n"

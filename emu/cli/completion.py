@@ -68,7 +68,7 @@ def _list_names(place: str, incomplete: str) -> Iterable[str]:
 
 def _keys(incomplete: str) -> Iterable[str]:
     """Return the keys of a scenario, or the words that one may have after ``=``."""
-    from emu.scenario.scenario import json_schema
+    from emu.scenario.schema import json_schema
 
     key, equals, _ = incomplete.partition("=")
     path = _INDEX.sub("[0]", key)

@@ -15,7 +15,7 @@ from emu.experiment.premises import premise_line
 from emu.report import system_tables
 from emu.report.terminal import terminal
 from emu.scenario import Scenario
-from emu.scenario.document import split_override, value_at
+from emu.scenario.overrides import split_override, value_at
 
 
 @app.command()

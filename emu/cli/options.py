@@ -35,7 +35,7 @@ def _once(overrides: list[str] | None) -> list[str] | None:
     if not overrides:
         return overrides
     # Here: commands that read no scenario answer in 0.1 s.
-    from emu.scenario.document import split_override  # noqa: PLC0415
+    from emu.scenario.overrides import split_override  # noqa: PLC0415
 
     keys = [split_override(text)[0] for text in overrides]
     for key in keys:

@@ -33,7 +33,7 @@ from emu.scenario import Scenario, find_errors, load, scenario_file
 from emu.scenario.document import MOST_VALUES
 from emu.scenario.own_rules import is_program
 from emu.scenario.realize import model_programs
-from emu.scenario.scenario import file_schema
+from emu.scenario.schema import file_schema
 from emu.systems.job_section import MOST_EDGES, TRANSLATED
 from emu.systems.system import systems
 from emu.units import RATE

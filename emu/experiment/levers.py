@@ -11,7 +11,7 @@ from emu.graph_data import open_for
 from emu.problem.fields.cluster_section import ClusterSection, Latency
 from emu.problem.fields.quantities import combine, write_times
 from emu.scenario import Scenario
-from emu.scenario.edits import write_nic
+from emu.scenario.scaled_values import write_nic
 from emu.systems import Edit
 from emu.units import DURATION, PRICE, RATE, format_duration
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from emu.scenario.run_sections import LabFile
 from emu.scenario.scenario_file import load_lab
 
 if TYPE_CHECKING:
-    from emu.scenario.scenario_file import Overrides
+    from emu.scenario.document import Overrides
 
 #: What a command of the command line is called.
 COMMAND = "command"
@@ -39,15 +40,15 @@ def open_lab(file: LabFile) -> Lab:
         raise file.origin.error(trail, problem)
 
     section = file.lab
-    machines = [
-        LabMachine(
+    machines = []
+    for machine in file.to_cluster().machines:
+        lab_machine = LabMachine(
             machine.name,
             nic_out=machine.bandwidth_out,
             nic_in=machine.bandwidth_in,
             cpu=file.cores.get(machine.name),
         )
-        for machine in file.to_cluster().machines
-    ]
+        machines.append(lab_machine)
     try:
         return Lab(
             machines,
@@ -58,7 +59,8 @@ def open_lab(file: LabFile) -> Lab:
             time_scale=time_scale(file),
         )
     except ValueError as error:
-        raise file.origin.error(("cluster", "machines"), str(error)) from error
+        trail = ("cluster", "machines")
+        raise file.origin.error(trail, str(error)) from error
 
 
 def time_scale(file: LabFile) -> float:
@@ -66,7 +68,8 @@ def time_scale(file: LabFile) -> float:
     scale = file.lab.time_scale
     if scale != "auto":
         return float(scale)
-    return scale_for([*file.cores.values()], cores_here())
+    cores = list(file.cores.values())
+    return scale_for(cores, cores_here())
 
 
 def cores_here() -> float:
@@ -84,9 +87,8 @@ def find_lab_errors(
     """Return every error of a lab file; none if `open_lab` takes it."""
     try:
         file = load_lab(source, overrides)
-        problems = [
-            file.origin.error(trail, problem) for trail, problem in _errors(file)
-        ]
+        found = list(_errors(file))
+        problems = [file.origin.error(trail, problem) for trail, problem in found]
         # What only making the lab can show comes last.
         if not problems:
             open_lab(file)
@@ -104,7 +106,8 @@ def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
         trail: Trail = ("events", number)
         if event.nic is None:
             problem = "a lab has NICs and no further links: state machine and nic"
-            key = next(key for key in _NOT_OF_LABS if getattr(event, key) is not None)
+            stated = [key for key in _NOT_OF_LABS if getattr(event, key) is not None]
+            key = stated[0]
             yield (*trail, key), problem
         else:
             yield from _nic_errors(file, (*trail, "nic"), event.nic)
@@ -112,10 +115,11 @@ def _errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
 
     places = dict.fromkeys(PLACES, "")
     programs = programs_of(file, ()) if file.lab.programs else ()
+    # Only whether its places are known is asked: the addresses may be empty.
+    addresses = dict.fromkeys(file.cluster.names, "")
     for number, program in enumerate(programs):
         try:
-            # Only whether its places are known is asked: the addresses may be empty.
-            starts([program], dict.fromkeys(file.cluster.names, ""), places)
+            starts([program], addresses, places)
         except ValueError as error:
             yield ("lab", "programs", number), str(error)
 
@@ -127,7 +131,7 @@ def _machine_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
     first_names = {position: name for name, position in machines}
     for position, name in sorted(first_names.items()):
         trail: Trail = ("cluster", "machines", position)
-        if not all(c.isascii() and (c.isalnum() or c in "-.") for c in name):
+        if not re.fullmatch(r"[A-Za-z0-9.-]*", name):
             problem = f"{name!r} is no host name: letters, digits, - and . make one"
             yield (*trail, "name"), problem
         nic = file.cluster.machines[position].nic
@@ -156,13 +160,15 @@ def _core_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
         except ValueError as error:
             trail: Trail = ("cluster", "machines", position, "cpu")
             # A share that nobody stated is too small by the time scale alone.
-            yield trail if shares[position] is not None else scales, str(error)
+            if shares[position] is None:
+                trail = scales
+            yield trail, str(error)
             return
 
     cores = cores_here()
     need = sum(file.cores.values())
     if need > _ROUNDED * scale * cores:
-        auto = scale_for([*file.cores.values()], cores)
+        auto = scale_for(list(file.cores.values()), cores)
         problem = (
             f"is {scale:g}, at which machines of {need:g} cores need "
             f"{need / scale:.3g} of this computer, which has {cores:.3g}: state "
@@ -179,7 +185,8 @@ def _core_errors(file: LabFile) -> Iterator[tuple[Trail, str]]:
 
 def _nic_errors(file: LabFile, trail: Trail, nic: Nic) -> Iterator[tuple[Trail, str]]:
     # `_core_errors` names that; no scale follows from a machine without a core.
-    if file.lab.time_scale == "auto" and not min(file.cores.values()) > 0:
+    is_auto = file.lab.time_scale == "auto"
+    if is_auto and not min(file.cores.values()) > 0:
         return
     scale = time_scale(file)
     # One error, where both directions have the same rate.
@@ -205,7 +212,9 @@ def programs_of(file: LabFile, command: Sequence[str]) -> list[LabProgram]:
     if not file.lab.programs:
         problem = "states nothing to run: give lab.programs, or a command after --"
         raise file.origin.error(("lab", "programs"), problem)
-    return [
-        LabProgram(p.name, names if p.on == "all" else p.on, p.run, p.env)
-        for p in file.lab.programs
-    ]
+    programs = []
+    for section in file.lab.programs:
+        machines = names if section.on == "all" else section.on
+        program = LabProgram(section.name, machines, section.run, section.env)
+        programs.append(program)
+    return programs

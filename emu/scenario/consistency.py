@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, TypeAlias
 
 from emu.errors import DataError
-from emu.prediction.placement.packing import overload
-from emu.prediction.placement.space import Space
 from emu.prediction.scheduling import RATE_POLICIES
 from emu.problem import Job
 from emu.problem.fields import cluster_section
@@ -21,7 +19,8 @@ from emu.scenario import events_section
 from emu.scenario.document import Data
 from emu.scenario.error_messages import LATENCY_OF_NIC
 from emu.scenario.own_rules import is_program
-from emu.scenario.run_sections import PlacementSection, pin, pin_errors
+from emu.scenario.run_sections import PlacementSection
+from emu.scenario.standing import overload_problems, standing_problems
 from emu.systems import Problems
 from emu.systems.model_section import program_text
 from emu.systems.training_section import NO_TIME, TrainingSection
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
 
     Check = Callable[[Scenario], Problems]
 
+#: Where a problem is; what is wrong, and what would be right.
+Found: TypeAlias = tuple[Trail, str]
 _OF_LABS = "is for `emu lab`: a scenario runs its job; remove it"
 _A_LAB = "this file describes a lab, which `emu lab` runs"
 _MACHINE_KEYS = [*cluster_section.MachineSection.model_fields]
@@ -46,7 +47,8 @@ def misspelt_keys(data: Data) -> Problems:
     Machines may have any further resource, so ``memroy`` would pass as one.
     """
     if "lab" in data:
-        yield ("lab",), _OF_LABS if data.keys() & {"job", "jobs"} else _A_LAB
+        is_of_job = "job" in data or "jobs" in data
+        yield ("lab",), _OF_LABS if is_of_job else _A_LAB
     prices = data.get("prices")
     if isinstance(prices, dict) and "function_second" in prices:
         problem = "the price is per hour, and so is its name: write function_hour"
@@ -58,7 +60,8 @@ def misspelt_keys(data: Data) -> Problems:
     if not isinstance(machines, list):
         return
     for position, machine in enumerate(machines):
-        for key in machine if isinstance(machine, dict) else ():
+        keys = machine if isinstance(machine, dict) else ()
+        for key in keys:
             if key in _MACHINE_KEYS:
                 continue
             # Closer than a suggestion has to be (0.6): a further resource is no error
@@ -74,13 +77,13 @@ def consistency_errors(
     wrong: Collection[str] = (),
     *,
     timed: bool = True,
-) -> list[tuple[Trail, str]]:
+) -> list[Found]:
     """Return (where, what is wrong and what would be right).
 
     ``wrong``: sections that are known to be wrong: what depends on them is not
     looked at. ``timed``: whether every kind of task needs a time or a profile.
     """
-    problems: list[tuple[Trail, str]] = []
+    problems: list[Found] = []
     bad_sections = set(wrong)
     for sections, check in _CHECKS:
         if not timed and check is _times:
@@ -89,7 +92,8 @@ def consistency_errors(
             errors = list(check(scenario))
             problems += errors
             # What builds on a section that is wrong would only repeat the error.
-            bad_sections.update(str(trail[0]) for trail, _ in errors)
+            found_sections = [str(trail[0]) for trail, _ in errors]
+            bad_sections.update(found_sections)
     return problems
 
 
@@ -100,7 +104,7 @@ def _reads(*sections: str) -> Callable[[Check], Check]:
     """
 
     def note(check: Check) -> Check:
-        _CHECKS.append(({*sections}, check))
+        _CHECKS.append((set(sections), check))
         return check
 
     return note
@@ -108,7 +112,8 @@ def _reads(*sections: str) -> Callable[[Check], Check]:
 
 @_reads("cluster", "job")
 def _sizes(scenario: Scenario) -> Problems:
-    return scenario.job.size_problems(scenario.stated_cluster.names)
+    names = scenario.stated_cluster.names
+    return scenario.job.size_problems(names)
 
 
 @_reads("cluster")
@@ -139,22 +144,28 @@ def _idle_latencies(cluster: cluster_section.ClusterSection) -> Problems:
         for direction, names, peers in sides:
             for name in names:
                 nic = f"{name} {direction}"
-                if direction not in route.through and nic not in route.through:
-                    # A pair is stated once, so that a sum counts machines; itself it
-                    # sends nothing.
-                    bypasses[nic] += sum(peer != name for peer in peers)
+                if direction in route.through or nic in route.through:
+                    continue
+                # A pair is stated once, so that a sum counts machines; itself it sends
+                # nothing.
+                bypasses[nic] += sum(peer != name for peer in peers)
     if not bypasses:
         return
 
     rows = cluster.names_and_positions()
+    count_of_peers = len(rows) - 1
     for position, machine in enumerate(cluster.machines):
         latency = machine.nic.latency
-        latencies = {"out": latency.outward, "in": latency.inward}
-        directions = [direction for direction, seconds in latencies.items() if seconds]
+        directions = []
+        if latency.outward:
+            directions.append("out")
+        if latency.inward:
+            directions.append("in")
         equal_names = [name for name, place in rows if place == position]
-        nics = [f"{name} {way}" for name in equal_names for way in directions]
+        nics = [f"{name} {side}" for name in equal_names for side in directions]
         # Of equal machines all, as they have one latency in the file.
-        if nics and all(bypasses[nic] >= len(rows) - 1 for nic in nics):
+        is_bypassed = all(bypasses[nic] >= count_of_peers for nic in nics)
+        if nics and is_bypassed:
             problem = f"no route crosses the NIC of {equal_names[0]}: remove it"
             yield ("cluster", "machines", position, "nic", "latency"), problem
 
@@ -168,10 +179,10 @@ def _prices(scenario: Scenario) -> Problems:
     )
     # As stated: machines that jobs bring along are paid by their functions.
     prices = [machine.price for machine in scenario.stated_cluster.machines]
-    if any(price is not None for price in prices):
-        for position, price in enumerate(prices):
-            if price is None:
-                yield ("cluster", "machines", position), problem
+    has_prices = any(price is not None for price in prices)
+    for position, price in enumerate(prices):
+        if has_prices and price is None:
+            yield ("cluster", "machines", position), problem
     if not scenario.prices.granularity:
         yield ("prices", "granularity"), "found zero, write for example 1 ms"
 
@@ -205,25 +216,35 @@ def _training_scales(scenario: Scenario) -> Problems:
         yield key, f"{problem}(job.dataset.drawn: true)"
         return
 
-    if len(set(scales)) < len(scales) or len(scales) < _LEAST_SCALES:
+    is_repeated = len(set(scales)) < len(scales)
+    if is_repeated or len(scales) < _LEAST_SCALES:
         yield key, f"found {list(scales)}, write {_LEAST_SCALES} different ones or more"
-    if max(scales) >= dataset.scale:
-        problem = f"found {max(scales):g}, write less than the scale of the file"
+    largest = max(scales)
+    if largest >= dataset.scale:
+        problem = f"found {largest:g}, write less than the scale of the file"
         yield key, f"{problem}, {dataset.scale:g}"
 
 
 @_reads(
-    "job", "jobs", "emulation", "checkpoint", "on_failure", "max_restarts", "recovery"
+    "job",
+    "jobs",
+    "emulation",
+    "checkpoint",
+    "on_failure",
+    "max_restarts",
+    "recovery",
 )
 def _recovery(scenario: Scenario) -> Problems:
-    if scenario.checkpoint is not None:
+    checkpoint = scenario.checkpoint
+    if checkpoint is not None:
         yield from events_section.checkpoint_errors(
             scenario.job,
             several=bool(scenario.jobs),
         )
-        if scenario.checkpoint.takes and scenario.emulation.compute == "real":
+        if checkpoint.takes and scenario.emulation.compute == "real":
             problem = "measured work has no stated times: remove it, or write padded"
             yield ("checkpoint", "takes"), problem
+
     if scenario.on_failure == "abort":
         problem = "a run is not restarted: write on_failure: restart, or remove this"
         for key in ("max_restarts", "recovery"):
@@ -248,8 +269,9 @@ def _failures(scenario: Scenario) -> Problems:
 def _tolerance(scenario: Scenario) -> Problems:
     expect = scenario.expect
     is_exact = isinstance(expect.makespan, float) or isinstance(expect.bytes, float)
+    default = type(expect)().tolerance
     # A range is its own tolerance; one number needs the key.
-    if expect.tolerance != type(expect)().tolerance and not is_exact:
+    if expect.tolerance != default and not is_exact:
         problem = "is of one makespan or number of bytes: write that, or remove it"
         yield ("expect", "tolerance"), problem
 
@@ -257,12 +279,13 @@ def _tolerance(scenario: Scenario) -> Problems:
 @_reads("schedule")
 def _rates(scenario: Scenario) -> Problems:
     schedule = scenario.schedule
-    file = schedule.policy.rpartition(":")[0]
+    file, _, _ = schedule.policy.rpartition(":")
     if file.endswith(".py") and schedule.source is None:
         try:
             program_text(schedule.policy)
         except DataError as error:
             yield ("schedule", "policy"), error.problem
+
     if schedule.source is not None and not is_program(schedule.policy):
         problem = f"is for classes of your own, policy is {schedule.policy}: remove it"
         yield ("schedule", "source"), problem
@@ -277,17 +300,21 @@ def _cluster_errors(scenario: Scenario) -> Problems:
     """Yield errors that only the built cluster shows: routes that cannot be."""
     try:
         links = scenario.to_cluster().shared_links
-        if scenario.failures and scenario.failures.link and not links:
+        is_of_links = scenario.failures and scenario.failures.link
+        if is_of_links and not links:
             problem = "no link is there but NICs: write racks or links, or machine"
             yield ("failures", "link"), problem
     except ImpossibleRoute as error:
         # Routes of racks stand behind all that are stated, see `ClusterSection.build`.
         is_explicit = error.position < len(scenario.cluster.routes)
-        trail: Trail = ("cluster", "routes", error.position)
-        yield trail if is_explicit else ("cluster", "racks"), str(error)
+        trail: Trail = ("cluster", "racks")
+        if is_explicit:
+            trail = ("cluster", "routes", error.position)
+        yield trail, str(error)
     # Of a machine that is written once with a count the one line is named.
     except MissingRoute as error:
-        _, position = scenario.cluster.names_and_positions()[error.machine]
+        rows = scenario.cluster.names_and_positions()
+        _, position = rows[error.machine]
         yield ("cluster", "machines", position, "nic"), str(error)
     except ValueError as error:
         yield ("cluster",), str(error)
@@ -297,8 +324,9 @@ def _cluster_errors(scenario: Scenario) -> Problems:
 def _hosts(scenario: Scenario) -> Problems:
     """Yield hosts of machines that there are not, or that are namespaces."""
     names = scenario.cluster.names
+    is_of_kernel = scenario.emulation.network == "kernel"
     for key in ("hosts", "ports"):
-        if getattr(scenario.emulation, key) and scenario.emulation.network == "kernel":
+        if is_of_kernel and getattr(scenario.emulation, key):
             problem = "kernel NICs are all on this host, remove this key"
             yield ("emulation", key), problem
     for name in scenario.emulation.hosts:
@@ -314,12 +342,14 @@ def _job(scenario: Scenario) -> Problems:
 
 @_reads("job", "emulation", "expect")
 def _expectations(scenario: Scenario) -> Problems:
-    if not scenario.jobs and not scenario.job.trains:
+    expect = scenario.expect
+    trains = scenario.job.trains
+    if not scenario.jobs and not trains:
         for key in ("accuracy", "loss"):
-            if getattr(scenario.expect, key) is not None:
+            if getattr(expect, key) is not None:
                 problem = f"a {scenario.job.system} job trains nothing, remove this key"
                 yield ("expect", key), problem
-    elif scenario.emulation.compute == "timed" and scenario.expect.accuracy is not None:
+    elif scenario.emulation.compute == "timed" and expect.accuracy is not None:
         problem = "timed tasks compute nothing, write emulation.compute: padded or real"
         yield ("expect", "accuracy"), problem
 
@@ -340,47 +370,21 @@ def _structure(scenario: Scenario) -> Problems:
     try:
         # Without pins, as a wrong one ends the build: they are told one by one below.
         job = scenario.to_job(train_vertices=1, pins=False)
-        if len(scenario.only_present(job, places)) < len(places):
+        present_places = scenario.only_present(job, places)
+        if len(present_places) < len(places):
             job = scenario.to_job(pins=False, opened=True)  # the data set names tasks
     except ValueError as error:
         yield ("job",), str(error)
         return
-    problems = [*_standing(scenario, job), *_kill_problems(scenario, job)]
+
+    problems = [*standing_problems(scenario, job), *_kill_problems(scenario, job)]
     yield from problems
+
     is_auto = getattr(scenario.job, "stores", None) == "auto"
     if is_auto and scenario.placed_by == "best":
         return  # on fewer machines there may be room
     if not problems:
-        yield from _overloads(scenario, job)
-
-
-def _overloads(scenario: Scenario, job: Job) -> Problems:
-    """Yield the last pin, or the demand, that is more than a machine has."""
-    homes = scenario.placement.tasks
-    pinned_job = pin(job, homes)
-    # Apart, as who shares slots may be where a pool is unlimited: only what is too much
-    # in any case is an error.
-    space = Space(pinned_job, scenario.cluster.build(), apart=True)
-    problems_at = defaultdict[Trail, list[str]](list)
-    for machine, resource, _, problem in overload(space):
-        demanding = [
-            task
-            for task in pinned_job.tasks
-            if task.pinned == machine and task.demands.get(resource, 0.0) > 0
-        ]
-        # The last one is what was too much.
-        task = demanding[-1]
-        names = {job.tasks[member].name for member in job.units[task.process_name]}
-        names.add(task.process_name)
-        keys = [key for key in homes if key in names]
-        trail: Trail = (*scenario.job.demands_at(task), resource)
-        if keys:
-            trail = ("placement", "tasks", keys[0])
-        problems_at[trail].append(problem)
-
-    for trail, (problem, *others) in problems_at.items():
-        more = f"; {len(others)} more machines likewise" if others else ""
-        yield trail, scenario.advice(problem + more)
+        yield from overload_problems(scenario, job)
 
 
 def _kill_problems(scenario: Scenario, job: Job) -> Problems:
@@ -390,42 +394,6 @@ def _kill_problems(scenario: Scenario, job: Job) -> Problems:
         scenario.emulation.hosts,
         job,
     )
-
-
-def _standing(scenario: Scenario, job: Job) -> Problems:
-    """Yield pins and placements to nowhere."""
-    machines = scenario.cluster.names
-    places = scenario.placement.tasks
-    pins = [(trail, machine) for trail, _, machine in scenario.job.list_pins()]
-    for trail, machine in pins:
-        if machine not in machines:
-            yield trail, f"no machine {machine!r}, {nearest(machine, machines)}"
-    yield from pin_errors(job, machines, places)
-
-    pool = scenario.job.movable_on or machines
-    pins += [(("placement", "tasks", name), places[name]) for name in places]
-    for trail, machine in pins:
-        if machine in machines and machine not in pool:
-            problem = f"{machine!r} takes no part, job.machines: {', '.join(pool)}"
-            yield trail, problem
-
-    missing = _list_unplaced(job, places) if scenario.placement.is_explicit else []
-    if missing:
-        problem = f"no machine for {', '.join(missing[:8])}"
-        yield ("placement", "tasks"), problem
-
-
-def _list_unplaced(job: Job, places: Mapping[str, str]) -> list[str]:
-    """Return the processes that neither a pin nor an explicit placement places."""
-    missing = []
-    for process, members in job.units.items():
-        tasks = [job.tasks[member] for member in members]
-        names = {process, *(task.name for task in tasks)}
-        is_placed = tasks[0].pinned is not None or not places.keys().isdisjoint(names)
-        # A copy of state goes to a machine beside its task's by itself.
-        if not is_placed and tasks[0].kind != CHECKPOINT:
-            missing.append(process)
-    return missing
 
 
 @_reads("cluster", "job")
@@ -439,7 +407,7 @@ def _resources(scenario: Scenario) -> Problems:
         # A known word may be demanded where no machine limits it: then it is unlimited.
         for resource in resources.further():
             if resource not in offers:
-                names = sorted({*Resources.model_fields} | offers)
+                names = sorted(offers.union(Resources.model_fields))
                 problem = f"no machine has {resource!r}, {nearest(resource, names)}"
                 yield (*trail, resource), problem
 
@@ -501,13 +469,14 @@ def scenario_errors(
     wrong: Collection[str] = (),
     *,
     timed: bool = True,
-) -> list[tuple[Trail, str]]:
+) -> list[Found]:
     """Return (where, what is wrong), the parameters as of `consistency_errors`."""
     if not scenario.jobs:
         return consistency_errors(scenario, wrong, timed=timed)
 
     problems = _errors_of_jobs(scenario, wrong, timed=timed)
-    if scenario.place_jobs == "sequential" and scenario.placement != PlacementSection():
+    states_placement = scenario.placement != PlacementSection()
+    if scenario.place_jobs == "sequential" and states_placement:
         problem = "write it into each of the jobs, or place_jobs: joint"
         problems.append((("placement",), problem))
     problems += _machine_errors(scenario)
@@ -515,7 +484,8 @@ def scenario_errors(
     problems += _until(scenario)
     problems += _recovery(scenario)
     # Kills of several jobs name tasks of the job that is all of them.
-    if not problems and any(event.kill for event in scenario.events):
+    has_kills = any(event.kill for event in scenario.events)
+    if has_kills and not problems:
         job = scenario.to_job(train_vertices=1, pins=False)
         problems += _kill_problems(scenario, job)
     if scenario.profile is not None:
@@ -523,7 +493,8 @@ def scenario_errors(
         problems.append((("profile",), problem))
     for key in ("loss", "accuracy"):
         if getattr(scenario.expect, key) is not None:
-            problems.append((("expect", key), "this is of one job, remove this key"))
+            problem = "this is of one job, remove this key"
+            problems.append((("expect", key), problem))
     return problems
 
 
@@ -532,29 +503,34 @@ def _errors_of_jobs(
     wrong: Collection[str],
     *,
     timed: bool,
-) -> list[tuple[Trail, str]]:
+) -> list[Found]:
     """Return what is wrong with each of several jobs, then what is with all of them."""
-    problems: list[tuple[Trail, str]] = []
-    shared_errors: list[
-        list[tuple[Trail, str]]
-    ] = []  # by job, what it finds outside of itself
+    problems: list[Found] = []
+    # By job, what it finds outside of itself.
+    shared_errors: list[list[Found]] = []
     counts = Counter(item.name for item in scenario.jobs)
     for position, (item, part) in enumerate(scenario.parts()):
-        if counts[item.name] > 1:
-            problem = f"{item.name!r} occurs {counts[item.name]} times"
-            problems.append((("jobs", position, "name"), problem))
-        shared_errors.append([])
+        place: Trail = ("jobs", position)
+        count = counts[item.name]
+        if count > 1:
+            problem = f"{item.name!r} occurs {count} times"
+            problems.append(((*place, "name"), problem))
+        errors_elsewhere = []
         for trail, problem in consistency_errors(part, wrong, timed=timed):
             if trail[0] in {"job", "placement"}:
-                problems.append((("jobs", position, *trail), problem))
+                problems.append(((*place, *trail), problem))
             else:
-                shared_errors[-1].append((trail, problem))
+                errors_elsewhere.append((trail, problem))
+        shared_errors.append(errors_elsewhere)
 
     # A resource that no task of one job demands, another job may. Of one place: the
     # suggestions beside it differ with what the job demands.
     trails = [{trail for trail, _ in errors} for errors in shared_errors]
     in_all = set.intersection(*trails)
-    return problems + [error for error in shared_errors[0] if error[0] in in_all]
+    for trail, problem in shared_errors[0]:
+        if trail in in_all:
+            problems.append((trail, problem))
+    return problems
 
 
 def _machine_errors(scenario: Scenario) -> Problems:
@@ -564,7 +540,8 @@ def _machine_errors(scenario: Scenario) -> Problems:
         "each, or write place_jobs: sequential"
     )
     machine_sets = [frozenset(item.job.movable_on or ()) for item in scenario.jobs]
-    if scenario.place_jobs != "joint" or len(set(machine_sets)) == 1:
+    are_equal = len(set(machine_sets)) == 1
+    if scenario.place_jobs != "joint" or are_equal:
         return
     for position, machines in enumerate(machine_sets):
         if machines:
@@ -579,7 +556,8 @@ def _cost_errors(scenario: Scenario) -> Problems:
         return
 
     weights = [item.weight for item in scenario.jobs]
-    if cost == "weighted" and all(weight is None for weight in weights):
+    has_weights = any(weight is not None for weight in weights)
+    if cost == "weighted" and not has_weights:
         problem = "no job has a weight, write for example weight: 2 into one, or sum"
         yield ("joint_cost",), problem
     if cost != "weighted":

@@ -7,14 +7,12 @@ that occurs twice, and reads YAML 1.2, where ``none`` and ``on`` are words.
 from __future__ import annotations
 
 import contextlib
-import copy
 import gc
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from io import StringIO
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -26,22 +24,13 @@ from ruamel.yaml.scalarbool import ScalarBoolean
 from emu.errors import DataError, ScenarioError
 from emu.host.input_file import parse_json, read_text
 from emu.host.limits import limit, say_memory
-from emu.names import printable
-from emu.problem.fields.cluster_section import names_of
 from emu.problem.fields.section import Trail
-from emu.problem.fields.suggestion import nearest
 from emu.scenario.yaml_slips import what_to_write
 
 #: Mapping of a file: mappings, lists, text, numbers, truth values, None.
 Data: TypeAlias = dict[str, Any]
 #: Keys of scenarios, labs and workload files; a file without any is another's.
 _OUTERMOST = {"cluster", "job", "jobs", "lab", "machines"}
-#: Where machines are, which may be several of a name.
-_MACHINES: Trail = ("cluster", "machines")
-#: A step of a key: in quotes, bare, or a position in brackets.
-_STEP = re.compile(r'"((?:[^"\\]|\\.)*)"|([^.\[\]"]+)|\[(\d+)\]')
-#: All before the first = that stands in no quotes.
-_KEYS = re.compile(r'(?:[^="]|"(?:[^"\\]|\\.)*")*')
 # A file of aliases to aliases grows without bound when written out. A custom job of
 # 42,000 flows has 320,000 values and is checked in 3 s.
 MOST_VALUES = 400_000
@@ -54,6 +43,8 @@ _TOO_MANY = "has too many values or levels; of a file of your own --large takes 
 _MOST_BYTES = 1 << 25
 #: YAML is parsed at some 100 kB per second.
 MOST_YAML = 300_000
+#: What to write into a file's data: ``key=value``, or keys and values.
+Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
 #: New objects from one collection of garbage to the next, Python's own is 700.
 _NEW_OBJECTS = 10_000
 
@@ -83,7 +74,7 @@ class Source:
     """As the user called it: it decides the format, and the name if none is stated."""
     folder: str
     """Folder that paths of the text are relative to."""
-    overrides: Sequence[str] | Mapping[str, object] = ()
+    overrides: Overrides = ()
     """As `apply_overrides` takes them."""
     large: bool = False
     """True where limits against files of strangers were lifted for it."""
@@ -109,7 +100,7 @@ class Document:
     def where(self, trail: Trail) -> tuple[str, int]:
         """Return file (or option) and line (or 0) of ``trail`` or what contains it."""
         # From the place itself up to the whole file.
-        for length in range(len(trail), -1, -1):
+        for length in reversed(range(len(trail) + 1)):
             part = trail[:length]
             if part in self.options:
                 return self.options[part], 0
@@ -130,12 +121,14 @@ class Document:
 
     def is_option(self, trail: Trail) -> bool:
         """Return True where a ``--set`` option wrote a value, or what contains it."""
-        return any(trail[: len(option)] == option for option in self.options)
+        beginnings = (trail[:length] for length in range(len(trail) + 1))
+        return any(beginning in self.options for beginning in beginnings)
 
     def error(self, trail: Trail, problem: str) -> ScenarioError:
         """Return the error that ``problem`` is at ``trail``."""
         file, line = self.where(trail)
-        return ScenarioError(problem, file=file, line=line, key=join_trail(trail))
+        key = join_trail(trail)
+        return ScenarioError(problem, file=file, line=line, key=key)
 
 
 @dataclass(frozen=True)
@@ -154,9 +147,11 @@ class Origin:
         """Return ``file:line: key: problem``, without what is not known."""
         trail: Trail = ()
         # Errors have the positions of jobs as text: ``jobs.0.job.times``.
-        for step in key.split("."):
-            trail = (*trail, int(step) if step.isdigit() else step)
-        return str(self.error(trail, problem))
+        for name in key.split("."):
+            step = int(name) if name.isdigit() else name
+            trail = (*trail, step)
+        located = self.error(trail, problem)
+        return str(located)
 
 
 def value_in(data: Any, trail: Sequence[str | int]) -> Any:
@@ -169,11 +164,23 @@ def value_in(data: Any, trail: Sequence[str | int]) -> Any:
     return data
 
 
+def values_in(content: Any) -> Iterable[Any]:
+    """Return the values of a mapping or list; none of anything else."""
+    if isinstance(content, dict):
+        return content.values()
+    if isinstance(content, list):
+        return content
+    return ()
+
+
 def join_trail(trail: Trail) -> str:
     """Return ``job.tasks[2].time``."""
     text = ""
     for step in trail:
-        text += f"[{step}]" if isinstance(step, int) else f".{step_text(step)}"
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += f".{step_text(step)}"
     return text.removeprefix(".")
 
 
@@ -190,7 +197,8 @@ def read_document(path: str | Path) -> Document:
         _refuse_other_formats(Path(path))
         raise
     # YAML of others parses, and only its keys show that it is no scenario.
-    if not document.data.keys() & _OUTERMOST:
+    is_scenario = not _OUTERMOST.isdisjoint(document.data)
+    if not is_scenario:
         _refuse_other_formats(Path(path))
     return document
 
@@ -207,10 +215,11 @@ def _refuse_other_formats(path: Path) -> None:
 
 def _read_file(path: str | Path) -> Document:
     file = str(path)
+    most_bytes = limit(_MOST_BYTES)
     try:
         # Before the text is read: it raises where so much is not free.
         say_memory(Path(path))
-        text = read_text(Path(path), limit(_MOST_BYTES))
+        text = read_text(Path(path), most_bytes)
     except OSError as error:
         raise ScenarioError(f"cannot be read: {error.strerror}", file=file) from error
     except DataError as error:
@@ -227,21 +236,26 @@ def parse_document(text: str, file: str) -> Document:
     when it is not YAML or JSON, or is not a mapping.
     """
     is_json = file.endswith(".json")
+
     # Short JSON is read as YAML, which it is as well: that keeps the lines for errors.
-    if len(text) > _LONG_JSON and text.lstrip().startswith("{"):
-        is_json = True
+    if len(text) > _LONG_JSON:
+        content = text.lstrip()
+        is_json = is_json or content.startswith("{")
     if not is_json:
         return _read_yaml(file, text)
     try:
         data = parse_json(text)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", 0)
-        problem = f"is not JSON: {getattr(error, 'msg', error)}"
+        message = getattr(error, "msg", error)
+        problem = f"is not JSON: {message}"
         raise ScenarioError(problem, file=file, line=line) from error
+
     # Of YAML `_Plain` counts on its way.
     if _is_too_large(data):
         raise ScenarioError(_TOO_MANY, file=file)
-    return Document(file, _as_mapping(file, data), text=text)
+    mapping = _as_mapping(file, data)
+    return Document(file, mapping, text=text)
 
 
 def _is_too_large(data: Any) -> bool:
@@ -253,6 +267,7 @@ def _is_too_large(data: Any) -> bool:
         values += len(level)
         if values > limit(MOST_VALUES):
             return True
+
         next_level: list[Any] = []
         for value in level:
             if isinstance(value, dict):
@@ -270,18 +285,21 @@ def _read_yaml(file: str, text: str) -> Document:
     try:
         data = _load_tree(text)
     except MarkedYAMLError as error:
-        line, problem = what_to_write(error, text)
-        raise ScenarioError(f"is not YAML: {problem}", file=file, line=line) from error
+        line, slip = what_to_write(error, text)
+        problem = f"is not YAML: {slip}"
+        raise ScenarioError(problem, file=file, line=line) from error
     except TypeError:  # a mapping is the key of another
         raise ScenarioError("has a key that is no text", file=file) from None
     except (YAMLError, RecursionError, ValueError) as error:
-        problem = (str(error) or "cannot be parsed").splitlines()[0]
+        message = str(error) or "cannot be parsed"
+        problem = message.splitlines()[0]
         raise ScenarioError(f"is not YAML: {problem}", file=file) from error
 
     document = Document(file, {}, text=text)
     # New objects: the tree is kept for the next reading, and overrides write into
     # these.
-    plain = _Plain(document, text).of(data, ())
+    reader = _Plain(document, text)
+    plain = reader.of(data, ())
     document.data = _as_mapping(file, plain)
     return document
 
@@ -293,7 +311,8 @@ def _load_tree(text: str) -> Any:
     A scenario is read again for every value of a sweep and every replay: 35 ms of the
     37 that 740 values take.
     """
-    return YAML(pure=True).load(StringIO(text))
+    parser = YAML(pure=True)
+    return parser.load(StringIO(text))
 
 
 def _as_mapping(file: str, data: Any) -> Data:
@@ -321,7 +340,7 @@ class _Plain:
             return {key: self._entry(node, key, trail) for key in node}
         if isinstance(node, CommentedSeq):
             positions = range(len(node))
-            return [self._item(node, n, (*trail, n)) for n in positions]
+            return [self._item(node, position, trail) for position in positions]
         # Scalars keep their quotes and signs in subclasses: only plain ones go on.
         if isinstance(node, bool | ScalarBoolean):
             return bool(node)
@@ -331,15 +350,19 @@ class _Plain:
                 return plain(node)
         if node is None:
             return None
-        problem = f"found {node!s}, which YAML reads as a {type(node).__name__}"
+        kind = type(node).__name__
+        problem = f"found {node!s}, which YAML reads as a {kind}"
         raise self._document.error(trail, problem)
 
     def _item(self, node: CommentedSeq, position: int, trail: Trail) -> Any:
+        item = node[position]
+        trail = (*trail, position)
         line, column = node.lc.item(position)
         self._document.lines[trail] = line + 1
-        if node[position] is None:
-            self._check_nothing(self._rest_of(line, column), trail)
-        return self.of(node[position], trail)
+        if item is None:
+            rest = self._rest_of(line, column)
+            self._check_nothing(rest, trail)
+        return self.of(item, trail)
 
     def _entry(self, node: CommentedMap, key: Any, trail: Trail) -> Any:
         if not isinstance(key, str):
@@ -347,27 +370,33 @@ class _Plain:
             raise self._document.error(trail, problem)
         value = node[key]
         # ``nic:50 Gbit/s`` without the space is a key without a value.
-        if value is None and (match := re.fullmatch(r"([^\s:]+):([^\s:]+.*)", key)):
-            problem = f"found {key!r}, write '{match[1]}: {match[2]}' with a space"
+        slip = re.fullmatch(r"([^\s:]+):([^\s:]+.*)", key)
+        if value is None and slip:
+            problem = f"found {key!r}, write '{slip[1]}: {slip[2]}' with a space"
             raise self._document.error(trail, problem)
 
         trail = (*trail, key)
-        if key in (node.lc.data or {}):  # merged keys (<<) have no line of their own
-            key_line, key_column = node.lc.key(key)
-            self._document.lines[trail] = key_line + 1
-            if value is None:
-                line, column = node.lc.value(key)
-                rest = self._rest_of(line, column)
-                if line != key_line:  # of what follows: none is here
-                    rest = self._rest_of(key_line, key_column).partition(":")[2]
-                self._check_nothing(rest.strip(), trail)
+        places = node.lc.data or {}
+        if key not in places:  # merged keys (<<) have no line of their own
+            return self.of(value, trail)
+
+        key_line, key_column = node.lc.key(key)
+        self._document.lines[trail] = key_line + 1
+        if value is None:
+            line, column = node.lc.value(key)
+            rest = self._rest_of(line, column)
+            if line != key_line:  # of what follows: none is here
+                text = self._rest_of(key_line, key_column)
+                rest = text.partition(":")[2]
+            self._check_nothing(rest.strip(), trail)
         return self.of(value, trail)
 
     def _rest_of(self, line: int, column: int) -> str:
         """Return the text from a place to the end of its line, or of the file."""
         if line >= len(self._text):
             return ""
-        return self._text[line][column:].strip()
+        rest = self._text[line][column:]
+        return rest.strip()
 
     def _check_nothing(self, rest: str, trail: Trail) -> None:
         """Refuse text that YAML takes for nothing: a name of a value, a comment.
@@ -377,7 +406,8 @@ class _Plain:
         # Whoever writes null means it, with or without a name for it.
         if re.match(r"(&\S+\s+)?(null\b|~)", rest, re.IGNORECASE):
             return
-        if slip := re.match(r"[&#]([^\s,}\]]+)", rest):
+        slip = re.match(r"[&#]([^\s,}\]]+)", rest)
+        if slip:
             problem = (
                 f"found {slip[0]!r}, which YAML reads as nothing, write {slip[1]} or "
                 f"'{slip[0]}' in quotes"
@@ -387,214 +417,10 @@ class _Plain:
             raise self._document.error(trail, "found no value, write one, or null")
 
 
-def _trail(keys: str) -> Trail:
-    steps: list[str | int] = []
-    for in_quotes, name, position in _STEP.findall(keys):
-        if position:
-            steps.append(int(position))
-        else:
-            steps.append(name or re.sub(r"\\(.)", r"\1", in_quotes))
-    return tuple(steps)
-
-
-def split_override(text: str) -> tuple[str, str]:
-    """Return the key and the value of ``key=value``; no key where it is none.
-
-    A step of the key in quotes may hold what separates steps: ``machines."gpu-01.x"``.
-    """
-    keys = _KEYS.match(text)[0]  # type: ignore[index] # matches everything
-    rest = text[len(keys) :]
-    if not rest.startswith("="):
-        return "", text
-    return keys.strip(), rest[1:]
-
-
 def step_text(name: str) -> str:
     """Return a step of a key as `split_override` reads it: in quotes where it must."""
-    if name and not re.search(r'[.\[\]"=]', name) and name == name.strip():
+    separates = re.search(r'[.\[\]"=]', name)
+    if name and not separates and name == name.strip():
         return name
-    return '"' + re.sub(r'(["\\])', r"\\\1", name) + '"'
-
-
-def apply_overrides(
-    document: Document,
-    overrides: Sequence[str] | Mapping[str, object],
-    chosen: Callable[[Trail], bool] = lambda _: True,
-) -> None:
-    """Write every override into ``document``.
-
-    They are ``key.key=value`` with values in YAML, or keys and values; ``chosen``
-    returns True for the places that are written now. Sections that are missing are
-    made. An item of a list is ``tasks[2]``, or by name ``tasks.w0``; one of several
-    equal machines (``count``) is written out for that. ``tasks[3]`` appends to a list
-    of three. Names with dots stand in double quotes.
-
-    Raises ScenarioError when an override has no ``=``, or leads through something
-    without keys. Unknown keys are found later, as those of the file.
-    """
-    for key, value, option in _read_overrides(overrides):
-        if not chosen(key):
-            continue
-        trail = _number_trail(document, key)
-        _write(document.data, trail, value, option)
-        # Errors there name the option from now on.
-        document.options[trail] = option
-        for written in list(document.lines):
-            if written[: len(trail)] == trail:  # no longer where the file has it
-                del document.lines[written]
-
-
-def value_at(content: Data, keys: str) -> Any:
-    """Return the value that an override of ``keys`` would replace, None for none."""
-    document = Document("", copy.deepcopy(content))
-    return value_in(document.data, _number_trail(document, _trail(keys)))
-
-
-def _read_overrides(
-    overrides: Sequence[str] | Mapping[str, object],
-) -> Iterator[tuple[Trail, Any, str]]:
-    """Yield where to write, what, and how the writer stated it."""
-    if not isinstance(overrides, str) and hasattr(overrides, "items"):
-        for keys, value in overrides.items():
-            trail = _trail(keys)
-            if not trail:
-                raise ScenarioError("an override without a key", file=repr(keys))
-            excerpt = printable(repr(value), limit=60)  # a whole job, or placement
-            # A copy: nulls are dropped from it and paths resolved in it, and the
-            # caller's stays.
-            yield trail, copy.deepcopy(value), f"{keys}={excerpt}"
-        return
-
-    for stated in [overrides] if isinstance(overrides, str) else overrides:
-        # Where the locale is ASCII, Python keeps the bytes of an argument for later:
-        # they are UTF-8, as those of the file are.
-        override = stated.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        option = f"--set {override}"
-        keys, text = split_override(override)
-        trail = _trail(keys)
-        if not trail:
-            raise ScenarioError("write --set key.key=value", file=option)
-        try:
-            value = YAML(typ="safe", pure=True).load(StringIO(text))
-        except (YAMLError, ValueError) as error:
-            raise ScenarioError("what follows = is not YAML", file=option) from error
-        # As in a file: ``key=#4`` is a comment to YAML.
-        if value is None and text.strip().lower() not in ("", "~", "null"):
-            problem = f"YAML reads {text!r} as nothing: put it in quotes, or write null"
-            raise ScenarioError(problem, file=option)
-        yield trail, value, option
-
-
-def _number_trail(document: Document, trail: Trail) -> Trail:
-    """Return ``trail`` with the positions of the items that it names."""
-    place: Any = document.data
-    for depth, step in enumerate(trail):
-        if isinstance(place, list) and isinstance(step, str):
-            if trail[:depth] == _MACHINES:
-                _write_out(document, place, step)
-            names = [_name(item) for item in place]
-            # `_write` has the error, as it knows which places there are.
-            if step not in names:
-                break
-            position = names.index(step)
-            rest = trail[depth + 1 :]
-            trail = (*trail[:depth], position, *rest)
-        place = value_in(place, [trail[depth]])
-        if place is None:
-            break
-    return trail
-
-
-def _name(item: Any) -> Any:
-    return item.get("name") if isinstance(item, dict) else None
-
-
-def _names(machines: list[Any]) -> list[list[str]]:
-    """Return the names of the machines of each item, up to one that is wrong."""
-    names: list[list[str]] = []
-    for item in machines:
-        count = item.get("count", 1) if isinstance(item, dict) else 0
-        if not isinstance(count, int) or not 0 < count <= MOST_VALUES:
-            break  # an error of the file, which is found later
-        first = sum(map(len, names))
-        names.append(names_of(_name(item), count, first))
-    return names
-
-
-def _write_out(document: Document, machines: list[Any], name: str) -> None:
-    """Write out the equal machines that ``name`` is one of, each with its own name."""
-    for position, names in enumerate(_names(machines)):
-        if name in names:
-            item = dict(machines[position])
-            item.pop("count", None)
-            # Copies of all below: an override of one must not change the others.
-            copies = [{**copy.deepcopy(item), "name": machine} for machine in names]
-            machines[position : position + 1] = copies
-            count = len(names)
-            document.lines = _move_machines(document.lines, position, count)
-            document.options = _move_machines(document.options, position, count)
-            return
-
-
-def _move_machines(
-    kept: Mapping[Trail, Any],
-    position: int,
-    count: int,
-) -> dict[Trail, Any]:
-    """Return the kept values of machines where one at ``position`` became ``count``."""
-    values: dict[Trail, Any] = {}
-    for trail, value in kept.items():
-        is_machine = trail[:2] == _MACHINES and len(trail) > 2
-        number = trail[2] if is_machine else -1
-        if not isinstance(number, int) or number < position:
-            values[trail] = value
-            continue
-
-        # Those behind move; of the one itself every copy has its line.
-        numbers = [number + count - 1]
-        if number == position:
-            numbers = list(range(position, position + count))
-        for moved_number in numbers:
-            values[(*_MACHINES, moved_number, *trail[3:])] = value
-    return values
-
-
-def _write(place: Any, trail: Trail, value: Any, option: str) -> None:
-    last = len(trail) - 1
-    for depth, step in enumerate(trail):
-        if isinstance(place, dict) and isinstance(step, str):
-            if depth < last and place.get(step) is None:
-                place[step] = {}
-        # The place behind the last appends; one further on would leave a gap.
-        elif isinstance(place, list) and depth == last and step == len(place):
-            place.append(None)
-        elif not (isinstance(place, list) and _is_position(step, place)):
-            owner = ".".join(map(str, trail[:depth])) or "the scenario"
-            raise ScenarioError(_missing(place, step, owner), file=option)
-
-        if depth == last:
-            place[step] = value
-        else:
-            place = place[step]
-
-
-def _is_position(step: str | int, items: Sequence[Any]) -> bool:
-    return isinstance(step, int) and step < len(items)
-
-
-def _missing(place: Any, step: str | int, owner: str) -> str:
-    """Return that a value has no such place, and which it has."""
-    if not isinstance(place, list):
-        return f"{owner} is {place!r}, it has no {step}"
-
-    names = [str(name) for name in map(_name, place) if name]
-    # Equal machines have names that no item states.
-    if owner == join_trail(_MACHINES):
-        names = list(chain.from_iterable(_names(place)))
-    if isinstance(step, str) and names and not step.isdigit():
-        return f"{owner} has no {step!r}, {nearest(step, map(step_text, names))}"
-    places = "none"
-    if place:
-        last = len(place) - 1
-        places = f"{owner}[0] to {owner}[{last}]"
-    return f"{owner} is a list of {len(place)}, it has no {step}; its places: {places}"
+    escaped = re.sub(r'(["\\])', r"\\\1", name)
+    return f'"{escaped}"'

@@ -6,7 +6,7 @@ A simulation of the file with these keys and values gives the makespan reported.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -15,16 +15,21 @@ from emu.errors import PlacementError, ScenarioError
 from emu.prediction.placement import best_placement
 from emu.prediction.placement.place import SEARCHES
 from emu.problem import Job, Placement, Problem, Realization
-from emu.problem.fields.cluster_section import Latency, Nic
 from emu.scenario.document import step_text
 from emu.scenario.experiment import prepare
 from emu.scenario.machine_choice import machines_words, on_machines
 from emu.scenario.placements import following_placement, place
 from emu.scenario.realize import build_job
+from emu.scenario.scaled_values import (
+    scale_latency,
+    scale_nic,
+    scale_value,
+    write_nic,
+)
 from emu.scenario.scenario_file import load
 from emu.systems import Edit
 from emu.systems.system import content_of
-from emu.units import DURATION, RATE, SIZE, Quantity
+from emu.units import DURATION, RATE, SIZE
 
 if TYPE_CHECKING:
     from emu.prediction.analysis.what_if import Change
@@ -47,10 +52,9 @@ def placement_edit(scenario: Scenario, policy: str) -> Edit:
     """
     sections = {"": scenario.placement}
     if scenario.placed_by == "sequential":
-        sections = {
-            f"jobs[{position}].": item.placement
-            for position, item in enumerate(scenario.jobs)
-        }
+        sections = {}
+        for position, item in enumerate(scenario.jobs):
+            sections[f"jobs[{position}]."] = item.placement
     edit: Edit = {}
     for key, section in sections.items():
         edit[f"{key}placement.policy"] = policy
@@ -99,18 +103,23 @@ class ScenarioEdits:
                 seed=scenario.seed,
             )
             return outcome.placement
+
         if scenario.placed_by == "best" and not self._measured:
             return problem.placement  # it is that already
-        variant = self._load(placement_edit(scenario, "best"))
-        return place(variant, problem.job, problem.cluster, reference).placement
+        edit = placement_edit(scenario, "best")
+        variant = self._load(edit)
+        outcome = place(variant, problem.job, problem.cluster, reference)
+        return outcome.placement
 
     def _load(self, edit: Edit) -> Scenario:
         """Return the scenario with an edit, of which nothing is expected."""
-        return load(self._scenario, edit | {"expect": None})
+        edit = edit | {"expect": None}
+        return load(self._scenario, edit)
 
     def content_of(self, kinds: tuple[str, str]) -> str:
         """Return the content of flows between two kinds of task, a plural."""
-        return content_of(self._scenario.job.system, kinds)
+        system = self._scenario.job.system
+        return content_of(system, kinds)
 
     def add_edit(self, change: Change) -> Change:
         """Return a change with its keys and values, and where its tasks stand.
@@ -134,7 +143,8 @@ class ScenarioEdits:
 
     def _prepare(self, change: Change, edit: Edit) -> Change:
         """Return a change with an edit and what preparing that makes of it."""
-        experiment = prepare(self._load(edit))
+        scenario = self._load(edit)
+        experiment = prepare(scenario)
         return replace(
             change,
             edit=edit,
@@ -150,15 +160,19 @@ class ScenarioEdits:
     @cached_property
     def _parts(self) -> list[Scenario]:
         """Return every job as a scenario of its own."""
-        return [part for _, part in self._scenario.parts()] or [self._scenario]
+        parts = [part for _, part in self._scenario.parts()]
+        return parts or [self._scenario]
 
     @cached_property
     def _vertices(self) -> int:
         """Vertices of all graphs that tasks follow from."""
         from emu.graph_data import open_for  # noqa: PLC0415 - 0.1 s
 
-        jobs = map(build_job, self._planned)
-        return sum(len(open_for(job.settings).owner) for job in jobs)
+        count = 0
+        for job in map(build_job, self._planned):
+            dataset = open_for(job.settings)
+            count += len(dataset.owner)
+        return count
 
     def standing(self, problem: Problem) -> Edit:
         """Return where the tasks of ``problem`` stand as an edit."""
@@ -175,15 +189,16 @@ class ScenarioEdits:
                 edit[f"jobs[{position}].weight"] = None
 
         machines: dict[str, str] = {}
-        for process, (member, *_) in problem.job.units.items():
-            home = problem.placement.machine_of[member]
+        for process, members in problem.job.units.items():
+            first = members[0]
+            home = problem.placement.machine_of[first]
             machines[process] = problem.cluster.machines[home].name
         for key, prefix, _ in self._scenario.each_job():
-            tasks = {
-                process.removeprefix(prefix): machine
-                for process, machine in machines.items()
-                if process.startswith(prefix)
-            }
+            tasks = {}
+            for process, machine in machines.items():
+                if process.startswith(prefix):
+                    name = process.removeprefix(prefix)
+                    tasks[name] = machine
             edit[f"{key}placement"] = {"policy": "explicit", "tasks": tasks}
         return edit
 
@@ -215,13 +230,15 @@ class ScenarioEdits:
             absent = present - machines
             absent_names = [name for name in names if name in absent]
             words = f"without {', '.join(absent_names)}"
-        yield type(base)(
-            "machine",
-            f"{words}, placed by best",
-            experiment.problem,
-            experiment.realization,
-            base.policy,
-            edit=edit | experiment.scenario.job.machine_keys(),
+        edit |= experiment.scenario.job.machine_keys()
+        change_type = type(base)
+        yield change_type(
+            kind="machine",
+            what=f"{words}, placed by best",
+            problem=experiment.problem,
+            realization=experiment.realization,
+            policy=base.policy,
+            edit=edit,
         )
 
     def faster_rates(self, base: Change) -> Iterator[Change]:
@@ -233,10 +250,12 @@ class ScenarioEdits:
         if rates is None or self._measured:
             return
         for name, rate in rates.stated.items():
-            edit: Edit = {f"job.rates.{name}": _scale_value(DURATION, rate, 0.5)}
+            halved = scale_value(DURATION, rate, 0.5)
+            edit = {f"job.rates.{name}": halved}
             change = replace(base, kind="compute", what=f"rate {name} twice as fast")
             # Placed anew beside a cache, a rate twice as fast came out slower.
-            yield self._prepare(change, edit | self.standing(base.problem))
+            edit |= self.standing(base.problem)
+            yield self._prepare(change, edit)
 
     def placed_anew(self, changes: Iterable[Change]) -> Iterator[Change]:
         """Yield changes of the rule for rates, each with the placement found under it.
@@ -251,7 +270,8 @@ class ScenarioEdits:
             if self._measured or not searches or not is_quick:
                 yield self.add_edit(change)
                 continue
-            edit = self._scenario.job.machine_keys() | self._policy(change)
+            edit = dict(self._scenario.job.machine_keys())
+            edit |= self._policy(change)
             candidate = self._prepare(change, edit)
             yield replace(candidate, what=f"{change.what}, placed anew")
 
@@ -263,7 +283,8 @@ class ScenarioEdits:
         have to state more: the way between two machines without NICs.
         """
         job = base.problem.job
-        if len(job.tasks) > MOST_TASKS and not job.fixed:
+        is_large = len(job.tasks) > MOST_TASKS
+        if is_large and not job.fixed:
             self._note_untried(f"to place {len(job.tasks)} tasks again takes too long")
             return
 
@@ -311,9 +332,10 @@ class ScenarioEdits:
             return False
 
         variant = build_job(edited)
-        tasks = [task.name for task in job.tasks]
-        has_equal_tasks = [task.name for task in variant.tasks] == tasks
-        if has_equal_tasks and variant.edge_names == job.edge_names:
+        variant = build_job(edited)
+        names = [task.name for task in job.tasks]
+        names_of_variant = [task.name for task in variant.tasks]
+        if names == names_of_variant and variant.edge_names == job.edge_names:
             # As many tasks, all of them pinned: the machine would stay empty.
             if job.fixed:
                 return False
@@ -329,7 +351,8 @@ class ScenarioEdits:
         for name in job.job_names:
             settings = job.settings_of(name)
             # As many parts are prepared already.
-            if settings.get("parts") == variant.settings_of(name).get("parts"):
+            settings_of_variant = variant.settings_of(name)
+            if settings.get("parts") == settings_of_variant.get("parts"):
                 continue
             count = len(open_for(settings).owner)
             if count > MOST_PARTED:
@@ -348,10 +371,13 @@ class ScenarioEdits:
         while f"{name}+{number}" in cluster.names:
             number += 1
         another = f"{name}+{number}"
-        section = cluster.machines[position].model_dump(mode="json", exclude_unset=True)
+        machine = cluster.machines[position]
+        section = machine.model_dump(mode="json", exclude_unset=True)
         section |= {"name": another, "count": 1}
-        edit: Edit = {f"cluster.machines[{len(cluster.machines)}]": section}
-        if job_machines := self._scenario.job.movable_on:
+        last = len(cluster.machines)
+        edit: Edit = {f"cluster.machines[{last}]": section}
+        job_machines = self._scenario.job.movable_on
+        if job_machines:
             edit["job.machines"] = [*job_machines, another]
 
         lists: dict[str, Sequence[str]] = {}
@@ -364,7 +390,8 @@ class ScenarioEdits:
         keys = [key for key, machines in lists.items() if name in machines]
         for key in keys:
             edit[f"cluster.{key}"] = [*lists[key], another]
-        return edit, (section | {"name": ""}, keys)
+        unnamed = section | {"name": ""}
+        return edit, (unnamed, keys)
 
     def _network(self, change: Change) -> Edit | None:
         cluster = self._cluster
@@ -374,10 +401,11 @@ class ScenarioEdits:
         if edit is None:
             return None
 
-        scale_nic = partial(_scale_nic, names=names, factor=change.factor)
+        scaled = partial(scale_nic, names=names, factor=change.factor)
         nics = {}
         for name, machine in cluster.by_name.items():
-            if nic := scale_nic(machine.nic, f"{name} out", f"{name} in"):
+            nic = scaled(machine.nic, f"{name} out", f"{name} in")
+            if nic:
                 nics[name] = nic
         edit |= self._nics(nics)
         for i, link in enumerate(cluster.links):
@@ -385,9 +413,11 @@ class ScenarioEdits:
                 rate = RATE.exact(link.bandwidth * change.factor)
                 edit[f"cluster.links[{i}].bandwidth"] = rate
         for i, rack in enumerate(cluster.racks):
-            if nic := scale_nic(rack.uplink, f"{rack.name} up", f"{rack.name} down"):
-                edit[f"cluster.racks[{i}].uplink"] = nic
-        return edit | self._rates_of_events(names, change.factor)
+            uplink = scaled(rack.uplink, f"{rack.name} up", f"{rack.name} down")
+            if uplink:
+                edit[f"cluster.racks[{i}].uplink"] = uplink
+        edit |= self._rates_of_events(names, change.factor)
+        return edit
 
     def _rates_of_events(self, links: set[str], factor: float) -> Edit:
         # An event states a rate and no share: unscaled it would undo the change.
@@ -396,7 +426,8 @@ class ScenarioEdits:
             if event.nic is not None:
                 outward = f"{event.machine} out"
                 inward = f"{event.machine} in"
-                if nic := _scale_nic(event.nic, outward, inward, links, factor):
+                nic = scale_nic(event.nic, outward, inward, links, factor)
+                if nic:
                     edit[f"events[{i}].nic"] = nic
             elif event.bandwidth is not None and event.link in links:
                 rate = RATE.exact(event.bandwidth * factor)
@@ -409,7 +440,7 @@ class ScenarioEdits:
         nics = {}
         for name, machine in cluster.by_name.items():
             nic = machine.nic
-            latency = _scale_latency(nic.latency, factor)
+            latency = scale_latency(nic.latency, factor)
             if latency != nic.latency:
                 nics[name] = write_nic(nic.inward, nic.outward, latency)
         edit = self._nics(nics)
@@ -419,14 +450,15 @@ class ScenarioEdits:
                 seconds = DURATION.exact(link.latency * factor)
                 edit[f"cluster.links[{i}].latency"] = seconds
         for i, rack in enumerate(cluster.racks):
-            latency = _scale_latency(rack.latency, factor)
+            latency = scale_latency(rack.latency, factor)
             if latency != rack.latency:
                 content = latency.model_dump(mode="json", by_alias=True)
                 edit[f"cluster.racks[{i}].latency"] = content
 
-        scale = partial(_scale_value, DURATION, factor=factor)
+        scale = partial(scale_value, DURATION, factor=factor)
         for key, _, job in self._scenario.each_job():
-            edit |= _below(key, job.scale_latencies(scale))
+            job_edit = job.scale_latencies(scale)
+            edit |= _below(key, job_edit)
         return edit
 
     def _links_of_jobs(self, links: set[str], factor: float) -> Edit | None:
@@ -440,30 +472,33 @@ class ScenarioEdits:
             rest -= {f"{rack.name} up", f"{rack.name} down"}
 
         edit: Edit = {}
-        scale = partial(_scale_value, RATE, factor=factor)
+        scale = partial(scale_value, RATE, factor=factor)
         for key, _, job in self._scenario.each_job():
             job_edit, names = job.scale_links(cluster, links, scale)
             edit |= _below(key, job_edit)
             rest -= names
         return None if rest else edit
 
-    def _nics(self, nics: dict[str, Any]) -> Edit:
+    def _nics(self, nics: Mapping[str, object]) -> Edit:
         """Return the NICs of some machines; one of several equal ones by its name."""
         groups: dict[int, list[str]] = {}
         for name, position in self._cluster.names_and_positions():
-            groups.setdefault(position, []).append(name)
+            group = groups.setdefault(position, [])
+            group.append(name)
 
-        edit: Edit = {}
+        by_position: Edit = {}
+        by_name = {
+            f"cluster.machines.{step_text(name)}.nic": nics[name] for name in nics
+        }
         for position, names in groups.items():
-            if len({str(nics.get(name)) for name in names}) > 1:
+            states = {str(nics.get(name)) for name in names}
+            if len(states) > 1:
                 # To write out equal machines moves those behind them.
-                return {
-                    f"cluster.machines.{step_text(name)}.nic": nic
-                    for name, nic in nics.items()
-                }
-            if names[0] in nics:
-                edit[f"cluster.machines[{position}].nic"] = nics[names[0]]
-        return edit
+                return by_name
+            first = names[0]
+            if first in nics:
+                by_position[f"cluster.machines[{position}].nic"] = nics[first]
+        return by_position
 
     def _compute(self, change: Change) -> Edit | None:
         if self._scenario.profile is not None:
@@ -475,21 +510,25 @@ class ScenarioEdits:
 
         def scale(time: Any) -> Any:
             values = [time]
-            if isinstance(time, dict | tuple):
-                values = list(time.values() if isinstance(time, dict) else time)
+            if isinstance(time, dict):
+                values = list(time.values())
+            elif isinstance(time, tuple):
+                values = list(time)
             times.extend(filter(None, values))
-            return _scale_value(DURATION, time, change.factor)
+            return scale_value(DURATION, time, change.factor)
 
         for key, prefix, job in self._scenario.each_job():
-            kinds = {
-                task.name.removeprefix(prefix): task.kind
-                for task in tasks
-                if task.name.startswith(prefix)
-            }
-            names_of_job = {name for name in kinds if f"{prefix}{name}" in names}
+            kinds = {}
+            names_of_job = set()
+            for task in tasks:
+                if task.name.startswith(prefix):
+                    name = task.name.removeprefix(prefix)
+                    kinds[name] = task.kind
+                    if task.name in names:
+                        names_of_job.add(name)
             job_edit, scaled_names = job.scale_times(kinds, names_of_job, scale)
             edit |= _below(key, job_edit)
-            names -= {f"{prefix}{name}" for name in scaled_names}
+            names -= {prefix + name for name in scaled_names}
         # Tasks that are left over have no key of their own: half a change is none.
         return edit if times and not names else None
 
@@ -509,7 +548,8 @@ class ScenarioEdits:
             "bytes": self._bytes,
             "window": self._window,
         }
-        return writers.get(change.kind, self._slots)(change)
+        write = writers.get(change.kind, self._slots)
+        return write(change)
 
     def _events(self, change: Change) -> Edit:  # noqa: ARG002 - as all writers
         keys = ("events", "failures")
@@ -518,8 +558,9 @@ class ScenarioEdits:
     def _bytes(self, change: Change) -> Edit | None:
         if self._scenario.profile is not None:
             return None
-        scale = partial(_scale_value, SIZE, factor=change.factor)
-        return self._scenario.job.scale_volumes([*change.rows], scale) or None
+        scale = partial(scale_value, SIZE, factor=change.factor)
+        flows = list(change.rows)
+        return self._scenario.job.scale_volumes(flows, scale) or None
 
     def _window(self, change: Change) -> Edit:
         edit: Edit = {}
@@ -532,8 +573,10 @@ class ScenarioEdits:
         return edit
 
     def _slots(self, change: Change) -> Edit | None:
-        machines = [change.problem.cluster.machines[row] for row in change.rows]
-        slots = {machine.name: machine.slots[change.pool] for machine in machines}
+        slots = {}
+        for row in change.rows:
+            machine = change.problem.cluster.machines[row]
+            slots[machine.name] = machine.slots[change.pool]
         edit: Edit = {}
         for name, position in self._cluster.names_and_positions():
             if name in slots:
@@ -544,56 +587,3 @@ class ScenarioEdits:
 def _below(job: str, edit: Edit) -> Edit:
     """Return the edit of a job with the key of its job before every other."""
     return {job + key: value for key, value in edit.items()}
-
-
-def _scale_nic(
-    nic: Nic,
-    outward: str,
-    inward: str,
-    names: set[str],
-    factor: float,
-) -> Any:
-    """Return a NIC of which some links are scaled; None where none is.
-
-    ``outward``, ``inward``: names of its links; ``names``: of all that are scaled.
-    """
-    if names.isdisjoint({outward, inward}):
-        return None
-    return write_nic(
-        nic.inward * (factor if inward in names else 1.0),
-        nic.outward * (factor if outward in names else 1.0),
-        getattr(nic, "latency", Latency()),
-    )
-
-
-def _scale_latency(latency: Latency, factor: float) -> Latency:
-    return Latency.model_validate(
-        {
-            "in": DURATION.exact(latency.inward * factor),
-            "out": DURATION.exact(latency.outward * factor),
-        }
-    )
-
-
-def write_nic(inward: float, outward: float, latency: Latency) -> Any:
-    """Return ``nic`` of a machine of these rates, in bytes per second."""
-    nic: Edit = {"in": RATE.exact(inward), "out": RATE.exact(outward)}
-    if latency != Latency():
-        nic["latency"] = latency.model_dump(mode="json", by_alias=True)
-    elif inward == outward:
-        return nic["in"]
-    return nic
-
-
-def _scale_value(quantity: Quantity, stated: Any, factor: float) -> Any:
-    """Return one value, one per iteration or one per device, times ``factor``."""
-    # One text for any shape: nothing is the same in all iterations and on all devices.
-    if not factor:
-        return f"0 {quantity.inside}"
-    if isinstance(stated, dict):
-        return {
-            device: quantity.exact(value * factor) for device, value in stated.items()
-        }
-    if isinstance(stated, tuple):
-        return [quantity.exact(value * factor) for value in stated]
-    return quantity.exact(stated * factor)

@@ -13,7 +13,7 @@ from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.scenario.document import value_in
 from emu.scenario.run_sections import SEVERAL
-from emu.scenario.scenario import json_schema
+from emu.scenario.schema import json_schema
 from emu.systems.job_section import TRANSLATED
 from emu.systems.system import systems
 
@@ -75,7 +75,9 @@ def _describe_value_at(steps: Sequence[str | int]) -> str:
 
 def list_keys(steps: Sequence[str | int]) -> list[str]:
     """Return the keys that the schema knows in the mapping at ``steps``."""
-    return list(_mapping(_node_at(steps) or {}).get("properties", {}))
+    node = _node_at(steps) or {}
+    mapping = _mapping(node)
+    return list(mapping.get("properties", {}))
 
 
 @cache
@@ -86,22 +88,26 @@ def _schema() -> Node:
 
 def _follow(node: Node) -> Node:
     while "$ref" in node:
-        node = _schema()["$defs"][node["$ref"].rsplit("/", 1)[1]]
+        _, name = node["$ref"].rsplit("/", 1)
+        node = _schema()["$defs"][name]
     return node
 
 
 def _mapping(node: Node) -> Node:
     """Return the mapping among the alternatives of ``node``, else ``node`` itself."""
     node = _follow(node)
-    for option in node.get("anyOf", ()):
-        if "properties" in _follow(option):
-            return _follow(option)
+    for alternative in node.get("anyOf", ()):
+        option = _follow(alternative)
+        if "properties" in option:
+            return option
     return node
 
 
 def _node_at(steps: Sequence[str | int]) -> Node | None:
     # A lab is no key of scenarios: its schema stands beside theirs.
-    node: Node = {"$ref": "#/$defs/LabFile"} if steps[:1] == ("lab",) else _schema()
+    node = _schema()
+    if steps[:1] == ("lab",):
+        node = {"$ref": "#/$defs/LabFile"}
     for step in steps:
         inner = _item(node) if isinstance(step, int) else _value(node, step)
         if inner is None:
@@ -113,7 +119,8 @@ def _node_at(steps: Sequence[str | int]) -> Node | None:
 def _item(node: Node) -> Node:
     """Return the node of the items of a list."""
     inner = _mapping(node)
-    for option in [inner, *map(_follow, inner.get("anyOf", ()))]:
+    options = map(_follow, inner.get("anyOf", ()))
+    for option in (inner, *options):
         if "items" in option:
             items: Node = option["items"]
             return items
@@ -126,9 +133,11 @@ def _value(node: Node, key: str) -> Node | None:
     if key in inner.get("properties", {}):
         child: Node = inner["properties"][key]
         return child
+
     # `with_system` puts the system behind ``job``: it chooses among the schemas.
     if "discriminator" in inner:
-        system = inner["discriminator"]["mapping"].get(key)
+        systems_by_tag = inner["discriminator"]["mapping"]
+        system = systems_by_tag.get(key)
         return {"$ref": system} if system else None
     if key in _KINDS_OF_VALUES and key in _schema()["$defs"]:
         return {"$ref": f"#/$defs/{key}"}
@@ -143,15 +152,19 @@ def _value(node: Node, key: str) -> Node | None:
 def _words(node: Node) -> str:
     """Return words for the values that ``node`` allows; empty where there are none."""
     if "discriminator" in node:
-        return f"a mapping with system: {' or '.join(node['discriminator']['mapping'])}"
+        tags = node["discriminator"]["mapping"]
+        return f"a mapping with system: {' or '.join(tags)}"
     inner = _mapping(node)
     if "properties" in inner:
         return _words_of_mapping(inner, node)
-    kinds = [_words(_follow(option)) for option in inner.get("anyOf", ())]
+    options = map(_follow, inner.get("anyOf", ()))
+    kinds = [_words(option) for option in options]
     if kinds:
-        return " or ".join(filter(None, dict.fromkeys(kinds)))
+        different = dict.fromkeys(kinds)
+        return " or ".join(filter(None, different))
     if "enum" in inner:
-        return f"one of {', '.join(map(str, inner['enum']))}"
+        values = ", ".join(map(str, inner["enum"]))
+        return f"one of {values}"
     if "const" in inner:
         return str(inner["const"])
     word = _WORDS.get(inner.get("type", ""), "")
@@ -179,7 +192,8 @@ def _words_of_mapping(mapping: Node, node: Node) -> str:
 def _example(node: Node) -> Any:
     """Return a value that would be right there."""
     inner = _follow(node)
-    examples = [*node.get("examples", ()), *inner.get("examples", ())]
+    examples = list(node.get("examples", ()))
+    examples += inner.get("examples", ())
     if "const" in inner:
         examples.append(inner["const"])
     examples += inner.get("enum", ())
@@ -189,11 +203,13 @@ def _example(node: Node) -> Any:
     if "anyOf" in inner:
         return _example(inner["anyOf"][0])
     if "properties" in inner:
-        keys = inner.get("required", [*inner["properties"]])
-        return {key: _example(inner["properties"][key]) for key in keys}
+        properties = inner["properties"]
+        keys = inner.get("required", list(properties))
+        return {key: _example(properties[key]) for key in keys}
     if "items" in inner:
         return [_example(inner["items"])]
-    return {"integer": 1, "number": 1.0}.get(inner.get("type", ""), "name")
+    numbers = {"integer": 1, "number": 1.0}
+    return numbers.get(inner.get("type", ""), "name")
 
 
 def write_value(value: Any) -> str:
@@ -202,7 +218,8 @@ def write_value(value: Any) -> str:
         entries = [f"{key}: {write_value(entry)}" for key, entry in value.items()]
         return "{" + ", ".join(entries) + "}"
     if isinstance(value, list):
-        return f"[{', '.join(map(write_value, value))}]"
+        items = ", ".join(map(write_value, value))
+        return f"[{items}]"
     return "null" if value is None else str(value)
 
 
@@ -220,7 +237,8 @@ def with_system(location: Trail, data: Any) -> Trail:
     steps: list[str | int] = []
     for step in (*location, None):  # None: behind the last
         tag = data.get("system") if isinstance(data, dict) else None
-        if steps[-1:] == ["job"] and isinstance(tag, str) and tag in systems():
+        is_of_job = steps[-1:] == ["job"]
+        if is_of_job and isinstance(tag, str) and tag in systems():
             steps.append(tag)
             if step == tag:
                 continue
@@ -236,7 +254,8 @@ def trail_of(error: ErrorDetails, data: object) -> Trail:
     pydantic adds the job's system and the kind of its model, and goes on below a
     shorthand such as ``nic: 50 Gbit/s``; neither is in the file.
     """
-    steps = [step for step in error["loc"] if step not in {"[key]", *_KINDS_OF_VALUES}]
+    no_steps = {"[key]", *_KINDS_OF_VALUES}
+    steps = [step for step in error["loc"] if step not in no_steps]
     tags = {*systems(), SEVERAL}
     # From behind, as positions after a deleted one move.
     for position in reversed(range(1, len(steps))):
@@ -266,7 +285,8 @@ def describe(error: ErrorDetails) -> str:
     is_of_machine = location[:2] == ("cluster", "machines") and len(location) == 4
     # To a machine it is the amount of a further resource, to an event an unknown key:
     # errors of these would not say what to write.
-    if location[-1:] == ("latency",) and (is_of_machine or kind == "extra_forbidden"):
+    is_latency = location[-1:] == ("latency",)
+    if is_latency and (is_of_machine or kind == "extra_forbidden"):
         return _LATENCY_OF_EVENT if location[0] == "events" else LATENCY_OF_NIC
 
     context: Mapping[str, Any] = error.get("ctx", {})
@@ -274,13 +294,16 @@ def describe(error: ErrorDetails) -> str:
         return _SPECIAL[kind](error, context)
     if kind in _BOUNDS:
         key, words = _BOUNDS[kind]
-        return f"found {value}, write {words.format(context[key])}"
+        right = words.format(context[key])
+        return f"found {value}, write {right}"
     if kind in _KINDS:
         words = _KINDS[kind]
-        match = re.fullmatch(r"(\w+)\s*[:= ]\s*(\S.*)", str(error.get("input")))
+        stated = str(error.get("input"))
+        match = re.fullmatch(r"(\w+)\s*[:= ]\s*(\S.*)", stated)
         if match and words == "a mapping" and match[1] in list_keys(location):
             # Text has the parts of an entry.
-            return f"found {value}, write {f'{match[1]}: {match[2]}'!r}"
+            entry = f"{match[1]}: {match[2]}"
+            return f"found {value}, write {entry!r}"
         if words in {"a mapping", "a list"}:
             words = _describe_value_at(location) or words
         return f"found {value}, write {words}"
@@ -314,19 +337,23 @@ def _unknown_key(error: ErrorDetails, _: Mapping[str, Any]) -> str:
 
 def _unknown_system(_: ErrorDetails, context: Mapping[str, Any]) -> str:
     tag = context["tag"]
-    if any(tag in system.variants for system in systems().values()):
+    variants = {tag for system in systems().values() for tag in system.variants}
+    if tag in variants:
         return f"found system {tag!r}, a row of tables: {TRANSLATED}"
     # pydantic has one text for all names, each in quotes.
-    system_names = context["expected_tags"].replace("'", "").split(", ")
-    return f"found system {tag!r}, {nearest(tag, system_names)}"
+    expected = context["expected_tags"].replace("'", "")
+    return f"found system {tag!r}, {nearest(tag, expected.split(', '))}"
 
 
 def _unknown_word(error: ErrorDetails, context: Mapping[str, Any]) -> str:
-    names = context["expected"].replace("'", "").replace(" or ", ", ").split(", ")
+    # pydantic writes 'a', 'b' or 'c'.
+    expected = context["expected"].replace("'", "")
+    names = expected.replace(" or ", ", ").split(", ")
+    found = error["input"]
     # A hint at the nearest of one word would be a question without need.
     if len(names) == 1:
-        return f"found {show(error['input'])}, write {names[0]}"
-    return f"found {show(error['input'])}, {nearest(str(error['input']), names)}"
+        return f"found {show(found)}, write {names[0]}"
+    return f"found {show(found)}, {nearest(str(found), names)}"
 
 
 _SPECIAL: dict[str, Callable[[ErrorDetails, Mapping[str, Any]], str]] = {

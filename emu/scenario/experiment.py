@@ -76,7 +76,8 @@ def cost_of(scenario: Scenario, schedule: Schedule) -> Cost | None:
     job = schedule.problem.job
     systems = {}  # each once, however many jobs are of it
     for name in job.job_names:
-        if system := system_of(job.settings_of(name)):
+        system = system_of(job.settings_of(name))
+        if system:
             systems[system.name] = system
 
     # There is nothing to concatenate where no system has functions.
@@ -136,7 +137,9 @@ class Experiment:
         tasks_on: dict[str, list[str]] = {}
         for task, machine in self.tasks.items():
             tasks_on.setdefault(machine, []).append(task)
-        rows = [(machine, ", ".join(tasks)) for machine, tasks in tasks_on.items()]
+        rows = []
+        for machine, tasks in tasks_on.items():
+            rows.append((machine, ", ".join(tasks)))
         return html_table(repr(self), ("machine", "tasks"), rows)
 
     @property
@@ -164,6 +167,7 @@ class Experiment:
         """
         complete = self.whole or self
         problem = complete.problem.beginning_at(first, began)
+        realization = complete.realization.beginning_at(first, complete.problem.job)
         # Rows in a cache follow from all iterations before, those of the whole job.
         job = settle_caches(problem.job, problem.machine_of_task, first)
         if job is not problem.job:
@@ -172,7 +176,7 @@ class Experiment:
         return replace(
             self,
             problem=problem,
-            realization=complete.realization.beginning_at(first, complete.problem.job),
+            realization=realization,
             first=first,
             began=began,
             whole=complete,
@@ -190,7 +194,8 @@ class Experiment:
             # The first attempt is the schedule itself: it need not be simulated again.
             if schedule is not None and is_simulated:
                 return schedule
-            return self.beginning_at(first, began).simulate()
+            rest = self.beginning_at(first, began)
+            return rest.simulate()
 
         kills = later(self.kills, self.first, self.began)
         return attempts(part, kills, self.rules, self.first, self.began)
@@ -200,11 +205,13 @@ class Experiment:
         """Rules for its deaths."""
         scenario = self.scenario
         job = self.problem.job
+        checkpoint = scenario.checkpoint
+        keepers = [job.index(name) for name in tasks_with_state_of(job)]
         return Rules(
             restarts=scenario.restarts,
             recovery=scenario.recovery_time,
-            every=scenario.checkpoint.every if scenario.checkpoint else 0,
-            keepers=tuple(job.index(name) for name in tasks_with_state_of(job)),
+            every=checkpoint.every if checkpoint else 0,
+            keepers=tuple(keepers),
             missed=updates_missed(job),
             copies=tuple(copies_of(job).values()),
         )
@@ -220,10 +227,11 @@ class Experiment:
             return remarks
 
         try:
-            end = self.began + self.attempts(schedule).makespan
+            attempts = self.attempts(schedule)
         # The job does not end then: remarks that count from its end say nothing.
         except NodeLost as error:
             return [str(error)]
+        end = self.began + attempts.makespan
         kills = {kill.name: kill for kill in scenario.kills(self.problem)}
         if scenario.emulation.processes == "machine":
             remarks += self._list_shared_deaths(kills.values())
@@ -233,7 +241,8 @@ class Experiment:
                     f"events[{position}]: no process stands on {event.kill}: it "
                     "changes nothing"
                 )
-        return [*remarks, *scenario.idle_events(end)]
+        remarks += scenario.idle_events(end)
+        return remarks
 
     def _latency_remarks(self) -> Iterator[str]:
         # A latency in s instead of ms is longer than many a job.
@@ -242,7 +251,8 @@ class Experiment:
             return
         cluster = self.problem.cluster.with_latencies(0.0)
         without = replace(self.problem, cluster=cluster)
-        if latency > makespan(without, self.realization, self.choose_policy()):
+        policy = self.choose_policy()
+        if latency > makespan(without, self.realization, policy):
             yield (
                 f"a latency of {format_duration(latency)} between two machines is "
                 "longer than the whole job without it: is its unit the right one?"
@@ -253,8 +263,9 @@ class Experiment:
         # Who names the machine or its host means all that die with it.
         machines = set(self.problem.machine_of_task.values())
         hosts = set(self.scenario.emulation.hosts.values())
+        homes = machines | hosts
         for kill in kills:
-            if kill.name not in machines | hosts and len(kill.processes) > 1:
+            if kill.name not in homes and len(kill.processes) > 1:
                 yield (
                     f"{kill.name} shares the process of its machine "
                     f"(emulation.processes): {', '.join(kill.processes)} die with it"
@@ -266,9 +277,10 @@ class Experiment:
             return self.began
         job = self.problem.job
         keepers = [job.index(name) for name in tasks_with_state_of(job)]
+        schedule = self.simulate()
         # A cut is taken when the last task with state has begun the iteration.
-        moment = self.simulate().task_start[keepers, iteration - self.first].max()
-        return self.began + float(moment)
+        starts = schedule.task_start[keepers, iteration - self.first]
+        return self.began + float(starts.max())
 
     @property
     def tasks(self) -> dict[str, str]:
@@ -294,6 +306,7 @@ class Experiment:
             resources.update(task.demands)
         for *_, section in scenario.each_job():
             resources.update(section.made_slots)
+        unclaimed = set(problem.cluster.resource_names()) - resources
         return {
             "policy": _words_of_policy(scenario),
             "seed": scenario.seed,
@@ -302,7 +315,7 @@ class Experiment:
             "optimal": bool(is_optimal),
             "machines": [name for name in names if name in used_machines],
             "machines_in_all": len(names),
-            "unclaimed": sorted(set(problem.cluster.resource_names()) - resources),
+            "unclaimed": sorted(unclaimed),
         }
 
     @property
@@ -363,38 +376,55 @@ def prepare(scenario: Scenario, *, progress: Progress | None = None) -> Experime
 
     built = _build(scenario)
     first, *variants = promising(scenario, *built)
-    best = _place_built(first, built if first is scenario else _build(first), progress)
+    if first is not scenario:
+        built = _build(first)
+    best = _place_built(first, built, progress)
     for variant in variants:
-        candidate = _place_built(variant, _build(variant), progress)
+        built = _build(variant)
+        candidate = _place_built(variant, built, progress)
         # The scenario as it is comes first: others have to be worth the change.
         if _length(candidate) < _length(best) * (1 - WORTHWHILE):
             best = candidate
-    return best if best.scenario is scenario else replace(best, unchosen=scenario)
+
+    if best.scenario is scenario:
+        return best
+    return replace(best, unchosen=scenario)
 
 
 def _prepare_until(scenario: Scenario, progress: Progress | None) -> Experiment:
     """Return the experiment that is as long as an accuracy takes; as `prepare`."""
     from emu.scenario.virtual_training import look_until  # noqa: PLC0415 - 0.1 s
 
-    longest = prepare(scenario.model_copy(update={"until": None}), progress=progress)
+    without_until = scenario.model_copy(update={"until": None})
+    longest = prepare(without_until, progress=progress)
     # On the machines that it has chosen: they decide what is trained.
     placed_scenario = scenario.model_copy(update={"job": longest.scenario.job})
     try:
         looks = look_until(placed_scenario, longest.simulate)
     except ScenarioError as error:
         # Who trains knows no file: the error gets its line here.
-        error.args = (scenario.origin.locate(error.key, error.problem),)
+        _locate_error(error, scenario, error.key)
         raise
 
     # Placed anew: of a shorter job another placement may be the best.
-    shorter = {"job": placed_scenario.job.of_steps(looks[-1].step), "until": None}
-    experiment = prepare(placed_scenario.model_copy(update=shorter), progress=progress)
+    steps = looks[-1].step
+    shorter_job = placed_scenario.job.of_steps(steps)
+    shorter = placed_scenario.model_copy(update={"job": shorter_job, "until": None})
+    experiment = prepare(shorter, progress=progress)
     return replace(
         experiment,
         until=scenario.until,
         stated=placed_scenario,
         looks=tuple(looks),
     )
+
+
+def _locate_error(
+    error: DataError | ScenarioError, scenario: Scenario, key: str
+) -> None:
+    """Put file and line of a key into an error."""
+    located = scenario.origin.locate(key, error.problem)
+    error.args = (located,)
 
 
 def _length(experiment: Experiment) -> float:
@@ -410,12 +440,11 @@ def _build(scenario: Scenario) -> tuple[Job, Cluster, Realization]:
         job = build_job(scenario)
         return job, cluster, realize(scenario, job)
     except ScenarioError as error:
-        error.args = (scenario.origin.locate(error.key, error.problem),)
+        _locate_error(error, scenario, error.key)
         raise
     except DataError as error:
         if not error.path:  # a data set that is not there
-            key = _key_of_dataset(scenario)
-            error.args = (scenario.origin.locate(key, error.problem),)
+            _locate_error(error, scenario, _key_of_dataset(scenario))
         raise
 
 
@@ -424,7 +453,8 @@ def _key_of_dataset(scenario: Scenario) -> str:
     # The error names the data set and no job: each is tried again until one fails.
     for position, (_, part) in enumerate(scenario.parts()):
         try:
-            realize(part, build_job(part))
+            job = build_job(part)
+            realize(part, job)
         except DataError:
             return f"jobs.{position}.job.dataset"
     return "job.dataset"
@@ -444,7 +474,8 @@ def _place_built(
             outcome = place(scenario, job, cluster, realization, progress=progress)
     except PlacementError as error:
         advice = scenario.advice(str(error))
-        error.args = (scenario.origin.locate(error.key, advice),)
+        located = scenario.origin.locate(error.key, advice)
+        error.args = (located,)
         raise
 
     problem = Problem(cluster, job, outcome.placement)
@@ -481,7 +512,8 @@ def check_rule(scenario: Scenario) -> None:
     try:
         policy_named(scenario.schedule.rule)
     except DataError as error:
-        raise scenario.origin.error(("schedule", "policy"), str(error)) from error
+        trail: Trail = ("schedule", "policy")
+        raise scenario.origin.error(trail, str(error)) from error
 
 
 def makespan_of(
@@ -502,7 +534,8 @@ def makespan_of(
 
     # Of the changed job: its processes may stand elsewhere.
     kills = experiment.scenario.kills(problem)
-    return attempts(part, kills, experiment.rules).makespan
+    of_changed_job = attempts(part, kills, experiment.rules)
+    return of_changed_job.makespan
 
 
 def refuse_deaths(experiment: Experiment, subject: str) -> None:
@@ -529,6 +562,9 @@ def count_failures(experiment: Experiment, end: float) -> dict[str, int]:
 
     draws = failures.deaths(cluster, seed)
     for fault in failures.faults(cluster, seed):
-        if fault.of_machine or not fault.subject.endswith(" in"):  # a cut is of both
-            draws.append((fault.since, fault.subject.removesuffix(" out")))
-    return dict(Counter(name for time, name in draws if time < end))
+        is_inward = fault.subject.endswith(" in")
+        if fault.of_machine or not is_inward:  # a cut is of both
+            subject = fault.subject.removesuffix(" out")
+            draws.append((fault.since, subject))
+    names = [name for time, name in draws if time < end]
+    return dict(Counter(names))

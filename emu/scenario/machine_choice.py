@@ -41,6 +41,7 @@ _MARGIN_OF_ALL = 1.25
 _NAMES = 8
 #: Names or kinds of the ends of an edge, and its lag.
 _Key: TypeAlias = tuple[str, str, int]
+Floats: TypeAlias = NDArray[np.float64]
 
 
 def on_machines(scenario: Scenario, names: Sequence[str]) -> Scenario | None:
@@ -49,10 +50,14 @@ def on_machines(scenario: Scenario, names: Sequence[str]) -> Scenario | None:
     They are where ``best`` places one job, no profile of its tasks is stated, and its
     system lets them be (`JobSection.on_machines`).
     """
-    if scenario.jobs or scenario.placed_by != "best" or scenario.profile is not None:
+    is_searched = scenario.placed_by == "best" and scenario.profile is None
+    if scenario.jobs or not is_searched:
         return None
-    job = scenario.job.on_machines(names, len(scenario.cluster.names))
-    return None if job is None else scenario.model_copy(update={"job": job})
+    count = len(scenario.cluster.names)
+    job = scenario.job.on_machines(names, count)
+    if job is None:
+        return None
+    return scenario.model_copy(update={"job": job})
 
 
 def promising(
@@ -76,12 +81,17 @@ def promising(
         return [scenario]
 
     times = _short_searches(scenario, job, cluster, realization)
+
     # Of equal times the fewest machines.
-    ranking = sorted(times, key=lambda names: (times[names], len(names)))
+    def rank(names: Names) -> tuple[float, int]:
+        return times[names], len(names)
+
+    ranking = sorted(times, key=rank)
     least = min(times.values(), default=0.0)
     near_best = [names for names in ranking if times[names] <= least * _MARGIN]
     finalists = near_best[:_FINALISTS]
-    is_whole_good = times.get(everything, np.inf) <= least * _MARGIN_OF_ALL
+    time_of_whole = times.get(everything, np.inf)
+    is_whole_good = time_of_whole <= least * _MARGIN_OF_ALL
 
     scenarios = []
     for names in finalists:
@@ -108,10 +118,11 @@ def _short_searches(
 
     everything = tuple(machine.name for machine in cluster.machines)
     choice = cluster.only(scenario.job.choice_pool(everything))
+    flows_of_searches = FLOWS // _SHARE
     sets = machine_sets(
         original,
         choice,
-        affordable(short, rates, FLOWS // _SHARE // 10, MOST_SETS),
+        affordable(short, rates, flows_of_searches // 10, MOST_SETS),
         held=set(scenario.placement.tasks.values()),
         size=scenario.job.chosen_count,
     )
@@ -127,10 +138,11 @@ def _short_searches(
         pool = variant.job.movable_on or everything
         if len(pool) < least:
             continue
+        machines = cluster.only(pool)
         # All of them together simulate as much as half a full search.
-        flows = FLOWS // _SHARE // len(sets)
+        flows = flows_of_searches // len(sets)
         try:
-            times[names] = _search(variant, cluster.only(pool), short, run, flows)
+            times[names] = _search(variant, machines, short, run, flows)
         except (PlacementError, ValueError):  # no room, or a pin of a store it lacks
             continue
     return times
@@ -145,8 +157,10 @@ def _search(
 ) -> float:
     """Return the makespan that a search over so many flows finds for a variant."""
     rates = variant.schedule.rule_of_searches
-    job = without_copies(variant.to_job(train_vertices=1))
+    whole_job = variant.to_job(train_vertices=1)
+    job = without_copies(whole_job)
     job = replace(job, iterations=short.iterations)
+
     outcome = best_placement(
         job,
         cluster,
@@ -162,7 +176,10 @@ def _shortened(run: Realization, iterations: int) -> Realization:
     """Return so many iterations of a run, spread evenly over it."""
     last = run.times.shape[1] - 1
     columns = np.linspace(0, last, iterations).astype(np.int64)
-    return Realization(run.times[:, columns], run.volumes[:, columns])
+    return Realization(
+        times=run.times[:, columns],
+        volumes=run.volumes[:, columns],
+    )
 
 
 def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:
@@ -171,21 +188,19 @@ def shared_evenly(job: Job, run: Realization, fewer: Job) -> Realization:
     Stores are pinned. Their flows with a task carry together what they did; any other
     task and flow is in both jobs, by its name, but for those of caches.
     """
-    times = dict(zip(_ends_of(job), run.times, strict=True))
-    sums: dict[_Key, NDArray[np.float64]] = {}
+    times_of_ends = dict(zip(_ends_of(job), run.times, strict=True))
+    sums: dict[_Key, Floats] = {}
     nothing = np.zeros(job.iterations)
     for key, row in zip(_edge_keys(job), run.volumes, strict=True):
         sums[key] = sums.get(key, nothing) + row
 
+    times = [times_of_ends[end] for end in _ends_of(fewer)]
     keys = _edge_keys(fewer)
     counts = Counter(keys)
     # Beside a single store nothing is cached: what caches of several take in ahead is
     # unknown then, and left to the full search.
     volumes = [sums.get(key, nothing) / counts[key] for key in keys]
-    return Realization(
-        times=np.array([times[name] for name in _ends_of(fewer)]),
-        volumes=np.array(volumes),
-    )
+    return Realization(times=np.array(times), volumes=np.array(volumes))
 
 
 def _ends_of(job: Job) -> list[str]:
@@ -196,7 +211,12 @@ def _ends_of(job: Job) -> list[str]:
 def _edge_keys(job: Job) -> list[_Key]:
     """Return what tells the flows of each edge from others but those of its peers."""
     ends = _ends_of(job)
-    return [(ends[edge.source], ends[edge.destination], edge.lag) for edge in job.edges]
+    keys = []
+    for edge in job.edges:
+        source = ends[edge.source]
+        destination = ends[edge.destination]
+        keys.append((source, destination, edge.lag))
+    return keys
 
 
 def apart_words(scenario: Scenario, problem: Problem) -> str:
@@ -206,12 +226,13 @@ def apart_words(scenario: Scenario, problem: Problem) -> str:
     """
     # A system without the key has no such question, and a file that states it has
     # asked.
-    if getattr(scenario.job, "stores", "") is not None:
+    unstated = getattr(scenario.job, "stores", "") is None
+    if not unstated:
         return ""
     machines = scenario.stated_cluster.by_name
     storage = [name for name, machine in machines.items() if not machine.gpu]
-    tasks = [task for task in problem.job.tasks if task.kind == "graph_store"]
-    homes = [problem.machine_of_task[task.name] for task in tasks]
+    stores = [task.name for task in problem.job.tasks if task.kind == "graph_store"]
+    homes = [problem.machine_of_task[name] for name in stores]
     homes_with_gpu = [name for name in homes if machines[name].gpu]
     if not storage or not homes_with_gpu:
         return ""
@@ -228,10 +249,13 @@ def machines_words(placing: Mapping[str, Any]) -> str:
     names = placing.get("machines", ())
     count = placing.get("machines_in_all", 0)
     if len(names) == 1:
-        return f"on {names[0]} alone" if count > 1 else f"on {names[0]}"
+        words = f"on {names[0]}"
+        return f"{words} alone" if count > 1 else words
     if len(names) == count:
         return f"on all {count} machines" if count else ""
+
     words = ", ".join(names[:_NAMES])
-    if len(names) > _NAMES:
-        words += f" and {len(names) - _NAMES} more"
+    unnamed = len(names) - _NAMES
+    if unnamed > 0:
+        words += f" and {unnamed} more"
     return f"on {len(names)} of {count} machines: {words}"

@@ -43,14 +43,17 @@ def list_installed() -> tuple[str, ...]:
     """
     names: list[str] = []
     # Sorted: the order of installed packages is that of a folder.
-    for point in sorted(entry_points(group=GROUP)):
+    points = sorted(entry_points(group=GROUP))
+    for point in points:
         name = point.name
         if name in RATE_POLICIES or name in names:
             subject = f"entry point {name} = {point.value} of group {GROUP}"
             raise EmulatorError(f"{subject}: there is another policy of that name")
+
         file = point.module.replace(".", "/") + ".py"
         # Loaded when it is asked first, and once: to list names runs no code of others.
-        policies.register(name, cache(partial(_load, name, file, point.load)))
+        load = cache(partial(_load, name, file, point.load))
+        policies.register(name, load)
         names.append(name)
     return tuple(names)
 
@@ -90,10 +93,13 @@ def rule_file(policy: str, folder: Path, noted: Collection[str] = ()) -> Path | 
     match = PROGRAM.fullmatch(policy)
     if match is None:
         return None
-    if match[1].endswith(".py"):
-        return folder / Path(match[1]).expanduser()
-    file = folder / (match[1].replace(".", "/") + ".py")
-    is_known = file.is_file() or f"{file}:{match[2]}" in noted
+
+    stated, attribute = match.groups()
+    if stated.endswith(".py"):
+        return folder / Path(stated).expanduser()
+    module_path = stated.replace(".", "/")
+    file = folder / f"{module_path}.py"
+    is_known = file.is_file() or f"{file}:{attribute}" in noted
     return file if is_known else None
 
 
@@ -107,11 +113,13 @@ def register_program(policy: str, source: str | None) -> str:
     name = policy
 
     def find() -> object:
-        return foreign_code.look_up(importlib.import_module(file), attribute, policy)
+        module = importlib.import_module(file)
+        return foreign_code.look_up(module, attribute, policy)
 
     check: Callable[[], str] = partial(rule_problem, policy, source)
     if source is not None:
-        digest = hashlib.sha256(source.encode()).hexdigest()[:8]
+        text_digest = hashlib.sha256(source.encode()).hexdigest()
+        digest = text_digest[:8]
         name = f"{Path(file).name}:{attribute}@{digest}"
         find = partial(foreign_code.import_program, policy, source)
         check = str
@@ -136,7 +144,9 @@ def rule_problem(policy: str, source: str | None) -> str:
     """
     file, _, attribute = policy.rpartition(":")
     try:
-        text = foreign_code.module_text(file) if source is None else source
+        text = source
+        if text is None:
+            text = foreign_code.module_text(file)
     except (DataError, OSError, SyntaxError, UnicodeDecodeError) as error:
         return str(error)
     sure = source is None
@@ -151,7 +161,8 @@ def _load(name: str, file: str, find: Callable[[], object]) -> Policy:
     with _running(name, file, "cannot be loaded"):
         rule_class = find()
         kind = rule_class if isinstance(rule_class, type) else type(rule_class)
-        if kind is not rule_class or not callable(getattr(kind, "rates", None)):
+        has_rates = callable(getattr(kind, "rates", None))
+        if kind is not rule_class or not has_rates:
             problem = f"has no method {_RATES} of a class: it is {kind.__name__}"
             raise DataError(problem, path=name)
         rule = kind()
@@ -161,10 +172,13 @@ def _load(name: str, file: str, find: Callable[[], object]) -> Policy:
     ) -> list[float]:
         # Copies, so that a rule may count down in what it gets.
         with _running(name, file, "fails"):
-            answer = rule.rates([*flows], dict(capacity))
+            flows_of_rule = list(flows)
+            capacity_of_rule = dict(capacity)
+            answer = rule.rates(flows_of_rule, capacity_of_rule)
             return policies.check_rates(name, flows, capacity, answer)
 
-    summary = (inspect.getdoc(rule) or "a rule of one's own").splitlines()[0]
+    description = inspect.getdoc(rule) or "a rule of one's own"
+    summary = description.splitlines()[0]
     return Policy(
         name=name,
         summary=printable(summary, limit=200),
@@ -189,6 +203,7 @@ def _running(name: str, file: str, failing: str) -> Iterator[None]:
         raise DataError(problem, path=name) from error
     # Whatever a rule raises is an error of the rule, not of emu.
     except (Exception, SystemExit) as error:
-        text = printable(f"{type(error).__name__}: {error}", limit=300)
-        problem = f"{failing}: {text}{foreign_code.line_of(error, file)}"
+        message = printable(f"{type(error).__name__}: {error}", limit=300)
+        line = foreign_code.line_of(error, file)
+        problem = f"{failing}: {message}{line}"
         raise DataError(problem, path=name) from error

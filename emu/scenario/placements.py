@@ -48,7 +48,8 @@ def place(
     section = scenario.placement
     original = without_copies(job)
     copies = copy_names(job)
-    tasks = {name: to for name, to in section.tasks.items() if name not in copies}
+    stated_places = section.tasks.items()
+    tasks = {name: machine for name, machine in stated_places if name not in copies}
     options = _search_options(scenario, original)
     # Only searches, and who shares slots, ask how long a placement takes.
     profile = None
@@ -57,10 +58,11 @@ def place(
             realization = realize(scenario, job)
         profile = repeat(original, realization.of(original))
 
+    roomy = leave_room(original, cluster)
     outcome = place_by(
         section.policy,
         original,
-        leave_room(original, cluster),
+        roomy,
         profile=profile,
         seed=scenario.seed,
         tasks=tasks,
@@ -84,7 +86,8 @@ def _search_options(scenario: Scenario, job: Job) -> dict[str, Any]:
         # ``best`` shares its budget itself, unless the file states how long candidates
         # are.
         if not transfers and (section.policy == "etp" or is_stated):
-            transfers = affordable(replace(job, iterations=count), rates)
+            shortened = replace(job, iterations=count)
+            transfers = affordable(shortened, rates)
 
         options["transfers"] = transfers
         options["iterations"] = count
@@ -101,11 +104,13 @@ def _joint_cost(scenario: Scenario) -> JobsCost | None:
     cost = scenario.joint_cost
     # With a release the longest time of a job is not the makespan: it counts from
     # there.
-    if cost == "max" and not any(item.release for item in scenario.jobs):
+    has_releases = any(item.release for item in scenario.jobs)
+    if cost == "max" and not has_releases:
         return None
-    weights = {
-        item.name: item.weight for item in scenario.jobs if item.weight is not None
-    }
+    weights = {}
+    for item in scenario.jobs:
+        if item.weight is not None:
+            weights[item.name] = item.weight
     return JobsCost(cost != "max", weights)
 
 
@@ -129,8 +134,9 @@ def _with_peers(
     # them.
     names = set(scenario.stated_cluster.names)
     count = sum(machine.name in names for machine in cluster.machines)
+    places = scenario.placement.tasks
     try:
-        return with_peers(job, cluster, placement, scenario.placement.tasks, count)
+        return with_peers(job, cluster, placement, places, count)
     except ValueError as error:
         raise NoPeer(f"{error}: add one, or write to: disk") from error
 
@@ -145,11 +151,16 @@ def following_placement(scenario: Scenario, problem: Problem) -> Problem:
     placement = _with_peers(scenario, problem.job, problem.cluster, problem.placement)
     problem = replace(problem, placement=placement)
     sections = {item.name: part.job for item, part in scenario.parts()}
-    for name, section in (sections or {"": scenario.job}).items():
+    if not sections:
+        sections[""] = scenario.job
+    for name, section in sections.items():
         if section.rings_follow_placement:
             problem = with_placed_ring(problem, name)
+
     job = settle_caches(problem.job, problem.machine_of_task)
-    return problem if job is problem.job else replace(problem, job=job)
+    if job is problem.job:
+        return problem
+    return replace(problem, job=job)
 
 
 def place_one_by_one(
@@ -175,18 +186,22 @@ def place_one_by_one(
 
         # By name, as positions in the pool are others in the cluster.
         homes = [pool.machines[m].name for m in result.placement.machine_of]
-        placement = Placement(tuple(names.index(name) for name in homes))
+        positions = [names.index(name) for name in homes]
+        placement = Placement(tuple(positions))
         for process, members in part.units.items():
-            machine_of[f"{item.name}/{process}"] = placement.machine_of[members[0]]
+            first = members[0]
+            machine_of[f"{item.name}/{process}"] = positions[first]
 
         # What a placed job takes is not there for the next.
-        places = dict(zip([task.name for task in part.tasks], homes, strict=True))
-        free = leave_room(part, _without_usage(free, part, placement), places)
+        task_names = [task.name for task in part.tasks]
+        places = dict(zip(task_names, homes, strict=True))
+        free = _without_usage(free, part, placement)
+        free = leave_room(part, free, places)
 
-    places_of_tasks = [machine_of[task.process_name] for task in job.tasks]
+    machine_of_tasks = [machine_of[task.process_name] for task in job.tasks]
     return PlacementResult(
-        Placement(tuple(places_of_tasks)),
-        "sequential",
+        placement=Placement(tuple(machine_of_tasks)),
+        policy="sequential",
         candidates=sum(result.candidates for result in results),
         budget=max(result.budget for result in results),
     )
@@ -197,9 +212,8 @@ def _without_usage(cluster: Cluster, job: Job, placement: Placement) -> Cluster:
     machines = []
     usage = placement.usage(job, cluster)
     for machine, load in zip(cluster.machines, usage, strict=True):
-        rest = {
-            name: amount - load.get(name, 0.0)
-            for name, amount in machine.resources.items()
-        }
+        rest = {}
+        for name, amount in machine.resources.items():
+            rest[name] = amount - load.get(name, 0.0)
         machines.append(replace(machine, resources=rest))
     return replace(cluster, machines=tuple(machines))

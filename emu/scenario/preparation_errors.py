@@ -10,6 +10,7 @@ from emu.prediction.placement import place
 from emu.prediction.placement.place import SEARCHES
 from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Job, Placement, Problem
+from emu.problem.fields.section import Trail
 from emu.problem.workloads import without_copies
 from emu.problem.workloads.copies import copy_names
 from emu.scenario import placements
@@ -48,9 +49,14 @@ def preparation_errors(scenario: Scenario) -> Problems:
     try:
         _check_room(scenario, job, cluster)
     except PlacementError as error:
-        yield tuple(error.key.split(".")), scenario.advice(str(error))
+        problem = scenario.advice(str(error))
+        yield _trail_of(error), problem
     except SchedulingError as error:
         yield ("placement",), str(error)
+
+
+def _trail_of(error: PlacementError | ScenarioError) -> Trail:
+    return tuple(error.key.split("."))
 
 
 def _curve_errors(scenario: Scenario) -> Problems:
@@ -59,7 +65,8 @@ def _curve_errors(scenario: Scenario) -> Problems:
         try:
             read_curve(Path(file))
         except DataError as error:
-            yield scenario.trail_of_curve(row), str(error)
+            trail = scenario.trail_of_curve(row)
+            yield trail, str(error)
 
 
 def _training_errors(scenario: Scenario, job: Job, cluster: Cluster) -> Problems:
@@ -77,7 +84,7 @@ def _training_errors(scenario: Scenario, job: Job, cluster: Cluster) -> Problems
     try:
         build_job(scenario)
     except ScenarioError as error:
-        yield tuple(error.key.split(".")), error.problem
+        yield _trail_of(error), error.problem
     except DataError as error:
         yield ("job", "dataset"), str(error)
 
@@ -96,42 +103,48 @@ def _check_room(scenario: Scenario, job: Job, cluster: Cluster) -> None:
     """Raise the PlacementError or SchedulingError that a placement fails with."""
     if scenario.jobs and scenario.place_jobs == "sequential":
         # Each fits by itself: what is left for it only their own placements tell.
-        if any(task.demands for task in job.tasks):
-            placements.place_one_by_one(scenario, build_job(scenario), cluster)
+        has_demands = any(task.demands for task in job.tasks)
+        if has_demands:
+            built = build_job(scenario)
+            placements.place_one_by_one(scenario, built, cluster)
         return
 
     # That tasks wait for slots forever only a simulation shows, and of a search it may
     # be one of more iterations than the search has tried.
-    waits = scenario.job.system == "custom" and any(task.takes for task in job.tasks)
+    takes_slots = any(task.takes for task in job.tasks)
+    waits = takes_slots and scenario.job.system == "custom"
     is_search = scenario.placement.policy in SEARCHES
     searches = is_search and waits and not is_program(scenario.schedule.policy)
     if searches:
-        placement = placements.place(scenario, job, cluster).placement
+        outcome = placements.place(scenario, job, cluster)
+        placement = outcome.placement
         placement.check(job, cluster)
     else:
         placement = _place_quickly(scenario, job, cluster)
-    problem = placements.following_placement(scenario, Problem(cluster, job, placement))
+
+    problem = Problem(cluster, job, placement)
+    problem = placements.following_placement(scenario, problem)
     if waits and (searches or not is_search):
-        simulate(problem, problem.stretch(realize(scenario, job)))
+        realization = realize(scenario, job)
+        simulate(problem, problem.stretch(realization))
 
 
 def _place_quickly(scenario: Scenario, job: Job, cluster: Cluster) -> Placement:
     """Return the placement; of a search that by IFS: it finds one where IFS does."""
     is_search = scenario.placement.policy in SEARCHES
+    policy = "ifs" if is_search else scenario.placement.policy
     copies = copy_names(job)
-    homes = scenario.placement.tasks
+    stated_places = scenario.placement.tasks.items()
+    tasks = {name: machine for name, machine in stated_places if name not in copies}
     original = without_copies(job)
-    placement = place(
-        "ifs" if is_search else scenario.placement.policy,
-        original,
-        cluster,
-        seed=scenario.seed,
-        tasks={task: to for task, to in homes.items() if task not in copies},
-    ).placement
+
+    outcome = place(policy, original, cluster, seed=scenario.seed, tasks=tasks)
+    placement = outcome.placement
     if not is_search:
         placement.check(original, cluster)
     # Copies come behind, each to the machine that its placement gives it.
-    return Placement((*placement.machine_of, *[0] * len(copies)))
+    places_of_copies = [0] * len(copies)
+    return Placement((*placement.machine_of, *places_of_copies))
 
 
 def _data_errors(job: Job) -> Problems:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.errors import DataError, EmulatorError, ScenarioError
-from emu.problem import Job, Profile, Realization
+from emu.problem import Job, Profile, Realization, Task
 from emu.problem.workloads import JobPart, several_jobs, without_copies
 from emu.problem.workloads.copies import count_copy_bytes
 from emu.problem.workloads.several_jobs import several_realizations
@@ -56,8 +56,9 @@ def build_job(scenario: Scenario) -> Job:
     if section.epochs is not None or section.shaped_by_data:
         from emu.graph_data import open_for  # noqa: PLC0415 - 0.1 s
 
+        dataset = open_for(job.settings)
         job = scenario.to_job(
-            train_vertices=open_for(job.settings).train_count,
+            train_vertices=dataset.train_count,
             opened=section.shaped_by_data,
         )
     # Before any placement, as caches take memory from tasks.
@@ -67,7 +68,8 @@ def build_job(scenario: Scenario) -> Job:
     figures = model_figures(scenario)
     if figures is not None:
         model = {**job.settings["model"], "parameters": figures.parameters}
-        job = replace(job, settings={**job.settings, "model": model})
+        settings = {**job.settings, "model": model}
+        job = replace(job, settings=settings)
     return section.reserve_devices(job, context, cluster)
 
 
@@ -79,8 +81,14 @@ def _build_several(scenario: Scenario) -> Job:
     places: dict[str, str] = {}
     for item in scenario.jobs:
         for name, machine in item.placement.tasks.items():
-            places[f"{item.name}/{name}"] = machine
-    return pin(job, {**places, **scenario.pins})
+            full_name = f"{item.name}/{name}"
+            places[full_name] = machine
+    places.update(scenario.pins)
+    return pin(job, places)
+
+
+def _may_move(task: Task) -> bool:
+    return task.pinned is None and not task.gate
 
 
 def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
@@ -91,26 +99,31 @@ def _with_rated_devices(scenario: Scenario, job: Job) -> Job:
     section = scenario.job
     rates = section.operation_rates
     # A pinned task has the rates of its one device.
-    is_fixed = all(task.pinned is not None or task.gate for task in job.tasks)
-    if rates is None or is_fixed or not list(rates.device_rates()):
+    is_fixed = not any(map(_may_move, job.tasks))
+    if rates is None or is_fixed:
+        return job
+    differing_rates = list(rates.device_rates())
+    if not differing_rates:
         return job
 
     context = scenario.build_context()
     original = without_copies(job)
-    realization = section.realize(original, context, scenario.to_cluster(), {})
+    cluster = scenario.to_cluster()
+    realization = section.realize(original, context, cluster, {})
     # Operations are counted in real bytes; volumes are emulated ones.
     volumes = realization.volumes * context.byte_scale
     operations = section.count_operations(original, context, volumes)
     seconds_on = {}
     for device in set(context.devices.values()):
         rates_of_tasks = [section.rates_of(task, device) for task in original.tasks]
-        seconds_on[device] = operations.seconds(rates_of_tasks).sum(axis=1)
+        seconds_of_iterations = operations.seconds(rates_of_tasks)
+        seconds_on[device] = seconds_of_iterations.sum(axis=1)
 
     seconds = realization.times.sum(axis=1)
     tasks = list(job.tasks)  # copies come last
     for position, task in enumerate(original.tasks):
         # What takes no time has no ratio to it.
-        if task.pinned is not None or task.gate or seconds[position] <= 0:
+        if not _may_move(task) or seconds[position] <= 0:
             continue
         slowness = {}
         for machine, device in context.devices.items():
@@ -140,10 +153,13 @@ def list_model_figures(scenario: Scenario) -> list[dict[str, Any]]:
         model = job.model if isinstance(job, TrainingSection) else None
         if not isinstance(model, ModelProgramSection) or model.measured is None:
             continue
-        is_stated = scenario.profile or "worker" in job.times.by_kind()
+
+        kinds = job.times.by_kind()
+        is_stated = scenario.profile or "worker" in kinds
+        figures = model.measured.model_dump()
         row = {
             "program": model.name,
-            **model.measured.model_dump(),
+            **figures,
             "seconds_used": not is_stated,
         }
         rows.append(row)
@@ -160,7 +176,8 @@ def with_figures(scenario: Scenario) -> Scenario:
         jobs = []
         for item, part in scenario.parts():
             section = with_figures(part).job
-            jobs.append(item.model_copy(update={"job": section}))
+            copy = item.model_copy(update={"job": section})
+            jobs.append(copy)
         return scenario.model_copy(update={"jobs": tuple(jobs)})
 
     figures = model_figures(scenario)
@@ -190,7 +207,8 @@ def model_figures(scenario: Scenario) -> FiguresSection | None:
     settings = scenario.to_job(train_vertices=1).settings
     open_for(settings)  # its errors are the data set's
     try:
-        return FiguresSection(**vars(try_out(settings)))
+        figures = try_out(settings)
+        return FiguresSection(**vars(figures))
     except DataError as error:
         trail = ("job", "model", "program")
         raise scenario.origin.error(trail, error.problem) from error
@@ -201,7 +219,8 @@ def _parts(scenario: Scenario) -> list[JobPart]:
     for position, (item, part) in enumerate(scenario.parts()):
         with _errors_of_job(position):
             job = build_job(part)
-        parts.append(JobPart(item.name, job, item.release))
+        part_of_job = JobPart(item.name, job, item.release)
+        parts.append(part_of_job)
     return parts
 
 
@@ -223,10 +242,12 @@ def open_data(job: Job) -> None:
     """
     for name in job.job_names:
         settings = job.settings_of(name)
-        if settings.get("dataset", {}).get("drawn"):
+        dataset = settings.get("dataset", {})
+        if dataset.get("drawn"):
             problem = "a drawn graph has sizes alone: write false, and a scale"
             raise ScenarioError(problem, key="job.dataset.drawn")
-        if system := system_of(settings):
+        system = system_of(settings)
+        if system:
             system.open_data(settings)
 
 
@@ -257,7 +278,8 @@ def realize(scenario: Scenario, job: Job) -> Realization:
             keepers.update(job.index(name) for name in names)
         # As iterations every, 2 every, ... begin: before the first there is nothing to
         # keep.
-        times[list(keepers), section.every :: section.every] += section.takes
+        rows = list(keepers)
+        times[rows, section.every :: section.every] += section.takes
 
     sizes = {}
     if section.to == "peer":
@@ -274,9 +296,11 @@ def _realize_several(scenario: Scenario, job: Job) -> Realization:
     realizations = []
     for position, (item, scenario_of_part) in enumerate(scenario.parts()):
         settings = job.settings_of(item.name)  # with its caches where they stand
-        part = replace(parts[position].job, settings=settings)
+        built = parts[position].job
+        part = replace(built, settings=settings)
         with _errors_of_job(position):
-            realizations.append(realize(scenario_of_part, part))
+            realization = realize(scenario_of_part, part)
+        realizations.append(realization)
     return several_realizations(parts, realizations)
 
 
@@ -286,15 +310,18 @@ def _realize_without_copies(scenario: Scenario, job: Job) -> Realization:
     # A profile has been measured: it wins over all that is stated or counted.
     if scenario.profile is not None:
         rng = np.random.default_rng([scenario.seed, _DRAW_STREAM])
-        return read_job_profile(scenario, job).draw(rng, job.iterations)
+        profile = read_job_profile(scenario, job)
+        return profile.draw(rng, job.iterations)
 
     section = scenario.job
     figures = model_figures(scenario)
-    measured = {} if figures is None else {"worker": figures.seconds}
+    measured: dict[str, float] = {}
+    if figures is not None:
+        measured["worker"] = figures.seconds
     with name_package():
-        realization = section.realize(
-            job, scenario.build_context(), scenario.to_cluster(), measured
-        )
+        context = scenario.build_context()
+        cluster = scenario.to_cluster()
+        realization = section.realize(job, context, cluster, measured)
     # A system of another package may realize anything.
     _check_shape(section.system, "times", realization.times, job, "tasks")
     _check_shape(section.system, "volumes", realization.volumes, job, "edges")
@@ -309,7 +336,8 @@ def read_job_profile(scenario: Scenario, job: Job) -> Profile:
     # What cannot be measured has payloads that are made up, and a file by hand.
     is_measured = not scenario.job.unmeasured
     scale = scenario.emulation.stated_byte_scale if is_measured else None
-    return read_profile(scenario.profile or "").profile(job, scale)
+    profile_file = read_profile(scenario.profile or "")
+    return profile_file.profile(job, scale)
 
 
 def _check_shape(
@@ -319,7 +347,8 @@ def _check_shape(
     job: Job,
     owners: str,
 ) -> None:
-    shape = (len(getattr(job, owners)), job.iterations)
+    rows = len(getattr(job, owners))
+    shape = (rows, job.iterations)
     if values.shape != shape:
         raise EmulatorError(
             f"system {system} realizes {name} of shape {values.shape}, not "

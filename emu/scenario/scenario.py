@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    Self,
+    TypeAlias,
+)
 
 from pydantic import Field, PrivateAttr, model_validator
 from typing_extensions import override
 
 from emu.problem import Job, Kill, with_faults
-from emu.problem.fields import quantities
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Count, Duration, FileName, FilePath, Seed
 from emu.problem.fields.section import Trail
@@ -20,9 +27,8 @@ from emu.problem.workloads.copies import with_copies
 from emu.scenario import events_section
 from emu.scenario import run_sections as sections
 from emu.systems.job_section import BuildContext, JobSection, with_slowness
-from emu.systems.system import section_types, tasks_with_state_of, updates_missed
+from emu.systems.system import tasks_with_state_of, updates_missed
 from emu.systems.training_section import TrainingSection
-from emu.units import DURATION, RATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,6 +36,8 @@ if TYPE_CHECKING:
     from emu.problem import CapacityChange, Cluster, Fault, Problem, Tuner
 
 
+#: A scenario as JSON.
+Content: TypeAlias = dict[str, Any]
 _OF_SYSTEM = sections.SectionOfSystem(several=sections.SeveralJobsSection)
 
 
@@ -57,7 +65,9 @@ def _build(section: JobSection, context: BuildContext) -> Job:
     # Sections are frozen, and equal ones state the same job: one of machines with gpus
     # is written anew for each call.
     if last is None or last.section != section or last.context != context:
-        last = _Built(section, context, job=section.build(context))
+        job = section.build(context)
+        last = _Built(section, context, job)
+        _last_built = last
         _last_built = last
     return last.job
 
@@ -138,10 +148,12 @@ class Scenario(sections.FileSection):
         # What is no mapping is an error of pydantic's, later.
         if not isinstance(data, dict) or not data.get("jobs"):
             return data
-        job = {"system": sections.SEVERAL}
-        if data.get("job", job) != job:
+
+        stand_in = {"system": sections.SEVERAL}
+        job = data.get("job", stand_in)
+        if job != stand_in:
             raise ValueError("found both job and jobs, write one of them")
-        return {**data, "job": job}
+        return {**data, "job": stand_in}
 
     @model_validator(mode="after")
     def _with_walks(self) -> Self:
@@ -161,7 +173,10 @@ class Scenario(sections.FileSection):
     def _replace_jobs(self, change: Callable[[JobSection], JobSection]) -> None:
         """Put changed sections in place of all jobs: the model is frozen by now."""
         self.__dict__["job"] = change(self.job)
-        jobs = [item.model_copy(update={"job": change(item.job)}) for item in self.jobs]
+        jobs = []
+        for item in self.jobs:
+            job = change(item.job)
+            jobs.append(item.model_copy(update={"job": job}))
         self.__dict__["jobs"] = tuple(jobs)
 
     @model_validator(mode="after")
@@ -171,7 +186,8 @@ class Scenario(sections.FileSection):
         names = self.cluster.names
         cluster = self.cluster
         for section in jobs:
-            if not list(section.size_problems(names)):  # else an error of its own
+            problems = list(section.size_problems(names))
+            if not problems:  # else an error of its own
                 cluster = section.with_machines(cluster)
         if cluster is not self.cluster:
             self._stated_cluster = self.cluster
@@ -194,14 +210,17 @@ class Scenario(sections.FileSection):
 
     def trail_of_curve(self, row: str) -> Trail:
         """Return the place of the curve of a row in the file."""
-        return ("accuracy", row) if isinstance(self.accuracy, dict) else ("accuracy",)
+        if isinstance(self.accuracy, dict):
+            return ("accuracy", row)
+        return ("accuracy",)
 
     def parts(self) -> tuple[tuple[sections.JobsItemSection, Scenario], ...]:
         """Return each of several jobs with the scenario of it alone; none of one."""
         # What is of all jobs stays with the whole: kills, checkpoints and restarts.
+        events = [event for event in self.events if event.kill is None]
         changes: dict[str, Any] = {
             "jobs": (),
-            "events": tuple(event for event in self.events if event.kill is None),
+            "events": tuple(events),
             "checkpoint": None,
             "on_failure": "abort",
             "max_restarts": None,
@@ -212,17 +231,21 @@ class Scenario(sections.FileSection):
         for item in self.jobs:
             changes["job"] = item.job
             changes["placement"] = item.placement
-            parts.append((item, self.model_copy(update=changes)))
+            part = self.model_copy(update=changes)
+            parts.append((item, part))
         return tuple(parts)
 
     @override
     def __repr__(self) -> str:
         """Return the name, the cluster's size and the policies."""
-        words = f"jobs {', '.join(item.name for item in self.jobs)}"
-        if not self.jobs:
+        if self.jobs:
+            names = ", ".join(item.name for item in self.jobs)
+            words = f"jobs {names}"
+        else:
             words = f"{self.job.system} job of {self.job.length}"
+        machines = len(self.cluster.names)
         return (
-            f"<Scenario {self.name}: {len(self.cluster.names)} machines, {words}, "
+            f"<Scenario {self.name}: {machines} machines, {words}, "
             f"placement {self.placed_by}, rates {self.schedule.rule}>"
         )
 
@@ -250,30 +273,33 @@ class Scenario(sections.FileSection):
         there, or has nothing left to do then.
         """
         processes = self._processes_by_name(problem)
-        kills = [
-            replace(kill, processes=tuple(processes[kill.name]))
-            for kill in self._list_kills(problem)
-            if kill.name in processes
-        ]
-        return tuple(sorted(kills, key=lambda kill: kill.time))
+        kills = []
+        for kill in self._list_kills(problem):
+            if kill.name in processes:
+                victims = tuple(processes[kill.name])
+                kills.append(replace(kill, processes=victims))
+        kills.sort(key=lambda kill: kill.time)
+        return tuple(kills)
 
     def _list_kills(self, problem: Problem) -> list[Kill]:
         """Return what events and failures kill, without the processes."""
         kills = []
         for position, event in enumerate(self.events):
             if event.kill:
+                ended = self._progress(position, problem.job)
                 kill = Kill(
                     time=event.time,
                     name=event.kill,
                     processes=(),
                     recovery=event.recovery,
-                    ended=self._progress(position, problem.job),
+                    ended=ended,
                 )
                 kills.append(kill)
 
         if self.failures is not None:
             deaths = self.failures.deaths(problem.cluster, self.seed)
-            kills += [Kill(time, name, processes=()) for time, name in deaths]
+            for time, name in deaths:
+                kills.append(Kill(time, name, processes=()))
         return kills
 
     def _processes_by_name(self, problem: Problem) -> dict[str, list[str]]:
@@ -299,7 +325,8 @@ class Scenario(sections.FileSection):
             for name, victims in list(processes.items()):
                 dying: dict[str, None] = {}
                 for process in victims:
-                    dying.update(dict.fromkeys(processes[homes[process]]))
+                    home = homes[process]
+                    dying.update(dict.fromkeys(processes[home]))
                 processes[name] = list(dying)
         return processes
 
@@ -311,11 +338,14 @@ class Scenario(sections.FileSection):
 
         tasks = {}
         for members in job.processes.values():
-            tasks.update({job.tasks[member].name: member for member in members})
+            for member in members:
+                task = job.tasks[member]
+                tasks[task.name] = member
         name = progress.task
         trail = ("events", position, "at")
         if name not in tasks:  # DGCL has tasks by what its data set is like
-            problem = f"no task {name!r}, {nearest(name, list(tasks))}"
+            suggestion = nearest(name, list(tasks))
+            problem = f"no task {name!r}, {suggestion}"
             raise self.origin.error((*trail, "task"), problem)
 
         count = job.rounds[tasks[name]]
@@ -323,7 +353,8 @@ class Scenario(sections.FileSection):
         if progress.iteration >= count:
             remedy = f"write 1 to {count - 1}" if count > 1 else "write a time"
             problem = f"found {progress.iteration}, {name} has {count} iterations"
-            raise self.origin.error((*trail, "iteration"), f"{problem}: {remedy}")
+            problem = f"{problem}: {remedy}"
+            raise self.origin.error((*trail, "iteration"), problem)
         return tasks[name], progress.iteration
 
     @property
@@ -338,16 +369,18 @@ class Scenario(sections.FileSection):
 
         The advice is for workers whose demand of gpus is not stated.
         """
-        demands = [
-            f"{place}job.{job.asks_for_gpus}: 0"
-            for place, _, job in self.each_job()
-            if job.asks_for_gpus
-        ]
-        if not (demands and self.cluster.has_gpus and " gpu" in problem):
+        demands = []
+        for place, _, job in self.each_job():
+            if job.asks_for_gpus:
+                demands.append(f"{place}job.{job.asks_for_gpus}: 0")
+        is_of_gpus = self.cluster.has_gpus and " gpu" in problem
+        if not demands or not is_of_gpus:
             return problem
+
+        without_gpus = " and ".join(demands)
         return (
             f"{problem}; a worker needs one gpu where machines have any: write "
-            f"{' and '.join(demands)} to place workers without, or "
+            f"{without_gpus} to place workers without, or "
             "gpu for the machines that have more"
         )
 
@@ -355,10 +388,12 @@ class Scenario(sections.FileSection):
         """Return (before its key, before its tasks' names, section) of every job."""
         if not self.jobs:
             return [("", "", self.job)]
-        return [
-            (f"jobs[{position}].", f"{item.name}/", item.job)
-            for position, item in enumerate(self.jobs)
-        ]
+        jobs = []
+        for position, item in enumerate(self.jobs):
+            place = f"jobs[{position}]."
+            prefix = f"{item.name}/"
+            jobs.append((place, prefix, item.job))
+        return jobs
 
     @property
     def pins(self) -> Mapping[str, str]:
@@ -390,7 +425,11 @@ class Scenario(sections.FileSection):
         tuners: list[Tuner] = []
         for *_, job in self.each_job():
             tuners += job.tuners(cluster)
-        cluster = replace(cluster, changes=tuple(changes), tuners=tuple(tuners))
+        cluster = replace(
+            cluster,
+            changes=tuple(changes),
+            tuners=tuple(tuners),
+        )
         # After the changes: a fault is a share of whatever a link has by then.
         cluster = with_faults(cluster, faults)
 
@@ -410,7 +449,8 @@ class Scenario(sections.FileSection):
         sentences = list(events_section.idle_events(self.events, makespan))
         if self.failures is not None:
             # Of all machines, of which a job may leave some out.
-            faults = self.failures.faults_by_key(self.cluster.build(), self.seed)
+            cluster = self.cluster.build()
+            faults = self.failures.faults_by_key(cluster, self.seed)
             sentences += events_section.idle_faults(self.failures, faults, makespan)
         return sentences
 
@@ -430,12 +470,17 @@ class Scenario(sections.FileSection):
         if self.jobs:
             parts = []
             for item, scenario in self.parts():
-                part = scenario.to_job(train_vertices=train_vertices)
-                parts.append(JobPart(item.name, part, item.release))
+                job = scenario.to_job(train_vertices=train_vertices)
+                parts.append(JobPart(item.name, job, item.release))
             job = several_jobs(parts)
         else:
-            job = self._build_one(self.build_context(train_vertices, opened=opened))
-        return sections.pin(job, self.only_present(job, self.pins)) if pins else job
+            context = self.build_context(train_vertices, opened=opened)
+            job = self._build_one(context)
+
+        if not pins:
+            return job
+        present_pins = self.only_present(job, self.pins)
+        return sections.pin(job, present_pins)
 
     def _build_one(self, context: BuildContext) -> Job:
         """Return the only job, with the copies of its state, without pins."""
@@ -458,13 +503,15 @@ class Scenario(sections.FileSection):
         for names in tasks_with_state_of(job).values():
             owners.update(dict.fromkeys(names))
         # Last: `without_copies` tells copies by standing behind all others.
-        return with_copies(job, owners, checkpoint.every, updates_missed(job))
+        missed = updates_missed(job)
+        return with_copies(job, owners, checkpoint.every, missed)
 
     def only_present(self, job: Job, stated: Mapping[str, str]) -> Mapping[str, str]:
         """Return ``stated`` of the tasks of its job: the data set may name others."""
         if not self.job.shaped_by_data:
             return stated
-        names = {task.name for task in job.tasks}.union(job.units)
+        names = {task.name for task in job.tasks}
+        names.update(job.units)
         return {name: machine for name, machine in stated.items() if name in names}
 
     def build_context(
@@ -487,7 +534,7 @@ class Scenario(sections.FileSection):
             policy=self.schedule.rule,
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Content:
         """Return the resolved scenario, loadable again and then equal."""
         content = self.model_dump(mode="json", exclude_none=True)
         # Of job and jobs a file may state one: the stand-in would be read as a second.
@@ -499,82 +546,11 @@ class Scenario(sections.FileSection):
 
         for key in ("events", "on_failure", "systems", "prices"):
             field = type(self).model_fields[key]
-            if getattr(self, key) == field.get_default(call_default_factory=True):
+            default = field.get_default(call_default_factory=True)
+            if getattr(self, key) == default:
                 del content[key]
         # Jobs bring their machines along again where this is read.
         if self._stated_cluster is not None:
-            cluster = self.stated_cluster.model_dump(mode="json", exclude_none=True)
-            content["cluster"] = cluster
+            stated = self.stated_cluster
+            content["cluster"] = stated.model_dump(mode="json", exclude_none=True)
         return content
-
-
-def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of scenarios; ``LabFile`` in its ``$defs`` is of labs."""
-    schema = Scenario.model_json_schema(by_alias=True)
-    lab = sections.LabFile.model_json_schema(by_alias=True)
-    schema["$defs"] |= {**lab.pop("$defs"), "LabFile": lab}
-
-    job = schema["properties"]["job"]
-    systems = job["discriminator"]["mapping"]
-    del systems[sections.SEVERAL]
-    # No word that a file may write.
-    del schema["$defs"]["SeveralJobsSection"]
-    job["oneOf"] = [row for row in job["oneOf"] if row["$ref"] in systems.values()]
-
-    # A file states job or jobs, and ``name`` is by default that of the file.
-    schema["required"] = ["cluster"]
-    cluster = schema["$defs"]["ClusterSection"]
-    # A topology stands for the machines, which are then not required.
-    keys = cluster.pop("required")
-    cluster["anyOf"] = [{"required": keys}, {"required": ["topology"]}]
-    for (section, key), short in _shorthands(schema).items():
-        properties = schema["$defs"][section]["properties"]
-        properties[key] = {"anyOf": [short, properties[key]]}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-
-
-def _shorthands(schema: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return schemas of shorter values, by section and key."""
-    # Validators that run before pydantic's take these, too, which its schema does not
-    # show.
-    shorthands: dict[tuple[str, str], dict[str, Any]] = {
-        ("MachineSection", "nic"): _short_nic(schema),
-        ("RackSection", "uplink"): quantities.text_schema(RATE, "40 Gbit/s"),
-        ("MachineNic", "latency"): quantities.text_schema(DURATION, "50 us"),
-        ("RackSection", "latency"): quantities.text_schema(DURATION, "5 us"),
-        ("RouteSection", "from"): {"type": "string"},
-        ("RouteSection", "to"): {"type": "string"},
-    }
-
-    for section_type in section_types():
-        if not section_type.trains:
-            continue
-        section = section_type.__name__
-        text = {"type": "string", "examples": ["products-like"]}
-        shorthands[section, "dataset"] = text
-        shorthands[section, "optimizer"] = {"enum": ["adam", "sgd"]}
-        model = schema["$defs"][section]["properties"]["model"]
-        if "oneOf" in model:
-            model["anyOf"] = model.pop("oneOf")
-    return shorthands
-
-
-def _short_nic(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of ``nic`` as a rate, ``none`` or a list."""
-    rate = quantities.text_schema(RATE, "50 Gbit/s")
-    section = schema["$defs"]["MachineSection"]["properties"]["nic"]
-    several = {"type": "array", "items": {"anyOf": [rate, section]}, "minItems": 1}
-    return {"anyOf": [rate, {"const": "none"}, several], "examples": ["50 Gbit/s"]}
-
-
-def file_schema() -> dict[str, Any]:
-    """Return the JSON Schema of what emu reads, for editors: a lab states ``lab``."""
-    schema = json_schema()
-    schemas = {"Scenario": schema, **schema.pop("$defs")}
-    return {
-        "$schema": schema.pop("$schema"),
-        "if": {"required": ["lab"]},
-        "then": {"$ref": "#/$defs/LabFile"},
-        "else": {"$ref": "#/$defs/Scenario"},
-        "$defs": schemas,
-    }

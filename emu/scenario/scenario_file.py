@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from emu.errors import (
-    DataError,
     NodeLost,
     PlacementError,
     ScenarioError,
@@ -28,61 +27,43 @@ from emu.host.limits import are_large, large_files
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.scenario import workload_file
-from emu.scenario.consistency import misspelt_keys, scenario_errors
+from emu.scenario.consistency import Found, misspelt_keys, scenario_errors
 from emu.scenario.document import (
     Data,
     Document,
+    Overrides,
     Source,
-    apply_overrides,
     collect_seldom,
     parse_document,
     read_document,
-    value_in,
+    values_in,
 )
 from emu.scenario.error_messages import MISSING, describe, either, trail_of, with_system
 from emu.scenario.events_section import event_errors
 from emu.scenario.experiment import prepare
-from emu.scenario.own_rules import is_program, rule_file, rule_problem
+from emu.scenario.overrides import apply_overrides
+from emu.scenario.own_rules import is_program, rule_problem
 from emu.scenario.preparation_errors import preparation_errors
+from emu.scenario.program_texts import Texts, noted_texts, read_program, read_rule
 from emu.scenario.run_sections import LabFile, name_errors
 from emu.scenario.scenario import Scenario
 from emu.scenario.topologies import expand_topology
 from emu.systems import Problems
-from emu.systems.model_section import program_text
 from emu.systems.package_faults import name_package
-
-if TYPE_CHECKING:
-    Overrides: TypeAlias = Sequence[str] | Mapping[str, object]
-    Texts: TypeAlias = Mapping[str, str]
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 #: File of a lab in its folder, beside the programs that it runs.
 LAB = "lab.yaml"
 #: Name of the file with the job of a virtual run, in its run directory.
 RECORDED_JOB = "job.json"
-#: Texts of programs, ``FILE:NAME``.
 _NONE: Texts = {}
 #: Values that are paths.
 _MODEL: Trail = ("job", "model")
-_OF_JOBS: tuple[Trail, ...] = (("job", "dataset", "directory"), (*_MODEL, "program"))
+_OF_JOBS: tuple[Trail, ...] = (
+    ("job", "dataset", "directory"),
+    (*_MODEL, "program"),
+)
 
-#: Keys of a job beside which figures of its model stay what they are.
-_KEPT = {
-    "iterations",
-    "epochs",
-    "epoch",
-    "credit_window",
-    "optimizer",
-    "partitioner",
-    "workers",
-    "sync",
-    "ring",
-    "parameter_servers",
-    "demands",
-    "times",
-    "machines",
-    "sampling",
-}
 #: Keys of a lab file; a scenario has others beside them.
 LAB_KEYS = ("cluster", "lab", "events")
 #: Errors of one file that are described; whoever has more mends these first.
@@ -99,25 +80,31 @@ _STAND_INS: Data = {
 def _list_shipped(folder: str, pattern: str) -> list[Path]:
     """Return files that lie in the package of a wheel, or beside that of a checkout."""
     inside = _PACKAGE / f"shipped_{folder}"
-    home = inside if inside.is_dir() else _PACKAGE.parent / folder
+    home = _PACKAGE.parent / folder
+    if inside.is_dir():
+        home = inside
     return sorted(home.glob(pattern))
 
 
 def list_scenarios() -> dict[str, Path]:
     """Return name -> file of every scenario that ships with emu, sorted."""
-    return {path.stem: path for path in _list_shipped("scenarios", "*.yaml")}
+    files = _list_shipped("scenarios", "*.yaml")
+    return {file.stem: file for file in files}
 
 
 def list_labs() -> dict[str, Path]:
     """Return name -> file of every lab that ships with emu, sorted."""
-    return {path.parent.name: path for path in _list_shipped("scenarios", f"*/{LAB}")}
+    files = _list_shipped("scenarios", f"*/{LAB}")
+    return {file.parent.name: file for file in files}
 
 
 def list_documents() -> dict[str, Path]:
     """Return name -> file of every document that ships with emu, sorted."""
-    patterns = ("*.md", "contributing/*.md")
-    paths = [path for pattern in patterns for path in _list_shipped("docs", pattern)]
-    return {path.stem: path for path in sorted(paths, key=lambda path: path.stem)}
+    documents: dict[str, Path] = {}
+    for pattern in ("*.md", "contributing/*.md"):
+        for file in _list_shipped("docs", pattern):
+            documents[file.stem] = file
+    return dict(sorted(documents.items()))
 
 
 def has_recorded_job(path: Path) -> bool:
@@ -140,13 +127,18 @@ def locate(source: str | Path) -> Path:
     if has_recorded_job(path):
         return path / RECORDED_JOB
     # What looks like a file is meant as one, even if it is missing: reading it says so.
-    if path.is_file() or path.suffix or path.parent != Path():
+    is_bare_name = not path.suffix and path.parent == Path()
+    if path.is_file() or not is_bare_name:
         return path
+
     names = list_scenarios() | list_labs()
     if path.name in names:
         return names[path.name]
-    problem = "there is no such file; of the scenarios that ship with emu, "
-    raise ScenarioError(problem + nearest(path.name, names), file=str(source))
+    suggestion = nearest(path.name, names)
+    problem = (
+        "there is no such file; of the scenarios that ship with emu, " + suggestion
+    )
+    raise ScenarioError(problem, file=str(source))
 
 
 def load(
@@ -183,10 +175,12 @@ def load(
     if isinstance(source, Scenario):
         # Its paths were resolved when it was read: they are from here, not from its
         # folder.
-        document = Document(source.name, source.to_json())
-        return _good(_apply_changes(document, overrides, Path()), timed=timed)
+        stated = Document(source.name, source.to_json())
+        document = _apply_changes(stated, overrides, Path())
+        return _good(document, timed=timed)
     with large_files(say if large else None), collect_seldom(), _errors_of(source):
-        return _good(_read(source, overrides), timed=timed)
+        document = _read(source, overrides)
+        return _good(document, timed=timed)
 
 
 @contextlib.contextmanager
@@ -205,16 +199,18 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
     """
     with _errors_of(source):
         document = _read(source, overrides)
-        data = {key: document.data[key] for key in LAB_KEYS if key in document.data}
+        content = document.data
+        data = {key: content[key] for key in LAB_KEYS if key in content}
         machines = {key: value for key, value in data.items() if key != "lab"}
         # Without ``lab``, which is refused there: scenarios may not have it.
         problems = list(misspelt_keys(machines))
         # The cluster of a scenario will do, whose other keys are right where they are.
-        if document.data.keys().isdisjoint({"job", "jobs"}):
-            for key in document.data:
+        if not _states_job(content):
+            for key in content:
                 if key not in LAB_KEYS and key != "name":
                     problem = f"unknown key {key!r}, {nearest(key, LAB_KEYS)}"
-                    problems.append(((key,), problem))
+                    trail: Trail = (key,)
+                    problems.append((trail, problem))
 
         try:
             file = LabFile.model_validate(data)
@@ -226,7 +222,12 @@ def load_lab(source: str | Path, overrides: Overrides = ()) -> LabFile:
             if not problems:
                 file.read_from(document)
                 return file
-        raise _as_error(_locate_errors(document, problems))
+        errors = _locate_errors(document, problems)
+        raise _as_error(errors)
+
+
+def _states_job(data: Data) -> bool:
+    return "job" in data or "jobs" in data
 
 
 def is_lab(source: str | Path, overrides: Overrides = ()) -> bool:
@@ -235,8 +236,8 @@ def is_lab(source: str | Path, overrides: Overrides = ()) -> bool:
     Raises ScenarioError when it cannot be read or parsed at all.
     """
     with _errors_of(source):
-        keys = _read(source, overrides).data.keys()
-    return "lab" in keys and not keys & {"job", "jobs"}
+        document = _read(source, overrides)
+    return "lab" in document.data and not _states_job(document.data)
 
 
 def loads(
@@ -253,7 +254,8 @@ def loads(
     called in errors, and where it does not name itself. Raises ScenarioError as `load`.
     """
     with large_files(say if large else None), _errors_of(name):
-        document = _apply_changes(parse_document(text, name), overrides, Path())
+        stated = parse_document(text, name)
+        document = _apply_changes(stated, overrides, Path())
         return _good(document, timed=timed)
 
 
@@ -263,7 +265,8 @@ def write_scenario(path: Path, scenario: Scenario) -> None:
     Raises DataError when it cannot be written.
     """
     text = io.StringIO()
-    YAML().dump(scenario.to_json(), text)
+    writer = YAML()
+    writer.dump(scenario.to_json(), text)
     write_atomic(path, text.getvalue())
 
 
@@ -276,26 +279,11 @@ def load_again(source: Source, noted: object = None) -> Scenario:
     # Its memory was said when it was read first.
     silent = (lambda _: None) if source.large else None
     with large_files(silent), _errors_of(source.file):
-        document = parse_document(source.text, source.file)
-        texts = dict(_noted_texts(noted))
+        stated = parse_document(source.text, source.file)
+        texts = dict(noted_texts(noted))
         folder = Path(source.folder)
-        return _good(_apply_changes(document, source.overrides, folder, texts))
-
-
-def _noted_texts(content: Any) -> Iterator[tuple[str, str]]:
-    """Yield every program with its text, where a resolved scenario has both."""
-    if isinstance(content, dict):
-        program = content.get("program", content.get("policy"))
-        if isinstance(program, str) and isinstance(content.get("source"), str):
-            yield program, content["source"]
-    for value in _values_in(content):
-        yield from _noted_texts(value)
-
-
-def _values_in(content: Any) -> Iterable[Any]:
-    if isinstance(content, dict):
-        return content.values()
-    return content if isinstance(content, list) else ()
+        document = _apply_changes(stated, source.overrides, folder, texts)
+        return _good(document)
 
 
 def _good(document: Document, *, timed: bool = True) -> Scenario:
@@ -307,7 +295,9 @@ def _good(document: Document, *, timed: bool = True) -> Scenario:
 
 
 def _as_error(errors: list[ScenarioError]) -> ScenarioError:
-    return errors[0] if len(errors) == 1 else ScenarioErrors(errors)
+    if len(errors) == 1:
+        return errors[0]
+    return ScenarioErrors(errors)
 
 
 def _deaths(scenario: Scenario) -> Problems:
@@ -315,23 +305,28 @@ def _deaths(scenario: Scenario) -> Problems:
 
     Nothing where that needs training, or code of others.
     """
-    key = "events" if any(event.kill for event in scenario.events) else "failures"
+    is_killed = any(event.kill for event in scenario.events)
     is_mortal = scenario.failures is not None and scenario.failures.mortal
-    if scenario.until is not None or not (key == "events" or is_mortal):
+    if scenario.until is not None or not (is_killed or is_mortal):
         return
+
     try:
         # A check asks nobody whether programs may run.
         with code_of_others(runs=False, tell=lambda _: None):
-            prepare(scenario).attempts()
+            experiment = prepare(scenario)
+            experiment.attempts()
     except CodeWithheld:
         return
     except (NodeLost, ScenarioError) as error:
         # That code may not run in a check is no error of the file.
         if not isinstance(error.__cause__, CodeWithheld):
+            key = "events" if is_killed else "failures"
             yield (key,), str(error)
     except PlacementError as error:
         # The key goes into the error again where this is located.
-        yield tuple(error.key.split(".")), str(error).removeprefix(f"{error.key}: ")
+        trail = tuple(error.key.split("."))
+        problem = str(error).removeprefix(f"{error.key}: ")
+        yield trail, problem
 
 
 def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioError]:
@@ -350,15 +345,18 @@ def find_errors(path: str | Path, overrides: Overrides = ()) -> list[ScenarioErr
         if scenario is None or errors:
             return errors
 
-        problems: list[tuple[Trail, str]] = []
+        problems: list[Found] = []
         section = scenario.schedule
         if is_program(section.policy):
             problem = rule_problem(section.policy, section.source)
             if problem:
-                problems.append((("schedule", "policy"), f"{section.rule}: {problem}"))
+                problem = f"{section.rule}: {problem}"
+                problems.append((("schedule", "policy"), problem))
         problems += preparation_errors(scenario)
         # Deaths are simulated, which needs a scenario with nothing else wrong.
-        return _locate_errors(document, problems or _deaths(scenario))
+        if not problems:
+            problems += _deaths(scenario)
+        return _locate_errors(document, problems)
 
 
 def _check_document(
@@ -386,7 +384,7 @@ def _check_document(
 
 def _without_sections(data: Data, wrong: Collection[str]) -> Scenario | None:
     """Return the scenario with defaults or stand-ins for sections that are wrong."""
-    rest = {key: value for key, value in data.items() if key not in wrong}
+    rest = {key: data[key] for key in data if key not in wrong}
     # So that one wrong section does not hide what is wrong with others.
     stand_ins = {"name": "partial", **_STAND_INS}
     if "jobs" in rest:
@@ -398,7 +396,8 @@ def _without_sections(data: Data, wrong: Collection[str]) -> Scenario | None:
 
 def _read(source: str | Path, overrides: Overrides) -> Document:
     path = locate(source)
-    return _apply_changes(read_document(path), overrides, path.parent)
+    document = read_document(path)
+    return _apply_changes(document, overrides, path.parent)
 
 
 def _apply_changes(
@@ -418,9 +417,9 @@ def _apply_changes(
         overrides=overrides,
         large=are_large(),
     )
-    workload: Data | None = None
-    if document.data.keys() >= workload_file.WORKLOAD_KEYS:
-        workload = document.data
+    content = document.data
+    is_workload = content.keys() >= workload_file.WORKLOAD_KEYS
+    if is_workload:
         document = workload_file.workload_document(document)
 
     # First what decides which machines there are, then changes of single ones.
@@ -433,11 +432,21 @@ def _apply_changes(
     apply_overrides(document, overrides, _of_machines)
     _drop_nulls(data)
     # Behind the overrides: which makespan holds depends on policy and iterations.
-    if workload is not None:
-        workload_file.expect_listed_makespan(data, workload)
+    if is_workload:
+        workload_file.expect_listed_makespan(data, content)
     if data.get("name") is None:
         data["name"] = Path(document.file).stem
 
+    _resolve_paths(document, folder, noted)
+    read_rule(document, folder, noted)
+    # Without text it was a scenario already: nothing to read again.
+    document.source = source if source.text else None
+    return document
+
+
+def _resolve_paths(document: Document, folder: Path, noted: Texts) -> None:
+    """Make paths of the file ones from here, and read the texts of model programs."""
+    data = document.data
     jobs = data.get("jobs")
     places: list[Trail] = [()]
     if isinstance(jobs, list):
@@ -445,16 +454,15 @@ def _apply_changes(
     for place_of_job in places:
         for trail in _OF_JOBS:
             document.resolve_path((*place_of_job, *trail), folder)
-        _read_program(document, (*place_of_job, *_MODEL), noted)
+        model: Trail = (*place_of_job, *_MODEL)
+        read_program(document, model, noted)
+
     document.resolve_path(("profile",), folder)
     document.resolve_path(("accuracy",), folder)
     curves = data.get("accuracy")
-    for row in curves if isinstance(curves, dict) else ():
+    rows = curves if isinstance(curves, dict) else ()
+    for row in rows:
         document.resolve_path(("accuracy", row), folder)
-    _read_rule(document, folder, noted)
-    # Without text it was a scenario already: nothing to read again.
-    document.source = source if source.text else None
-    return document
 
 
 def _of_machines(trail: Trail) -> bool:
@@ -468,7 +476,7 @@ def _drop_nulls(data: Any) -> None:
         for key, value in list(data.items()):
             if value is None:
                 del data[key]
-    for value in _values_in(data):
+    for value in values_in(data):
         if isinstance(value, dict | list):
             _drop_nulls(value)
 
@@ -476,8 +484,8 @@ def _drop_nulls(data: Any) -> None:
 def _describe_errors(
     caught: ValidationError,
     data: object,
-    misspelt: list[tuple[Trail, str]],
-) -> list[tuple[Trail, str]]:
+    misspelt: list[Found],
+) -> list[Found]:
     """Return the validation errors in our words, without those that only follow."""
     trails = {trail for trail, _ in misspelt}
     problems: dict[Trail, str] = {}
@@ -487,7 +495,8 @@ def _describe_errors(
         # A list whose items are wrong is said to be too short as well.
         follows = error["type"] == "too_short" and bool(error["input"])
         if trail not in trails and not follows:
-            problems[trail] = either(problems.get(trail, ""), describe(error))
+            known = problems.get(trail, "")
+            problems[trail] = either(known, describe(error))
 
     # Of a misspelt key the right one is missing as well: the first says it all.
     for trail, problem in list(problems.items()):
@@ -495,65 +504,17 @@ def _describe_errors(
         if match is None:
             continue
         right_trail = (*trail[:-1], match[1])
-        if problems.get(right_trail, "").startswith(MISSING):
+        right_problem = problems.get(right_trail, "")
+        if right_problem.startswith(MISSING):
             del problems[right_trail]
     return list(problems.items())
 
 
-def _locate_errors(
-    document: Document, found: Iterable[tuple[Trail, str]]
-) -> list[ScenarioError]:
+def _locate_errors(document: Document, found: Iterable[Found]) -> list[ScenarioError]:
+    def order(error: ScenarioError) -> tuple[bool, int]:
+        # A key that is missing is often there, misspelt: the unknown one says more.
+        return error.problem.startswith(MISSING), error.line
+
     errors = [document.error(trail, problem) for trail, problem in found]
-    # A key that is missing is often there, misspelt: the unknown one says more.
-    errors.sort(key=lambda error: (error.problem.startswith(MISSING), error.line))
+    errors.sort(key=order)
     return errors
-
-
-def _text_of(program: str, noted: Texts) -> dict[str, str]:
-    """Return the text of a program as its section has it; nothing without a file."""
-    try:
-        return {"source": noted.get(program) or program_text(program)}
-    except DataError:  # an error of the checks that follow
-        return {}
-
-
-def _read_program(document: Document, trail: Trail, noted: Texts) -> None:
-    """Put the text of a program into a document, where there is one at ``trail``.
-
-    What was noted of another program is forgotten. A file that cannot be read is an
-    error of the checks that follow.
-    """
-    model = value_in(document.data, trail)
-    if not isinstance(model, dict) or not isinstance(model.get("program"), str):
-        return
-    # Its text is of the program that the file named.
-    if (*trail, "program") in document.options:
-        model.pop("source", None)
-    job = trail[:-1]
-    for option in document.options:  # of what figures were measured with
-        is_of_job = job[: len(option)] == option[: len(job)]
-        is_kept = len(option) > len(job) and option[len(job)] in _KEPT
-        if is_of_job and not is_kept:
-            model.pop("measured", None)
-    if not isinstance(model.get("source"), str):
-        model.pop("source", None)
-        model.update(_text_of(model["program"], noted))
-
-
-def _read_rule(document: Document, folder: Path, noted: Texts) -> None:
-    """Put the text of a rule of one's own into a document, where it is in a file."""
-    schedule = document.data.get("schedule")
-    if not isinstance(schedule, dict) or not isinstance(schedule.get("policy"), str):
-        return
-    is_option = document.is_option(("schedule", "policy"))
-    # Text in the file is of the rule that the option replaces.
-    if is_option:
-        schedule.pop("source", None)
-    # A resolved scenario brings its text along: the file may be another by now.
-    if isinstance(schedule.get("source"), str):
-        return
-    policy = schedule["policy"]
-    file = rule_file(policy, Path() if is_option else folder, noted)
-    if file is not None:
-        schedule["policy"] = f"{file}:{policy.rpartition(':')[2]}"
-        schedule.update(_text_of(schedule["policy"], noted))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from emu.graph_data import open_for
 from emu.problem import Job
 from emu.problem.fields.cluster_section import MachineSection
 from emu.problem.fields.quantities import DEFAULT_DEVICE
+from emu.scenario.document import Data
 from emu.scenario.experiment import Experiment, prepare
 from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load
@@ -17,6 +18,8 @@ from emu.systems.job_section import PLANNED, PRECOMPUTING
 from emu.systems.system import list_transfers
 from emu.units import SIZE
 
+#: Bytes by cause, machine that sends, and machine that receives.
+SetupBytes: TypeAlias = dict[tuple[str, str, str], float]
 #: Sections of a training that its setup has not.
 _OF_TRAINING = (
     "jobs",
@@ -40,7 +43,7 @@ _OF_TRAINING = (
 _OF_MACHINES = MachineSection.model_fields.keys() - {"price"}
 
 
-def setup_bytes(experiment: Experiment) -> dict[tuple[str, str, str], float]:
+def setup_bytes(experiment: Experiment) -> SetupBytes:
     """Return emulated bytes by cause, machine that sends, and another that receives.
 
     Caches that are filled before time 0 belong here. Raises DataError when the data set
@@ -48,17 +51,21 @@ def setup_bytes(experiment: Experiment) -> dict[tuple[str, str, str], float]:
     """
     scale = experiment.scenario.emulation.stated_byte_scale
     machine_of = experiment.problem.machine_of_task
-    sizes: dict[tuple[str, str, str], float] = {}
+    sizes: SetupBytes = {}
     for prefix, job in jobs_as_placed(experiment):
         for cause, source, destination, size in list_transfers(job):
-            key = (cause, machine_of[prefix + source], machine_of[prefix + destination])
+            sender = machine_of[prefix + source]
+            receiver = machine_of[prefix + destination]
+            key = (cause, sender, receiver)
             sizes[key] = sizes.get(key, 0.0) + size / scale
-    return {
-        (cause, sender, receiver): size
-        for (cause, sender, receiver), size in sizes.items()
+
+    sent = {}
+    for key, size in sizes.items():
+        _, sender, receiver = key
         # Tasks of one machine share its memory.
-        if size and sender != receiver
-    }
+        if size and sender != receiver:
+            sent[key] = size
+    return sent
 
 
 def jobs_as_placed(experiment: Experiment) -> Iterator[tuple[str, Job]]:
@@ -73,8 +80,9 @@ def jobs_as_placed(experiment: Experiment) -> Iterator[tuple[str, Job]]:
     if not jobs:
         jobs[""] = experiment.problem.job
     for prefix, job in jobs.items():
-        names = [task.name for task in job.tasks]
-        places = {name: machine_of.get(prefix + name, "") for name in names}
+        places = {}
+        for task in job.tasks:
+            places[task.name] = machine_of.get(prefix + task.name, "")
         yield prefix, settle_caches(job, places)
 
 
@@ -91,21 +99,21 @@ def setup_of(experiment: Experiment) -> Experiment | None:
 
     scenario = experiment.scenario
     cluster = scenario.cluster.model_dump(mode="json", exclude_none=True)
-    cluster["machines"] = [
-        {key: value for key, value in machine.items() if key in _OF_MACHINES}
-        for machine in cluster["machines"]
-    ]
+    machines = []
+    for machine in cluster["machines"]:
+        kept = {key: value for key, value in machine.items() if key in _OF_MACHINES}
+        machines.append(kept)
+    cluster["machines"] = machines
     # None takes a key away: what only a training has.
     changes: dict[str, Any] = dict.fromkeys(_OF_TRAINING)
     changes["name"] = f"{scenario.name}-setup"
     changes["cluster"] = cluster
     changes["job"] = _job_of(sizes, scenario.cluster.names)
-    return prepare(load(scenario, changes))
+    setup = load(scenario, changes)
+    return prepare(setup)
 
 
-def _job_of(
-    sizes: dict[tuple[str, str, str], float], machines: list[str]
-) -> dict[str, Any]:
+def _job_of(sizes: SetupBytes, machines: list[str]) -> Data:
     """Return a job with a task per machine and direction, for all that it sends."""
     # By number: a machine may be called what no task may, with a space or a slash.
     position = {name: number for number, name in enumerate(machines)}
@@ -113,7 +121,8 @@ def _job_of(
     flows = []
     for (_, sender, receiver), size in sizes.items():
         flow = {"volume": SIZE.exact(size)}
-        for side, machine in (("from", sender), ("to", receiver)):
+        ends = {"from": sender, "to": receiver}
+        for side, machine in ends.items():
             number = position[machine]
             name = f"{side}{number}"
             flow[side] = name
@@ -136,7 +145,9 @@ def _job_of(
 
 def setup_to_run(experiment: Experiment) -> Experiment | None:
     """Return `setup_of` where a run is to begin with it."""
-    return setup_of(experiment) if experiment.scenario.emulation.setup else None
+    if not experiment.scenario.emulation.setup:
+        return None
+    return setup_of(experiment)
 
 
 def planning_seconds(experiment: Experiment) -> dict[str, float]:
@@ -158,20 +169,23 @@ def planning_seconds(experiment: Experiment) -> dict[str, float]:
             length = rate_of[name] * count
             seconds[PRECOMPUTING] = seconds.get(PRECOMPUTING, 0.0) + length
 
-        if not any(getattr(rates, name) for name in PLANNED):
+        has_planning = any(getattr(rates, name) for name in PLANNED)
+        if not has_planning:
             continue
         edges = open_for(settings).edges
         for name in section.planning(settings):
-            seconds[PLANNED[name]] = edges * getattr(rates, name)
+            cause = PLANNED[name]
+            seconds[cause] = edges * getattr(rates, name)
     return {cause: length for cause, length in seconds.items() if length}
 
 
-def setup_rows(experiment: Experiment) -> dict[str, Any]:
+def setup_rows(experiment: Experiment) -> Data:
     """Return ``setup`` of result files, simulated; empty of what trains nothing.
 
     Raises DataError as `setup_bytes`.
     """
-    if not any(job.trains for *_, job in experiment.scenario.each_job()):
+    trains = any(job.trains for *_, job in experiment.scenario.each_job())
+    if not trains:
         return {}
 
     sizes = setup_bytes(experiment)
@@ -194,18 +208,18 @@ def setup_rows(experiment: Experiment) -> dict[str, Any]:
         row["bytes"] += size
         # All flows begin at once, so that a cause lasts as long as its last one.
         row["seconds"] = max(row["seconds"], end)
-        flows.append(
-            {
-                "cause": cause,
-                "from": sender,
-                "to": receiver,
-                "bytes": size,
-                "end": end,
-            }
-        )
+        flow = {
+            "cause": cause,
+            "from": sender,
+            "to": receiver,
+            "bytes": size,
+            "end": end,
+        }
+        flows.append(flow)
+    planning_length = sum(planning.values())
     return {
         # Nothing is sent before it is known where to.
-        "seconds": sum(planning.values()) + seconds,
+        "seconds": planning_length + seconds,
         "bytes": sum(sizes.values()),
         "causes": causes,
         "flows": flows,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from emu.errors import ScenarioError
-from emu.scenario.document import split_override
+from emu.scenario.overrides import split_override
 from emu.scenario.scenario_file import load
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError, ScenarioError
 from emu.graph_data import open_for
+from emu.graph_data.array_types import Array, Floats, Ints
 from emu.problem import Job, Schedule
 from emu.problem.workloads import CHECKPOINT
 from emu.scenario.realize import build_job
@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     from emu.scenario.run_sections import UntilSection
     from emu.scenario.scenario import Scenario
 
+#: Keys of result.json.
+Content: TypeAlias = dict[str, Any]
+#: Iteration, time and loss of a step, and its accuracy where that was looked at.
+_Step: TypeAlias = dict[str, float]
+#: Called with steps so far and in all.
+_Tell: TypeAlias = Callable[[int, int], None]
+
 
 def trains(job: Job) -> bool:
     """Return True for one job that trains a model; of several jobs each has its own."""
@@ -42,7 +49,8 @@ def trains(job: Job) -> bool:
 def steps_of(job: Job) -> int:
     """Return the steps of the optimizer: of a pipeline fewer than cycles."""
     # The first cycles fill the pipeline: K mini-batches take K + 2 in P3's order A.
-    return job.iterations - max(task.behind for task in job.tasks)
+    delay = max(task.behind for task in job.tasks)
+    return job.iterations - delay
 
 
 def seeds_seen(job: Job) -> int | None:
@@ -53,10 +61,11 @@ def seeds_seen(job: Job) -> int | None:
     if not trains(job):
         return None
     train = open_for(job.settings).train_count
-    return int(count_seeds(job.settings, train, steps_of(job))[-1])
+    seeds = count_seeds(job.settings, train, steps_of(job))
+    return int(seeds[-1])
 
 
-def step_ends(schedule: Schedule, step_kinds: Sequence[str]) -> NDArray[np.float64]:
+def step_ends(schedule: Schedule, step_kinds: Sequence[str]) -> Floats:
     """Return when the weights of every step were there, seconds, shape (steps,).
 
     ``step_kinds``: `System.step_kinds`: the last task of the first kind that the
@@ -64,7 +73,8 @@ def step_ends(schedule: Schedule, step_kinds: Sequence[str]) -> NDArray[np.float
     """
     job = schedule.problem.job
     kinds = {task.kind for task in job.tasks}
-    ending_kind = next((kind for kind in step_kinds if kind in kinds), None)
+    known_kinds = [kind for kind in step_kinds if kind in kinds]
+    ending_kind = known_kinds[0] if known_kinds else None
     steps = steps_of(job)
     ends = np.zeros(steps)
 
@@ -73,12 +83,15 @@ def step_ends(schedule: Schedule, step_kinds: Sequence[str]) -> NDArray[np.float
         may_end = not task.gate and task.kind != CHECKPOINT
         if ending_kind is not None:
             may_end = task.kind == ending_kind
-        if may_end:
-            # In cycle c a task works on mini-batch c - behind, see `Task.behind`.
-            count = min(steps, job.rounds[position] - task.behind)
-            task_ends = schedule.task_end[position, task.behind : task.behind + count]
-            # The slowest of equal tasks; fmax passes over what a schedule lacks.
-            ends[:count] = np.fmax(ends[:count], task_ends)
+        if not may_end:
+            continue
+
+        # In cycle c a task works on mini-batch c - behind, see `Task.behind`.
+        first = task.behind
+        count = min(steps, job.rounds[position] - first)
+        task_ends = schedule.task_end[position, first : first + count]
+        # The slowest of equal tasks; fmax passes over what a schedule lacks.
+        ends[:count] = np.fmax(ends[:count], task_ends)
     return ends
 
 
@@ -86,7 +99,7 @@ def train_along(
     scenario: Scenario,
     schedule: Callable[[], Schedule],
     watch: Watch = lambda *_: None,
-) -> tuple[NDArray[Any], NDArray[np.float64]]:
+) -> tuple[Array, Floats]:
     """Train in one process as a schedule, simulated or emulated, has.
 
     ``schedule`` returns it, and is called where its reads decide the weights alone.
@@ -100,12 +113,10 @@ def train_along(
     # Synchronous weights depend on data and settings alone: nothing is simulated.
     if not system.asynchronous(settings):
         train = trainer_of(settings)
-        weights, losses = train(
-            weight_settings(settings, opens=True),
-            steps_of(job),
-            system.updates_missed(settings),
-            watch,
-        )
+        settings_of_weights = weight_settings(settings, opens=True)
+        missed = system.updates_missed(settings)
+        steps = steps_of(job)
+        weights, losses = train(settings_of_weights, steps, missed, watch)
         return weights, np.array(losses)
 
     dataset = open_for(settings)
@@ -114,7 +125,7 @@ def train_along(
         model = WholeGraphModel(settings, dataset)
 
     # Not evaluated yet: only some of the steps are looked at.
-    def look(step: int, parameters: NDArray[Any]) -> bool | None:
+    def look(step: int, parameters: Array) -> bool | None:
         accuracy = partial(evaluate, settings, parameters, dataset, model)
         return watch(step, parameters, accuracy)
 
@@ -130,12 +141,7 @@ def _system_of_training(job: Job) -> System:
     return system
 
 
-def _list_looks(
-    job: Job,
-    until: UntilSection | None,
-    *,
-    stops: bool = True,
-) -> NDArray[np.int64]:
+def _list_looks(job: Job, until: UntilSection | None, *, stops: bool = True) -> Ints:
     """Return the steps, from 1, after which to look; without ``until`` every epoch.
 
     Raises ScenarioError when a step sees more seeds than are between two looks;
@@ -143,11 +149,13 @@ def _list_looks(
     to hold the accuracy.
     """
     dataset = open_for(job.settings)
+    train = dataset.train_count
     steps = steps_of(job)
-    seeds = count_seeds(job.settings, dataset.train_count, steps)
+    seeds = count_seeds(job.settings, train, steps)
     if until is None:
-        return space_looks(seeds, dataset.train_count)
-    spacing = until.seeds or dataset.train_count
+        return space_looks(seeds, train)
+
+    spacing = until.seeds or train
     # Looks are after whole steps: between two of these there is nothing to see.
     if until.seeds and spacing < seeds[0]:
         problem = f"found {spacing}, but a step sees {seeds[0]}: write as many, or more"
@@ -158,7 +166,8 @@ def _list_looks(
     if not stops:
         return looks
 
-    if not len(getattr(dataset, until.split)):
+    vertices = getattr(dataset, until.split)
+    if not len(vertices):
         problem = f"the data set has no {until.split} vertices: write another split"
         raise ScenarioError(problem, key="until.split")
     if len(looks) < HELD:
@@ -166,14 +175,17 @@ def _list_looks(
             f"{HELD} looks in a row have to hold the accuracy, and {steps} steps have "
             f"{len(looks)}"
         )
-        key = "until"
-        remedy = (
-            f"looks are an epoch apart, {spacing} seeds, of which a step sees "
-            f"{seeds[0]}: write until.seeds, or a longer job"
-        )
-        if until.every or until.seeds:
-            key = "until.every" if until.every else "until.seeds"
-            remedy = "write a smaller number, or a longer job"
+        remedy = "write a smaller number, or a longer job"
+        if until.every:
+            key = "until.every"
+        elif until.seeds:
+            key = "until.seeds"
+        else:
+            key = "until"
+            remedy = (
+                f"looks are an epoch apart, {spacing} seeds, of which a step sees "
+                f"{seeds[0]}: write until.seeds, or a longer job"
+            )
         raise ScenarioError(f"{problem}: {remedy}", key=key)
     return looks
 
@@ -181,9 +193,11 @@ def _list_looks(
 def look_errors(scenario: Scenario) -> Problems:
     """Yield what is wrong with ``until`` before anything is trained."""
     try:
-        _list_looks(build_job(scenario), scenario.until)
+        job = build_job(scenario)
+        _list_looks(job, scenario.until)
     except ScenarioError as error:
-        yield tuple(error.key.split(".")), error.problem
+        trail = tuple(error.key.split("."))
+        yield trail, error.problem
     except DataError as error:
         yield ("job", "dataset"), str(error)
 
@@ -191,7 +205,7 @@ def look_errors(scenario: Scenario) -> Problems:
 def progress_along(
     scenario: Scenario,
     schedule: Callable[[], Schedule],
-    watch: Callable[[int, int], None] = lambda *_: None,
+    watch: _Tell = lambda *_: None,
     until: UntilSection | None = None,
     *,
     stops: bool = False,
@@ -204,81 +218,101 @@ def progress_along(
     cannot be followed: see `look_errors`.
     """
     job = build_job(scenario)
+    settings = job.settings
     system = _system_of_training(job)
     looks = _list_looks(job, until, stops=stops)
     target = (until.split, until.accuracy) if until and stops else None
     # It is asked for its reads here, and by the training once more.
     schedule = cache(schedule)
     train = partial(_train, scenario, schedule, looks, target, watch)
-    if "program" in job.settings["model"]:  # it may import what no settings show
+    if "program" in settings["model"]:  # it may import what no settings show
         return train()
 
-    if not system.asynchronous(job.settings):
-        trainer_of(job.settings)  # its error, before what others have trained is read
+    is_asynchronous = system.asynchronous(settings)
+    if not is_asynchronous:
+        trainer_of(settings)  # its error, before what others have trained is read
     # What decides the weights, and nothing else, is the name under which they are kept.
-    causes = weight_settings(job.settings, opens=False)
-    causes["missed"] = system.updates_missed(job.settings)
-    if system.asynchronous(job.settings):
+    causes = weight_settings(settings, opens=False)
+    causes["missed"] = system.updates_missed(settings)
+    if is_asynchronous:
         # Reads alone matter of it: another network with the same ones trains the same.
-        reads = schedule().reads
-        digest = "" if reads is None else hashlib.sha256(reads.tobytes()).hexdigest()
-        causes["reads"] = digest
+        causes["reads"] = _digest_of_reads(schedule())
         causes["job"] = scenario.job.model_dump(mode="json")
-        causes["machines"] = scenario.build_context().machines
+        context = scenario.build_context()
+        causes["machines"] = context.machines
+    steps = steps_of(job)
     if until is None or not stops:
         # What was asked belongs to the name, as only that was kept.
-        causes["asked"] = [steps_of(job), looks.tolist(), target]
+        causes["asked"] = [steps, looks.tolist(), target]
         return train_once(causes, train)
 
     # A longer training goes on from a shorter one of the same looks.
     causes["spacing"] = [until.seeds, until.every]
-    extent = Extent(steps_of(job), split=until.split, accuracy=until.accuracy)
+    extent = Extent(steps, split=until.split, accuracy=until.accuracy)
     return train_until(causes, extent, train)
+
+
+def _digest_of_reads(schedule: Schedule) -> str:
+    if schedule.reads is None:
+        return ""
+    content = schedule.reads.tobytes()
+    return hashlib.sha256(content).hexdigest()
 
 
 def _train(
     scenario: Scenario,
     schedule: Callable[[], Schedule],
-    looks: NDArray[np.int64],
+    looks: Ints,
     target: tuple[str, float] | None,
-    tell: Callable[[int, int], None],
+    tell: _Tell,
 ) -> Progress:
     """Train until the target is reached, looking after the last step as well."""
     steps = steps_of(build_job(scenario))
     look_steps = np.union1d(looks, [steps])
     places = {int(step): place for place, step in enumerate(look_steps)}
-    accuracy = {
-        split: np.full(len(look_steps), np.nan) for split in ("train", "valid", "test")
-    }
-    run = Progress(np.empty(0), look_steps, accuracy, len(looks))
+    accuracy: dict[str, Floats] = {}
+    for split in ("train", "valid", "test"):
+        accuracy[split] = np.full(len(look_steps), np.nan)
+    run = Progress(
+        loss=np.empty(0),
+        looks=look_steps,
+        accuracy=accuracy,
+        spaced=len(looks),
+    )
 
     def watch(
         step: int,
-        parameters: NDArray[Any],
-        look: Callable[[], dict[str, float]],
+        parameters: Array,
+        look: Callable[[], Mapping[str, float]],
     ) -> bool:
         nonlocal run
         # Of the weights, as the loss of a step is of those before it.
-        if run.diverged is None and not np.isfinite(parameters).all():
+        is_finite = np.isfinite(parameters).all()
+        if run.diverged is None and not is_finite:
             run = run._replace(diverged=step + 1)
+
         place = places.get(step + 1)
         if place is not None:
-            for split, share in look().items():
+            shares = look()
+            for split, share in shares.items():
                 accuracy[split][place] = share
         tell(step + 1, steps)
         if target is None:
             return False
-        return run.diverged is not None or run.reach(*target) is not None
+        if run.diverged is not None:
+            return True
+        return run.reach(*target) is not None
 
     _, losses = train_along(scenario, schedule, watch)
     # It may have ended early: later looks were not taken.
     count = int(np.searchsorted(look_steps, len(losses), "right"))
+    taken = {split: shares[:count] for split, shares in accuracy.items()}
     return Progress(
-        losses,
-        look_steps[:count],
-        {split: shares[:count] for split, shares in accuracy.items()},
-        min(count, len(looks)),
-        run.diverged,
+        loss=losses,
+        looks=look_steps[:count],
+        accuracy=taken,
+        spaced=min(count, len(looks)),
+        diverged=run.diverged,
     )
 
 
@@ -286,7 +320,7 @@ def curve_until_divergence(
     curve: Sequence[Mapping[str, float]],
     *,
     ends_well: bool = True,
-) -> dict[str, Any]:
+) -> Content:
     """Return ``training`` of result.json, and ``diverged`` where it has.
 
     ``training`` holds the steps of ``curve`` before the first whose loss is no number,
@@ -299,7 +333,7 @@ def curve_until_divergence(
                 "training": list(curve[:place]),
                 "diverged": int(step["iteration"]),
             }
-    content: dict[str, Any] = {"training": list(curve)}
+    content: Content = {"training": list(curve)}
     # Every loss is a number: it is of the weights before its step.
     if not ends_well:
         content["diverged"] = len(curve)
@@ -310,7 +344,7 @@ def virtual_training(
     scenario: Scenario,
     schedule: Schedule,
     until: UntilSection | None = None,
-) -> dict[str, Any]:
+) -> Content:
     """Return ``training``, ``accuracy`` and ``diverged`` as result.json, simulated.
 
     Steps at which the validation vertices were looked at have their ``accuracy``.
@@ -318,27 +352,32 @@ def virtual_training(
     """
     progress = progress_along(scenario, lambda: schedule, until=until)
     ends = _ends(scenario, schedule).tolist()
-    curve = [
-        {"iteration": n, "time": time, "loss": loss}
-        for n, (time, loss) in enumerate(zip(ends, progress.loss.tolist(), strict=True))
-    ]
-    for step, share in zip(progress.looks, progress.accuracy["valid"], strict=True):
+    losses = progress.loss.tolist()
+    curve: list[_Step] = []
+    for end, loss in zip(ends, losses, strict=True):
+        step: _Step = {"iteration": len(curve), "time": end, "loss": loss}
+        curve.append(step)
+    shares = progress.accuracy["valid"]
+    for number, share in zip(progress.looks, shares, strict=True):
         if not np.isnan(share):
-            curve[step - 1]["accuracy"] = float(share)
+            curve[number - 1]["accuracy"] = float(share)
 
-    content = curve_until_divergence(curve, ends_well=progress.diverged is None)
+    ends_well = progress.diverged is None
+    content = curve_until_divergence(curve, ends_well=ends_well)
     if "diverged" not in content:
-        content["accuracy"] = {
-            split: float(shares[-1])
-            for split, shares in progress.accuracy.items()
-            if not np.isnan(shares[-1])
-        }
+        content["accuracy"] = {}
+        for split, shares in progress.accuracy.items():
+            last = shares[-1]
+            if not np.isnan(last):
+                content["accuracy"][split] = float(last)
     return content
 
 
-def _ends(scenario: Scenario, schedule: Schedule) -> NDArray[np.float64]:
-    system = system_of(build_job(scenario).settings)
-    return step_ends(schedule, system.step_kinds if system else ())
+def _ends(scenario: Scenario, schedule: Schedule) -> Floats:
+    job = build_job(scenario)
+    system = system_of(job.settings)
+    step_kinds = system.step_kinds if system else ()
+    return step_ends(schedule, step_kinds)
 
 
 #: (Seconds, accuracy) of looks.
@@ -348,7 +387,11 @@ Curve: TypeAlias = tuple[tuple[float, float], ...]
 def time_looks(looks: Sequence[Look], scenario: Scenario, schedule: Schedule) -> Curve:
     """Return when the weights of looks were there in a schedule that is as long."""
     ends = _ends(scenario, schedule)
-    return tuple((float(ends[look.step - 1]), look.accuracy) for look in looks)
+    curve = []
+    for look in looks:
+        seconds = float(ends[look.step - 1])
+        curve.append((seconds, look.accuracy))
+    return tuple(curve)
 
 
 def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list[Look]:
@@ -371,12 +414,13 @@ def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list
 
     train = open_for(settings).train_count
     seeds = count_seeds(settings, train, len(progress.loss)).tolist()
-    steps = progress.looks[: progress.spaced].tolist()
-    shares = progress.accuracy[split][: progress.spaced].tolist()
-    return [
-        Look(step, seeds[step - 1], accuracy)
-        for step, accuracy in zip(steps, shares, strict=True)
-    ]
+    spaced = slice(progress.spaced)
+    steps = progress.looks[spaced].tolist()
+    shares = progress.accuracy[split][spaced].tolist()
+    looks = []
+    for step, accuracy in zip(steps, shares, strict=True):
+        looks.append(Look(step, seeds[step - 1], accuracy))
+    return looks
 
 
 class NotReached(ScenarioError):
@@ -411,14 +455,16 @@ def look_until(scenario: Scenario, schedule: Callable[[], Schedule]) -> list[Loo
     best = int(levels.argmax())  # of equal ones the first
     times = time_looks(curve, scenario, schedule())
     seconds, _ = times[best]
+    level = levels[best]
+    step = curve[best].step
+    length = scenario.job.length
     problem = (
         f"{section.accuracy:.2%} of the {section.split} vertices is not reached in "
-        f"{scenario.job.length}: at best {HELD} looks in a row hold {levels[best]:.2%},"
-        f" from step {curve[best].step} on, after {format_duration(seconds)}; write "
-        "more of them, or a lower accuracy"
+        f"{length}: at best {HELD} looks in a row hold {level:.2%}, from step {step} "
+        f"on, after {format_duration(seconds)}; write more of them, or a lower accuracy"
     )
     error = NotReached(problem, key="until.accuracy")
-    error.nearest = float(levels[best])
+    error.nearest = float(level)
     error.seconds = seconds
     error.curve = times
     raise error

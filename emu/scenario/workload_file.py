@@ -35,7 +35,8 @@ _KINDS = ("graph_store", "sampler", "worker", "parameter_server")
 _KIND_OF_LETTER = {kind[0]: kind for kind in _KINDS}
 #: Of profiles; a file of another one is refused.
 VERSION = 1
-Rows: TypeAlias = dict[str, NDArray[np.float64]]
+Floats: TypeAlias = NDArray[np.float64]
+Rows: TypeAlias = dict[str, Floats]
 #: What tells a workload file from a scenario.
 WORKLOAD_KEYS = frozenset({"machines", "edges", "volumes"})
 #: Settings of a job that neither its times nor its volumes depend on: all is measured
@@ -65,22 +66,26 @@ def workload_document(document: Document) -> Document:
     for key, kind in _KEYS.items():
         value = data.get(key)
         if not isinstance(value, kind) or isinstance(value, bool):
-            finding = f"found {type(value).__name__}"
-            problem = f"{finding}, a workload has a {kind.__name__} here"
+            found = type(value).__name__
+            problem = f"found {found}, a workload has a {kind.__name__} here"
             raise ScenarioError(problem, file=document.file, key=key)
 
     try:
         machines = _machines(data["machines"])
+        tasks = _tasks(data["tasks"], data["exec_times"])
+        flows = _flows(data["edges"], data["volumes"])
         job = {
             "system": "custom",
             "iterations": data["n_iterations"],
-            "tasks": _tasks(data["tasks"], data["exec_times"]),
-            "flows": _flows(data["edges"], data["volumes"]),
+            "tasks": tasks,
+            "flows": flows,
             # As in the paper (A1): the listed makespans are without a window.
             "credit_window": "unlimited",
         }
         # Machines without a name are called so.
-        places = {name: f"m{number}" for name, number in data["placement"].items()}
+        places = {}
+        for name, number in data["placement"].items():
+            places[name] = f"m{number}"
         scenario = {
             "cluster": {"machines": machines},
             "job": job,
@@ -103,10 +108,11 @@ def expect_listed_makespan(data: Data, workload: Data) -> None:
     if isinstance(schedule, dict):
         policy = schedule.get("policy")
     makespans = workload.get("expected_makespan_s")
-    if not isinstance(makespans, dict) or policy not in makespans or "expect" in data:
+    if not isinstance(makespans, dict) or policy not in makespans:
         return
     # A listed makespan is of all its iterations.
-    if data["job"]["iterations"] == workload["n_iterations"]:
+    is_whole = data["job"]["iterations"] == workload["n_iterations"]
+    if is_whole and "expect" not in data:
         # By repr, so that no digit is lost: it is met to 1e-9.
         data["expect"] = {"makespan": f"{makespans[policy]!r} s"}
 
@@ -114,19 +120,27 @@ def expect_listed_makespan(data: Data, workload: Data) -> None:
 def _machines(rates: Sequence[Sequence[Any]]) -> list[Data]:
     """Return machines by the rates of their NICs, in and out, bytes per second."""
     # As text with a unit, which sections take, and of the same float.
-    rows = [[RATE.exact(float(rate)) for rate in row] for row in rates]
-    return [{"nic": {"in": inward, "out": outward}} for inward, outward in rows]
+    machines: list[Data] = []
+    for inward_rate, outward_rate in rates:
+        nic = {
+            "in": RATE.exact(float(inward_rate)),
+            "out": RATE.exact(float(outward_rate)),
+        }
+        machines.append({"nic": nic})
+    return machines
 
 
 def _tasks(names: Sequence[str], seconds: Mapping[str, Any]) -> list[Data]:
-    return [
-        {
+    tasks: list[Data] = []
+    for name in names:
+        time = float(seconds[name])
+        task = {
             "name": name,
             "kind": _KIND_OF_LETTER.get(name[:1], "task"),
-            "time": DURATION.exact(float(seconds[name])),
+            "time": DURATION.exact(time),
         }
-        for name in names
-    ]
+        tasks.append(task)
+    return tasks
 
 
 def _flows(
@@ -140,19 +154,22 @@ def _flows(
     for (source, destination, lag), row in zip(edges, volumes, strict=True):
         # What pydantic would have refused is refused here by hand.
         values = tuple(map(float, row))
-        if not all(math.isfinite(value) and value >= 0 for value in values):
+        is_possible = all(math.isfinite(value) and value >= 0 for value in values)
+        if not is_possible:
             raise ValueError(f"a volume of {source}->{destination} is impossible")
-        if not (isinstance(source, str) and isinstance(destination, str)):
+        if not isinstance(source, str) or not isinstance(destination, str):
             raise TypeError(f"an edge ends at {source!r}, {destination!r}")
         if not isinstance(lag, int) or lag < 0:
             raise ValueError(f"{source}->{destination} has lag {lag!r}")
+
         fields: Data = {
             "from": source,
             "to": destination,
             "lag": lag,
             "volume": values,
         }
-        flows.append(FlowSection.model_construct(**fields))
+        flow = FlowSection.model_construct(**fields)
+        flows.append(flow)
     return flows
 
 
@@ -160,9 +177,9 @@ def _flows(
 class ProfileFile:
     """A profile by names, so that it fits any placement and order of tasks."""
 
-    tasks: Mapping[str, NDArray[np.float64]]
+    tasks: Mapping[str, Floats]
     """Task -> seconds per profiled iteration."""
-    edges: Mapping[str, NDArray[np.float64]]
+    edges: Mapping[str, Floats]
     """`Job.edge_names` -> bytes per profiled iteration."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the job that was measured."""
@@ -176,12 +193,13 @@ class ProfileFile:
         """Return ``profile`` of ``job`` by names; ``byte_scale``: of its volumes."""
         names = [task.name for task in job.tasks]
         tasks = dict(zip(names, profile.times, strict=True))
-        edges = dict(zip(job.edge_names, profile.volumes, strict=True))
-        for name, control in zip(job.edge_names, job.control, strict=True):
-            if control:
-                del edges[name]
+        rows = zip(job.edge_names, profile.volumes, job.control, strict=True)
+        edges = {name: volumes for name, volumes, control in rows if not control}
         return cls(
-            tasks, edges, settings=dict(job.settings), byte_scale=float(byte_scale)
+            tasks=tasks,
+            edges=edges,
+            settings=dict(job.settings),
+            byte_scale=float(byte_scale),
         )
 
     def profile(self, job: Job, byte_scale: float | None) -> Profile:
@@ -195,15 +213,16 @@ class ProfileFile:
         self._check_settings(job)
         any_row = next(iter(self.tasks.values()))
         nothing = np.zeros_like(any_row)
+        rows = []
         try:
             times = np.array([self.tasks[task.name] for task in job.tasks])
-            rows = [
-                nothing if control else self.edges[name]
-                for name, control in zip(job.edge_names, job.control, strict=True)
-            ]
+            for name, control in zip(job.edge_names, job.control, strict=True):
+                row = nothing if control else self.edges[name]
+                rows.append(row)
         except KeyError as error:
             problem = f"was measured on another job, it has no {error.args[0]}"
             raise DataError(problem, path=self.path) from error
+
         # A job without edges has volumes of that many columns, too.
         volumes = np.array(rows).reshape(len(rows), nothing.size)
         if byte_scale is not None:
@@ -245,20 +264,22 @@ class ProfileFile:
         return self.byte_scale
 
 
-def _settings_of_costs(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _settings_of_costs(settings: Mapping[str, Any]) -> Data:
     """Return the settings on which costs depend, those of sections as section.key."""
-    rows: dict[str, Any] = {}
+    rows: Data = {}
     for key, value in settings.items():
-        if isinstance(value, Mapping):
-            rows |= {f"{key}.{part}": setting for part, setting in value.items()}
-        else:
+        if not isinstance(value, Mapping):
             rows[key] = value
-    # As in a file, which knows no tuples.
-    return {
-        key: list(value) if isinstance(value, tuple) else value
-        for key, value in rows.items()
-        if key not in _FREE_SETTINGS
-    }
+            continue
+        for part, setting in value.items():
+            rows[f"{key}.{part}"] = setting
+
+    of_costs: Data = {}
+    for key, value in rows.items():
+        if key not in _FREE_SETTINGS:
+            # As in a file, which knows no tuples.
+            of_costs[key] = list(value) if isinstance(value, tuple) else value
+    return of_costs
 
 
 def write_profile(path: str | Path, profile: ProfileFile) -> None:
@@ -276,7 +297,7 @@ def write_profile(path: str | Path, profile: ProfileFile) -> None:
     write_atomic(path, json.dumps(content))
 
 
-def _as_lists(rows: Mapping[str, NDArray[np.float64]]) -> dict[str, list[float]]:
+def _as_lists(rows: Mapping[str, Floats]) -> dict[str, list[float]]:
     return {name: row.tolist() for name, row in rows.items()}
 
 
@@ -293,27 +314,40 @@ def read_profile(path: str | Path) -> ProfileFile:
 def _read_profile(path: Path) -> ProfileFile:
     file = str(path)
     content = read_json(path)
-    if not isinstance(content, dict) or content.get("version") != VERSION:
-        version = content.get("version") if isinstance(content, dict) else content
+    version = content.get("version") if isinstance(content, dict) else content
+    if not isinstance(content, dict) or version != VERSION:
         problem = f"is not a profile of version {VERSION}, found {version!r:.40}"
         raise DataError(problem, path=file)
     for key in ("tasks", "edges", "settings"):
-        if not isinstance(content.get(key), dict) or not content["tasks"]:
+        section = content.get(key)
+        if not isinstance(section, dict) or not content["tasks"]:
             problem = "is not a profile: it needs tasks, edges and settings"
             raise DataError(problem, path=file)
 
     tasks = _rows(content["tasks"], file)
     edges = _rows(content["edges"], file)
-    lengths = {row.size for row in (*tasks.values(), *edges.values())}
+    lengths = {row.size for row in tasks.values()}
+    lengths.update(row.size for row in edges.values())
     if len(lengths) > 1:
         problem = "is damaged: its rows differ in length"
         raise DataError(problem, path=file)
     scale = content.get("byte_scale")
-    is_number = isinstance(scale, int | float) and not isinstance(scale, bool)
-    if scale is not None and not (is_number and 0 < scale < math.inf):
+    if scale is not None and not _is_scale(scale):
         problem = f"has byte_scale {scale!r:.40}, write a number above 0"
         raise DataError(problem, path=file)
-    return ProfileFile(tasks, edges, content["settings"], scale, file)
+    return ProfileFile(
+        tasks=tasks,
+        edges=edges,
+        settings=content["settings"],
+        byte_scale=scale,
+        path=file,
+    )
+
+
+def _is_scale(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 < value < math.inf
 
 
 def _rows(stated: Data, file: str) -> Rows:
@@ -324,8 +358,10 @@ def _rows(stated: Data, file: str) -> Rows:
         except (TypeError, ValueError) as error:
             problem = f"is damaged: {name} is not a list of numbers"
             raise DataError(problem, path=file) from error
+
         is_possible = np.isfinite(row) & (row >= 0)
-        if row.ndim != 1 or not row.size or not is_possible.all():
+        is_row = row.ndim == 1 and row.size > 0
+        if not is_row or not is_possible.all():
             problem = f"is damaged: {name} has values that cannot be"
             raise DataError(problem, path=file)
         rows[name] = row

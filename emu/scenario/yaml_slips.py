@@ -41,21 +41,25 @@ def what_to_write(error: MarkedYAMLError, text: str) -> tuple[int, str]:
     marks = [mark for mark in (error.problem_mark, error.context_mark) if mark]
     line = marks[0].line + 1 if marks else 0
     if isinstance(error, DuplicateKeyError):
-        return line, _words_of_duplicate(error, text.splitlines()[: line - 1])
+        lines_before = text.splitlines()[: line - 1]
+        return line, _words_of_duplicate(error, lines_before)
 
-    slip = _find_slip(text, [mark.line for mark in marks])
+    named = [mark.line for mark in marks]
+    slip = _find_slip(text, named)
     if slip is not None:
         return slip
     problem = error.problem or error.context or "cannot be parsed"
-    return line, problem.splitlines()[0]
+    first_line = problem.splitlines()[0]
+    return line, first_line
 
 
 def _words_of_duplicate(error: DuplicateKeyError, lines_before: Sequence[str]) -> str:
     """Return which key is there twice, and where it stands first."""
     words = str(error.problem).removeprefix("found duplicate key ")
     key = words.partition(" with")[0]
-    name = re.escape(key.strip('"'))
-    pattern = re.compile(rf"(^|[\s{{,]){name}[\"']?\s*:")
+    name = key.strip('"')
+    # At the beginning of a line, or behind a space, brace or comma.
+    pattern = re.compile(rf"(^|[\s{{,]){re.escape(name)}[\"']?\s*:")
 
     first = ""
     for number, line in enumerate(lines_before, 1):
@@ -77,20 +81,25 @@ def _find_slip(text: str, named: Sequence[int]) -> tuple[int, str] | None:
     first = min(suspects)
     start = 0  # of the item or section that the first of them belongs to
     for number in range(first):
-        if lines[number][:1].strip(" -#"):
+        first_letter = lines[number][:1]
+        if first_letter.strip(" -#"):
             start = number
     # What follows must be YAML as well, else a change would mend one line of many.
     end = max(suspects) + _AFTER
-    if sum(map(len, lines[start:end])) > _LONGEST:
+    characters = sum(map(len, lines[start:end]))
+    if characters > _LONGEST:
         return None
 
     # The likeliest slip first, on whichever of the lines.
     for meaning, change in _CHANGES.items():
         for number in suspects:
+            head = lines[start:number]
+            tail = lines[number + 1 : end]
             for line in change(lines, number):
-                trial = [*lines[start:number], line, *lines[number + 1 : end]]
-                if line != lines[number] and _is_yaml("\n".join(trial)):
-                    return number + 1, f"{meaning}: write {line.rstrip()!r}"
+                trial = "\n".join([*head, line, *tail])
+                if line != lines[number] and _is_yaml(trial):
+                    proposal = line.rstrip()
+                    return number + 1, f"{meaning}: write {proposal!r}"
     return None
 
 
@@ -100,14 +109,16 @@ def _list_suspects(lines: Sequence[str], named: Sequence[int]) -> list[int]:
     # The line before the one that is named is where a quote or brace is left open.
     suspects: dict[int, None] = {}  # a set has no order
     for limit in named:
-        last_two = [number for number in numbers if number <= limit][-2:]
+        up_to_limit = [number for number in numbers if number <= limit]
+        last_two = up_to_limit[-2:]
         suspects.update(dict.fromkeys(reversed(last_two)))
     return list(suspects)
 
 
 def _is_yaml(text: str) -> bool:
+    parser = YAML(pure=True)
     with contextlib.suppress(YAMLError, TypeError, ValueError, RecursionError):
-        return YAML(pure=True).load(text) is not None
+        return parser.load(text) is not None
     return False
 
 
@@ -128,14 +139,20 @@ def _indentations(lines: Sequence[str], number: int) -> list[int]:
     """Return the indentations of lines around one, the most like its own first."""
     line = lines[number]
     present = len(line) - len(line.lstrip())
+    first = max(0, number - _ABOVE)
     widths = set()
-    for neighbour in lines[max(0, number - _ABOVE) : number + _BELOW]:
+    for neighbour in lines[first : number + _BELOW]:
         content = neighbour.lstrip()
         if content:
             widths.add(_indentation(neighbour))
         if content.startswith("- "):  # its further keys stand below its first
-            widths.add(neighbour.index("- ") + 2)
-    return sorted(widths, key=lambda width: (abs(width - present), width))
+            dash = neighbour.index("- ")
+            widths.add(dash + 2)
+
+    def distance(width: int) -> tuple[int, int]:
+        return abs(width - present), width
+
+    return sorted(widths, key=distance)
 
 
 def _indent(lines: Sequence[str], number: int) -> Iterator[str]:
@@ -151,7 +168,8 @@ def _without_tabs(lines: Sequence[str], number: int) -> Iterator[str]:
     content = line.lstrip()
     repair = re.sub(r"\t+", " ", content)
     if content == line.lstrip(" "):  # only spaces indent it
-        yield line[: len(line) - len(content)] + repair
+        indentation = line[: len(line) - len(content)]
+        yield indentation + repair
 
     above = ""
     for candidate in lines[:number]:
@@ -160,7 +178,8 @@ def _without_tabs(lines: Sequence[str], number: int) -> Iterator[str]:
     usual = _indentation(above)
     if above.rstrip().endswith(":"):
         usual += 2
-    for width in [usual, *_indentations(lines, number)]:
+    widths = [usual, *_indentations(lines, number)]
+    for width in widths:
         yield " " * width + repair
 
 
@@ -169,26 +188,31 @@ def _braces(lines: Sequence[str], number: int) -> Iterator[str]:
     for opening, closing in ("{}", "[]"):
         excess = line.count(opening) - line.count(closing)
         if excess > 0:
-            yield line + closing * excess + comment
+            missing = closing * excess
+            yield line + missing + comment
             for brace in re.finditer(r"[\]})]", line):
                 if brace[0] != closing:
-                    yield (
-                        line[: brace.start()] + closing + line[brace.end() :] + comment
-                    )
+                    head = line[: brace.start()]
+                    tail = line[brace.end() :]
+                    yield head + closing + tail + comment
         if excess < 0:
             last = line.rindex(closing)
             fewer = line[:last] + line[last + 1 :] + comment
             if opening in line:
                 yield fewer
             # Opened before the first key, or before its value.
-            yield re.sub(_HEAD, rf"\1{opening}", line, count=1) + comment
-            yield re.sub(_UP_TO_VALUE, rf"\1{opening}", line) + comment
+            before_key = re.sub(_HEAD, rf"\1{opening}", line, count=1)
+            before_value = re.sub(_UP_TO_VALUE, rf"\1{opening}", line)
+            yield before_key + comment
+            yield before_value + comment
             yield fewer
 
     if re.match(_SEVERAL_KEYS, line):
-        yield re.sub(r"^(\s*- +)(.*)$", r"\1{\2}", line) + comment
+        in_braces = re.sub(r"^(\s*- +)(.*)$", r"\1{\2}", line)
+        yield in_braces + comment
     if re.search(r"[{[]", line):
-        yield re.sub(_NO_COMMA, r"\1, \2", line) + comment
+        with_comma = re.sub(_NO_COMMA, r"\1, \2", line)
+        yield with_comma + comment
 
 
 def _quotes(lines: Sequence[str], number: int) -> Iterator[str]:
@@ -203,7 +227,8 @@ def _quotes(lines: Sequence[str], number: int) -> Iterator[str]:
 
 def _quote_value(lines: Sequence[str], number: int) -> Iterator[str]:
     line, comment = _split_comment(lines[number])
-    if match := re.match(_HEAD_AND_KEY + r": +([^\s\"'{\[].*)$", line):
+    match = re.match(_HEAD_AND_KEY + r": +([^\s\"'{\[].*)$", line)
+    if match:
         head, key, value = match.groups()
         text = json.dumps(value, ensure_ascii=False)
         yield f"{head}{key}: {text}{comment}"

@@ -20,7 +20,7 @@ from emu.experiment.systems import as_system
 from emu.graph_data import count_samples
 from emu.report.system_tables import crossover_json, crossover_table
 from emu.scenario import load, prepare
-from emu.scenario.document import value_at
+from emu.scenario.overrides import value_at
 from emu.scenario.scenario_file import loads
 from emu.units import RATE
 from tests.experiment.test_question import scenario_of

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.errors import ScenarioError
 from emu.lab.setup import find_lab_errors
-from emu.scenario.scenario import file_schema
 from emu.scenario.scenario_file import list_labs, load
+from emu.scenario.schema import file_schema
 
 LAB: dict[str, Any] = {
     "cluster": {

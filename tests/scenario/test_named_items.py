@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 
 import emu
 from emu.errors import ScenarioError
-from emu.scenario.document import (
-    Document,
-    _trail,
-    apply_overrides,
-    join_trail,
-    split_override,
-    step_text,
-)
+from emu.scenario.document import Document, join_trail, step_text
+from emu.scenario.overrides import _trail, apply_overrides, split_override
 from emu.scenario.scenario_file import load_lab, loads
 
 GROUPS = st.lists(

@@ -13,7 +13,7 @@ import pytest
 from emu.errors import DataError, ScenarioError
 from emu.scenario import build_job, find_errors, load, prepare, realize
 from emu.scenario.realize import list_model_figures, with_figures
-from emu.scenario.scenario import json_schema
+from emu.scenario.schema import json_schema
 from tests.training.programs import ADJS, PROGRAMS, TORCH
 
 TEXT = """\

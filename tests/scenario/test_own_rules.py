@@ -21,7 +21,7 @@ from emu.prediction.rate_policies import GROUP
 from emu.prediction.simulation import simulate
 from emu.scenario import Scenario, find_errors, load, own_rules, prepare
 from emu.scenario.own_rules import register_program
-from emu.scenario.scenario import json_schema
+from emu.scenario.schema import json_schema
 
 SHIPPED = Path(__file__).resolve().parents[2] / "scenarios"
 SEBF = f"{SHIPPED / 'own_rule' / 'sebf.py'}:Sebf"

@@ -19,7 +19,7 @@ from emu.problem.workloads import window_of
 from emu.scenario import Scenario, build_job, find_errors, load, realize
 from emu.scenario.document import read_document
 from emu.scenario.run_sections import LabFile
-from emu.scenario.scenario import json_schema
+from emu.scenario.schema import json_schema
 from tests import draws
 
 SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").glob("*.yaml"))
