@@ -28,7 +28,11 @@ SETTINGS = ("100,100,100,100", "50,100,100,100", "100,25,100,100", "200,50,50,50
 
 
 def predict_others(
-    folder: Path, settings: Sequence[str], *, skip: int, mark: str
+    folder: Path,
+    settings: Sequence[str],
+    *,
+    skip: int,
+    mark: str,
 ) -> None:
     """Measure, fit, predict, measure; print a table.
 
@@ -49,7 +53,8 @@ def predict_others(
     first, *others = settings or SETTINGS
     home = Path("runs") / folder.name
     home.mkdir(parents=True, exist_ok=True)
-    fit = fit_run(_lab_run(folder, first, home), skip=skip, mark=mark)
+    first_run = _lab_run(folder, first, home)
+    fit = fit_run(first_run, skip=skip, mark=mark)
     fit_file = home / "fitted.yaml"
     fit_file.write_text(fit.text("fitted.yaml"))
 
@@ -58,19 +63,23 @@ def predict_others(
     seconds = read_json(file) if file.exists() else {}
     for setting in others:
         if setting not in seconds:
-            makespan = prepare(load(fit_file, _nics(setting))).simulate().makespan
-            seconds[setting] = makespan / fit.iterations
-    file.write_text(json.dumps(seconds, indent=1) + "\n")
+            scenario = load(fit_file, _nics(setting))
+            schedule = prepare(scenario).simulate()
+            seconds[setting] = schedule.makespan / fit.iterations
+    content = json.dumps(seconds, indent=1)
+    file.write_text(f"{content}\n")
 
     errors = []
     print(f"{'Mbit/s':20} {'measured':>9} {'predicted':>9} {'error':>7}")  # noqa: T201 -- a script's table
     for setting in others:
-        duration = _seconds(_lab_run(folder, setting, home), skip, mark)
+        run = _lab_run(folder, setting, home)
+        duration = _seconds(run, skip, mark)
         error = seconds[setting] / duration - 1
         errors.append(error)
         columns = f"{duration:7.4f} s {seconds[setting]:7.4f} s"
         print(f"{setting:20} {columns} {error:+7.2%}", flush=True)  # noqa: T201 -- likewise
-    print(f"median {np.median(np.abs(errors)):.2%}, worst {np.abs(errors).max():.2%}")  # noqa: T201 -- likewise
+    sizes = np.abs(errors)
+    print(f"median {np.median(sizes):.2%}, worst {sizes.max():.2%}")  # noqa: T201 -- likewise
 
 
 def _nics(setting: str) -> dict[str, str]:
@@ -83,8 +92,10 @@ def _nics(setting: str) -> dict[str, str]:
 
 def _seconds(run: Path, skip: int, mark: str) -> float:
     """Return the mean seconds of an iteration, by the lines that programs printed."""
-    programs = [(row["program"], row["machine"]) for row in read_lab(run)["programs"]]
-    marks = marks_of(run, mark, programs, read_traffic(run))
+    rows = read_lab(run)["programs"]
+    programs = [(row["program"], row["machine"]) for row in rows]
+    traffic = read_traffic(run)
+    marks = marks_of(run, mark, programs, traffic)
     fewest = min(len(times) for times in marks.values())
     if fewest < skip + 2:
         problem = f"a program printed {fewest} lines with {mark!r}, {skip + 2} are due"
@@ -98,19 +109,20 @@ def _lab_run(folder: Path, setting: str, home: Path) -> Path:
     runs = home / setting.replace(",", "-")  # programs take a comma for a list
     marker = runs / "done"
     if not marker.exists():
-        machines = ", ".join(
-            f"{{name: m{number}, nic: {nic} Mbit/s, cpu: 1}}"
-            for number, nic in enumerate(setting.split(","))
-        )
+        machines = []
+        for number, nic in enumerate(setting.split(",")):
+            machines.append(f"{{name: m{number}, nic: {nic} Mbit/s, cpu: 1}}")
+
         command = module_command(
             "emu",
             "lab",
             str(folder / "lab.yaml"),
             "--set",
-            f"cluster.machines=[{machines}]",
+            f"cluster.machines=[{', '.join(machines)}]",
             "--runs",
             str(runs),
         )
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603 -- our own words
-        marker.write_text(str(max(runs.glob("*-lab-*"))))
+        newest = max(runs.glob("*-lab-*"))
+        marker.write_text(str(newest))
     return Path(marker.read_text())

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError
 from emu.host.input_file import open_input
+from emu.lab.array_types import Floats
 from emu.lab.fitting.steps import ALL, Marks
 from emu.prediction.analysis.traffic import Traffic
 from emu.runs.array_files import read_lines
@@ -55,9 +55,10 @@ class OutputLines:
     def add(self, path: Path) -> int:
         """Return the descriptor that a program prints to, to be closed once it has."""
         read, write = os.pipe2(os.O_CLOEXEC)
+        number = len(self._files)
         self._files.append(path.open("wb", buffering=0))
         self._times.append(array("d"))
-        self._selector.register(read, selectors.EVENT_READ, len(self._files) - 1)
+        self._selector.register(read, selectors.EVENT_READ, number)
         return write
 
     def _copy(self) -> None:
@@ -71,8 +72,9 @@ class OutputLines:
                 file = self._files[key.data]
                 times = self._times[key.data]
                 chunk = os.read(key.fd, _CHUNK)
-                new = min(chunk.count(b"\n"), MOST_LINES - len(times))
-                times.extend([self._seconds()] * new)
+                room = MOST_LINES - len(times)
+                count = min(chunk.count(b"\n"), room)
+                times.extend([self._seconds()] * count)
 
                 try:
                     file.write(chunk)
@@ -84,7 +86,7 @@ class OutputLines:
                     self._selector.unregister(key.fd)
                     os.close(key.fd)
 
-    def close(self) -> list[NDArray[np.float64]]:
+    def close(self) -> list[Floats]:
         """Copy what is left; return by program the seconds at which lines ended.
 
         Raises DataError when the disk refused some.
@@ -103,7 +105,10 @@ class OutputLines:
 
 
 def marks_of(
-    run: Path, text: str, programs: Sequence[tuple[str, str]], traffic: Traffic
+    run: Path,
+    text: str,
+    programs: Sequence[tuple[str, str]],
+    traffic: Traffic,
 ) -> Marks:
     """Return the seconds at which lines with this text were printed, by process.
 
@@ -113,7 +118,7 @@ def marks_of(
     """
     times = read_lines(run)
     count = 0
-    by_program: dict[tuple[str, str], NDArray[np.float64]] = {}
+    by_program: dict[tuple[str, str], Floats] = {}
     for number, (program, machine) in enumerate(programs):
         path = run / log_name(program, machine)
         line_times = times["time"][times["program"] == number]
@@ -141,6 +146,10 @@ def marks_of(
     by_process = {}
     for (program, machine), marks in by_program.items():
         if program in traffic.programs and machine in traffic.machines:
-            process = traffic.machines.index(machine), traffic.programs.index(program)
-            by_process[process] = marks
-    return by_process or {ALL: next(iter(by_program.values()))}
+            machine_number = traffic.machines.index(machine)
+            program_number = traffic.programs.index(program)
+            by_process[machine_number, program_number] = marks
+    if by_process:
+        return by_process
+    first = next(iter(by_program.values()))
+    return {ALL: first}

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.lab.array_types import Floats, Records
 from emu.lab.fitting.causes import FittedSteps
 from emu.lab.fitting.conversations import Unfittable
 from emu.lab.fitting.iterations import FittedIterations, fit_traffic
@@ -69,7 +69,8 @@ def predict_lab(file: LabFile) -> Schedule | None:
     scenario = load(path)
     machines = file.to_cluster().machines
     cores = {machine.name: file.cores.get(machine.name, 1.0) for machine in machines}
-    if problem := _mismatch(scenario, cores):
+    problem = _mismatch(scenario, cores)
+    if problem:
         trail = ("lab", "prediction", "scenario")
         raise file.origin.error(trail, f"{section.scenario} {problem}")
 
@@ -82,7 +83,9 @@ def predict_lab(file: LabFile) -> Schedule | None:
         nics.append(f"{row}.nic={{{rates}}}")
         speeds.append(f"{row}.speed={cores[machine.name]!r}")
     # Read a second time, with the lab's NICs and cores in place of the fit's.
-    return prepare(load(path, [*nics, *speeds])).simulate()
+    predicting = load(path, [*nics, *speeds])
+    experiment = prepare(predicting)
+    return experiment.simulate()
 
 
 def fit_note(file: LabFile) -> str:
@@ -90,7 +93,8 @@ def fit_note(file: LabFile) -> str:
     section = file.lab.prediction
     if section is None:
         return ""
-    job = load(str(file.folder / section.scenario)).job
+    scenario = load(str(file.folder / section.scenario))
+    job = scenario.job
     return job.fit_note or "of no fit"
 
 
@@ -102,10 +106,13 @@ def _mismatch(scenario: Scenario, cores: Mapping[str, float]) -> str:
             f"is of machines {', '.join(positions)}, the lab of {', '.join(cores)}: "
             "name a fit of this lab"
         )
+
     # An entry of several machines has room for the NIC of one.
-    if len(set(positions.values())) < len(positions):
+    entries = set(positions.values())
+    if len(entries) < len(positions):
         return "counts machines: write one entry for each"
-    if {*cores.values()} != {1.0} and not scenario.job.goes_by_speed:
+    is_slowed = set(cores.values()) != {1.0}
+    if is_slowed and not scenario.job.goes_by_speed:
         return (
             "goes by no speed, and machines of the lab have cores: fit it again, "
             "or state job.times: measured there"
@@ -119,12 +126,14 @@ def forecast(predicted: Schedule, time_scale: float = 1.0) -> FullQueues:
     Under max-min rates; queues are those of a lab that states none. A NIC dilated by
     ``time_scale`` has the queue of an undilated one, TCP's timeouts are of wall time.
     """
-    times = Realization(predicted.work, np.nan_to_num(predicted.flow_bytes))
+    volumes = np.nan_to_num(predicted.flow_bytes)
+    times = Realization(predicted.work, volumes)
+    older_first = simulate(predicted.problem, times, "fifo")
     queues = full_queues(
         predicted,
         time_scale=1.0,
         byte_scale=1.0,
-        older_first=simulate(predicted.problem, times, "fifo").makespan,
+        older_first=older_first.makespan,
     )
     return dataclasses.replace(queues, waits=queues.waits / time_scale)
 
@@ -156,21 +165,24 @@ def judge_lab(
     period = predicted.makespan / predicted.problem.job.iterations
     error = outcome.seconds / period - 1
     if abs(error) <= threshold:
-        return Prediction(Outcome.AGREES, error, threshold).to_json()
+        agrees = Prediction(Outcome.AGREES, error, threshold)
+        return agrees.to_json()
 
     excess = (outcome.seconds - period) * outcome.count
     timeout = _TIMEOUT / time_scale
     delay = min(timeout * timeouts, abs(excess))  # of several connections at once
     text = f"TCP waited for {timeouts} timeouts, {timeout:.3g} s each or more"
-    causes = [_of_bytes(traffic, outcome, predicted), LabCause(text, delay)]
-    links, message_causes = _of_messages(traffic, outcome, excess, nics or {})
+    links, causes = _of_messages(traffic, outcome, excess, nics or {})
+    of_bytes = _of_bytes(traffic, outcome, predicted)
+    of_timeouts = LabCause(text, delay)
+    causes = [of_bytes, of_timeouts, *causes]
     differs = Prediction(
         Outcome.DIFFERS,
         error,
         threshold,
         since=_since(outcome, predicted, threshold),
         links=tuple(links),
-        reasons=largest_cause([*causes, *message_causes], excess),
+        reasons=largest_cause(causes, excess),
     )
     return differs.to_json()
 
@@ -188,9 +200,10 @@ def largest_cause(causes: Iterable[LabCause], off: float) -> tuple[str, ...]:
     One that moves the end the other way explains nothing of it.
     """
     most = max(causes, key=lambda cause: cause.seconds / off)
-    if most.seconds / off < LEAST:
+    share = most.seconds / off
+    if share < LEAST:
         return NO_REASON
-    return (f"{most.sentence}: {100 * most.seconds / off:.0f} % of the difference",)
+    return (f"{most.sentence}: {100 * share:.0f} % of the difference",)
 
 
 def unknown(threshold: float, why: Exception) -> PredictionKeys:
@@ -206,7 +219,8 @@ def _since(outcome: Fitted, predicted: Schedule, threshold: float) -> float:
     """Return when the first iteration ended that was off; the last, if none was."""
     simulated = np.nanmax(predicted.task_end, axis=0)
     # A lab of more iterations goes on as the predicted ones did.
-    turn, number = np.divmod(np.arange(outcome.count), len(simulated))
+    iterations = np.arange(outcome.count)
+    turn, number = np.divmod(iterations, len(simulated))
     ends = turn * predicted.makespan + simulated[number]
     error = np.abs(outcome.ends - outcome.starts[0] - ends)
     is_wrong = error > threshold * ends[-1]
@@ -215,14 +229,18 @@ def _since(outcome: Fitted, predicted: Schedule, threshold: float) -> float:
 
 
 def _of_messages(
-    traffic: Traffic, outcome: Fitted, excess: float, nics: Mapping[str, float]
+    traffic: Traffic,
+    outcome: Fitted,
+    excess: float,
+    nics: Mapping[str, float],
 ) -> tuple[list[str], list[LabCause]]:
     """Return the links whose messages moved the iterations, and what may have done it.
 
     How far a cause moves them is its part of what messages lost to max-min, each from
     its own beginning; where none lost or won, the programs took other times.
     """
-    laid = laid_out(traffic, (outcome.starts[0], outcome.ends[-1]))
+    span = (outcome.starts[0], outcome.ends[-1])
+    laid = laid_out(traffic, span)
     if laid is None:
         return [], []
     schedule, fluid = laid
@@ -230,9 +248,10 @@ def _of_messages(
     delays = schedule.flow_end - schedule.flow_start
     delays -= fluid.flow_end - fluid.flow_start
     drifts = {}
+    rough_delay = _ROUGH * _PACKET / traffic.nics.min()
     for edge, number in schedule.flows().tolist():
         delay = float(delays[edge, number])
-        is_rough = abs(delay) < _ROUGH * _PACKET / traffic.nics.min()
+        is_rough = abs(delay) < rough_delay
         # A late message explains no early end, nor an early one a late end.
         if not is_rough and delay * excess > 0:
             drifts[edge, number] = delay
@@ -263,7 +282,9 @@ def _of_messages(
     found = [(cause.sentence, cause.flows) for cause in slow]
     found += [(cause.sentence, cause.flows) for cause in unequal]
     for sentence, flows in found:
-        loss = sum(drifts.get((edge, number), 0.0) for edge, number in flows.tolist())
+        loss = 0.0
+        for edge, number in flows.tolist():
+            loss += drifts.get((edge, number), 0.0)
         causes.append(LabCause(sentence, per_second * loss))
     return links, causes
 
@@ -273,8 +294,8 @@ def _of_bytes(traffic: Traffic, outcome: Fitted, predicted: Schedule) -> LabCaus
     packets = traffic.packets
     is_within = packets["time"] > outcome.starts[0]
     is_within &= packets["time"] <= outcome.ends[-1]
-    crossed_bytes = float(packets["bytes"][is_within].sum())
-    size = crossed_bytes / outcome.count
+    sizes_within = packets["bytes"][is_within]
+    size = float(sizes_within.sum()) / outcome.count
 
     problem = predicted.problem
     volumes = np.nan_to_num(predicted.flow_bytes)
@@ -290,11 +311,13 @@ def _of_bytes(traffic: Traffic, outcome: Fitted, predicted: Schedule) -> LabCaus
 
     text = f"{100 * (share - 1):+.2g} % of bytes crossed per iteration"
     longer = length(share) - length(1.0)
-    return LabCause(text, longer / iterations * outcome.count)
+    seconds = longer / iterations * outcome.count
+    return LabCause(text, seconds)
 
 
 def laid_out(
-    traffic: Traffic, within: tuple[float, float]
+    traffic: Traffic,
+    within: tuple[float, float],
 ) -> tuple[Schedule, Schedule] | None:
     """Return messages as flows of a schedule: as they went, and as max-min has them.
 
@@ -311,7 +334,7 @@ def laid_out(
     if not len(rows):
         return None
     counts = np.bincount(edges, minlength=len(directions))
-    shape = len(directions), int(counts.max())
+    shape = (len(directions), int(counts.max()))
     if math.prod(shape) > _MOST:
         return None
 
@@ -320,9 +343,9 @@ def laid_out(
     order = np.argsort(edges, kind="stable")
     starts = np.cumsum(counts) - counts
     number = np.arange(len(rows)) - np.repeat(starts, counts)
-    cell = edges[order], number
+    cell = (edges[order], number)
 
-    def table(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def table(values: Floats) -> Floats:
         cells = np.full(shape, np.nan)
         cells[cell] = values[order]
         return cells
@@ -342,9 +365,9 @@ def laid_out(
 
 def _schedule(
     problem: Problem,
-    first: NDArray[np.float64],
-    last: NDArray[np.float64],
-    sizes: NDArray[np.float64],
+    first: Floats,
+    last: Floats,
+    sizes: Floats,
 ) -> Schedule:
     """Return the messages as they went: a sender ends as its message begins."""
     ends = np.concatenate([first, last])
@@ -360,13 +383,16 @@ def _schedule(
 
 
 def _problem(
-    traffic: Traffic, directions: NDArray[np.void], counts: list[int]
+    traffic: Traffic,
+    directions: Records,
+    counts: list[int],
 ) -> Problem:
     """Return a sender and a receiver for every direction of a connection."""
     machines = []
     for number, name in enumerate(traffic.machines):
         rate_out, rate_in = traffic.nics[:, number].tolist()
-        machines.append(Machine(name, bandwidth_in=rate_in, bandwidth_out=rate_out))
+        machine = Machine(name, bandwidth_in=rate_in, bandwidth_out=rate_out)
+        machines.append(machine)
 
     tasks = []
     for kind in ("from", "to"):
@@ -379,22 +405,22 @@ def _problem(
     receivers = directions["destination"].tolist()
     positions = [*senders, *receivers]
     return Problem(
-        Cluster(tuple(machines)),
-        Job(tuple(tasks), tuple(edges), max(counts)),
-        Placement(tuple(positions)),
+        cluster=Cluster(tuple(machines)),
+        job=Job(tuple(tasks), tuple(edges), iterations=max(counts)),
+        placement=Placement(tuple(positions)),
     )
 
 
-def list_lab_misses(file: LabFile, result: dict[str, Any]) -> list[str]:
+def list_lab_misses(file: LabFile, result: Mapping[str, Any]) -> list[str]:
     """Return one sentence per line of ``lab.expect`` that a lab did not meet."""
     expect = file.lab.expect
-    outcome = result.get("prediction", {}).get("outcome")
+    prediction = result.get("prediction", {})
     rows = (
         ("verdict", expect.trust, result["trust"]),
-        ("prediction", expect.prediction, outcome),
+        ("prediction", expect.prediction, prediction.get("outcome")),
     )
-    return [
-        f"{name} is {value}, expected {aim}"
-        for name, aim, value in rows
-        if aim is not None and value != aim
-    ]
+    misses = []
+    for name, aim, value in rows:
+        if aim is not None and value != aim:
+            misses.append(f"{name} is {value}, expected {aim}")
+    return misses

@@ -16,26 +16,26 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from emu.errors import DataError, RunError
+from emu.lab.array_types import Array, Records
 from emu.lab.machines.call_notes import CallNotes
 from emu.lab.machines.capture import Capture
-from emu.lab.machines.counters import PortOwners
 from emu.lab.machines.lab import Lab, LabMachine
 from emu.lab.machines.nic import leaf_of, leaves_among
 from emu.lab.machines.programs import PLACES, TIME_SCALE, LabProgram, starts
 from emu.lab.machines.ssh import SshServer
 from emu.lab.output_lines import OutputLines, marks_of
 from emu.lab.prediction import fit_note, forecast, judge_lab, predict_lab, unknown
+from emu.lab.samples import PERIOD, Samples
 from emu.lab.setup import COMMAND, cores_here, open_lab, programs_of
 from emu.prediction.analysis import traffic as analysis
 from emu.prediction.analysis.traffic import CALL, CONNECTION, OWNER, WAIT, Traffic
 from emu.problem import Schedule
-from emu.runs.array_files import SAMPLED, SAMPLES, write_lines, write_traffic
+from emu.runs.array_files import SAMPLES, write_lines, write_traffic
 from emu.runs.lab_file import log_name, running_lab
 from emu.runs.run_directory import RunDirectory
 from emu.scenario.run_sections import LabFile
@@ -47,6 +47,10 @@ MOST_WAITS = 0.05
 MORE_CORES = "state cpu: N of every machine and lab.time_scale: auto"
 #: Parts of the time of a lab for which lab.json says how much of a NIC was used.
 BINS = 60
+
+
+#: Seconds at which a NIC changes, and the machine with its new one.
+_Change: TypeAlias = tuple[float, LabMachine]
 
 
 @dataclass
@@ -66,7 +70,7 @@ class ProgramRun:
 def summary(
     machines: Sequence[LabMachine],
     programs: Sequence[ProgramRun],
-    samples: Mapping[str, NDArray[Any]],
+    samples: Mapping[str, Array],
     early: Sequence[float] = (0.0,),
 ) -> dict[str, Any]:
     """Return ends of programs, their waits for this computer, and drops of queues.
@@ -79,12 +83,13 @@ def summary(
     length = max(float(samples["time"][-1]), 1e-9)
     # The mean over machines, as with waits; the worst alone decides nothing.
     gain = sum(early) / len(early) / length
+    is_trusted = max(share, gain) <= MOST_WAITS
 
     # What the lab ended itself has a signal for its code, and did not fail.
     failures = [run for run in programs if run.code and not run.stopped]
-    first = min(failures, key=lambda run: run.end or 0.0, default=None)
     failure = None
-    if first is not None:
+    if failures:
+        first = min(failures, key=lambda run: run.end or 0.0)
         failure = {
             "program": first.program,
             "machine": first.machine,
@@ -105,72 +110,9 @@ def summary(
         "waited_share": share,
         "early_seconds": max(early),
         "early_share": gain,
-        "trust": "trusted" if max(share, gain) <= MOST_WAITS else "degraded",
+        "trust": "trusted" if is_trusted else "degraded",
         "dropped": dropped,
     }
-
-
-#: Wall seconds between two samples: one of four idle machines took 2 ms of CPU.
-PERIOD = 0.5
-
-
-class Samples:
-    """Samples of a lab that is up, from its making to `close`."""
-
-    def __init__(self, lab: Lab) -> None:
-        self._counters = lab.counters
-        self._scale = lab.time_scale
-        self._waits = lab.core_waits()
-        self._ports = PortOwners(lab.holders)
-        self.owners = self._ports.found
-        """Machines, ports, and the names of their programs."""
-        self._began = self._taken = time.monotonic()
-        self.began = time.clock_gettime(time.CLOCK_REALTIME)
-        """Seconds since 1970 at which they began, as packets are stamped."""
-        self._rows: dict[str, list[Any]] = {key: [] for key in SAMPLED}
-        self.take()
-
-    @property
-    def seconds(self) -> float:
-        """Emulated seconds since the programs began."""
-        return (time.monotonic() - self._began) / self._scale
-
-    @property
-    def early(self) -> list[float]:
-        """Emulated seconds that each machine computed in less than its quota says."""
-        return [wall / self._scale for wall in self._waits.early]
-
-    def take(self, *, when_due: bool = False) -> None:
-        """Take a sample now, or only if the last one is long ago."""
-        if when_due and time.monotonic() < self._taken + PERIOD:
-            return
-        self._taken = time.monotonic()
-        self._waits.sample()
-        self._ports.sample()
-        drops, queues = self._counters.queues()
-        tcp = self._counters.tcp().values()
-
-        seconds = self.seconds
-        ran, wait = self._waits.seconds()
-        values = (
-            seconds,
-            ran / self._scale,
-            wait / self._scale,
-            [counts["retransmitted"] for counts in tcp],
-            [counts["timeouts"] for counts in tcp],
-            drops,
-            queues,
-        )
-        for key, value in zip(SAMPLED, values, strict=True):
-            self._rows[key].append(value)
-
-    def close(self) -> dict[str, NDArray[Any]]:
-        """Take the last sample; return all as `emu.runs.array_files.SAMPLED`."""
-        self._waits.sample()
-        # What was computed since the last comparison counts as well.
-        self._waits.judge()
-        self.take()
-        return {key: np.array(values) for key, values in self._rows.items()}
 
 
 #: Emulated seconds that programs have to end after they were asked to.
@@ -185,7 +127,11 @@ class LabPrograms:
     """
 
     def __init__(
-        self, lab: Lab, file: LabFile, folder: Path, watch: Callable[[str], None]
+        self,
+        lab: Lab,
+        file: LabFile,
+        folder: Path,
+        watch: Callable[[str], None],
     ) -> None:
         self._lab = lab
         self._file = file
@@ -194,7 +140,9 @@ class LabPrograms:
         self.samples = Samples(lab)
         self._output = OutputLines(lambda: self.samples.seconds)
         self._calls = CallNotes() if file.lab.calls else None
-        preload = {} if self._calls is None else self._calls.environment
+        preload = {}
+        if self._calls is not None:
+            preload = self._calls.environment
         self._ssh = SshServer(lab, preload)
         self._settings = {
             TIME_SCALE: f"{lab.time_scale:g}",
@@ -202,9 +150,10 @@ class LabPrograms:
             **preload,
         }
         self.runs: dict[int, ProgramRun] = {}
-        self.changes: list[tuple[float, LabMachine]] = []
-        self._events: list[tuple[float, LabMachine]] = []
-        for event in sorted(file.events, key=lambda event: event.time):
+        self.changes: list[_Change] = []
+        self._events: list[_Change] = []
+        by_time = sorted(file.events, key=lambda event: event.time)
+        for event in by_time:
             nic = event.nic
             if event.machine is not None and nic is not None:  # else refused
                 machine = LabMachine(event.machine, nic.outward, nic.inward)
@@ -223,8 +172,10 @@ class LabPrograms:
         paths = (str(hosts.resolve()), str(self._file.folder), sys.executable)
         places = dict(zip(PLACES, paths, strict=True))
         due = starts(programs, addresses, places)
+
         cores = cores_here()
-        if len(due) > cores and not self._file.cores:
+        has_quotas = bool(self._file.cores)
+        if len(due) > cores and not has_quotas:
             self._watch(
                 f"{len(due)} programs, and this computer has {cores:g} cores: waits "
                 f"for them would look like computing; {MORE_CORES}"
@@ -234,11 +185,12 @@ class LabPrograms:
         for start in due:
             log = self._folder / log_name(start.program, start.machine)
             output = self._output.add(log)
+            environment = {**os.environ, **self._settings, **start.environment}
             try:
                 program = self._lab.start(
                     start.machine,
                     [*start.command, *arguments],
-                    environment={**os.environ, **self._settings, **start.environment},
+                    environment=environment,
                     output=output,
                 )
             finally:
@@ -247,37 +199,42 @@ class LabPrograms:
             run = ProgramRun(start.program, start.machine, self.samples.seconds)
             self.runs[program.number] = run
 
-    def close(self) -> dict[str, NDArray[Any]]:
+    def close(self) -> dict[str, Array]:
         """Write lines.npz; return the samples."""
         self._ssh.close()
-        write_lines(self._folder, self._output.close())
+        times = self._output.close()
+        write_lines(self._folder, times)
         return self.samples.close()
 
-    def packets(self, capture: Capture | None) -> NDArray[np.void] | None:
+    def packets(self, capture: Capture | None) -> Records | None:
         """Close a capture; return its packets by the time of the programs."""
         if capture is None:
             return None
         return capture.close(self.samples.began, self._lab.time_scale)
 
-    def traffic(self, packets: NDArray[np.void]) -> Traffic:
+    def traffic(self, packets: Records) -> Traffic:
         """Return the captured packets and the noted calls, with names as numbers."""
         machines = self._lab.machines
         names = tuple(machine.name for machine in machines)
         calls, callers = self._read_calls()
         owners = set(self.samples.owners)
         # A connection that was closed between two samples is known by its calls.
-        ends = calls[calls["kind"] != WAIT][["machine", "port", "program"]]
+        is_on_connection = calls["kind"] != WAIT
+        ends = calls[is_on_connection][["machine", "port", "program"]]
         for machine, port, program in np.unique(ends).tolist():
-            owners.add((names[machine], port, callers[program]))
+            owner = (names[machine], port, callers[program])
+            owners.add(owner)
 
-        programs = tuple(sorted({program for _, _, program in owners} | {*callers}))
+        different_programs = {program for _, _, program in owners}
+        different_programs.update(callers)
+        programs = tuple(sorted(different_programs))
         numbers = np.array([programs.index(caller) for caller in callers], np.uint16)
         if len(calls):
             calls["program"] = numbers[calls["program"]]
-        rows = [
-            (names.index(machine), port, programs.index(program))
-            for machine, port, program in sorted(owners)
-        ]
+        rows = []
+        for machine_name, port, program in sorted(owners):
+            machine = names.index(machine_name)
+            rows.append((machine, port, programs.index(program)))
 
         nics_out = [machine.nic_out for machine in machines]
         nics_in = [machine.nic_in for machine in machines]
@@ -290,35 +247,45 @@ class LabPrograms:
             calls=calls,
         )
 
-    def _read_calls(self) -> tuple[NDArray[np.void], list[str]]:
+    def _read_calls(self) -> tuple[Records, list[str]]:
         """Return the calls of the programs, and the names that these have there."""
         if self._calls is None:
             return np.empty(0, CALL), []
+
         calls, callers = self._calls.read(self.samples.began)
         for name in ("begin", "end"):
             calls[name] /= self._lab.time_scale
-        if problem := self._calls.problem({run.program for run in self.runs.values()}):
+        programs = {run.program for run in self.runs.values()}
+        problem = self._calls.problem(programs)
+        if problem:
             self._watch(problem)
         return calls, callers
 
     def describe(self, seconds: float) -> dict[str, Any]:
         """Return what lab.json says of the machines, and of so many seconds."""
-        machines = self._lab.machines
+        nics = {}
+        cores = {}
+        for machine in self._lab.machines:
+            nics[machine.name] = {"out": machine.nic_out, "in": machine.nic_in}
+            if machine.cpu is not None:
+                cores[machine.name] = machine.cpu
+
+        events = []
+        for instant, machine in self.changes:
+            event = {
+                "time": instant,
+                "machine": machine.name,
+                "nic_out": machine.nic_out,
+                "nic_in": machine.nic_in,
+            }
+            events.append(event)
         return {
             "wall_seconds": seconds * self._lab.time_scale,
             "time_scale": self._lab.time_scale,
             "startup_seconds": self._lab.startup_seconds,
-            "nics": {m.name: {"out": m.nic_out, "in": m.nic_in} for m in machines},
-            "cpu": {m.name: m.cpu for m in machines if m.cpu is not None},
-            "events": [
-                {
-                    "time": instant,
-                    "machine": machine.name,
-                    "nic_out": machine.nic_out,
-                    "nic_in": machine.nic_in,
-                }
-                for instant, machine in self.changes
-            ],
+            "nics": nics,
+            "cpu": cores,
+            "events": events,
             "sharing": self._file.lab.sharing,
         }
 
@@ -326,17 +293,20 @@ class LabPrograms:
         """Return the key ``crossed`` of lab.json: payload by pair, NICs over time."""
         packets = traffic.packets
         names = traffic.machines
-        rates = [
-            (instant, names.index(machine.name), machine.nic_out, machine.nic_in)
-            for instant, machine in self.changes
-        ]
+        rates = []
+        for instant, machine in self.changes:
+            number = names.index(machine.name)
+            rates.append((instant, number, machine.nic_out, machine.nic_in))
         nics = analysis.nic_rates(traffic.nics, rates, seconds, BINS)
         use = analysis.nic_use(packets, nics, seconds)
         sizes = analysis.count_bytes(packets, len(names))
 
         # Where connections are to have queues of their own, some may share one.
-        is_fair = self._file.lab.sharing == "fair"
-        leaf = functools.partial(leaf_of, leaves=leaves_among(len(names)))
+        shared_queues = 0
+        if self._file.lab.sharing == "fair":
+            leaf = functools.partial(leaf_of, leaves=leaves_among(len(names)))
+            shared_queues = len(analysis.meetings(packets, leaf))
+
         use_by_name = {}
         use_out, use_in = use.tolist()
         for number, name in enumerate(names):
@@ -344,11 +314,12 @@ class LabPrograms:
                 "out": use_out[number],
                 "in": use_in[number],
             }
+        connections = np.unique(packets[CONNECTION])
         return {
             "packets": len(packets),
-            "connections": len(np.unique(packets[CONNECTION])),
+            "connections": len(connections),
             "messages": len(analysis.messages(packets)),
-            "shared_queues": len(analysis.meetings(packets, leaf)) if is_fair else 0,
+            "shared_queues": shared_queues,
             "bytes": analysis.name_matrix(sizes, names),
             "bin_seconds": seconds / BINS,
             "nic_use": use_by_name,
@@ -374,6 +345,11 @@ class LabPrograms:
             # What was measured counts even where no line says when iterations began.
             except DataError as why:
                 return {"prediction": unknown(section.max_difference, why)}
+
+        shares_by_link = {}
+        for machine, shares in nics.items():
+            for direction, share in shares.items():
+                shares_by_link[f"{machine} {direction}"] = share
         verdict = judge_lab(
             traffic,
             predicted,
@@ -382,11 +358,7 @@ class LabPrograms:
             marks=marks,
             timeouts=sum(counts["timeouts"] for counts in tcp.values()),
             time_scale=self._lab.time_scale,
-            nics={
-                f"{machine} {direction}": share
-                for machine, shares in nics.items()
-                for direction, share in shares.items()
-            },
+            nics=shares_by_link,
         )
         return {"prediction": verdict}
 
@@ -396,12 +368,17 @@ class LabPrograms:
         The first failure decides: others would wait for it.
         """
         decisive = self._file.lab.until
-        waits = {n for n, run in self.runs.items() if decisive in {None, run.program}}
+        waits = set()
+        for number, run in self.runs.items():
+            if decisive is None or run.program == decisive:
+                waits.add(number)
         while waits:
             for number in self._collect_ends():
                 run = self.runs[number]
                 self._watch(f"{run.program} on {run.machine} ended: {_end_of(run)}")
-                waits = set() if run.code else waits - {number}
+                waits.discard(number)
+                if run.code:
+                    waits.clear()
             self._change_nics()
 
         for run in self.runs.values():
@@ -429,8 +406,11 @@ class LabPrograms:
 
     def _change_nics(self) -> None:
         """Carry out the events whose time has come."""
-        while self._events and self._events[0][0] <= self.samples.seconds:
-            _, machine = self._events.pop(0)
+        while self._events:
+            due, machine = self._events[0]
+            if due > self.samples.seconds:
+                break
+            del self._events[0]
             # As it came about, which is a little later than the file says.
             now = self.samples.seconds
             self._lab.change_nic(machine)
@@ -443,11 +423,13 @@ class LabPrograms:
         if self._events:
             # Nobody else would wake this up when a NIC is to change.
             instant, _ = self._events[0]
-            due = (instant - self.samples.seconds) * self._lab.time_scale
+            seconds = instant - self.samples.seconds
+            due = seconds * self._lab.time_scale
             timeout = max(0.0, min(due, patience))
 
         numbers = []
-        for program in self._lab.wait(timeout, self._ssh.sockets, self._ssh.take):
+        ended = self._lab.wait(timeout, self._ssh.sockets, self._ssh.take)
+        for program in ended:
             # Who called it by ssh gets its code; it is no program of the file.
             is_of_ssh = self._ssh.tell(program)
             if not is_of_ssh and program.number in self.runs:
@@ -462,7 +444,8 @@ class LabPrograms:
 def _end_of(run: ProgramRun) -> str:
     code = run.code or 0
     if code < 0:
-        return f"killed by {signal.Signals(-code).name}"
+        signal_name = signal.Signals(-code).name
+        return f"killed by {signal_name}"
     return f"exit code {code}" if code else "well"
 
 
@@ -475,7 +458,9 @@ def _is_plain(file: LabFile) -> bool:
 
 
 def _foretell(
-    file: LabFile, prediction: Schedule | None, time_scale: float
+    file: LabFile,
+    prediction: Schedule | None,
+    time_scale: float,
 ) -> Iterator[str]:
     """Yield what is known of a prediction before its lab runs."""
     if prediction is None:
@@ -483,7 +468,8 @@ def _foretell(
     yield f"prediction: {fit_note(file)}"
     # `forecast` knows the queues of labs that state none, and how TCP shares them.
     if _is_plain(file):
-        yield forecast(prediction, time_scale).sentence()
+        queues = forecast(prediction, time_scale)
+        yield queues.sentence()
 
 
 def run_lab(
@@ -510,12 +496,14 @@ def run_lab(
             watch(sentence)
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
         check = lab.check_nics(file.lab.max_nic_error)
-        if refusal := check.refusal("lab.max_nic_error"):
+        refusal = check.refusal("lab.max_nic_error")
+        if refusal:
             raise file.origin.error(("cluster", "machines"), refusal)
         watch(f"NICs measured in {check.seconds:.2f} s")
 
         headers = directory.path / PCAP if pcap else None
-        capture = lab.capture(headers) if file.lab.capture or pcap else None
+        captures = file.lab.capture or pcap
+        capture = lab.capture(headers) if captures else None
         running = LabPrograms(lab, file, directory.path, watch)
         try:
             running.start(programs, command)
@@ -527,20 +515,25 @@ def run_lab(
             samples = running.close()
             packets = running.packets(capture)
         # While the machines are there: the kernel's counters go with them.
-        counts = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
+        traffic_counts = lab.counters.traffic()
+        tcp_counts = lab.counters.tcp()
 
-    runs = [*running.runs.values()]
+    runs = list(running.runs.values())
     result = {
         **running.describe(seconds),
         **summary(lab.machines, runs, samples, running.samples.early),
         "measured": check.to_json(),
-        **counts,
+        "traffic": traffic_counts,
+        "tcp": tcp_counts,
     }
     if capture is not None and packets is not None:
-        result["capture"] = {"lost": capture.lost, "cpu_seconds": capture.cpu_seconds}
+        result["capture"] = {
+            "lost": capture.lost,
+            "cpu_seconds": capture.cpu_seconds,
+        }
         traffic = running.traffic(packets)
         result["crossed"] = running.sum_traffic(traffic, seconds)
-        result |= running.judge(traffic, prediction, counts["tcp"], check.shares)
+        result |= running.judge(traffic, prediction, tcp_counts, check.shares)
         write_traffic(directory.path, traffic)
     directory.write_arrays(SAMPLES, **samples)
     directory.write_json("lab.json", result)

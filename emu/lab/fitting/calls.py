@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.lab.array_types import Floats, Ints, Mask, Records
 from emu.prediction.analysis.traffic import (
     CONNECTION,
     PART,
@@ -23,8 +23,8 @@ from emu.prediction.analysis.traffic import (
     Traffic,
 )
 
-Row: TypeAlias = NDArray[np.float64]
-Numbers: TypeAlias = NDArray[np.int64]
+Row: TypeAlias = Floats
+Numbers: TypeAlias = Ints
 #: Seconds of computing that part what a thread waited for from what it waited for
 #: before.
 _APART = 5e-4
@@ -56,7 +56,7 @@ class Sent:
     """Seconds at which the kernel had taken its last byte."""
 
     @property
-    def is_split(self) -> NDArray[np.bool_]:
+    def is_split(self) -> Mask:
         """True where a packet is of two calls."""
         return np.asarray(self.call != self.next_call)
 
@@ -102,8 +102,7 @@ def find_senders(traffic: Traffic) -> Sent:
     for connection, places in packets_of.items():
         numbers = calls_of.get(connection)
         if numbers is not None:
-            calls = sends[numbers]
-            _match(sent, traffic, places, calls)
+            _match(sent, traffic, places, sends[numbers])
 
     # The kernel may have kept back what was called: that is time of its own.
     left_kernel = _kernel_times(traffic)
@@ -126,10 +125,11 @@ def _match(sent: Sent, traffic: Traffic, places: Numbers, sends: Numbers) -> Non
     call_starts = call_ends - rows["bytes"]
     # What was lost crossed twice: no call is later than its packet.
     begun = np.searchsorted(rows["begin"], packets["time"], "right")
+    latest = begun - 1
     first = np.searchsorted(call_ends, starts, "right")
-    first = np.minimum(first, begun - 1)
+    first = np.minimum(first, latest)
     last = np.searchsorted(call_ends, ends)
-    last = np.minimum(last, begun - 1)
+    last = np.minimum(last, latest)
 
     is_sent = first >= 0
     places = places[is_sent]
@@ -146,10 +146,11 @@ def _match(sent: Sent, traffic: Traffic, places: Numbers, sends: Numbers) -> Non
     first_head = heads[first]
     last_head = heads[last]
 
+    begins = rows["begin"]
     sent.call[places] = sends[first_head]
-    sent.called[places] = rows["begin"][first_head]
+    sent.called[places] = begins[first_head]
     sent.next_call[places] = sends[last_head]
-    sent.next_called[places] = rows["begin"][last_head]
+    sent.next_called[places] = begins[last_head]
     sent.taken[places] = rows["end"][last]
     inside = call_starts[last_head] - starts
     sent.split[places] = np.maximum(inside, 0)
@@ -164,11 +165,11 @@ def _kernel_times(traffic: Traffic) -> Row:
     times = packets["time"]
     busy = np.full(len(packets), -np.inf)
     for name in ("source", "destination"):
-        for places in _group(packets, [name]).values():
+        by_machine = _group(packets, [name])
+        for places in by_machine.values():
             later = places[1:]
             earlier = times[places[:-1]]
-            latest = np.maximum(busy[later], earlier)
-            busy[later] = latest
+            busy[later] = np.maximum(busy[later], earlier)
 
     rates_out = traffic.nics[0, packets["source"]]
     rates_in = traffic.nics[1, packets["destination"]]
@@ -179,9 +180,7 @@ def _kernel_times(traffic: Traffic) -> Row:
     return np.where(is_idle, times - crossing, -np.inf)
 
 
-def _group(
-    rows: NDArray[np.void], names: Sequence[str]
-) -> dict[tuple[int, ...], Numbers]:
+def _group(rows: Records, names: Sequence[str]) -> dict[tuple[int, ...], Numbers]:
     """Return the numbers of the rows with the same values of some fields, by these."""
     if not len(rows):
         return {}
@@ -190,7 +189,8 @@ def _group(
     keys, places = np.unique(table, axis=0, return_inverse=True)
     places = places.ravel()
     order = np.argsort(places, kind="stable")
-    cuts = np.flatnonzero(np.diff(places[order]))
+    changes = np.diff(places[order])
+    cuts = np.flatnonzero(changes)
     groups = np.split(order, cuts + 1)
     values = [tuple(key) for key in keys.tolist()]
     return dict(zip(values, groups, strict=True))
@@ -223,7 +223,7 @@ class Threads:
         self._calls = traffic.calls
         count = len(self._calls)
         by_thread = _group(self._calls, ("machine", "process", "thread"))
-        self._rows = [*by_thread.values()]
+        self._rows = list(by_thread.values())
         self._thread = np.zeros(count, np.int64)
         self._place = np.zeros(count, np.int64)
         causes = self._calls.copy()
@@ -250,7 +250,8 @@ class Threads:
         """
         pause = Pause()
         following = np.inf
-        rows = self._rows[self._thread[call]]
+        thread = self._thread[call]
+        rows = self._rows[thread]
         place = self._place[call]
         earlier = rows[:place].tolist()
         for row in reversed(earlier):
@@ -269,7 +270,8 @@ class Threads:
                 pause.over = end
                 pause.is_woken = kind == WAIT
             if kind == RECEIVE:
-                pause.sources.add(int(note["peer"]))
+                peer = int(note["peer"])
+                pause.sources.add(peer)
             if following - end > _APART:
                 pause.groups += 1
             pause.ready = begin

@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.lab.array_types import Mask
 from emu.lab.fitting.conversations import Measured, Process, Unfittable
 from emu.lab.fitting.steps import NOTE, Marks, Row, Step
 
@@ -104,7 +104,8 @@ class FittedSteps(Measured):
                 own_gap = times.gap_behind_own(number, part)
                 gap = np.minimum(gap, own_gap)
             gaps.append(gap)
-        return np.maximum(np.array(gaps), 0.0)
+        rows = np.array(gaps)
+        return np.maximum(rows, 0.0)
 
 
 def overtaken(found: FittedSteps) -> list[Step]:
@@ -174,12 +175,13 @@ def longest(steps: Sequence[Step]) -> slice:
     return longest_run(~is_missing)
 
 
-def longest_run(good: NDArray[np.bool_]) -> slice:
+def longest_run(good: Mask) -> slice:
     """Return where the longest row of True stands, the first of as long ones."""
     longest_start = 0
     longest_length = 0
     start = 0
-    for place, is_good in enumerate(good.tolist()):
+    states = good.tolist()
+    for place, is_good in enumerate(states):
         if not is_good:
             start = place + 1
             continue
@@ -195,18 +197,21 @@ class Times:
 
     def __init__(self, steps: Sequence[Step], held: Sequence[float] = ()) -> None:
         self._moments = [[step.first, step.last] for step in steps]
-        for moments, step, hold in zip(self._moments, steps, held, strict=False):
+        for number, hold in enumerate(held):
+            step = steps[number]
             held_bytes = np.minimum(hold, step.sizes)
             bytes_come = step.until - held_bytes
             drained = step.crossed.when(bytes_come)
-            moments.append(drained)
+            self._moments[number].append(drained)
 
     def of(self, cause: Cause) -> Row:
         """Return the seconds of a cause by the iteration of its effect."""
-        times = self._moments[cause.step][cause.moment]
+        moments = self._moments[cause.step]
+        times = moments[cause.moment]
         unknown = np.full(cause.lag, np.nan)
         known_count = len(times) - cause.lag
-        return np.concatenate([unknown, times[:known_count]])
+        known = times[:known_count]
+        return np.concatenate([unknown, known])
 
     def gap(self, number: int, causes: Sequence[Cause], began: float = np.nan) -> Row:
         """Return the seconds of a step behind the last of its causes.
@@ -221,12 +226,14 @@ class Times:
         known_times = np.nan_to_num(times, nan=-np.inf)
         last = np.max(known_times, axis=0)
         is_unknown = np.isinf(last)
-        return first - np.where(is_unknown, began, last)
+        last = np.where(is_unknown, began, last)
+        return first - last
 
     def gap_behind_own(self, number: int, part: Own) -> Row:
         """Return the seconds of a step behind its thread's computing, where known."""
+        first = self._moments[number][BEGUN]
         ready = self.of(part.cause) + part.seconds
-        gap = self._moments[number][BEGUN] - ready
+        gap = first - ready
         is_unknown = np.isnan(gap)
         return np.where(is_unknown, np.inf, gap)
 
@@ -246,22 +253,23 @@ class _Order(Times):
         #: Seconds of a moment since its iteration began, median.
         self._phase: dict[tuple[int, int], float] = {}
         for number, step in enumerate(steps):
+            start = starts[step.clock]
             for moment in (BEGUN, GOT):
-                times = self._moments[number][moment]
-                phases = times - starts[step.clock]
+                phases = self._moments[number][moment] - start
                 self._phase[number, moment] = float(np.median(phases))
 
-        self._before = [*map(self._precede, self._numbers)]
-        waits = [*map(self._await, self._numbers)]
+        self._before = [self._precede(number) for number in self._numbers]
+        waits = [self._await(number) for number in self._numbers]
         self._least = [self._reduce(row, waits) for row in waits]
 
     def causes(self) -> Causes:
         """Return the causes of every step."""
-        choices = [*map(self._choose, self._numbers)]
+        choices = [self._choose(number) for number in self._numbers]
         causes = []
         for number in self._numbers:
-            has_peers = self._has_peers(number, choices)
-            row = self._least[number] if has_peers else choices[number]
+            row = choices[number]
+            if self._has_peers(number, choices):
+                row = self._least[number]
             causes.append(tuple(row))
         return tuple(causes)
 
@@ -296,9 +304,8 @@ class _Order(Times):
         # Between peers only what follows at once is an answer.
         if float(np.median(gap)) >= TOGETHER:
             return least
-        sends = [
-            cause for cause in preceding if cause.moment == BEGUN and cause.lag == 0
-        ]
+        begun = [cause for cause in preceding if cause.moment == BEGUN]
+        sends = [cause for cause in begun if cause.lag == 0]
         return [request, *sends]
 
     def _when(self, cause: Cause) -> tuple[int, float]:
@@ -318,12 +325,12 @@ class _Order(Times):
             if candidate.destination == step.source:
                 receipts.append((k, GOT))
 
-        own_place = self._phase[number, BEGUN], number
+        place_of_step = (self._phase[number, BEGUN], number)
         causes: list[Cause] = []
-        for k, moment in [*sends, *receipts]:
+        for k, moment in (*sends, *receipts):
             # What comes later in an iteration may be a cause in the next.
-            place = self._phase[k, moment], k
-            lags = (0, 1, 2) if place < own_place else (1, 2)
+            place = (self._phase[k, moment], k)
+            lags = (0, 1, 2) if place < place_of_step else (1, 2)
 
             for lag in lags:
                 cause = Cause(k, moment, lag)
@@ -367,23 +374,25 @@ class _Order(Times):
         if cause.moment != GOT:
             return False
         sizes = self._steps[cause.step].sizes
-        return bool(np.median(sizes) <= NOTE)
+        usual = np.median(sizes)
+        return bool(usual <= NOTE)
 
     def _reduce(self, causes: Sequence[Cause], waits: _Rows) -> list[Cause]:
         """Return the causes that no other of them has for a cause."""
         indirect: set[Cause] = set()
         for cause in causes:
-            if cause.moment == BEGUN:
-                for further in waits[cause.step]:
-                    lag = cause.lag + further.lag
-                    indirect.add(further._replace(lag=lag))
+            if cause.moment != BEGUN:
+                continue
+            for further in waits[cause.step]:
+                lag = cause.lag + further.lag
+                indirect.add(further._replace(lag=lag))
 
         sends = []
         latest: dict[Process, Cause] = {}
         for cause in causes:
             lags = range(cause.lag + 1)
             moments = {cause._replace(lag=lag) for lag in lags}
-            if moments & indirect:
+            if not moments.isdisjoint(indirect):
                 continue
             if cause.moment == BEGUN:
                 sends.append(cause)
@@ -414,17 +423,19 @@ class _Order(Times):
 
         began = self._phase[number, BEGUN]
         for k in peers:
-            if k != number and chosen[k] == self._least[k]:
-                peer_began = self._phase[k, BEGUN]
-                low, high = sorted((began, peer_began))
-                between = [time for time in arrivals if low < time < high]
-                if not between:
-                    return True
+            if k == number or chosen[k] != self._least[k]:
+                continue
+            peer_began = self._phase[k, BEGUN]
+            low, high = sorted((began, peer_began))
+            between = [time for time in arrivals if low < time < high]
+            if not between:
+                return True
         return False
 
 
 def _behind_senders(
-    steps: tuple[Step, ...], causes: Causes
+    steps: tuple[Step, ...],
+    causes: Causes,
 ) -> tuple[Causes, tuple[float, ...]]:
     """Return the causes with senders that wait in ``send()``, and `FittedSteps.held`.
 
@@ -442,24 +453,28 @@ def _behind_senders(
     waiting = _waits_for_large(steps, causes, holds)
 
     times = Times(steps, holds)
-    final = [[*row] for row in causes]
+    final = [list(row) for row in causes]
     final_holds = [0.0] * len(steps)
     for number, begun in waiting:
         k = begun.step
         drained = begun._replace(moment=DRAINED)
         drained_gap = times.gap_behind(number, drained)
         begun_gap = times.gap_behind(number, begun)
-        is_steady = _spread(drained_gap) <= _spread(begun_gap) + STEADIER
+        limit = _spread(begun_gap) + STEADIER
+        is_steady = _spread(drained_gap) <= limit
         if is_steady and holds[k] < medians[k]:
             place = final[number].index(begun)
             final[number][place] = drained
             final_holds[k] = holds[k]
+
     final_causes = tuple(tuple(row) for row in final)
     return final_causes, tuple(final_holds)
 
 
 def _waits_for_large(
-    steps: Sequence[Step], causes: Causes, holds: list[float]
+    steps: Sequence[Step],
+    causes: Causes,
+    holds: list[float],
 ) -> list[tuple[int, Cause]]:
     """Return steps that begin behind a large one and not with it, and that cause.
 
@@ -471,17 +486,19 @@ def _waits_for_large(
     for number, row in enumerate(causes):
         for cause in row:
             k = cause.step
-            if cause.moment != BEGUN or not holds[k]:
+            is_begun = cause.moment == BEGUN
+            if not is_begun or not holds[k]:
                 continue
 
             gap = times.gap_behind(number, cause)
-            if np.median(gap) >= TOGETHER:
-                waiting.append((number, cause))
-                first = steps[number].first
-                began = first[cause.lag :]
-                rest = on_its_way(steps[k], began)
-                hold = float(np.quantile(rest, ALWAYS))
-                holds[k] = max(holds[k], hold)
+            if np.median(gap) < TOGETHER:
+                continue
+            waiting.append((number, cause))
+            first = steps[number].first
+            began = first[cause.lag :]
+            rest = on_its_way(steps[k], began)
+            hold = float(np.quantile(rest, ALWAYS))
+            holds[k] = max(holds[k], hold)
     return waiting
 
 
@@ -499,6 +516,6 @@ def _spread(gaps: Row) -> float:
     middle = np.median(gaps)
     deviations = np.abs(gaps - middle)
     nearest_first = np.sort(deviations)
-    count = int(_NEAREST * len(deviations))
-    nearest = nearest_first[: max(1, count)]
+    count = max(1, int(_NEAREST * len(deviations)))
+    nearest = nearest_first[:count]
     return float(np.mean(nearest))

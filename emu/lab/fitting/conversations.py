@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.lab.array_types import Array, Floats, Ints, Mask
 from emu.prediction.analysis.traffic import Traffic
 
 #: Numbers of a machine and of a program.
@@ -29,8 +29,8 @@ MOST_BESIDE = 0.1
 class Measured:
     """Iterations of a run, by when they began and ended."""
 
-    starts: NDArray[np.float64]
-    ends: NDArray[np.float64]
+    starts: Floats
+    ends: Floats
     """Seconds of the run, shape (iterations,): mean over the processes of a ring, else
     of the last where each has its own."""
     first: int
@@ -70,9 +70,9 @@ class Ring:
 
     members: tuple[Process, ...]
     """In the order of the ring: each sends to the next."""
-    sent: tuple[tuple[NDArray[np.float64], NDArray[np.int64]], ...]
+    sent: tuple[tuple[Floats, Ints], ...]
     """Per member, times and bytes of the packets to the next one."""
-    any_sent: tuple[NDArray[np.float64], ...]
+    any_sent: tuple[Floats, ...]
     """Per member, times of all packets to any of the others."""
 
 
@@ -81,14 +81,14 @@ class Packets:
     """Packets by process: numbers of sender and receiver, times, bytes."""
 
     processes: tuple[Process, ...]
-    rows: NDArray[np.int64]
+    rows: Ints
     """Numbers among the packets of the traffic."""
-    source: NDArray[np.int64]
-    destination: NDArray[np.int64]
-    time: NDArray[np.float64]
-    bytes: NDArray[np.int64]
+    source: Ints
+    destination: Ints
+    time: Floats
+    bytes: Ints
 
-    def some(self, chosen: NDArray[np.bool_]) -> Packets:
+    def some(self, chosen: Mask) -> Packets:
         """Return some of them."""
         return Packets(
             processes=self.processes,
@@ -99,9 +99,11 @@ class Packets:
             bytes=self.bytes[chosen],
         )
 
-    def span(self, rows: NDArray[np.int64]) -> tuple[float, float]:
+    def span(self, rows: Ints) -> tuple[float, float]:
         """Return the seconds of the first and the last of some packets."""
-        return self.time[rows[0]], self.time[rows[-1]]
+        first = self.time[rows[0]]
+        last = self.time[rows[-1]]
+        return first, last
 
 
 def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
@@ -119,24 +121,29 @@ def conversations(packets: Packets) -> tuple[list[Exchange], Ring]:
     for first, last in _runs(pair[order]):
         rows = order[first:last]  # of two processes, which ask and answer in turn
         first_row = rows[0]  # whoever speaks first asks
+        client = packets.processes[talk.source[first_row]]
+        server = packets.processes[talk.destination[first_row]]
         speakers = talk.source[rows]
         turns = [rows[begin:end] for begin, end in _runs(speakers)]
         requests = turns[::2]
         answers = turns[1::2]
         # The last request may not have been answered when the lab ended.
         for request, answer in zip(requests, answers, strict=False):
+            request_sizes = talk.bytes[request]
+            answer_sizes = talk.bytes[answer]
             exchange = Exchange(
-                client=packets.processes[talk.source[first_row]],
-                server=packets.processes[talk.destination[first_row]],
+                client=client,
+                server=server,
                 asked=talk.span(request),
                 answered=talk.span(answer),
-                request=int(talk.bytes[request].sum()),
-                answer=int(talk.bytes[answer].sum()),
+                request=int(request_sizes.sum()),
+                answer=int(answer_sizes.sum()),
             )
             exchanges.append(exchange)
 
     exchanges.sort(key=lambda exchange: exchange.asked)
-    return exchanges, _ring(packets.some(is_peer))
+    ring = _ring(packets.some(is_peer))
+    return exchanges, ring
 
 
 def by_process(traffic: Traffic) -> Packets:
@@ -171,8 +178,9 @@ def by_process(traffic: Traffic) -> Packets:
     ends = np.concatenate([source[is_known], destination[is_known]])
     processes, numbers = np.unique(ends, return_inverse=True)
     sources, destinations = np.split(numbers, 2)
+    machines_and_programs = [divmod(number, programs) for number in processes.tolist()]
     return Packets(
-        processes=tuple(divmod(number, programs) for number in processes.tolist()),
+        processes=tuple(machines_and_programs),
         rows=np.flatnonzero(is_known),
         source=sources,
         destination=destinations,
@@ -181,35 +189,35 @@ def by_process(traffic: Traffic) -> Packets:
     )
 
 
-def _owners(traffic: Traffic) -> NDArray[np.int64]:
+def _owners(traffic: Traffic) -> Ints:
     """Return the program by machine and port, -1 for none; Unfittable if there are two.
 
     Shape (machines, 65536).
     """
     rows = traffic.owners
-    cells = rows["machine"], rows["port"]
+    cells = (rows["machine"], rows["port"])
     shape = (len(traffic.machines), 65536)
     owner = np.full(shape, -1, np.int64)
     # Of two programs at one port the last stays, and the other one differs from it.
     owner[cells] = rows["program"]
-    shared = rows[owner[cells] != rows["program"]]
-    for machine, port, program in shared.tolist():
+    is_shared = owner[cells] != rows["program"]
+    for machine, port, program in rows[is_shared].tolist():
         first = traffic.programs[program]
         second = traffic.programs[owner[machine, port]]
+        names = " and ".join(sorted((first, second)))
         raise Unfittable(
             f"port {port} of {traffic.machines[machine]} was of programs "
-            f"{' and '.join(sorted((first, second)))}: what crossed there is of "
-            "neither; give each a port of its own"
+            f"{names}: what crossed there is of neither; give each a port of its own"
         )
     return owner
 
 
-def _runs(values: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def _runs(values: Ints) -> Iterator[tuple[int, int]]:
     """Yield where runs of equal values begin and end."""
     if len(values):
-        ends = np.flatnonzero(np.diff(values)) + 1
-        edges = [0, *ends.tolist(), len(values)]
-        yield from pairwise(edges)
+        changes = np.flatnonzero(np.diff(values))
+        ends = changes + 1
+        yield from pairwise([0, *ends.tolist(), len(values)])
 
 
 def _ring(packets: Packets) -> Ring:
@@ -220,12 +228,13 @@ def _ring(packets: Packets) -> Ring:
     sizes = sizes.reshape(count, count)
     members = _follow(sizes)
     followers = members[1:] + members[:1]
-    hops = [*zip(members, followers, strict=True)]
+
+    hops = list(zip(members, followers, strict=True))
     ring_bytes = sum(sizes[hop] for hop in hops)
     least_bytes = (1 - MOST_BESIDE) * sizes.sum()
     total = sizes.sum(0) + sizes.sum(1)
     everybody = np.flatnonzero(total).tolist()
-    is_ring = len(members) > 1 and {*members} == {*everybody}
+    is_ring = len(members) > 1 and set(members) == set(everybody)
     if not is_ring or ring_bytes < least_bytes:
         raise Unfittable(
             "processes of one program ran no all-reduce round a ring, with which "
@@ -240,14 +249,15 @@ def _ring(packets: Packets) -> Ring:
         stream = (packets.time[is_along], packets.bytes[is_along])
         streams.append(stream)
         any_sent.append(packets.time[is_sent])
+    processes = [packets.processes[member] for member in members]
     return Ring(
-        members=tuple(packets.processes[member] for member in members),
+        members=tuple(processes),
         sent=tuple(streams),
         any_sent=tuple(any_sent),
     )
 
 
-def _follow(sizes: NDArray[Any]) -> list[int]:
+def _follow(sizes: Array) -> list[int]:
     """Return the processes round which most went, from the least number on.
 
     ``sizes``: bytes by sender and receiver.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import Any, Final, NotRequired, TypedDict
+from typing import Any, Final, NotRequired, TypeAlias, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.lab.array_types import Ints
 from emu.lab.fitting.causes import BEGUN, DRAINED, GOT, Cause, FittedSteps, Own
 from emu.lab.fitting.conversations import Process
 from emu.lab.fitting.iterations import FittedIterations
@@ -44,14 +44,16 @@ def write_fit(
     from one to the other, and its ``.got`` has received it. ``cores`` of a machine are
     its speed, over which times of other speeds are predicted; by default all are 1.
     """
+    job: _Job
     if isinstance(found, FittedSteps):
-        job: _Job = _StepsJob(found, traffic, cores or {})
+        job = _StepsJob(found, traffic, cores or {})
     else:
         job = _RingJob(found, traffic, cores or {})
 
+    machines = job.machines()
     return {
         "name": name,
-        "cluster": {"machines": job.machines()},
+        "cluster": {"machines": machines},
         "job": {
             "system": "custom",
             "iterations": found.count,
@@ -65,6 +67,9 @@ def write_fit(
         "placement": {"policy": "explicit", "tasks": job.where},
         "schedule": {"policy": "maxmin"},
     }
+
+
+_Keys: TypeAlias = dict[str, object]
 
 
 class _TaskKeys(TypedDict):
@@ -84,19 +89,20 @@ class _Job:
     def __init__(self, traffic: Traffic, cores: Mapping[str, float]) -> None:
         self._traffic = traffic
         self._speeds = [cores.get(name, 1.0) for name in traffic.machines]
-        self._seated = set[int]()
-        self._servers = set[str]()
-        self.tasks = list[_TaskKeys]()
-        self.flows = list[dict[str, object]]()
-        self.where = dict[str, str]()
-        self.collectives = list[dict[str, object]]()
+        self._seated: set[int] = set()
+        self._servers: set[str] = set()
+        self.tasks: list[_TaskKeys] = []
+        self.flows: list[_Keys] = []
+        self.where: dict[str, str] = {}
+        self.collectives: list[_Keys] = []
 
-    def machines(self) -> list[dict[str, object]]:
+    def machines(self) -> list[_Keys]:
         """Return the machines, with the NICs of the lab.
 
         A server has its one slot on all of them, so that it keeps it when it is moved.
         """
-        machines = []
+        slots = dict.fromkeys(sorted(self._servers), 1)
+        machines: list[_Keys] = []
         for number, name in enumerate(self._traffic.machines):
             rate_out, rate_in = self._traffic.nics[:, number]
             nic = {
@@ -109,7 +115,7 @@ class _Job:
                 "nic": nic,
                 "speed": self._speeds[number],
                 SEAT: 1,
-                "slots": dict.fromkeys(sorted(self._servers), 1),
+                "slots": slots,
             }
             machines.append(machine)
         return machines
@@ -124,12 +130,13 @@ class _Job:
         machine, program = process
         machine_name = self._traffic.machines[machine]
         speed = self._speeds[machine]
+        # As of a whole core: a slower machine took as much longer.
+        durations = [f"{seconds * speed:.6f} s" for seconds in times]
         task: _TaskKeys = {
             "name": name,
             "kind": self._traffic.programs[program],
             "process": machine_name,
-            # As of a whole core: a slower machine took as much longer.
-            "time": _once([f"{seconds * speed:.6f} s" for seconds in times]),
+            "time": _once(durations),
         }
         if machine not in self._seated:
             self._seated.add(machine)
@@ -140,7 +147,11 @@ class _Job:
         return task
 
     def _flow(
-        self, source: str, destination: str, volume: Iterable[int] = (), **keys: object
+        self,
+        source: str,
+        destination: str,
+        volume: Iterable[int] = (),
+        **keys: object,
     ) -> None:
         sizes = [f"{size} B" for size in volume] or ["0 B"]
         flow = {
@@ -156,14 +167,18 @@ class _RingJob(_Job):
     """Clients that ask servers, then sum round a ring."""
 
     def __init__(
-        self, found: FittedIterations, traffic: Traffic, cores: Mapping[str, float]
+        self,
+        found: FittedIterations,
+        traffic: Traffic,
+        cores: Mapping[str, float],
     ) -> None:
         super().__init__(traffic, cores)
         self._found = found
         followers = [*found.ring[1:], found.ring[0]]
         for client, following in zip(found.ring, followers, strict=True):
             self._client(client, following)
-        for (client, turn, server), rows in found.asked.items():
+        for key, rows in found.asked.items():
+            client, turn, server = key
             self._request(client, turn, server, rows)
 
         names = [self._name(process) for process in found.ring]
@@ -183,10 +198,11 @@ class _RingJob(_Job):
         name = self._name(process)
         rounds = len(stages) - 1
         turns = [f"{name}.{turn}" for turn in range(rounds)]
-        names = [*(turns or [f"{name}.0"]), f"{name}.sum"]
         if not turns:  # nothing was asked: all of its time is before the all-reduce
+            turns = [f"{name}.0"]
             nothing = np.zeros_like(stages[0])
             stages = np.stack([stages[0], nothing])
+        names = [*turns, f"{name}.sum"]
 
         for stage, times in zip(names, stages, strict=True):
             self._task(stage, process, times)
@@ -214,7 +230,8 @@ class _RingJob(_Job):
             task["slot"] = answering
             self._servers.add(answering)
 
-        last_turn = len(self._found.stages[client]) - 2
+        stages = self._found.stages[client]
+        last_turn = len(stages) - 2
         stage = f"{turn + 1}" if turn < last_turn else "sum"
         self._flow(f"{asking}.{turn}", name, requests)
         self._flow(name, f"{asking}.{stage}", answers)
@@ -224,7 +241,10 @@ class _StepsJob(_Job):
     """Steps that wait for their causes, and a task without time that has received."""
 
     def __init__(
-        self, found: FittedSteps, traffic: Traffic, cores: Mapping[str, float]
+        self,
+        found: FittedSteps,
+        traffic: Traffic,
+        cores: Mapping[str, float],
     ) -> None:
         super().__init__(traffic, cores)
         for number, step in enumerate(found.steps):
@@ -263,9 +283,10 @@ class _StepsJob(_Job):
     def _moment(self, found: FittedSteps, cause: Cause) -> str:
         """Return the name of the task that stands for a cause."""
         step = found.steps[cause.step]
-        return self._step(step) + _MOMENTS[cause.moment]
+        name = self._step(step)
+        return name + _MOMENTS[cause.moment]
 
-    def _arrival(self, step: Step, moment: int, sizes: NDArray[np.int64]) -> None:
+    def _arrival(self, step: Step, moment: int, sizes: Ints) -> None:
         """Send some bytes of a step to a task without time, which then has them."""
         name = self._step(step)
         task = name + _MOMENTS[moment]

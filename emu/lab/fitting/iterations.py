@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.lab.array_types import Ints
 from emu.lab.fitting.causes import ALWAYS, FittedSteps, find_causes, longest_run
 from emu.lab.fitting.conversations import (
     Exchange,
@@ -76,10 +76,16 @@ class FittedIterations(Measured):
     def part(self, first: int, last: int) -> FittedIterations:
         """Return the iterations from ``first`` until before ``last``."""
         span = slice(first, last)
+        stages = {}
+        for process, times in self.stages.items():
+            stages[process] = times[:, span]
+        asked = {}
+        for key, rows in self.asked.items():
+            asked[key] = rows[:, span]
         return replace(
             self,
-            stages={end: times[:, span] for end, times in self.stages.items()},
-            asked={key: rows[:, span] for key, rows in self.asked.items()},
+            stages=stages,
+            asked=asked,
             starts=self.starts[span],
             ends=self.ends[span],
             first=self.first + first,
@@ -96,10 +102,12 @@ class _Sums:
 
     def part(self, first: int, last: int) -> _Sums:
         """Return those that end iterations, and the sum with which the first begins."""
+        ending = slice(first + 1, last + 1)
+        with_first = slice(first, last + 1)
         return replace(
             self,
-            began=self.began[:, first + 1 : last + 1],
-            summed=self.summed[:, first : last + 1],
+            began=self.began[:, ending],
+            summed=self.summed[:, with_first],
         )
 
 
@@ -135,8 +143,9 @@ def fit_traffic(
     clocks = {process: times[skip:] for process, times in marks.items()}
     fewest = min(len(times) for times in clocks.values())
     if fewest <= FEWEST:
+        whole_iterations = max(fewest - 1, 0)
         raise Unfittable(
-            f"{no_ring}{fewest} marks were printed, which begin {max(fewest - 1, 0)} "
+            f"{no_ring}{fewest} marks were printed, which begin {whole_iterations} "
             f"whole iterations: a fit needs {FEWEST}"
         )
     common = _common_clock(clocks)
@@ -156,18 +165,22 @@ def _common_clock(clocks: Marks) -> Marks:
     lengths = {len(times) for times in clocks.values()}
     if len(lengths) > 1:
         return clocks
-    times = np.array([*clocks.values()])  # (processes, iterations)
+    times = np.array(list(clocks.values()))  # (processes, iterations)
     length = np.median(np.diff(times))
     distance = np.median(np.ptp(times, axis=0))
     begins_last = times.max(0)[:-1]
-    go_together = begins_last < times.min(0)[1:]
+    begins_next = times.min(0)[1:]
+    go_together = begins_last < begins_next
     if 2 * distance < length and np.mean(go_together) >= ALWAYS:
         return {ALL: times[0]}
     return clocks
 
 
 def fit_iterations(
-    traffic: Traffic, *, skip: int = 0, count: int | None = None
+    traffic: Traffic,
+    *,
+    skip: int = 0,
+    count: int | None = None,
 ) -> FittedIterations:
     """Return the longest stretch of iterations that all-reduces end.
 
@@ -175,7 +188,8 @@ def fit_iterations(
     when nothing was sent, no all-reduce is found, its processes do not agree on their
     number, or fewer than four iterations are like one another.
     """
-    exchanges, ring = conversations(by_process(traffic))
+    packets = by_process(traffic)
+    exchanges, ring = conversations(packets)
     by_client: dict[Process, list[Exchange]] = {client: [] for client in ring.members}
     for exchange in exchanges:
         if exchange.client in by_client:
@@ -186,13 +200,16 @@ def fit_iterations(
     for place, client in enumerate(ring.members):
         starts = sums.summed[place, :-1].tolist()
         ends = sums.began[place, 1:].tolist()
-        spans = zip(starts, ends, strict=True)
-        rounds[client] = [_rounds(by_client[client], *span) for span in spans]
+        exchanges_of_client = by_client[client]
+        rounds[client] = []
+        for start, end in zip(starts, ends, strict=True):
+            rounds[client].append(_rounds(exchanges_of_client, start, end))
 
     numbers = [[len(turns) for turns in row] for row in rounds.values()]
     counts = np.array(numbers)
     usual = np.median(counts) if counts.size else 0
-    alike = longest_run(np.all(counts <= usual + MORE_ROUNDS, axis=0))
+    is_usual = np.all(counts <= usual + MORE_ROUNDS, axis=0)
+    alike = longest_run(is_usual)
     # Iterations are numbered from the second all-reduce on, `skip` from the first.
     first = max(alike.start, skip - 1)
     last = alike.stop
@@ -201,9 +218,10 @@ def fit_iterations(
             f"{last - first} iterations of the same kind follow one another, a fit "
             f"needs {FEWEST}"
         )
+    alike_rounds = {client: row[first:last] for client, row in rounds.items()}
     return _fit_rounds(
         ring=ring,
-        rounds={client: row[first:last] for client, row in rounds.items()},
+        rounds=alike_rounds,
         sums=sums.part(first, last),
         services=_services(exchanges),
         nics=traffic.nics,
@@ -214,8 +232,9 @@ def fit_iterations(
 def _services(exchanges: Sequence[Exchange]) -> dict[Exchange, float]:
     """Return the seconds of every answer, without those before the one before."""
     services = {}
-    free = dict[Process, float]()
-    for exchange in sorted(exchanges, key=lambda exchange: exchange.answered):
+    free: dict[Process, float] = {}
+    by_answer = sorted(exchanges, key=lambda exchange: exchange.answered)
+    for exchange in by_answer:
         answer, _ = exchange.answered
         _, asked = exchange.asked
         # A server answers one after the other: what others took is not of this answer.
@@ -226,7 +245,9 @@ def _services(exchanges: Sequence[Exchange]) -> dict[Exchange, float]:
 
 
 def _sums(
-    ring: Ring, by_client: dict[Process, list[Exchange]], count: int | None
+    ring: Ring,
+    by_client: dict[Process, list[Exchange]],
+    count: int | None,
 ) -> _Sums:
     """Return when the processes began every all-reduce, and when they had its sum."""
     sent_before = [np.append(0, np.cumsum(sizes)) for _, sizes in ring.sent]
@@ -244,12 +265,17 @@ def _sums(
     usual = float(burst_size)
     if not any(answers):
         usual = _iteration_size(ring, usual, count)
-    pieces = MOST_PIECES * max(1, round(usual / burst_size))
+
+    bursts_of_sum = max(1, round(usual / burst_size))
+    pieces = MOST_PIECES * bursts_of_sum
 
     spans: list[list[tuple[float, float]]] = []
     for (times, _), counts, row in zip(ring.sent, sent_before, bursts, strict=True):
         ranges = _whole(row, times, counts, usual, pieces)
-        spans.append([(times[first], times[last - 1]) for first, last in ranges])
+        spans_of_member = []
+        for first, last in ranges:
+            spans_of_member.append((times[first], times[last - 1]))
+        spans.append(spans_of_member)
     numbers = {len(row) for row in spans}
     if len(numbers) > 1:
         raise Unfittable(
@@ -260,15 +286,15 @@ def _sums(
     # A process has the sum with the last packet of the one before it in the ring.
     ends = [[last for _, last in row] for row in spans]
     sum_times = np.array(ends[-1:] + ends[:-1])
-    began = [
-        _first_after(
+    began = []
+    for place, bursts_of_member in enumerate(spans):
+        firsts = _first_after(
             sent=ring.any_sent[place],
             answered=np.array([0.0, *answers[place]]),
             summed=sum_times[place],
-            bursts=spans[place],
+            bursts=bursts_of_member,
         )
-        for place in range(len(spans))
-    ]
+        began.append(firsts)
     # In a ring of n each sends 2 (n - 1) pieces of an n-th.
     n = len(ring.members)
     volume = usual * n / (2 * (n - 1))
@@ -285,18 +311,22 @@ def _iteration_size(ring: Ring, usual: float, count: int | None) -> float:
     for (times, sizes), row in zip(ring.sent, bursts, strict=True):
         sent_before = np.append(0, np.cumsum(sizes))
         firsts = np.array([first for first, _ in row])
-        chain = find_chain(sent_before[firsts], int(sent_before[-1]))
+        total = int(sent_before[-1])
+        chain = find_chain(sent_before[firsts], total)
         if chain is None:
             continue
         began = times[firsts[chain.bursts]].tolist()
         turns = count_turns(began, chain.turns, count)
         size = chain.period * turns
-        return usual if abs(size / usual - 1) <= TOLERANCE else size
+        is_usual = abs(size / usual - 1) <= TOLERANCE
+        return usual if is_usual else size
     return usual
 
 
 def _bursts(
-    ring: Ring, answers: list[list[float]], silence: float = SILENCE
+    ring: Ring,
+    answers: list[list[float]],
+    silence: float = SILENCE,
 ) -> list[list[_Burst]]:
     """Return by member of the ring where bursts of its packets begin and end.
 
@@ -304,6 +334,7 @@ def _bursts(
     """
     times = np.sort(np.concatenate(ring.any_sent))
     quiet = np.flatnonzero(np.diff(times) > silence)
+    # The middle of each silence.
     silences = (times[quiet] + times[quiet + 1]) / 2
     bursts = []
     for (send_times, _), instants in zip(ring.sent, answers, strict=True):
@@ -311,7 +342,7 @@ def _bursts(
         numbers = np.searchsorted(instants or silences, send_times)
         cuts = np.flatnonzero(np.diff(numbers)) + 1
         edges = [0, *cuts.tolist(), len(send_times)]
-        bursts.append([*pairwise(edges)])
+        bursts.append(list(pairwise(edges)))
     return bursts
 
 
@@ -329,7 +360,7 @@ class _Best(NamedTuple):
 def _whole(
     bursts: Sequence[_Burst],
     times: Row,
-    sent: NDArray[np.int64],
+    sent: Ints,
     usual: float,
     pieces: int = MOST_PIECES,
 ) -> list[_Burst]:
@@ -339,7 +370,7 @@ def _whole(
     slow NIC, and after a loss, they come behind answers of the next iteration, or with
     the next all-reduce. As many as can be are found, whole, and in the least time.
     """
-    best = [_Best(0, 0, 0.0, 0)]  # by bursts until an end
+    best = [_Best(sums=0, lack=0, span=0.0, start=0)]  # by bursts until an end
     for end, (_, last) in enumerate(bursts, 1):
         choice = best[-1]._replace(start=end)  # the burst is none, nor part of one
         earliest = max(end - pieces, 0)
@@ -375,14 +406,18 @@ def _whole(
         count = best[end].sums - best[start].sums
         marks = np.linspace(sent[first], sent[last], count + 1)
         # All-reduces that ran together are of as many bytes each.
-        cuts = np.searchsorted(sent, marks[1:-1]).tolist()
-        ranges += reversed([*pairwise([first, *cuts, last])])
+        cuts = np.searchsorted(sent, marks[1:-1])
+        edges = [first, *cuts.tolist(), last]
+        ranges += reversed(list(pairwise(edges)))
         end = start
     return ranges[::-1]
 
 
 def _first_after(
-    sent: Row, answered: Row, summed: Row, bursts: Sequence[tuple[float, float]]
+    sent: Row,
+    answered: Row,
+    summed: Row,
+    bursts: Sequence[tuple[float, float]],
 ) -> list[float]:
     """Return when a process first spoke to another of its ring, by all-reduce.
 
@@ -428,21 +463,23 @@ def _fit_rounds(
 ) -> FittedIterations:
     count = len(sums.began[0])
     most = max(len(turns) for row in rounds.values() for turns in row)
-    stages = {client: np.zeros((most + 1, count)) for client in ring.members}
+    shape = (most + 1, count)
+    stages = {client: np.zeros(shape) for client in ring.members}
     requests: dict[Asked, Row] = {}
     for place, client in enumerate(ring.members):
         for number, iteration in enumerate(rounds[client]):
             had = sums.summed[place, number]
             for turn, exchanges in enumerate(iteration):
-                request_start = min(exchange.asked[0] for exchange in exchanges)
-                stages[client][turn, number] = request_start - had
-                had = max(exchange.answered[1] for exchange in exchanges)
+                starts = [exchange.asked[0] for exchange in exchanges]
+                ends = [exchange.answered[1] for exchange in exchanges]
+                stages[client][turn, number] = min(starts) - had
+                had = max(ends)
                 for exchange in exchanges:
                     key = (client, turn, exchange.server)
                     rows = requests.setdefault(key, np.zeros((3, count)))
                     seconds = services[exchange]
                     # A process may ask the same server more than once in a round.
-                    rows[:, number] += exchange.request, exchange.answer, seconds
+                    rows[:, number] += (exchange.request, exchange.answer, seconds)
             computation = sums.began[place, number] - had
             stages[client][-1, number] = max(computation, 0.0)
 
@@ -510,8 +547,6 @@ def mean_iterations(
         means[:byte_rows] = np.rint(means[:byte_rows])
         return np.repeat(means, found.count, axis=1)
 
-    return replace(
-        found,
-        stages={end: mean(times) for end, times in found.stages.items()},
-        asked={key: mean(rows, byte_rows=2) for key, rows in found.asked.items()},
-    )
+    stages = {process: mean(times) for process, times in found.stages.items()}
+    asked = {key: mean(rows, byte_rows=2) for key, rows in found.asked.items()}
+    return replace(found, stages=stages, asked=asked)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.lab.array_types import Ints, Mask
 from emu.lab.fitting.causes import longest
 from emu.lab.fitting.conversations import Packets, Unfittable
 from emu.lab.fitting.repeats import count_turns
@@ -44,7 +44,8 @@ def find_marks(packets: Packets, traffic: Traffic, count: int | None = None) -> 
         times = _of_all(packets, traffic)
     except Unfittable as why:
         for program in range(len(traffic.programs)):
-            if marks := _of_each(packets, traffic, program):
+            marks = _of_each(packets, traffic, program)
+            if marks:
                 return marks
         raise Unfittable(
             f"{why}; run more iterations, or state with --mark LINE what a program "
@@ -64,19 +65,21 @@ def _of_all(packets: Packets, traffic: Traffic) -> Row:
     best = 0
     choice = None
     trials: set[tuple[int, str]] = set()
-    candidates = _candidates(packets)
-    for times in sorted(candidates, key=lambda row: (-len(row), _unsteadiness(row))):
-        period = f"{np.median(np.diff(times)):.2g}"
+    candidates = sorted(_candidates(packets), key=_rank)
+    for times in candidates:
+        gaps = np.diff(times)
+        period = f"{np.median(gaps):.2g}"
         # Several pairs of processes tell the same period: one of them is tried.
         trial = (len(times), period)
-        if trial in trials or len(times) <= best:
+        is_known = trial in trials
+        if is_known or len(times) <= best:
             continue
         trials.add(trial)
 
         try:
             iterations = _whole(packets, traffic, times)
         except Unfittable as why:
-            count = np.sum((packets.time >= times[0]) & (packets.time < times[-1]))
+            count = np.count_nonzero(_within(packets, times))
             if count > nearest_packets:
                 nearest_packets = int(count)
                 nearest = f"bursts come every {period} s, {len(times)} times, but {why}"
@@ -90,11 +93,23 @@ def _of_all(packets: Packets, traffic: Traffic) -> Row:
     return choice
 
 
+def _rank(times: Row) -> tuple[int, float]:
+    """Return what orders candidates: the longest first, of these the steadiest."""
+    return -len(times), _unsteadiness(times)
+
+
+def _within(packets: Packets, times: Row) -> Mask:
+    """Return which packets came from the first of some times until before the last."""
+    is_past_first = packets.time >= times[0]
+    return np.asarray(is_past_first & (packets.time < times[-1]))
+
+
 def _unsteadiness(times: Row) -> float:
     """Return how far gaps are from the one in the middle, as a share of that."""
     gaps = np.diff(times)
     usual = np.median(gaps)
-    return float(np.median(np.abs(gaps - usual)) / usual)
+    distances = np.abs(gaps - usual)
+    return float(np.median(distances) / usual)
 
 
 def _whole(packets: Packets, traffic: Traffic, times: Row) -> int:
@@ -102,13 +117,15 @@ def _whole(packets: Packets, traffic: Traffic, times: Row) -> int:
 
     Raises Unfittable when they are no iterations of the packets.
     """
-    is_within = (packets.time >= times[0]) & (packets.time < times[-1])
-    share = float(packets.bytes[is_within].sum() / packets.bytes.sum())
+    sizes_within = packets.bytes[_within(packets, times)]
+    share = float(sizes_within.sum() / packets.bytes.sum())
     if share < _MOST:
         raise Unfittable(f"{1 - share:.0%} of all bytes crossed before and after")
-    span = longest(steps_between(packets, traffic, {ALL: times}))
-    count = len(times[span])
-    if count < MOST * (len(times) - 1):
+
+    steps = steps_between(packets, traffic, {ALL: times})
+    count = len(times[longest(steps)])
+    least = MOST * (len(times) - 1)
+    if count < least:
         raise Unfittable(f"{count} in a row have all of their parts")
     return count
 
@@ -120,17 +137,21 @@ def _of_each(packets: Packets, traffic: Traffic, program: int) -> Marks:
     """
     marks = {}
     for number, process in enumerate(packets.processes):
-        if process[1] == program:
-            is_end = (packets.source == number) | (packets.destination == number)
-            try:
-                marks[process] = _of_all(packets.some(is_end), traffic)
-            except Unfittable:
-                return {}
+        _, program_of_process = process
+        if program_of_process != program:
+            continue
+        is_end = (packets.source == number) | (packets.destination == number)
+        try:
+            marks[process] = _of_all(packets.some(is_end), traffic)
+        except Unfittable:
+            return {}
 
-    pairs = np.unique(np.stack([packets.source, packets.destination]), axis=1)
+    ends = np.stack([packets.source, packets.destination])
+    pairs = np.unique(ends, axis=1)
     for pair in pairs.T:
-        ends = {packets.processes[number] for number in pair}
-        if len(ends & marks.keys()) != 1:
+        processes = {packets.processes[number] for number in pair}
+        with_marks = processes & marks.keys()
+        if len(with_marks) != 1:
             return {}
     return marks
 
@@ -140,7 +161,8 @@ def _candidates(packets: Packets) -> Iterator[Row]:
 
     By pair of processes, and by the silence that parts bursts.
     """
-    pairs = packets.source * len(packets.processes) + packets.destination
+    count = len(packets.processes)
+    pairs = packets.source * count + packets.destination
     for pair in np.unique(pairs).tolist():
         stream = packets.some(pairs == pair)
         gaps = np.diff(stream.time)
@@ -149,19 +171,21 @@ def _candidates(packets: Packets) -> Iterator[Row]:
             continue
 
         counts = set()
-        for silence in np.geomspace(longest_gap, _LEAST, _TRIES)[1:].tolist():
+        silences = np.geomspace(longest_gap, _LEAST, _TRIES)
+        for silence in silences[1:].tolist():
             silent_places = np.flatnonzero(gaps > silence)
             first = np.append(0, silent_places + 1)
+            count_of_bursts = len(first)
             # Another silence that parts it into as many bursts parts it alike.
-            if len(first) in counts or len(first) < FEWEST:
+            if count_of_bursts in counts or count_of_bursts < FEWEST:
                 continue
-            counts.add(len(first))
+            counts.add(count_of_bursts)
             times = _longest_row(stream, first)
             if len(times) >= FEWEST:
                 yield times
 
 
-def _longest_row(sent: Packets, first: NDArray[np.int64]) -> Row:
+def _longest_row(sent: Packets, first: Ints) -> Row:
     """Return the beginnings of bursts of the usual size, as many as none is missing.
 
     ``first`` are the numbers of their first packets.
@@ -169,7 +193,8 @@ def _longest_row(sent: Packets, first: NDArray[np.int64]) -> Row:
     sizes = np.add.reduceat(sent.bytes, first)
     usual = usual_size(sizes)
     distance = np.abs(sizes - usual)
-    is_usual = distance <= max(_BYTES, _ALIKE * usual)
+    tolerance = max(_BYTES, _ALIKE * usual)
+    is_usual = distance <= tolerance
     began: Row = sent.time[first[is_usual]]
     if len(began) < FEWEST:
         return began
@@ -180,7 +205,7 @@ def _longest_row(sent: Packets, first: NDArray[np.int64]) -> Row:
     return max(rows, key=len)
 
 
-def usual_size(sizes: Sequence[int] | NDArray[np.int64]) -> int:
+def usual_size(sizes: Sequence[int] | Ints) -> int:
     """Return the size in the middle of all bytes: there may be many small ones."""
     ranks = np.sort(sizes)
     total = np.cumsum(ranks)

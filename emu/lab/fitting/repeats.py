@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.lab.array_types import Floats, Ints
 from emu.lab.fitting.conversations import Unfittable
 
-Row: TypeAlias = NDArray[np.float64]
+Row: TypeAlias = Floats
 #: Bytes that crossed before something.
-Places: TypeAlias = NDArray[np.int64]
+Places: TypeAlias = Ints
 #: Bytes, and share of the period, by which bursts may begin beside their place.
 _BYTES = 256
 _BESIDE = 0.002
@@ -94,8 +94,9 @@ def _find_periods(places: Places, total: int) -> list[int]:
     earlier = places[::step, None]
     differences = places - earlier
     distances = np.sort(differences.ravel())
+    longest = total // _FEWEST
     first = np.searchsorted(distances, _BYTES, "right")
-    last = np.searchsorted(distances, total // _FEWEST, "right")
+    last = np.searchsorted(distances, longest, "right")
     distances = distances[first:last]
     if not len(distances):
         return []
@@ -106,7 +107,8 @@ def _find_periods(places: Places, total: int) -> list[int]:
     cuts = np.flatnonzero(is_new)
     groups = np.split(distances, cuts + 1)
     groups.sort(key=len, reverse=True)
-    usual = [int(np.median(group)) for group in groups[:_MOST_TRIES]]
+    most_frequent = groups[:_MOST_TRIES]
+    usual = [int(np.median(group)) for group in most_frequent]
     return sorted(usual)
 
 
@@ -120,14 +122,17 @@ def _follow(places: Places, start: int, period: float) -> Chain:
         count = round(distance / period)
         offset = abs(distance - count * period)
         if count and offset <= count * tolerance:
+            turn = chain.turns[-1] + count
             chain.bursts.append(burst)
-            chain.turns.append(chain.turns[-1] + count)
+            chain.turns.append(turn)
             last_place = places[burst]
     return chain
 
 
 def count_turns(
-    times: Sequence[float], turns: Sequence[int], iterations: int | None = None
+    times: Sequence[float],
+    turns: Sequence[int],
+    iterations: int | None = None,
 ) -> int:
     """Return how many periods make an iteration, by the times at which they began.
 
@@ -151,7 +156,8 @@ def count_turns(
     if number == 1 or shares[number] >= _SURE:
         return number
 
-    seconds = (times[-1] - times[0]) / max(1, count - 1)
+    length = times[-1] - times[0]
+    seconds = length / max(1, count - 1)
     fewer = count // number
     raise Unfittable(
         f"what crossed reads as {count} iterations of {seconds:.3g} s, or as "
@@ -172,7 +178,7 @@ def _turns_of(count: int, iterations: int) -> int:
     return number
 
 
-def _explain(times: Row, turns: NDArray[np.int64], number: int) -> float:
+def _explain(times: Row, turns: Ints, number: int) -> float:
     """Return the share of the variation of periods that their turns explain."""
     is_next = np.diff(turns) == 1
     lengths = np.diff(times)[is_next]
@@ -181,7 +187,8 @@ def _explain(times: Row, turns: NDArray[np.int64], number: int) -> float:
     warm = len(lengths) // 4
     lengths = lengths[warm:]
     residues = residues[warm:]
-    if len(lengths) < number * (_FEWEST - 1):
+    least = number * (_FEWEST - 1)
+    if len(lengths) < least:
         return 0.0
 
     if len(lengths) > _RARE:
@@ -199,7 +206,8 @@ def _explain(times: Row, turns: NDArray[np.int64], number: int) -> float:
         part = lengths[residues == residue]
         if len(part):
             middle = np.median(part)
-            rest += np.abs(part - middle).sum()
+            distances = np.abs(part - middle)
+            rest += distances.sum()
     return float(1 - rest / variation.sum())
 
 
@@ -211,13 +219,16 @@ def settle(edges: Places, places: Places) -> Places:
     """
     usual = float(np.median(np.diff(edges)))
     chain = None
-    if usual and _FEWEST < len(places) <= _MOST_PLACES:
-        chain = find_chain(places, int(places[-1]))
+    is_clear = _FEWEST < len(places) <= _MOST_PLACES
+    if usual and is_clear:
+        total = int(places[-1])
+        chain = find_chain(places, total)
     if chain is None:
         return edges
     count = max(1, round(usual / chain.period))
     volume = count * chain.period
-    if abs(volume / usual - 1) > _SETTLED:
+    difference = abs(volume / usual - 1)
+    if difference > _SETTLED:
         return edges
 
     known = places[chain.bursts].astype(np.float64)
@@ -232,7 +243,8 @@ def settle(edges: Places, places: Places) -> Places:
     residue = int(np.argmin(distances))
 
     iterations = np.rint((positions - residue) / count)
-    if np.any(np.diff(iterations) != 1):
+    steps = np.diff(iterations)
+    if np.any(steps != 1):
         return edges
     begun = residue + count * iterations
     settled = _convert(begun, turns, known)
@@ -243,8 +255,10 @@ def _convert(values: Row | Places, known: Row, results: Row) -> Row:
     """Return what belongs to values between known pairs, and beyond them as far on."""
     first = known[0]
     last = known[-1]
-    slope = (results[-1] - results[0]) / (last - first)
+    rise = results[-1] - results[0]
+    slope = rise / (last - first)
     short = np.minimum(values - first, 0.0)
     excess = np.maximum(values - last, 0.0)
     between = np.interp(values, known, results)
-    return np.asarray(between + slope * (short + excess))
+    beyond = slope * (short + excess)
+    return np.asarray(between + beyond)

@@ -13,15 +13,15 @@ from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.lab.array_types import Floats, Ints, Mask
 from emu.lab.fitting.calls import Sent, find_senders
 from emu.lab.fitting.conversations import Packets, Process, Unfittable
 from emu.lab.fitting.repeats import settle
 from emu.prediction.analysis.traffic import Traffic
 
 #: A number per iteration, or per packet.
-Row: TypeAlias = NDArray[np.float64]
+Row: TypeAlias = Floats
 #: Seconds at which iterations began, by the process whose they are.
 Marks: TypeAlias = Mapping[Process, Row]
 #: Stands for the process where iterations are those of all.
@@ -60,19 +60,26 @@ class Crossed:
     """Packets of one process to another, by time."""
 
     time: Row
-    before: NDArray[np.int64]
+    before: Ints
     """Bytes before each of them, and of all."""
 
     def when(self, byte: Row) -> Row:
         """Return the seconds at which so many bytes had come."""
-        places = np.searchsorted(self.before[1:], byte, "left")
+        bytes_after = self.before[1:]
+        places = np.searchsorted(bytes_after, byte, "left")
         is_unknown = np.isnan(byte)
-        return np.where(is_unknown, np.nan, self.packet(places))
+        seconds = self.packet(places)
+        return np.where(is_unknown, np.nan, seconds)
 
-    def packet(self, places: NDArray[np.int64]) -> Row:
+    def packet(self, places: Ints) -> Row:
         """Return the seconds of packets, of the last one behind the end."""
         last = len(self.time) - 1
-        return self.time[np.minimum(places, last)]
+        present = np.minimum(places, last)
+        return self.time[present]
+
+
+def _nothing() -> Row:
+    return np.empty(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,27 +100,31 @@ class Step:
     until: Row
     """Bytes of all that crossed when it had."""
     crossed: Crossed
-    call: Row = field(default_factory=lambda: np.empty(0))
+    call: Row = field(default_factory=_nothing)
     """Number of the call that sent its first byte; -1 where it was not noted."""
-    taken: Row = field(default_factory=lambda: np.empty(0))
+    taken: Row = field(default_factory=_nothing)
     """Seconds at which the kernel had taken its last byte, where that was noted."""
 
     @property
     def is_noted(self) -> bool:
         """True where the call is known in every iteration."""
         is_known = self.call >= 0
-        return len(self.call) > 0 and bool(is_known.all())
+        return bool(len(self.call) and is_known.all())
 
     def part(self, span: slice) -> Step:
         """Return the step in some of the iterations."""
-        rows = {name: getattr(self, name)[span] for name in _BY_ITERATION}
+        rows = {}
+        for name in _BY_ITERATION:
+            values = getattr(self, name)
+            rows[name] = values[span]
         return replace(self, **rows)
 
     def roll(self, iterations: int) -> Step:
         """Return the step with its parts so many iterations later."""
-        rows = {
-            name: np.roll(getattr(self, name), iterations) for name in _BY_ITERATION
-        }
+        rows = {}
+        for name in _BY_ITERATION:
+            values = getattr(self, name)
+            rows[name] = np.roll(values, iterations)
         is_later = iterations >= 0
         vacant = slice(0, iterations) if is_later else slice(iterations, None)
         for row in rows.values():
@@ -166,7 +177,8 @@ def steps_between(packets: Packets, traffic: Traffic, marks: Marks) -> list[Step
                 **iterations.rows(begin, end),
             )
             # Iterations were cut where all is quiet: a step is of the one it begins in.
-            present = np.flatnonzero(~np.isnan(step.first))
+            is_present = ~np.isnan(step.first)
+            present = np.flatnonzero(is_present)
             numbers = np.searchsorted(starts, step.first[present], "right") - 1
             lag = int(np.median(numbers - present))
             steps.append(step.roll(lag))
@@ -184,7 +196,10 @@ def _silence(source: Process, destination: Process, traffic: Traffic) -> float:
 
 
 def _clock_of(
-    source: Process, destination: Process, marks: Marks, traffic: Traffic
+    source: Process,
+    destination: Process,
+    marks: Marks,
+    traffic: Traffic,
 ) -> Process:
     """Return whose iterations those of two processes are; Unfittable if not clear."""
     if len(marks) == 1:
@@ -193,21 +208,22 @@ def _clock_of(
 
     clocks = [end for end in (source, destination) if end in marks]
     if len(clocks) != 1:
+        pair = describe_ends([source, destination], traffic)
         periods = []
         for process in clocks or marks:
             name = describe_ends([process], traffic)
-            seconds = np.median(np.diff(marks[process]))
+            lengths = np.diff(marks[process])
+            seconds = np.median(lengths)
             periods.append(f"{name} {seconds:.4g} s")
         raise Unfittable(
-            f"{describe_ends([source, destination], traffic)}: iterations of processes "
-            f"do not go together ({', '.join(periods)}), and "
-            "it is not clear of which these are part: --mark LINE that one program "
-            "prints says it"
+            f"{pair}: iterations of processes do not go together "
+            f"({', '.join(periods)}), and it is not clear of which these are part: "
+            "--mark LINE that one program prints says it"
         )
     return clocks[0]
 
 
-def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _short(sizes: Ints) -> Mask:
     """Return which packets are not full, as the last of a message."""
     full = FULL
     if len(sizes):
@@ -216,8 +232,8 @@ def _short(sizes: NDArray[np.int64]) -> NDArray[np.bool_]:
         totals = np.bincount(places, sizes)
         usual = int(values[totals.argmax()])
         full = usual if usual >= _SMALL else FULL
-    is_short = sizes % full != 0
-    return np.asarray((sizes % FULL != 0) & is_short)
+    is_short = (sizes % full != 0) & (sizes % FULL != 0)
+    return np.asarray(is_short)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,10 +241,10 @@ class _Iterations:
     """Bytes that one process sends another, by iteration."""
 
     crossed: Crossed
-    starts: NDArray[np.int64]
+    starts: Ints
     """Bytes before each iteration."""
-    volumes: NDArray[np.int64]
-    joints: list[NDArray[np.int64]]
+    volumes: Ints
+    joints: list[Ints]
     """By iteration, bytes before the packets behind which something had ended."""
 
     sent: Sent
@@ -250,7 +266,8 @@ class _Iterations:
         total = np.cumsum(packets.bytes)
         curve = Crossed(packets.time, np.append(0, total))
         is_silent = np.diff(packets.time) > silence
-        is_start = np.append(True, _part(packets, sent, is_silent))
+        is_over = _part(packets, sent, is_silent)
+        is_start = np.append(True, is_over)
 
         # A mark is of what was called before it.
         called = np.maximum.accumulate(sent.called)
@@ -270,6 +287,7 @@ class _Iterations:
             amid = curve.before[splits] + sent.split[splits]
             places = np.union1d(curve.before[starts], amid)
             joints.append(places - curve.before[first])
+
         bytes_before = curve.before[edges]
         return cls(
             crossed=curve,
@@ -294,9 +312,10 @@ class _Iterations:
 
         offsets = begin_bytes - curve.before[first_places]
         call, first = self.sent.begun(first_places, offsets)
+        last = curve.time[last_places]
         rows = {
             "first": first,
-            "last": np.maximum(first, curve.time[last_places]),
+            "last": np.maximum(first, last),
             "sizes": sizes,
             "until": until,
             "call": call,
@@ -306,9 +325,7 @@ class _Iterations:
         return {name: np.where(is_sent, row, np.nan) for name, row in rows.items()}
 
 
-def _part(
-    packets: Packets, sent: Sent, is_silent: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
+def _part(packets: Packets, sent: Sent, is_silent: Mask) -> Mask:
     """Return behind which packets something has ended, for all but the last.
 
     Behind a silence, and a packet that is not full. Where calls are known, between two
@@ -318,8 +335,9 @@ def _part(
     pauses = sent.called[1:] - sent.taken[:-1]
     is_note = packets.bytes[:-1] <= NOTE
     is_apart = is_end | (pauses > _PAUSE) | is_note
-    is_other = sent.call[1:] != sent.next_call[:-1]
-    is_known = sent.call[1:] >= 0
+    next_calls = sent.call[1:]
+    is_other = next_calls != sent.next_call[:-1]
+    is_known = next_calls >= 0
     return np.where(is_known, is_apart & is_other, is_end)
 
 
@@ -329,13 +347,14 @@ def _cut(iterations: _Iterations, pair: str, total: float) -> list[Row]:
     None where too little is sent. Raises Unfittable as `steps_between`.
     """
     volumes = iterations.volumes
+    volume = volumes.sum()
     share = np.mean(volumes > 0)
-    is_rare = volumes.sum() <= _RARE * total
+    is_rare = volume <= _RARE * total
     if share < 0.5:
         if is_rare:
             return []
         raise Unfittable(
-            f"{pair} sent {volumes.sum():,} bytes in {share:.0%} of the iterations: "
+            f"{pair} sent {volume:,} bytes in {share:.0%} of the iterations: "
             "they have no part in common; --mark LINE states others, --skip leaves the "
             "first ones out"
         )
@@ -347,11 +366,13 @@ def _cut(iterations: _Iterations, pair: str, total: float) -> list[Row]:
         return bounds
     # So little varies in what Ray's processes say beside their objects.
     if is_rare:
-        return [np.zeros(len(volumes)), volumes.astype(np.float64)]
+        nothing = np.zeros(len(volumes))
+        return [nothing, volumes.astype(np.float64)]
+
     pieces = [len(cuts) for cuts in joints]
+    low, high = np.quantile(volumes, [0.1, 0.9])
     raise Unfittable(
-        f"{pair} sent {np.quantile(volumes, 0.1):,.0f} to "
-        f"{np.quantile(volumes, 0.9):,.0f} bytes in an iteration, in "
+        f"{pair} sent {low:,.0f} to {high:,.0f} bytes in an iteration, in "
         f"{min(pieces)} to {max(pieces)} pieces: these are no "
         "iterations that repeat; --mark LINE states others"
     )
@@ -361,7 +382,8 @@ def describe_ends(ends: Sequence[Process], traffic: Traffic) -> str:
     """Return processes in words, the first of them to the second."""
     names = []
     for machine, program in ends:
-        names.append(f"{traffic.programs[program]} on {traffic.machines[machine]}")
+        machine_name = traffic.machines[machine]
+        names.append(f"{traffic.programs[program]} on {machine_name}")
     return " to ".join(names)
 
 
@@ -371,7 +393,8 @@ def _quiet(time: Row, marks: Row) -> float:
     shares = np.arange(_PHASES) / _PHASES - 0.5
     phases = length * shares
     # Of several as good, the one nearest to the mark is taken.
-    nearest_first = np.argsort(np.abs(phases), kind="stable")
+    distances = np.abs(phases)
+    nearest_first = np.argsort(distances, kind="stable")
     phases = phases[nearest_first]
 
     instants = phases[:, None] + marks  # (phases, marks)
@@ -386,9 +409,7 @@ def _quiet(time: Row, marks: Row) -> float:
     return float(good_phases[0])
 
 
-def _bounds(
-    joints: list[NDArray[np.int64]], sent: NDArray[np.int64]
-) -> list[Row] | None:
+def _bounds(joints: list[Ints], sent: Ints) -> list[Row] | None:
     """Return bounds as `_cut`.
 
     None where neither bytes nor the number of joints are usually the same.
@@ -420,7 +441,10 @@ def _bounds(
 
 
 def _places(
-    joints: NDArray[np.int64], near_bytes: float, usual: float, iterations: int
+    joints: Ints,
+    near_bytes: float,
+    usual: float,
+    iterations: int,
 ) -> list[float]:
     """Return the bytes at which many iterations are cut.
 
@@ -435,7 +459,8 @@ def _places(
         groups.append(joints[joints == value])
 
     points = np.sort(joints[~is_same].astype(float))
-    gaps = np.flatnonzero(np.diff(points) > _BYTES)
+    distances = np.diff(points)
+    gaps = np.flatnonzero(distances > _BYTES)
     groups += np.split(points, gaps + 1)
 
     places: list[float] = []
@@ -447,8 +472,10 @@ def _places(
     return sorted(places)
 
 
-def _nearest(joints: NDArray[np.int64], place: float) -> float:
+def _nearest(joints: Ints, place: float) -> float:
     """Return the cut of one iteration at a place, the usual one where it has none."""
     distance = np.abs(joints - place)
     has_cut = distance.min(initial=np.inf) <= _BYTES
-    return float(joints[distance.argmin()]) if has_cut else place
+    if not has_cut:
+        return place
+    return float(joints[distance.argmin()])

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.lab.array_types import Array
 from emu.lab.fitting.calls import Pause, Threads
 from emu.lab.fitting.causes import (
     ALWAYS,
@@ -62,34 +62,35 @@ def follow_threads(found: FittedSteps, traffic: Traffic) -> FittedSteps:
         if step.is_noted:
             calls = step.call.astype(int)
             pauses = [threads.pause(call, begins) for call in calls]
-            earlier = _sent_earlier(pauses, begins)
-            earlier = sends.behind(earlier, number)
+            sent_earlier = _sent_earlier(pauses, begins)
+            earlier = sends.behind(sent_earlier, number)
             receipts = _received(pauses, number, found.steps)
             causes = _join(causes, earlier, receipts)
+
             part = sends.compute(pauses, earlier) if receipts else None
             if part is not None:
                 computing[number] = part
                 causes.remove(part.cause)
         rows.append(tuple(causes))
-    return replace(
-        found,
-        causes=tuple(rows),
-        held=_list_waited(rows, computing, holds),
-        computing=computing,
-    )
+
+    waited = _list_waited(rows, computing, holds)
+    return replace(found, causes=tuple(rows), held=waited, computing=computing)
 
 
 def _list_begins(steps: _Steps) -> _Begins:
     begins = {}
     for number, step in enumerate(steps):
-        for iteration, call in enumerate(step.call.tolist()):
+        calls = step.call.tolist()
+        for iteration, call in enumerate(calls):
             if call >= 0:
-                begins[int(call)] = number, iteration
+                begins[int(call)] = (number, iteration)
     return begins
 
 
 def _list_waited(
-    rows: Sequence[_Row], computing: Mapping[int, Own], holds: Sequence[float]
+    rows: Sequence[_Row],
+    computing: Mapping[int, Own],
+    holds: Sequence[float],
 ) -> tuple[float, ...]:
     """Return what the kernel held of steps that a cause waits for; 0 of the others."""
     awaited = [part.cause for part in computing.values()]
@@ -106,8 +107,8 @@ def _join(causes: _Row, earlier: _Row, receipts: _Row) -> list[Cause]:
     """Return all causes once; receipts that order tells only where there are none."""
     if receipts:
         causes = [cause for cause in causes if cause.moment != GOT]
-    joined = [*causes, *earlier, *receipts]
-    return list(dict.fromkeys(joined))
+    joined = dict.fromkeys([*causes, *earlier, *receipts])
+    return list(joined)
 
 
 def _hold(step: Step, held: float) -> float:
@@ -143,7 +144,9 @@ class _Sends:
             step = self._steps[cause.step]
             known = cause
             if cause.moment != GOT and step.is_noted:
-                moment = DRAINED if self._waits(cause, number) else BEGUN
+                moment = BEGUN
+                if self._waits(cause, number):
+                    moment = DRAINED
                 known = cause._replace(moment=moment)
             if _is_earlier(known, number, self._steps):
                 chosen.append(known)
@@ -163,7 +166,8 @@ class _Sends:
     def compute(self, pauses: _Pauses, earlier: _Row) -> Own | None:
         """Return what a thread computes until it is ready, where it received once."""
         is_one = _row(pauses, "groups") == 1
-        if not earlier or np.mean(is_one) < ALWAYS:
+        receives_once = np.mean(is_one) >= ALWAYS
+        if not earlier or not receives_once:
             return None
 
         (cause,) = earlier
@@ -232,9 +236,10 @@ def _received(pauses: _Pauses, number: int, steps: _Steps) -> list[Cause]:
     return causes
 
 
-def _row(pauses: _Pauses, name: str) -> NDArray[Any]:
+def _row(pauses: _Pauses, name: str) -> Array:
     """Return one field of all pauses."""
-    return np.array([getattr(pause, name) for pause in pauses])
+    values = [getattr(pause, name) for pause in pauses]
+    return np.array(values)
 
 
 class _Latest:
@@ -251,21 +256,24 @@ class _Latest:
 
         ``places`` are the numbers of its steps.
         """
-        machine, _ = steps[places[0]].source
+        first = steps[places[0]]
+        machine, _ = first.source
         count = len(self._pauses)
         newest = self._begun.copy()
         receipts: list[Cause | None] = [None] * count
         reads = [machine in pause.sources for pause in self._pauses]
         is_read = np.array(reads)
         is_read |= self._is_woken
+
         for place in places:
+            last = steps[place].last
             for lag in range(_LAGS):
                 arrivals = np.full(count, np.nan)
-                last = steps[place].last
                 arrivals[lag:] = last[: count - lag]
                 is_newer = is_read & (arrivals >= newest)
                 is_newer &= arrivals <= self._over + STEADIER
                 newest[is_newer] = arrivals[is_newer]
-                for iteration in np.flatnonzero(is_newer).tolist():
+                iterations = np.flatnonzero(is_newer)
+                for iteration in iterations.tolist():
                     receipts[iteration] = Cause(place, GOT, lag)
         return [receipt for receipt in receipts if receipt is not None]

@@ -7,8 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.lab.array_types import Records
 from emu.prediction.analysis.traffic import CALL, WAIT
 
 #: Built from ``calls.c``; there is none where glibc is not.
@@ -49,11 +49,15 @@ class CallNotes:
         if not LIBRARY.exists():
             return {}
         libraries = [str(LIBRARY)]
-        if preloaded := os.environ.get(_PRELOAD):
+        preloaded = os.environ.get(_PRELOAD)
+        if preloaded:
             libraries.append(preloaded)
-        return {_PRELOAD: ":".join(libraries), "EMU_CALLS": self._folder.name}
+        return {
+            _PRELOAD: ":".join(libraries),
+            "EMU_CALLS": self._folder.name,
+        }
 
-    def read(self, began: float) -> tuple[NDArray[np.void], list[str]]:
+    def read(self, began: float) -> tuple[Records, list[str]]:
         """Return rows of `CALL` by beginning, and the names of their programs.
 
         Seconds count from ``began``, seconds since 1970. Calls on other connections
@@ -61,9 +65,11 @@ class CallNotes:
         files are removed.
         """
         parts = [np.empty(0, CALL)]
-        for path in sorted(Path(self._folder.name).iterdir()):
+        files = sorted(Path(self._folder.name).iterdir())
+        for path in files:
             process, _, program = path.name.split(".", 2)
-            rows = _convert(self._read_file(path), began)
+            notes = self._read_file(path)
+            rows = _convert(notes, began)
             if rows is None:
                 continue
             if program not in self._programs:
@@ -89,19 +95,22 @@ class CallNotes:
                 f"{self._lost:,} socket calls found no room among the notes: none of "
                 "them is used"
             )
-        if silent := sorted(programs - {*self._programs}):
+
+        silent = sorted(programs.difference(self._programs))
+        if silent:
             return (
                 f"socket calls of {', '.join(silent)} are not noted: it calls none, or "
                 "takes no LD_PRELOAD, as what is linked statically"
             )
         return ""
 
-    def _read_file(self, path: Path) -> NDArray[np.void]:
+    def _read_file(self, path: Path) -> Records:
         with path.open("rb") as file:
             head = file.read(NOTE.itemsize)
             count = int.from_bytes(head[:8], "little")
-            self._lost += max(0, count - MOST_NOTES)
-            notes = file.read(NOTE.itemsize * min(count, MOST_NOTES))
+            kept = min(count, MOST_NOTES)
+            self._lost += count - kept
+            notes = file.read(NOTE.itemsize * kept)
         # What is cut off amid a note is none.
         whole = len(notes) // NOTE.itemsize
         return np.frombuffer(notes, NOTE, whole)
@@ -111,23 +120,27 @@ class CallNotes:
         self._folder.cleanup()
 
 
-def _convert(notes: NDArray[np.void], began: float) -> NDArray[np.void] | None:
+def _convert(notes: Records, began: float) -> Records | None:
     """Return the rows of one process; None where it has no connection of the lab."""
     # What was cut off amid a note has no end.
     notes = notes[notes["end"] > 0]
     is_near = notes["peer"] >> 16 == _NETWORK
     if not is_near.any():
         return None
-    notes = notes[is_near | (notes["kind"] == WAIT)]
+    is_wait = notes["kind"] == WAIT
+    notes = notes[is_near | is_wait]
 
     rows = np.zeros(len(notes), CALL)
     for name in ("bytes", "kind", "thread", "port", "peer_port"):
         rows[name] = notes[name]
     has_peer = notes["peer"] > 0
-    rows["peer"][has_peer] = (notes["peer"][has_peer] & 0xFFFF) - 1
+    low_halves = notes["peer"][has_peer] & 0xFFFF
+    rows["peer"][has_peer] = low_halves - 1
     # Who started a process may have given it the environment of another machine.
-    rows["machine"] = notes["host"][has_peer][0] - 1
+    host = notes["host"][has_peer][0]
+    rows["machine"] = host - 1
     for name in ("begin", "end"):
-        seconds = notes[name].astype(np.int64) - round(1e9 * began)
-        rows[name] = np.maximum(1e-9 * seconds, 0.0)
+        nanoseconds = notes[name].astype(np.int64)
+        since_began = nanoseconds - round(1e9 * began)
+        rows[name] = np.maximum(1e-9 * since_began, 0.0)
     return rows

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from emu.lab.array_types import Records
 from emu.lab.machines.tap import HEADERS
 from emu.prediction.analysis.traffic import PACKET
 
@@ -31,9 +31,8 @@ class PcapFile:
         self._waiting: list[tuple[int, int, bytes]] = []
         major, minor = _VERSION
         head = struct.Struct("<IHHIIII")
-        self._file.write(
-            head.pack(_NANOSECONDS, major, minor, 0, 0, HEADERS, _LINK_TYPE)
-        )
+        packed = head.pack(_NANOSECONDS, major, minor, 0, 0, HEADERS, _LINK_TYPE)
+        self._file.write(packed)
 
     def add(self, time: int, length: int, header: bytes) -> None:
         """Take a packet: nanoseconds since 1970, its bytes, the first of them."""
@@ -92,7 +91,7 @@ class Capture:
         self._thread = threading.Thread(target=self._read_all, daemon=True)
         self._thread.start()
 
-    def close(self, began: float, time_scale: float = 1.0) -> NDArray[np.void]:
+    def close(self, began: float, time_scale: float = 1.0) -> Records:
         """Return the packets, rows of `emu.prediction.analysis.traffic.PACKET` by time.
 
         Their seconds count from a time in seconds since 1970, and have ``time_scale``
@@ -102,14 +101,16 @@ class Capture:
         self._thread.join()
         for tap in self._taps:
             counts = tap.getsockopt(_PACKET_LAYER, _STATISTICS, 8)
-            self.lost += struct.unpack("=II", counts)[1]
+            _, dropped = struct.unpack("=II", counts)
+            self.lost += dropped
             tap.close()
         os.close(self._end)
         os.close(self._ended)
         rows = np.frombuffer(self._rows, PACKET)
         shift = self._began - began
         rows["time"] = np.maximum(rows["time"] + shift, 0.0) / time_scale
-        return rows[np.argsort(rows["time"], kind="stable")]
+        order = np.argsort(rows["time"], kind="stable")
+        return rows[order]
 
     def _read_all(self) -> None:
         with selectors.DefaultSelector() as selector:
@@ -125,7 +126,8 @@ class Capture:
                 now = time.clock_gettime_ns(time.CLOCK_REALTIME)
                 # A file takes packets in order of time: of all taps until now.
                 reads_all = self._pcap is not None or not going
-                for tap in self._taps if reads_all else ready:
+                due = self._taps if reads_all else ready
+                for tap in due:
                     self._read(tap)
                 if self._pcap is not None:
                     self._pcap.write(now)

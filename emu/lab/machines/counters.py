@@ -41,9 +41,9 @@ def _since(now: Counts, restart: Counts) -> Counts:
     growth: Counts = {}
     for machine, counts in now.items():
         old = restart.get(machine, {})
-        growth[machine] = {}
-        for name, count in counts.items():
-            growth[machine][name] = count - old.get(name, 0)
+        growth[machine] = {
+            name: count - old.get(name, 0) for name, count in counts.items()
+        }
     return growth
 
 
@@ -56,7 +56,8 @@ class Counters:
     def __init__(self, switch: Holder, holders: Sequence[Holder], network: str) -> None:
         self._switch = switch
         self._holders = holders
-        self._names = [f"{network}-{number}" for number in range(len(holders))]
+        numbers = range(len(holders))
+        self._names = [f"{network}-{number}" for number in numbers]
         self._out = [holder.open_netlink([network]) for holder in holders]
         self._into, self._devices = switch.open_netlink(self._names)
         self._before = _Before()
@@ -64,7 +65,9 @@ class Counters:
     def restart(self) -> None:
         """Count from now on, once queues are empty; OSError when a machine has gone."""
         deadline = time.monotonic() + _DRAINED
-        while self._waiting() and time.monotonic() < deadline:
+        while self._waiting():
+            if time.monotonic() >= deadline:
+                break
             time.sleep(_LOOK)
 
         self._before = _Before()
@@ -75,7 +78,8 @@ class Counters:
 
     def _waiting(self) -> int:
         _, waiting = self.queues()
-        return sum(map(sum, waiting))
+        volumes = [sum(queues) for queues in waiting]
+        return sum(volumes)
 
     def traffic(self) -> Counts:
         """Return bytes and packets that crossed each NIC, as the switch counted them.
@@ -87,7 +91,8 @@ class Counters:
         table = Path(f"/proc/{self._switch.process}/net/dev").read_text()
         machines = dict(zip(self._names, self._holders, strict=True))
         # Two lines of titles stand above the devices.
-        for line in table.splitlines()[2:]:
+        _, _, *lines = table.splitlines()
+        for line in lines:
             device, figures = line.split(":")
             machine = machines.get(device.strip())
             if machine is None:
@@ -181,20 +186,22 @@ class CoreWaits:
     def sample(self) -> None:
         """Read the counts of every thread that lives now."""
         for process in processes_below(self._root):
-            for counts in Path(f"/proc/{process}/task").glob("*/schedstat"):
+            folder = Path(f"/proc/{process}/task")
+            for counts in folder.glob("*/schedstat"):
                 try:
                     ran, wait, _ = map(int, counts.read_text().split())
                 except (OSError, ValueError):
                     continue
                 thread = int(counts.parent.name)
-                self.seen[process, thread] = ran, wait
+                self.seen[process, thread] = (ran, wait)
 
     def judge(self) -> None:
         """Compare with nothing: there is no quota."""
 
     def seconds(self) -> tuple[float, float]:
         """Return seconds that threads ran, and waited for a core though ready."""
-        ran = wait = 0
+        ran = 0
+        wait = 0
         for thread_ran, thread_wait in self.seen.values():
             ran += thread_ran
             wait += thread_wait
@@ -244,7 +251,8 @@ class QuotaWaits:
         """Read the counts of every thread that lives now."""
         for waits, _ in self._machines:
             waits.sample()
-        if time.monotonic() >= self._compared + self._pause:
+        due = self._compared + self._pause
+        if time.monotonic() >= due:
             self.judge()
 
     def judge(self) -> None:
@@ -281,7 +289,8 @@ def processes_below(root: int) -> list[int]:
     stack = [root]
     while stack:
         process = stack.pop()
-        for children in Path(f"/proc/{process}/task").glob("*/children"):
+        folder = Path(f"/proc/{process}/task")
+        for children in folder.glob("*/children"):
             try:
                 below = [int(child) for child in children.read_text().split()]
             except OSError:  # it has ended
@@ -310,16 +319,19 @@ class PortOwners:
                 home = Path(f"/proc/{process}")
                 try:
                     program = _program_of(home)
-                    if program is not None:
-                        ports = {(machine, port, program) for port in _ports(home)}
-                        self.found |= ports
+                    if program is None:
+                        continue
+                    ports = _ports(home)
                 except OSError:  # it has ended
                     continue
+                for port in ports:
+                    self.found.add((machine, port, program))
 
 
 def _program_of(home: Path) -> str | None:
     """Return the program that a process is part of, by its environment."""
-    environment = (home / "environ").read_bytes().decode(errors="replace")
+    content = (home / "environ").read_bytes()
+    environment = content.decode(errors="replace")
     program = None
     for line in environment.split("\0"):
         key, _, value = line.partition("=")
@@ -331,10 +343,12 @@ def _program_of(home: Path) -> str | None:
 def _ports(home: Path) -> set[int]:
     """Return the local TCP ports of a process, in the network that it is in."""
     sockets = set()
-    for descriptor in (home / "fd").iterdir():
+    descriptors = home / "fd"
+    for descriptor in descriptors.iterdir():
         target = str(descriptor.readlink())
         if target.startswith("socket:["):
-            sockets.add(target[len("socket:[") : -1])
+            number = target.removeprefix("socket:[")
+            sockets.add(number.removesuffix("]"))
     if not sockets:
         return set()
 

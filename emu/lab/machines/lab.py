@@ -69,9 +69,10 @@ class Paces:
         The NIC stays a limit of their sum. Raises OSError when the kernel refuses, or
         the machine has gone.
         """
-        self._kernel.send(
+        messages = (
             pace(self._index, leaf, self._plan, rate) for leaf, rate in rates.items()
         )
+        self._kernel.send(messages)
 
     def close(self) -> None:
         """Let go of the socket."""
@@ -116,18 +117,18 @@ class Lab:
         time_scale: float = 1.0,
     ) -> None:
         names = [machine.name for machine in machines]
-        if not 0 < len(set(names)) == len(names) <= 1000:
+        is_of_different_names = len(set(names)) == len(names)
+        if not is_of_different_names or not 0 < len(names) <= 1000:
             raise ValueError("1 to 1000 machines, each with a name of its own")
 
         self.machines = tuple(machines)
         self._mtu = mtu
         self._tcp = congestion_control
         self.time_scale = time_scale
-        self._quotas = {
-            machine.name: plan_cpu(machine.cpu, time_scale)
-            for machine in machines
-            if machine.cpu is not None
-        }
+        self._quotas = {}
+        for machine in machines:
+            if machine.cpu is not None:
+                self._quotas[machine.name] = plan_cpu(machine.cpu, time_scale)
         # One without a quota would compute at full speed beside those that are slowed.
         if 0 < len(self._quotas) < len(machines):
             raise ValueError("cores of every machine are needed, or of none")
@@ -159,8 +160,10 @@ class Lab:
     def plans(self, machine: LabMachine) -> tuple[NicPlan, NicPlan]:
         """Return the kernel's plans for a NIC, out and in; raises as `plan_nic`."""
         name = machine.name
-        plan_out = self._plan(machine.nic_out, own=self._connections_out[name])
-        plan_in = self._plan(machine.nic_in, own=self._connections_in[name])
+        out_numbers = self._connections_out[name]
+        in_numbers = self._connections_in[name]
+        plan_out = self._plan(machine.nic_out, own=out_numbers)
+        plan_in = self._plan(machine.nic_in, own=in_numbers)
         return plan_out, plan_in
 
     def address(self, machine: str, network: str = DATA) -> str:
@@ -170,7 +173,8 @@ class Lab:
 
     def path_in(self, machine: str, path: str) -> str:
         """Return how this process opens what a machine's processes open at a path."""
-        holder = self._holders[self._index[machine]]
+        number = self._index[machine]
+        holder = self._holders[number]
         return f"/proc/{holder.process}/root{path}"
 
     def __enter__(self) -> Self:
@@ -198,9 +202,9 @@ class Lab:
         self._ends.close()
 
     def _start_keeper(self, ends: contextlib.ExitStack) -> None:
+        names = ["the switch", *self._index]
         pairs = [
-            socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            for _ in range(len(self.machines) + 1)
+            socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in names
         ]
         descriptors = [child.fileno() for _, child in pairs]
         hosts = [f"{self.address(name)} {name}" for name in self._index]
@@ -212,8 +216,12 @@ class Lab:
             # Root may make namespaces; others first become root of a user namespace.
             "user": os.geteuid() != 0,
         }
+        command = module_command(
+            "emu.lab.machines.namespace_process",
+            json.dumps(spec),
+        )
         self._keeper = subprocess.Popen(
-            module_command("emu.lab.machines.namespace_process", json.dumps(spec)),
+            command,
             pass_fds=descriptors,
             stdin=subprocess.PIPE,
         )
@@ -221,9 +229,7 @@ class Lab:
         ends.callback(self._keeper.kill)  # everything below dies with it
 
         holders = []
-        for name, (parent, child) in zip(
-            ["the switch", *self._index], pairs, strict=True
-        ):
+        for name, (parent, child) in zip(names, pairs, strict=True):
             ends.enter_context(parent)
             child.close()
             holders.append(Holder(name, parent))
@@ -232,8 +238,13 @@ class Lab:
     def _sysctl(self, machine: str) -> dict[str, str]:
         """Return the kernel settings of a machine's TCP, by name."""
         # Without metrics: a connection begins with what the one before had learned.
-        settings = {"tcp_congestion_control": self._tcp, "tcp_no_metrics_save": "1"}
-        plan_out, plan_in = self._plans[self._index[machine]]
+        settings = {
+            "tcp_congestion_control": self._tcp,
+            "tcp_no_metrics_save": "1",
+        }
+
+        number = self._index[machine]
+        plan_out, plan_in = self._plans[number]
         if plan_out.unsent is not None:
             settings["tcp_notsent_lowat"] = str(plan_out.unsent)
         if plan_in.window is not None:
@@ -256,10 +267,12 @@ class Lab:
         for holder, (plan_out, _) in zip(self._holders, self._plans, strict=True):
             addresses = {name: self.address(holder.name, name) for name in _NETWORKS}
             holder.post(do="address", addresses=addresses)
-            holder.post(do="shape", device=DATA, plan=dataclasses.asdict(plan_out))
+            plan = dataclasses.asdict(plan_out)
+            holder.post(do="shape", device=DATA, plan=plan)
         for number, (_, plan_in) in enumerate(self._plans):
+            device = f"{DATA}-{number}"
             plan = dataclasses.asdict(plan_in)
-            self._switch.ask(do="shape", device=f"{DATA}-{number}", plan=plan)
+            self._switch.ask(do="shape", device=device, plan=plan)
         for holder in self._holders:
             holder.answer()
             holder.answer()
@@ -268,9 +281,10 @@ class Lab:
         """Return the reader of what programs computed and waited for, from now on."""
         if not self._quotas:
             return CoreWaits(self._keeper.pid)
-        machines = [
-            (holder.process, self._quotas[holder.name]) for holder in self._holders
-        ]
+        machines = []
+        for holder in self._holders:
+            quota = self._quotas[holder.name]
+            machines.append((holder.process, quota))
         return QuotaWaits(machines)
 
     def check_nics(self, most: float = nic_check.MOST_OFF) -> nic_check.NicCheck:
@@ -286,9 +300,13 @@ class Lab:
             self._switch.ask(do="set_tcp", settings={"tcp_tso_rtt_log": "0"})
         directions = []
         for machine in self.machines:
-            for way, rate in (("out", machine.nic_out), ("in", machine.nic_in)):
+            rates = {"out": machine.nic_out, "in": machine.nic_in}
+            for way, rate in rates.items():
                 direction = nic_check.NicDirection(
-                    machine.name, way, rate, self.time_scale
+                    machine=machine.name,
+                    way=way,
+                    stated=rate,
+                    time_scale=self.time_scale,
                 )
                 directions.append(direction)
 
@@ -298,10 +316,13 @@ class Lab:
             for direction in again:
                 self._try([direction], tries)
         self.counters.restart()
-        return tries.check(time.monotonic() - began)
+        seconds = time.monotonic() - began
+        return tries.check(seconds)
 
     def _try(
-        self, directions: Sequence[nic_check.NicDirection], tries: nic_check.NicTries
+        self,
+        directions: Sequence[nic_check.NicDirection],
+        tries: nic_check.NicTries,
     ) -> None:
         """Measure some directions at once, and note what they carried."""
         trials = [self._trial(direction) for direction in directions]
@@ -325,13 +346,12 @@ class Lab:
             host = self.address(direction.machine)
 
         answer, (listening,) = receiving_end.ask(do="listen", host=host, port=0)
+        port = answer["port"]
         with socket.socket(fileno=listening) as waiting:
             # As much as the NIC's queue holds: it is never empty, and never full.
             room = int(plan.queue / plan.wire)
             waiting.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
-            _, (sending,) = sending_end.ask(
-                do="connect", host=host, port=answer["port"]
-            )
+            _, (sending,) = sending_end.ask(do="connect", host=host, port=port)
             receiver, _ = waiting.accept()
         sender = socket.socket(fileno=sending)
         sender.setblocking(True)
@@ -358,14 +378,15 @@ class Lab:
             queue = max(plan_in.queue, old_plan_in.queue)
             plan_in = dataclasses.replace(plan_in, queue=queue)
 
-        fields = dataclasses.asdict(plan_out)
-        holder.ask(do="shape", device=DATA, plan=fields, again=True)
-        fields = dataclasses.asdict(plan_in)
+        fields_out = dataclasses.asdict(plan_out)
+        fields_in = dataclasses.asdict(plan_in)
         device = f"{DATA}-{number}"
-        self._switch.ask(do="shape", device=device, plan=fields, again=True)
-        self._plans[number] = plan_out, plan_in
+        holder.ask(do="shape", device=DATA, plan=fields_out, again=True)
+        self._switch.ask(do="shape", device=device, plan=fields_in, again=True)
+        self._plans[number] = (plan_out, plan_in)
         # Last: windows, and bytes not sent yet, go by the plans noted above.
-        holder.ask(do="set_tcp", settings=self._sysctl(new.name))
+        settings = self._sysctl(new.name)
+        holder.ask(do="set_tcp", settings=settings)
 
     def listen(self, port: int = 0) -> tuple[str, socket.socket]:
         """Return an address of the control network, and a socket that listens there.
@@ -375,7 +396,8 @@ class Lab:
         """
         host = f"{_NETWORKS[CONTROL]}.{_SWITCH}"
         answer, (descriptor,) = self._switch.ask(do="listen", host=host, port=port)
-        return f"{host}:{answer['port']}", socket.socket(fileno=descriptor)
+        listening = socket.socket(fileno=descriptor)
+        return f"{host}:{answer['port']}", listening
 
     def paces(self, machine: str) -> Paces:
         """Return the setter of the rates of a machine's leaves, out of its NIC.
@@ -383,7 +405,8 @@ class Lab:
         Nothing wakes for it: the kernel lets this process's socket act there.
         """
         number = self._index[machine]
-        kernel, (index,) = self._holders[number].open_netlink([DATA])
+        holder = self._holders[number]
+        kernel, (index,) = holder.open_netlink([DATA])
         plan_out, _ = self._plans[number]
         return Paces(kernel, index, plan_out)
 
@@ -405,6 +428,8 @@ class Lab:
         """
         holder = self._holders[self._index[machine]]
         number = len(self._programs)
+        variables = os.environ if environment is None else environment
+        folder = directory or Path.cwd()
         with Path(os.devnull).open() as nothing:
             output = 2 if output is None else output
             stdin = nothing.fileno() if stdin is None else stdin
@@ -413,8 +438,8 @@ class Lab:
                 do="start",
                 number=number,
                 command=list(command),
-                environment=dict(os.environ if environment is None else environment),
-                directory=str(directory or Path.cwd()),
+                environment=dict(variables),
+                directory=str(folder),
             )
 
         program = Program(machine, number, answer["started"])
@@ -432,8 +457,9 @@ class Lab:
         Others of these sockets that are ready meanwhile are taken. Raises RunError when
         a machine has gone.
         """
-        if end := self._collect_ends():
-            return end
+        ends = self._collect_ends()
+        if ends:
+            return ends
         with selectors.DefaultSelector() as selector:
             for holder in self._holders:
                 selector.register(holder.socket, selectors.EVENT_READ, holder.receive)
@@ -456,9 +482,14 @@ class Lab:
 
     def signal(self, program: Program, number: Signals) -> None:
         """Signal a program and what it started in its session."""
-        if program.code is None:
-            holder = self._holders[self._index[program.machine]]
-            holder.ask(do="signal", number=program.number, signal_number=int(number))
+        if program.code is not None:
+            return
+        holder = self._holders[self._index[program.machine]]
+        holder.ask(
+            do="signal",
+            number=program.number,
+            signal_number=int(number),
+        )
 
     def signal_all(self, number: Signals) -> None:
         """Signal every program that has not ended."""
@@ -482,8 +513,12 @@ class Lab:
         takes_all = pcap is not None
         for number in range(len(self.machines)):
             device = f"{DATA}-{number}"
-            _, (tap,) = self._switch.ask(do="open_tap", device=device, whole=takes_all)
-            taps.append(socket.socket(fileno=tap))
+            _, (descriptor,) = self._switch.ask(
+                do="open_tap",
+                device=device,
+                whole=takes_all,
+            )
+            taps.append(socket.socket(fileno=descriptor))
         return Capture(taps, pcap)
 
     @functools.cached_property
@@ -498,8 +533,9 @@ def missing_needs() -> list[str]:
     """Return obstacles to a lab here, with remedies; starts two machines, 0.2 s."""
     if platform.system() != "Linux":
         return ["machines are Linux namespaces; run it on Linux"]
+    machines = [LabMachine(name, nic_out=1e7, nic_in=1e7) for name in ("a", "b")]
     try:
-        with Lab([LabMachine("a", 1e7, 1e7), LabMachine("b", 1e7, 1e7)]):
+        with Lab(machines):
             return []
     except RunError as error:
         problem = str(error)
@@ -507,7 +543,8 @@ def missing_needs() -> list[str]:
     remedy = "run it as root"
     switch = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
     if os.geteuid() and "user namespace" in problem:
-        if switch.exists() and switch.read_text().strip() == "1":
+        is_restricted = switch.exists() and switch.read_text().strip() == "1"
+        if is_restricted:
             remedy = "Ubuntu's AppArmor forbids user namespaces: run it as root"
         else:
             remedy += ", or allow user namespaces (Docker: another seccomp)"

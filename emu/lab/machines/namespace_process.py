@@ -24,19 +24,19 @@ from typing import Any, TypeAlias
 
 from emu.host.interruption import StopWatch
 from emu.lab.machines import namespaces, netlink, tap
-from emu.lab.machines.namespace_rpc import ANSWER, LARGEST
+from emu.lab.machines.namespace_rpc import ANSWER, LARGEST, Fields
 from emu.lab.machines.netlink import Netlink
 from emu.lab.machines.nic import NicPlan
 
 #: Wall seconds for which a command may be stopped, as agents take it by default.
 _STOPPED = 60.0
 #: Fields of an answer, and a socket that goes with it.
-_Answer: TypeAlias = tuple[dict[str, Any], socket.socket | None]
+_Answer: TypeAlias = tuple[Fields, socket.socket | None]
 
 
 def main() -> int:
     """Hold what the first argument describes until standard input ends."""
-    spec: dict[str, Any] = json.loads(sys.argv[1])
+    spec: Fields = json.loads(sys.argv[1])
     namespaces.die_with_parent(spec["parent"])
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command
     sockets = [socket.socket(fileno=number) for number in spec["sockets"]]
@@ -65,13 +65,16 @@ def main() -> int:
     command = os.getppid()
     watch = StopWatch(command, _STOPPED)
     while not watch.look():
-        if select.select([sys.stdin], [], [], StopWatch.PAUSE)[0]:
+        readable, _, _ = select.select([sys.stdin], [], [], StopWatch.PAUSE)
+        if readable:
             break
     return 0
 
 
 def _fork(
-    sockets: list[socket.socket], end: socket.socket, work: Callable[[], None]
+    sockets: list[socket.socket],
+    end: socket.socket,
+    work: Callable[[], None],
 ) -> None:
     """Do some work in a child of its own that has only its own socket."""
     parent = os.getpid()
@@ -99,7 +102,10 @@ def _fork(
 
 
 def _hold_machine(
-    end: socket.socket, name: str, hosts: str, sysctl: dict[str, str]
+    end: socket.socket,
+    name: str,
+    hosts: str,
+    sysctl: dict[str, str],
 ) -> None:
     namespaces.unshare(namespaces.OF_MACHINES)
     # Process 1 sees its parent as process 0, so it cannot check who that is.
@@ -123,7 +129,8 @@ def _hold_machine(
 
 
 def _report(end: socket.socket, **fields: Any) -> None:
-    end.send(json.dumps(fields).encode())
+    packet = json.dumps(fields).encode()
+    end.send(packet)
 
 
 class Responder:
@@ -160,10 +167,11 @@ class Responder:
         data, self._given, _, _ = socket.recv_fds(self._socket, LARGEST, 3)
         if not data:
             return False
-        request: dict[str, Any] = json.loads(data)
+        request: Fields = json.loads(data)
 
         try:
-            answer = getattr(self, f"_{request.pop('do')}")(**request)
+            handler = getattr(self, f"_{request.pop('do')}")
+            answer = handler(**request)
             fields, handle = answer or ({"done": True}, None)
             with handle or contextlib.nullcontext():
                 handles = [] if handle is None else [handle.fileno()]
@@ -208,11 +216,14 @@ class Responder:
         """Give devices their addresses and take them up."""
         kernel = self._network
         for name, ip in addresses.items():
-            kernel.send([netlink.address(name, ip, 16), netlink.change_link(name)])
+            addressed = netlink.address(name, ip, 16)
+            taken_up = netlink.change_link(name)
+            kernel.send([addressed, taken_up])
         kernel.send([netlink.change_link("lo")])
 
-    def _shape(self, device: str, plan: dict[str, Any], *, again: bool = False) -> None:
-        self._network.send(netlink.shape(device, NicPlan(**plan), again=again))
+    def _shape(self, device: str, plan: Fields, *, again: bool = False) -> None:
+        nic_plan = NicPlan(**plan)
+        self._network.send(netlink.shape(device, nic_plan, again=again))
 
     def _set_tcp(self, settings: dict[str, str]) -> None:
         for key, value in settings.items():
@@ -220,11 +231,13 @@ class Responder:
 
     def _listen(self, host: str, port: int) -> _Answer:
         listening = socket.create_server((host, port))
-        return {"port": listening.getsockname()[1]}, listening
+        _, listening_port = listening.getsockname()
+        return {"port": listening_port}, listening
 
     def _connect(self, host: str, port: int) -> _Answer:
         # Half of what the asker waits, so that it hears of the error and of no silence.
-        return {"done": True}, socket.create_connection((host, port), ANSWER / 2)
+        connection = socket.create_connection((host, port), ANSWER / 2)
+        return {"done": True}, connection
 
     def _open_netlink(self, devices: list[str]) -> _Answer:
         indices = [socket.if_nametoindex(device) for device in devices]
@@ -232,7 +245,8 @@ class Responder:
 
     def _open_tap(self, device: str, *, whole: bool) -> _Answer:
         program = tap.whole_filter() if whole else tap.data_filter()
-        return {"done": True}, tap.open_tap(device, program)
+        opened = tap.open_tap(device, program)
+        return {"done": True}, opened
 
     def _start(
         self,

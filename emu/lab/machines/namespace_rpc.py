@@ -15,7 +15,8 @@ LARGEST = 180_000
 #: Wall seconds that the kernel may take for one request.
 ANSWER = 20.0
 #: What was answered, and descriptors that came with it.
-Packet: TypeAlias = tuple[dict[str, Any], list[int]]
+Fields: TypeAlias = dict[str, Any]
+Packet: TypeAlias = tuple[Fields, list[int]]
 
 
 class ProgramEnd(NamedTuple):
@@ -54,13 +55,15 @@ class Holder:
     def open_netlink(self, devices: Sequence[str]) -> tuple[Netlink, list[int]]:
         """Return a socket to the kernel there, and indices of devices; wakes nobody."""
         answer, (descriptor,) = self.ask(do="open_netlink", devices=list(devices))
-        return Netlink(socket.socket(fileno=descriptor)), answer["indices"]
+        kernel = Netlink(socket.socket(fileno=descriptor))
+        return kernel, answer["indices"]
 
     def answer(self) -> Packet:
         """Return the next packet that answers."""
-        while (answer := self.receive()) is None:
-            pass
-        return answer
+        while True:
+            answer = self.receive()
+            if answer is not None:
+                return answer
 
     def receive(self) -> Packet | None:
         """Return the next packet if it answers; the end of a program is kept."""
@@ -71,7 +74,7 @@ class Holder:
         if not data:
             raise RunError(f"machine {self.name} has gone")
 
-        packet: dict[str, Any] = json.loads(data)
+        packet: Fields = json.loads(data)
         if "error" in packet:
             raise RunError(f"machine {self.name}: {packet['error']}")
         if "ended" not in packet:

@@ -67,17 +67,20 @@ def attribute(kind: int, data: bytes) -> bytes:
     """Return one attribute, padded to four bytes."""
     length = 4 + len(data)
     padding = b"\0" * (-length % 4)
-    return struct.pack("=HH", length, kind) + data + padding
+    head = struct.pack("=HH", length, kind)
+    return head + data + padding
 
 
 def text(kind: int, value: str) -> bytes:
     """Return an attribute that holds a name."""
-    return attribute(kind, value.encode() + b"\0")
+    terminated = value.encode() + b"\0"
+    return attribute(kind, terminated)
 
 
 def number(kind: int, value: int) -> bytes:
     """Return an attribute that holds 32 bits."""
-    return attribute(kind, struct.pack("=I", value))
+    packed = struct.pack("=I", value)
+    return attribute(kind, packed)
 
 
 def _link(index: int = 0, *, up: bool = False) -> bytes:
@@ -87,7 +90,8 @@ def _link(index: int = 0, *, up: bool = False) -> bytes:
 
 
 def _link_info(kind: str, options: bytes) -> bytes:
-    return attribute(_LINK_INFO, _of_kind(kind, options))
+    info = _of_kind(kind, options)
+    return attribute(_LINK_INFO, info)
 
 
 def _of_kind(kind: str, options: bytes) -> bytes:
@@ -107,20 +111,22 @@ def bridge(name: str, mtu: int) -> Message:
     forward_delay = number(1, 0)
     multicast_snooping = attribute(23, b"\0")
     packets = nic.SEGMENT // (mtu + nic.ETHERNET)
+    options = forward_delay + multicast_snooping
     return _new_link(
         _link(up=True),
         text(_LINK_NAME, name),
         number(_LINK_MTU, mtu),
         number(_LINK_SEGMENT, nic.SEGMENT),
         number(_LINK_PACKETS, packets),
-        _link_info("bridge", forward_delay + multicast_snooping),
+        _link_info("bridge", options),
     )
 
 
 def veth(name: str, peer: str, process: int, mtu: int) -> Message:
     """Return the message for a pair of devices, one of them in a process's network."""
     size = number(_LINK_MTU, mtu)
-    peer_link = _link() + text(_LINK_NAME, peer)
+    peer_link = _link()
+    peer_link += text(_LINK_NAME, peer)
     peer_link += number(_LINK_PROCESS, process)
     peer_link += size
     options = attribute(1, peer_link)
@@ -133,10 +139,14 @@ def veth(name: str, peer: str, process: int, mtu: int) -> Message:
 
 
 def change_link(
-    name: str, *, master: str | None = None, plan: NicPlan | None = None
+    name: str,
+    *,
+    master: str | None = None,
+    plan: NicPlan | None = None,
 ) -> Message:
     """Return the message that takes a device up, into a bridge, with short segments."""
-    body = _link(socket.if_nametoindex(name), up=True)
+    index = socket.if_nametoindex(name)
+    body = _link(index, up=True)
     if master is not None:
         master_index = socket.if_nametoindex(master)
         body += number(_LINK_MASTER, master_index)
@@ -171,7 +181,8 @@ def _bucket(plan: NicPlan, rate: int, ceil: int) -> bytes:
     nanoseconds = plan.burst / ceil * 1e9
     ticks = nanoseconds / _NANOSECONDS_PER_TICK
     burst = max(1, round(ticks))
-    parameters = _rate(rate) + _rate(ceil)
+    parameters = _rate(rate)
+    parameters += _rate(ceil)
     parameters += _FIVE.pack(burst, burst, plan.quantum, 0, 0)
 
     options = attribute(1, parameters)
@@ -206,8 +217,11 @@ def _list_handles(plan: NicPlan) -> list[int]:
     """Return the handles of the shared class, and of the leaves that this host has."""
     if not plan.leaves:
         return [SHARED]
-    leaves = range(plan.leaves) if plan.numbered is None else plan.numbered
-    return [SHARED, *(FIRST_LEAF + leaf for leaf in leaves)]
+    leaves: Iterable[int] = range(plan.leaves)
+    if plan.numbered is not None:
+        leaves = plan.numbered
+    handles = [FIRST_LEAF + leaf for leaf in leaves]
+    return [SHARED, *handles]
 
 
 def shape(name: str, plan: NicPlan, *, again: bool = False) -> list[Message]:
@@ -222,17 +236,20 @@ def shape(name: str, plan: NicPlan, *, again: bool = False) -> list[Message]:
     top += _bucket(plan, rate, rate)
     small = _place(index, nic.SMALL_CLASS, ROOT)
     small += _bucket(plan, no_limit, no_limit)
-    share = _bucket(plan, _leaf_share(plan), rate)
-    limit = struct.pack("=I", plan.queue)
-    queue = _of_kind("bfifo", limit)
     classes = [
         change_link(name, plan=plan),
         (NEW_CLASS, _CREATE, top),
         (NEW_CLASS, _CREATE, small),
     ]
+
+    share = _bucket(plan, _leaf_share(plan), rate)
+    limit = struct.pack("=I", plan.queue)
+    queue = _of_kind("bfifo", limit)
     for handle in _list_handles(plan):
-        leaf = _place(index, handle, TOP) + share
-        waiting = _place(index, 0, handle) + queue
+        leaf = _place(index, handle, TOP)
+        leaf += share
+        waiting = _place(index, 0, handle)
+        waiting += queue
         classes.append((NEW_CLASS, _CREATE, leaf))
         classes.append((_NEW_QDISC, _CREATE, waiting))
 
@@ -250,8 +267,9 @@ def _root(index: int) -> Message:
     rate_to_quantum = 10
     default_class = SHARED & 0xFFFF
     bucket = _FIVE.pack(version, rate_to_quantum, default_class, 0, 0)
+    options = attribute(2, bucket)
     body = _place(index, ROOT, _NO_PARENT)
-    body += _of_kind("htb", attribute(2, bucket))
+    body += _of_kind("htb", options)
     return _NEW_QDISC, _CREATE | _EXCLUSIVE, body
 
 
@@ -291,10 +309,11 @@ class Netlink:
 
         Raises OSError when it refuses one; those after it may have been carried out.
         """
-        remaining = [*messages]
+        remaining = list(messages)
         packets = bytearray()
         for position, (kind, flags, body) in enumerate(remaining, 1):
-            is_last = position == len(remaining) or len(packets) > _BATCH
+            is_full = len(packets) > _BATCH
+            is_last = is_full or position == len(remaining)
             all_flags = flags | _REQUEST
             if is_last:
                 all_flags |= _ACKNOWLEDGE
@@ -311,7 +330,8 @@ class Netlink:
         while True:
             answer = self._socket.recv(_ANSWER)
             length, kind, _, answer_sequence, _ = _HEADER.unpack_from(answer)
-            if kind == _ERROR and length >= _HEADER.size + 4:
+            has_code = length >= _HEADER.size + 4
+            if kind == _ERROR and has_code:
                 _raise_refusal(answer)
                 if answer_sequence == sequence:
                     return
@@ -335,7 +355,8 @@ class Netlink:
                 counts = _COUNTS.unpack_from(answer, position + 4)
                 _, _, drops, *_, waiting = counts
                 return drops, waiting
-            position += length + -length % 4
+            padding = -length % 4
+            position += length + padding
 
 
 def _message(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
@@ -348,4 +369,5 @@ def _raise_refusal(answer: bytes) -> None:
     """Raise the OSError that an answer of kind `_ERROR` holds; 0 acknowledges."""
     (code,) = struct.unpack_from("=i", answer, _HEADER.size)
     if code:
-        raise OSError(-code, os.strerror(-code))
+        number_of_error = -code
+        raise OSError(number_of_error, os.strerror(number_of_error))

@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from emu.units import format_rate
 
@@ -44,6 +45,8 @@ _READ = 1 << 30
 #: Place of ``tcpi_bytes_received`` in the kernel's struct tcp_info.
 _RECEIVED = 128
 _PAYLOAD = 1448
+#: Seconds, and bytes that had come by then.
+_Look: TypeAlias = tuple[float, int]
 
 
 @dataclass(frozen=True)
@@ -74,8 +77,8 @@ class NicTrial:
     def count(self) -> int:
         """Return the bytes of payload that have come."""
         info = self.receiver.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-        total: int = struct.unpack_from("=Q", info, _RECEIVED)[0]
-        return total
+        (total,) = struct.unpack_from("=Q", info, _RECEIVED)
+        return int(total)
 
     def send(self, zeros: int) -> None:
         """Send zeros until the receiver is gone, by few calls without Python's lock."""
@@ -109,8 +112,9 @@ def measure_throughput(trials: Sequence[NicTrial]) -> list[float]:
     with mmap.mmap(-1, _READ) as sink:
         threads = []
         for trial in trials:
-            threads.append(threading.Thread(target=trial.send, args=(zeros,)))
-            threads.append(threading.Thread(target=trial.read, args=(sink,)))
+            sending = threading.Thread(target=trial.send, args=(zeros,))
+            reading = threading.Thread(target=trial.read, args=(sink,))
+            threads += [sending, reading]
         for thread in threads:
             thread.start()
 
@@ -128,10 +132,10 @@ def measure_throughput(trials: Sequence[NicTrial]) -> list[float]:
     return [slope(looks) for looks in records]
 
 
-def _looks(trials: Sequence[NicTrial], seconds: float) -> list[list[tuple[float, int]]]:
+def _looks(trials: Sequence[NicTrial], seconds: float) -> list[list[_Look]]:
     """Return when each count was seen to grow, and the count."""
     start = time.monotonic()
-    rows: list[list[tuple[float, int]]] = [[] for _ in trials]
+    rows: list[list[_Look]] = [[] for _ in trials]
     time.sleep(_FILLING * seconds)
     while time.monotonic() < start + seconds:
         for trial, looks in zip(trials, rows, strict=True):
@@ -145,7 +149,7 @@ def _looks(trials: Sequence[NicTrial], seconds: float) -> list[list[tuple[float,
     return rows
 
 
-def slope(looks: Sequence[tuple[float, int]]) -> float:
+def slope(looks: Sequence[_Look]) -> float:
     """Return the median slope of the parts of a record of (seconds, bytes).
 
     The first was no growth: it is when the looking began. 0 where too few are there.
