@@ -245,16 +245,8 @@ def _of_messages(
         return [], []
     schedule, fluid = laid
 
-    delays = schedule.flow_end - schedule.flow_start
-    delays -= fluid.flow_end - fluid.flow_start
-    drifts = {}
-    rough_delay = _ROUGH * _PACKET / traffic.nics.min()
-    for edge, number in schedule.flows().tolist():
-        delay = float(delays[edge, number])
-        is_rough = abs(delay) < rough_delay
-        # A late message explains no early end, nor an early one a late end.
-        if not is_rough and delay * excess > 0:
-            drifts[edge, number] = delay
+    rough_delay = _ROUGH * _PACKET / float(traffic.nics.min())
+    drifts = _drifts(schedule, fluid, excess, rough_delay)
     losses = [(edge, seconds) for (edge, _), seconds in drifts.items()]
     links = link_shares.links_to_blame(schedule, losses, SHARE * abs(excess))
     if not links:
@@ -287,6 +279,28 @@ def _of_messages(
             loss += drifts.get((edge, number), 0.0)
         causes.append(LabCause(sentence, per_second * loss))
     return links, causes
+
+
+def _drifts(
+    schedule: Schedule,
+    fluid: Schedule,
+    excess: float,
+    rough_delay: float,
+) -> dict[tuple[int, int], float]:
+    """Return the seconds that messages lost to max-min, by edge and number.
+
+    Of those that moved the end the way that it moved, and by more than a rough delay.
+    """
+    delays = schedule.flow_end - schedule.flow_start
+    delays -= fluid.flow_end - fluid.flow_start
+    drifts = {}
+    for edge, number in schedule.flows().tolist():
+        delay = float(delays[edge, number])
+        is_rough = abs(delay) < rough_delay
+        # A late message explains no early end, nor an early one a late end.
+        if not is_rough and delay * excess > 0:
+            drifts[edge, number] = delay
+    return drifts
 
 
 def _of_bytes(traffic: Traffic, outcome: Fitted, predicted: Schedule) -> LabCause:

@@ -26,6 +26,7 @@ from emu.lab.machines.call_notes import CallNotes
 from emu.lab.machines.capture import Capture
 from emu.lab.machines.lab import Lab, LabMachine
 from emu.lab.machines.nic import leaf_of, leaves_among
+from emu.lab.machines.nic_check import NicCheck
 from emu.lab.machines.programs import PLACES, TIME_SCALE, LabProgram, starts
 from emu.lab.machines.ssh import SshServer
 from emu.lab.output_lines import OutputLines, marks_of
@@ -472,6 +473,15 @@ def _foretell(
         yield queues.sentence()
 
 
+def _check_nics(file: LabFile, lab: Lab) -> NicCheck:
+    """Measure the NICs; ScenarioError where one is off by more than may be."""
+    check = lab.check_nics(file.lab.max_nic_error)
+    refusal = check.refusal("lab.max_nic_error")
+    if refusal:
+        raise file.origin.error(("cluster", "machines"), refusal)
+    return check
+
+
 def run_lab(
     file: LabFile,
     directory: RunDirectory,
@@ -495,10 +505,7 @@ def run_lab(
         for sentence in _foretell(file, prediction, lab.time_scale):
             watch(sentence)
         watch(f"{len(lab.machines)} machines in {lab.startup_seconds:.2f} s")
-        check = lab.check_nics(file.lab.max_nic_error)
-        refusal = check.refusal("lab.max_nic_error")
-        if refusal:
-            raise file.origin.error(("cluster", "machines"), refusal)
+        check = _check_nics(file, lab)
         watch(f"NICs measured in {check.seconds:.2f} s")
 
         headers = directory.path / PCAP if pcap else None
@@ -515,16 +522,14 @@ def run_lab(
             samples = running.close()
             packets = running.packets(capture)
         # While the machines are there: the kernel's counters go with them.
-        traffic_counts = lab.counters.traffic()
-        tcp_counts = lab.counters.tcp()
+        counts = {"traffic": lab.counters.traffic(), "tcp": lab.counters.tcp()}
 
     runs = list(running.runs.values())
     result = {
         **running.describe(seconds),
         **summary(lab.machines, runs, samples, running.samples.early),
         "measured": check.to_json(),
-        "traffic": traffic_counts,
-        "tcp": tcp_counts,
+        **counts,
     }
     if capture is not None and packets is not None:
         result["capture"] = {
@@ -533,7 +538,7 @@ def run_lab(
         }
         traffic = running.traffic(packets)
         result["crossed"] = running.sum_traffic(traffic, seconds)
-        result |= running.judge(traffic, prediction, tcp_counts, check.shares)
+        result |= running.judge(traffic, prediction, counts["tcp"], check.shares)
         write_traffic(directory.path, traffic)
     directory.write_arrays(SAMPLES, **samples)
     directory.write_json("lab.json", result)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -27,18 +26,18 @@ def overload_problems(scenario: Scenario, job: Job) -> Problems:
     # in any case is an error.
     cluster = scenario.cluster.build()
     space = Space(pinned_job, cluster, apart=True)
-    problems_at: dict[Trail, list[str]] = defaultdict(list)
+    problems_at: dict[Trail, list[str]] = {}
     for machine, resource, _, problem in overload(space):
         task = _last_demanding(pinned_job, machine, resource)
-        members = job.units[task.process_name]
-        names = {job.tasks[member].name for member in members}
-        names.add(task.process_name)
+        names = _names_of_process(job, task.process_name)
         stated_names = [name for name in homes if name in names]
 
-        trail: Trail = (*scenario.job.demands_at(task), resource)
+        place = scenario.job.demands_at(task)
+        trail: Trail = (*place, resource)
         if stated_names:
             trail = ("placement", "tasks", stated_names[0])
-        problems_at[trail].append(problem)
+        problems_of_place = problems_at.setdefault(trail, [])
+        problems_of_place.append(problem)
 
     for trail, problems in problems_at.items():
         problem = problems[0]
@@ -48,10 +47,22 @@ def overload_problems(scenario: Scenario, job: Job) -> Problems:
         yield trail, scenario.advice(problem)
 
 
+def _names_of_process(job: Job, process: str) -> set[str]:
+    """Return the names by which a placement may call a process: its tasks', its own."""
+    members = job.units[process]
+    names = {job.tasks[member].name for member in members}
+    names.add(process)
+    return names
+
+
 def _last_demanding(job: Job, machine: str, resource: str) -> Task:
     """Return the last task on a machine that demands a resource: it was too much."""
-    pinned = [task for task in job.tasks if task.pinned == machine]
-    demanding = [task for task in pinned if task.demands.get(resource, 0.0) > 0]
+    demanding = []
+    for task in job.tasks:
+        demand = task.demands.get(resource, 0.0)
+        is_there = task.pinned == machine
+        if is_there and demand > 0:
+            demanding.append(task)
     return demanding[-1]
 
 
@@ -72,7 +83,8 @@ def standing_problems(scenario: Scenario, job: Job) -> Problems:
         trail = ("placement", "tasks", name)
         pins.append((trail, machine))
     for trail, machine in pins:
-        if machine in machines and machine not in pool:
+        is_known = machine in machines
+        if is_known and machine not in pool:
             names = ", ".join(pool)
             problem = f"{machine!r} takes no part, job.machines: {names}"
             yield trail, problem
@@ -89,14 +101,13 @@ def _list_unplaced(job: Job, places: Mapping[str, str]) -> list[str]:
     """Return the processes that neither a pin nor an explicit placement places."""
     missing = []
     for process, members in job.units.items():
-        tasks = [job.tasks[member] for member in members]
-        names = {task.name for task in tasks}
-        names.add(process)
-        first = tasks[0]
+        first = job.tasks[members[0]]
+        names = _names_of_process(job, process)
         is_pinned = first.pinned is not None
         is_placed = not names.isdisjoint(places)
         # A copy of state goes to a machine beside its task's by itself.
         is_copy = first.kind == CHECKPOINT
         if not is_pinned and not is_placed and not is_copy:
+            missing.append(process)
             missing.append(process)
     return missing

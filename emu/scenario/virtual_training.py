@@ -270,9 +270,8 @@ def _train(
     steps = steps_of(build_job(scenario))
     look_steps = np.union1d(looks, [steps])
     places = {int(step): place for place, step in enumerate(look_steps)}
-    accuracy: dict[str, Floats] = {}
-    for split in ("train", "valid", "test"):
-        accuracy[split] = np.full(len(look_steps), np.nan)
+    unknown = np.full(len(look_steps), np.nan)
+    accuracy = {split: unknown.copy() for split in ("train", "valid", "test")}
     run = Progress(
         loss=np.empty(0),
         looks=look_steps,
@@ -299,9 +298,7 @@ def _train(
         tell(step + 1, steps)
         if target is None:
             return False
-        if run.diverged is not None:
-            return True
-        return run.reach(*target) is not None
+        return run.diverged is not None or run.reach(*target) is not None
 
     _, losses = train_along(scenario, schedule, watch)
     # It may have ended early: later looks were not taken.

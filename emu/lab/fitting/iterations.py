@@ -256,12 +256,7 @@ def _sums(
         ends_of_answers = [exchange.answered[1] for exchange in by_client[client]]
         answers.append(sorted(ends_of_answers))
     bursts = _bursts(ring, answers)
-    sizes = []
-    for counts, row in zip(sent_before, bursts, strict=True):
-        for first, last in row:
-            size = counts[last] - counts[first]
-            sizes.append(int(size))
-    burst_size = usual_size(sizes)
+    burst_size = _usual_burst(bursts, sent_before)
     usual = float(burst_size)
     if not any(answers):
         usual = _iteration_size(ring, usual, count)
@@ -299,6 +294,16 @@ def _sums(
     n = len(ring.members)
     volume = usual * n / (2 * (n - 1))
     return _Sums(began=np.array(began), summed=sum_times, volume=volume)
+
+
+def _usual_burst(bursts: list[list[_Burst]], sent_before: list[Ints]) -> int:
+    """Return the usual bytes of bursts, by what each member had sent before packets."""
+    sizes = []
+    for counts, row in zip(sent_before, bursts, strict=True):
+        for first, last in row:
+            size = counts[last] - counts[first]
+            sizes.append(int(size))
+    return usual_size(sizes)
 
 
 def _iteration_size(ring: Ring, usual: float, count: int | None) -> float:
