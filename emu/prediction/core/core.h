@@ -180,6 +180,13 @@ typedef struct {
     bool sends, receives;      /* it is the first port of some of them, the last of some */
 } WavePort;
 
+/* Ports 64 * word to 64 * word + 63 of a wave, a bit each: those that flows of it cross, and
+ * of them those at which some begin, and end. */
+typedef struct {
+    int64_t word;
+    uint64_t crossed, sends, receives;
+} PortSet;
+
 /* What a wave has on a port, under sincronia. */
 typedef struct {
     double load;               /* bytes left, more than 0 */
@@ -191,7 +198,7 @@ typedef struct {
     int64_t first, end;        /* members; the first one is alive */
     int64_t alive;             /* 0: there is no such wave */
     int64_t port_first, port_end; /* its ports */
-    int64_t full;              /* of its ports, the one that was full when last looked for */
+    int64_t parts;             /* of its sets of ports */
     int64_t common;            /* a port that all of its flows cross, or -1 */
     int64_t extra;             /* first of its flows that had more than their part, or -1 */
     double key;                /* sebf_madd: its gamma, seconds, to 32 bits; aalo: its
@@ -202,6 +209,7 @@ typedef struct {
     double carried;            /* aalo: bytes of those that have ended since then */
     double since, ends;        /* seconds: when loads were counted; when all end by MADD */
     bool fresh;                /* its flows are to be counted, and all rates set */
+    bool is_new;               /* it was made at this event */
     bool sends, listed;        /* some flow has a rate; it is in `Scratch.order` */
 } Wave;
 
@@ -209,6 +217,9 @@ typedef struct {
 typedef struct {
     Wave *wave;                /* in the place of its first member when it was made */
     WavePort *port;
+    PortSet *ports;            /* the sets of a wave, from the place of its first port on */
+    uint64_t *open, *full;     /* of this event, a bit per port: something is left of it; and
+                                  too little to count */
     int64_t *member;           /* groups, -1 where gone, in the places of `coflow_edge` */
     int64_t *from, *to;        /* in their places: first and last port */
     int64_t *run_end;          /* and the place behind those that stand there and have one

@@ -20,6 +20,7 @@
          port##_i < port##_end && (port = (layout)->hop[port##_i], true); port##_i++)
 
 enum { SAMPLES = 5 }; /* of the queue that a tuner watches */
+enum { WORD_BITS = 64 }; /* ports in a word of a set of them */
 enum { BLOCK = 32 };  /* places per entry of `State.soonest` */
 /* Columns of Lines.place and of Lines.tally. */
 enum { LINE_EDGE, LINE_TURN };
@@ -74,6 +75,12 @@ static inline void insert_at(int64_t *list, int64_t count, int64_t place, int64_
 {
     memmove(list + place + 1, list + place, (size_t)(count - place) * sizeof *list);
     list[place] = entry;
+}
+
+/* The words of a set of all ports. */
+static inline int64_t port_words(const Layout *layout)
+{
+    return (layout->ports + WORD_BITS - 1) / WORD_BITS;
 }
 
 /* The parts of `route_port` that the flow between two machines crosses: none within a

@@ -14,6 +14,7 @@
 #include "shortest_remaining.c"
 #include "critical_path.c"
 #include "coflows.c"
+#include "port_sets.c"
 #include "waves.c"
 #include "sincronia.c"
 #include "wave_order.c"

@@ -17,6 +17,9 @@ static void take_waves(const Layout *layout, Room *room, Waves *waves)
         return;
     waves->wave = taken(room, layout->edges, sizeof *waves->wave, true);
     waves->port = taken(room, layout->hops, sizeof *waves->port, true);
+    waves->ports = taken(room, layout->hops, sizeof *waves->ports, false);
+    waves->open = taken(room, port_words(layout), sizeof *waves->open, true);
+    waves->full = taken(room, port_words(layout), sizeof *waves->full, true);
     waves->member = integers(room, layout->edges);
     waves->from = integers(room, layout->edges);
     waves->to = integers(room, layout->edges);

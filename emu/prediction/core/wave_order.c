@@ -74,7 +74,7 @@ static void share_wave(const Layout *layout, State *state, Wave *wave)
             rate = smaller(rate, waves->port[waves->at[hop]].share);
         state->scratch.rate[group] = 0.0;
         set_base(layout, state, group, rate);
-        take(layout, state, group, rate);
+        take_of_ports(layout, state, group, rate);
     }
 }
 
@@ -101,7 +101,7 @@ static void serve_waves(const Layout *layout, State *state, double now)
     Waves *waves = &state->scratch.waves;
     change_waves(layout, state, now);
     hang_extras(state);
-    empty_ports(layout, state);
+    open_ports(layout, state);
     order_waves(layout, state, now);
     FOR_WAVES(w, state) {
         if (layout->policy == AALO)
@@ -117,7 +117,8 @@ static void serve_waves(const Layout *layout, State *state, double now)
         for (int64_t group = wave->extra; group >= 0; group = waves->next[group])
             if (!waves->has_more[group])
                 set_rate(state, group, state->scratch.rate[group], now);
-        wave->fresh = false;
+        wave->extra = -1;
+        wave->fresh = wave->is_new = false;
     }
     if (layout->policy == AALO)
         note_demotion(state, now);

@@ -16,17 +16,6 @@ enum { FEW = 32 };
 /* Waves end when they were to, as a share of the time. */
 static const double ON_TIME = 1e-12;
 
-#define FOR_WAVES(w, state) \
-    for (int64_t w##_i = 0, w; w##_i < (state)->length[ORDERED] \
-             && (w = (state)->scratch.order[w##_i], true); w##_i++)
-#define FOR_WAVE_PORTS(at, waves, one) \
-    for (WavePort *at = (waves)->port + (one)->port_first, \
-                  *at##_end = (waves)->port + (one)->port_end; at < at##_end; at++)
-/* The flows of a wave that are active still. */
-#define FOR_ALIVE(group, waves, one) \
-    for (int64_t group##_i = (one)->first, group; group##_i < (one)->end; group##_i++) \
-        if ((group = (waves)->member[group##_i]) >= 0)
-
 /* Bring a wave to an end: its flows are counted elsewhere from now on. */
 static void dissolve(Waves *waves, int64_t coflow, int64_t first)
 {
@@ -99,6 +88,7 @@ static int64_t count_ports(const Layout *layout, State *state, int64_t w, int64_
         if (at->flows == wave->alive)
             wave->common = at->port;
     }
+    set_ports(waves, wave);
     return wave->port_end;
 }
 
@@ -117,8 +107,8 @@ static void build_waves(const Layout *layout, State *state, int64_t coflow)
         Wave *wave = waves->wave + first;
         bool listed = wave->listed;
         *wave = (Wave){.first = first, .end = last, .alive = last - first, .coflow = coflow,
-                       .turn = turn, .ends = INFINITY, .came = INFINITY, .fresh = true,
-                       .listed = true};
+                       .turn = turn, .extra = -1, .ends = INFINITY, .came = INFINITY,
+                       .fresh = true, .is_new = true, .listed = true};
         for (int64_t i = first; i < last; i++) {
             wave->came = smaller(wave->came, waves->came[waves->member[i]]);
             wave->carried = larger(wave->carried, waves->carried[waves->member[i]]);
@@ -146,6 +136,8 @@ static void leave_wave(const Layout *layout, State *state, int64_t group)
         at->flows--;
         at->base = at->flows > 0 ? at->base - state->scratch.rate[group] : 0.0;
         at->load = at->flows > 0 ? at->load : 0.0;
+        if (at->flows == 0)
+            leave_port(waves, wave, at->port);
     }
 }
 
@@ -272,27 +264,6 @@ static void sort_waves(const Layout *layout, State *state)
     }
 }
 
-static inline bool is_full_port(const State *state, const WavePort *at)
-{
-    return at->flows > 0
-           && state->scratch.residual[at->port] <= CRUMB * state->capacity[at->port];
-}
-
-/* True where a wave needs a port on which nothing is left: mostly that of last time. */
-static bool is_held_up(State *state, Wave *wave)
-{
-    Waves *waves = &state->scratch.waves;
-    if (is_full_port(state, waves->port + wave->port_first + wave->full))
-        return true;
-    FOR_WAVE_PORTS(at, waves, wave) {
-        if (is_full_port(state, at)) {
-            wave->full = at - waves->port - wave->port_first;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* The seconds that a wave needs on its fullest port, of what is left there. */
 static double longest_on_port(const State *state, const Wave *wave)
 {
@@ -312,12 +283,26 @@ static inline void set_base(const Layout *layout, State *state, int64_t group, d
     state->scratch.rate[group] = rate;
 }
 
+/* Leave a wave without a part, as it was: what its flows had, others left. */
+static void keep_waiting(Waves *waves, Wave *wave)
+{
+    if (wave->sends)
+        FOR_WAVE_PORTS(at, waves, wave)
+            at->sent = at->base;
+    wave->sends = false;
+    wave->fresh = false;
+}
+
 /* MADD: let all flows of a wave end together. Where that is when they were to, those that
  * had more than their part need less from now on, and no other changes. */
 static void allocate_wave(const Layout *layout, State *state, Wave *wave, double now)
 {
     Waves *waves = &state->scratch.waves;
-    bool held_up = is_held_up(state, wave);
+    bool held_up = is_held_up(waves, wave);
+    if (held_up && !wave->is_new && wave->ends == INFINITY) {
+        keep_waiting(waves, wave);
+        return;
+    }
     double longest = held_up ? INFINITY : longest_on_port(state, wave);
     double ends = now + longest;
     bool in_time = ends == wave->ends || fabs(ends - wave->ends) <= ON_TIME * now;
@@ -335,14 +320,14 @@ static void allocate_wave(const Layout *layout, State *state, Wave *wave, double
             if (held_up)
                 continue;
             set_base(layout, state, group, state->scratch.coflows.left[group] / longest);
-            take(layout, state, group, state->scratch.rate[group]);
+            take_of_ports(layout, state, group, state->scratch.rate[group]);
         }
     } else if (!held_up) {
         for (int64_t group = wave->extra; group >= 0; group = waves->next[group])
             set_base(layout, state, group,
                      remaining(state->fluid + group, now) / (wave->ends - now));
         FOR_WAVE_PORTS(at, waves, wave)
-            take_of(state, at->port, at->base);
+            take_of_port(state, at->port, at->base);
     }
     FOR_WAVE_PORTS(at, waves, wave)
         at->sent = at->base;
@@ -353,9 +338,10 @@ static void allocate_wave(const Layout *layout, State *state, Wave *wave, double
 static void clear_wave(State *state, Wave *wave)
 {
     Waves *waves = &state->scratch.waves;
-    if (wave->fresh)
+    if (wave->is_new)
         FOR_ALIVE(group, waves, wave)
             state->scratch.rate[group] = 0.0;
+    wave->fresh = wave->is_new; /* whoever had a rate before is known by name */
     if (wave->sends)
         FOR_WAVE_PORTS(at, waves, wave)
             at->sent = 0.0;
@@ -367,7 +353,7 @@ static void add_rest(const Layout *layout, State *state, Wave *wave, int64_t gro
                      double now)
 {
     Waves *waves = &state->scratch.waves;
-    take(layout, state, group, more);
+    take_of_ports(layout, state, group, more);
     FOR_HOPS(hop, layout, group)
         waves->port[waves->at[hop]].sent += more;
     wave->sends = true;
@@ -382,16 +368,11 @@ static void fill_wave(const Layout *layout, State *state, Wave *wave, double now
 {
     Waves *waves = &state->scratch.waves;
     const double *residual = state->scratch.residual;
-    int64_t senders = 0, receivers = 0; /* ports with something left */
     bool is_blocked = wave->common >= 0 && residual[wave->common] == 0.0;
     if (is_blocked && !wave->fresh)
         return;
-    FOR_WAVE_PORTS(at, waves, wave) {
-        bool free = at->flows > 0 && residual[at->port] > 0.0;
-        senders += free && at->sends;
-        receivers += free && at->receives;
-    }
-    for (int64_t i = wave->first, end; senders > 0 && receivers > 0 && i < wave->end; i++) {
+    bool can_send = has_open_ports(waves, wave);
+    for (int64_t i = wave->first, end; can_send && i < wave->end; i++) {
         end = waves->run_end[i];
         i = residual[waves->to[i]] == 0.0 ? end : i;
         while (i < end && residual[waves->from[i]] == 0.0)
@@ -405,8 +386,8 @@ static void fill_wave(const Layout *layout, State *state, Wave *wave, double now
         double more = spare(layout, state, waves->member[i]);
         if (more > 0.0)
             add_rest(layout, state, wave, waves->member[i], more, now);
-        senders -= residual[waves->from[i]] == 0.0;
-        receivers -= residual[waves->to[i]] == 0.0;
+        if (residual[waves->from[i]] == 0.0 || residual[waves->to[i]] == 0.0)
+            can_send = has_open_ports(waves, wave);
     }
     if (wave->fresh)
         FOR_ALIVE(group, waves, wave)
@@ -418,8 +399,6 @@ static void fill_wave(const Layout *layout, State *state, Wave *wave, double now
 static void hang_extras(State *state)
 {
     Waves *waves = &state->scratch.waves;
-    FOR_WAVES(w, state)
-        waves->wave[w].extra = -1;
     for (int64_t i = 0; i < waves->extras; i++) {
         int64_t group = waves->extra[i];
         waves->has_more[group] = false;

@@ -182,13 +182,18 @@ def test_drawn_problems_by_either_clocks(seed: int, least: int) -> None:
         assert_equal(*many_flows(seed, None), "maxmin")
 
 
-def many_flows(seed: int, receivers: int | None) -> tuple[Problem, Realization]:
+def many_flows(
+    seed: int, receivers: int | None, *, many_machines: bool = False
+) -> tuple[Problem, Realization]:
     """Return up to 40 flows over few ports, many alike: ties decide their order.
 
-    Each goes to a task of its own, or all to so many.
+    Each goes to a task of its own, or all to so many. ``many_machines``: 200 flows over
+    more ports than any word has bits.
     """
     rng = np.random.default_rng(seed)
     machines, flows = int(rng.integers(2, 7)), int(rng.integers(5, 41))
+    if many_machines:
+        machines, flows = 70, 200
     near = rng.choice([1.0, 2.0, 5.0], (machines, 2)).tolist()
     cluster = Cluster(tuple(Machine(f"m{m}", *nic) for m, nic in enumerate(near)))
     count = flows + (receivers or flows)
@@ -271,6 +276,15 @@ def test_coflows_named_after_tasks_are_those_without_names(
 @given(seed=st.integers(0, 2**32 - 1), receivers=st.integers(1, 5))
 def test_many_flows_to_few_tasks(policy: str, seed: int, receivers: int) -> None:
     assert_equal(*many_flows(seed, receivers), policy)
+
+
+@pytest.mark.parametrize("policy", ["sebf_madd", "sincronia", "aalo"])
+@pytest.mark.parametrize("seed", draws.some(range(4)))
+def test_coflows_over_more_ports_than_a_word_has_bits(policy: str, seed: int) -> None:
+    """Waves know their ports by sets of 64."""
+    problem, realization = many_flows(seed, 8, many_machines=True)
+    assert 2 * len(problem.cluster.machines) > 2 * 64
+    assert_equal(problem, realization, policy)
 
 
 @pytest.mark.parametrize("policy", ["oes", "maxmin"])
