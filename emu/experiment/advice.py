@@ -100,23 +100,28 @@ class Advice:
         if best.cost is not None:
             line += f", {format_money(best.cost)}"
 
-        makespan = format_duration(best.answer.simulated.makespan, 10)
-        return f"{line}; {makespan} for {best.answer.experiment.scenario.job.length}"
+        simulated = best.answer.simulated
+        makespan = format_duration(simulated.makespan, 10)
+        job = best.answer.experiment.scenario.job
+        return f"{line}; {makespan} for {job.length}"
 
     def _file_line(self) -> str:
         if isinstance(self.stated, EmulatorError):
             return f"not the file as it stands: {reason(self.stated)}"
         if self.stated is self.best:
             return "the file as it stands is the best that was tried"
-        return f"{self._margin(self.stated)} the file as it stands, {self.stated.name}"
+        margin = self._margin(self.stated)
+        return f"{margin} the file as it stands, {self.stated.name}"
 
     def _next_line(self) -> str:
         if not self.others:
             return "no other system can be, or comes near"
         second = self.others[0]
-        ties = ", ".join(choice.row for choice in self.ties)
         line = f"{self._margin(second)} the next, {second.name}"
-        return f"{line}; a tie within 95 %: {ties}" if ties else line
+        ties = ", ".join(choice.row for choice in self.ties)
+        if ties:
+            line += f"; a tie within 95 %: {ties}"
+        return line
 
     def _margin(self, rival: Choice) -> str:
         """Return the margin to another choice in words, by what was judged."""
@@ -126,13 +131,15 @@ class Advice:
             return "which fits, unlike"
         is_cost = self.terms.saves and self.best.cost is not None
         kind = "cheap" if is_cost else "fast"
-        return f"{aim_of_rival / aim:.2f} x as {kind} as"
+        ratio = aim_of_rival / aim
+        return f"{ratio:.2f} x as {kind} as"
 
     def remarks(self) -> Iterator[str]:
         """Yield what cannot be, and why."""
         names_of = defaultdict(list)
         for name, error in self.refused.items():
-            names_of[reason(error)].append(name)
+            cause = reason(error)
+            names_of[cause].append(name)
         for cause, names in names_of.items():
             yield f"not {', '.join(names)}: {cause}"
 
@@ -145,9 +152,15 @@ class Advice:
         if self.rate is not None:
             key, share = self.rate
             rate = {"key": key, "saves": share}
+        best = self.best.to_json()
+        best["seeds"] = self.best.draws
+        refusals = {}
+        for name, error in self.refused.items():
+            refusals[name] = reason(error)
+
         return {
             "premises": self.premises,
-            "best": self.best.to_json() | {"seeds": self.best.draws},
+            "best": best,
             "unit": self.terms.words,
             "rates": sorted(self.tried),
             "stated": stated_row,
@@ -155,7 +168,7 @@ class Advice:
             "ties": [tie.row for tie in self.ties],
             "rate": rate,
             "changes": [*self.changes],
-            "refused": {name: reason(error) for name, error in self.refused.items()},
+            "refused": refusals,
         }
 
 
@@ -170,7 +183,8 @@ def advise(
     """
     # Before anything is trained, which may take minutes.
     machines = scenario.stated_cluster.machines
-    if terms.budget < inf and all(machine.price is None for machine in machines):
+    has_prices = any(machine.price is not None for machine in machines)
+    if terms.budget < inf and not has_prices:
         problem = "no machine has a price, write for example price: 0.34 $/h"
         raise scenario.origin.error(("cluster", "machines"), problem)
     if scenario.accuracy is not None:
@@ -188,7 +202,8 @@ def advise(
         raise search.describe_failure()
 
     # By the first seed, since every further one is a simulation of each choice.
-    rows = _best_of_rows(_no_worse(search, file_choice))
+    no_worse = _no_worse(search, file_choice)
+    rows = _best_of_rows(no_worse)
     finalists = [choice.drawn() for choice in rows[:_FINALISTS]]
     if not finalists:
         raise _contradiction(search, search.best)
@@ -222,7 +237,8 @@ def find_target(scenario: Scenario, within: int = WITHIN) -> Target:
     if not trains(build_job(scenario)):
         problem = "trains no model that has an accuracy: write --per-epoch"
         raise scenario.origin.error(("job",), problem)
-    ready = prepare(load(scenario, {"expect": None}))
+    without_checks = load(scenario, {"expect": None})
+    ready = prepare(without_checks)
     progress = progress_along(ready.scenario, ready.simulate)
     if progress.diverged is not None:
         problem = f"the training diverges at step {progress.diverged}: lower its lr"
@@ -240,10 +256,12 @@ def find_target(scenario: Scenario, within: int = WITHIN) -> Target:
     if level < 1 / _STEPS:
         problem = "learns nothing in its own length: write --to accuracy=0.8, say"
         raise scenario.origin.error(("job",), problem)
-    held_accuracy = floor(float(level) * _STEPS) / _STEPS
+    held_steps = floor(float(level) * _STEPS)
+    held_accuracy = held_steps / _STEPS
     # The file takes so many passes itself, and
     # what it reaches must not be out of reach.
-    return Target(held_accuracy, within=max(within, progress.spaced))
+    passes = max(within, progress.spaced)
+    return Target(held_accuracy, within=passes)
 
 
 def _no_worse(search: Search, stated: Choice | EmulatorError) -> list[Choice]:
@@ -282,15 +300,14 @@ class _Levers:
         """
         # A few steps tell the speed; passes stay those that the choice took.
         scenario = load(self.search.short, edit)
-        question = replace(
-            choice.answer.question, scenario=scenario, target=None, seeds=1
-        )
+        stated_question = choice.answer.question
+        question = replace(stated_question, scenario=scenario, target=None, seeds=1)
         terms = self.search.terms
         passes = choice.passes
-        answers = [
-            answer(replace(question, machines=machines))
-            for machines in self.search.near_sets(choice)
-        ]
+        answers = []
+        for machines in self.search.near_sets(choice):
+            question_there = replace(question, machines=machines)
+            answers.append(answer(question_there))
 
         prospects = [Prospect(row) for row in answers if row.refused is None]
         # The first are its own machines, whose error says why it can be on none.
@@ -298,7 +315,8 @@ class _Levers:
             answers[0].checked()
         # Other figures may make other machines the best.
         best = min(prospects, key=lambda prospect: prospect.judge(terms, passes))
-        words = f"{choice.row} {machines_words(best.timed.placing)}"
+        placing_words = machines_words(best.timed.placing)
+        words = f"{choice.row} {placing_words}"
         return best.judge(terms, passes), words
 
     def find_winner(self, edit: Edit) -> Choice:
@@ -332,7 +350,8 @@ class _Levers:
     def find_change(self, lever: Lever, end: float) -> Iterator[str]:
         """Yield from which value on, on the way to an end, another choice is better."""
         best = self.choices[0]
-        winner = self.find_winner(lever.edit(end))
+        edit = lever.edit(end)
+        winner = self.find_winner(edit)
         if winner is best:
             return
 
@@ -342,7 +361,8 @@ class _Levers:
             return rank < least
 
         value = lever.find_value(end, wins)
-        _, words = self.judge(winner, lever.edit(value))
+        edit = lever.edit(value)
+        _, words = self.judge(winner, edit)
         yield f"{lever.words(value)}: {words}"
 
     def find_rate(self) -> tuple[str, float] | None:
@@ -360,7 +380,9 @@ class _Levers:
             edit: Edit = {f"job.{section}.{name}": write_times(half)}
             with suppress(EmulatorError):  # a key that the file's system lacks
                 (_, with_half), _ = self.judge(best, edit)
-                savings[name] = 1 - with_half / (aim or 1.0)
+                share_left = with_half / (aim or 1.0)
+                savings[name] = 1 - share_left
+
         return max(savings.items(), key=lambda item: item[1], default=None)
 
 
@@ -369,16 +391,19 @@ def _contradiction(search: Search, nearest: Choice) -> ScenarioError:
     terms = search.terms
     limits = []
     if terms.budget < inf:
-        limits.append(f"--budget {format_money(terms.budget)}")
+        budget = format_money(terms.budget)
+        limits.append(f"--budget {budget}")
     if terms.deadline < inf:
-        limits.append(f"--deadline {format_duration(terms.deadline)}")
+        deadline = format_duration(terms.deadline)
+        limits.append(f"--deadline {deadline}")
     nearness = "what comes nearest"
     if len(limits) == 1:
         nearness = "the cheapest" if terms.budget < inf else "the fastest"
 
     figures = format_duration(nearest.seconds)
     if nearest.cost is not None:
-        figures += f" and {format_money(nearest.cost)}"
+        cost = format_money(nearest.cost)
+        figures += f" and {cost}"
     problem = (
         f"nothing keeps to it: {nearness} is {nearest.name}, {figures} {terms.words}"
     )

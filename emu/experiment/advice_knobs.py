@@ -47,6 +47,7 @@ def list_knobs(prospect: Prospect) -> dict[str, Sequence[object]]:
     knobs: dict[str, Sequence[object]] = {}
     for key, options in systems()[job.system].knobs.items():
         knobs[f"job.{key}"] = options
+
     for key, values in choices.items():
         if key in fields:
             knobs[f"job.{key}"] = values

@@ -203,7 +203,10 @@ class Search:
         return prospect.judge(self.terms)
 
     def time_sets(
-        self, row: str, sets: Sequence[Machines], settings: Edit
+        self,
+        row: str,
+        sets: Sequence[Machines],
+        settings: Edit,
     ) -> list[Prospect]:
         """Return a row on every set of machines on which it can be, the best first."""
         prospects = []
@@ -235,6 +238,7 @@ class Search:
                 # of settings that were only tried.
                 self.refused.setdefault(row, error)
             self.timed[key] = prospect
+
         return self.timed[key]
 
     def check_staleness(self, scenario: Scenario) -> None:
@@ -308,7 +312,12 @@ class Search:
         return self.learn(prospect)
 
     def find_rates(
-        self, plain: Scenario, prospect: Prospect, useful: float, *, keep: bool = False
+        self,
+        plain: Scenario,
+        prospect: Prospect,
+        useful: float,
+        *,
+        keep: bool = False,
     ) -> Rates:
         """Return the learning rates of a scenario, and note what they have shown.
 
@@ -322,7 +331,13 @@ class Search:
             self._tell()
 
         keep = keep or self.terms.keep_rate
-        rates = find_rate(plain, target, useful, keep=keep, watch=count)
+        rates = find_rate(
+            plain,
+            target=target,
+            most=useful,
+            keep=keep,
+            watch=count,
+        )
         for learning in rates.tried.values():
             # `hold` returns fewer levels than there
             # were looks, and each look is a pass.
@@ -345,7 +360,10 @@ class Search:
         return min(learnt, key=self.judge)
 
     def prefer(
-        self, prospect: Prospect, trials: Sequence[Prospect], learning: Learning | None
+        self,
+        prospect: Prospect,
+        trials: Sequence[Prospect],
+        learning: Learning | None,
     ) -> Prospect:
         """Return the best of some trials where it is worth it, or the prospect."""
         if not trials:
@@ -356,6 +374,7 @@ class Search:
         # Beyond its limits it is better by coming nearer to them, whatever its aim.
         if excess > 1:
             bound = (excess * (1 - WORTHWHILE), inf)
+
         excess, aim = self.judge(trial)
         if (excess, aim) >= bound:
             return prospect
@@ -444,7 +463,10 @@ class Search:
         return prospect
 
     def try_batch(
-        self, prospect: Prospect, batch_size: int, fanouts: Sequence[int]
+        self,
+        prospect: Prospect,
+        batch_size: int,
+        fanouts: Sequence[int],
     ) -> Prospect:
         """Return a prospect, or what is better with another batch and fan-outs.
 

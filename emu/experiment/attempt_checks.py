@@ -35,6 +35,7 @@ def check_attempts(
             sentences.append(f"attempt {number + 1} did not begin at {restart:g} s")
         faults = _own_faults(attempt, whole.kills, time_scale)
         sentences.extend(f"attempt {number} {fault}" for fault in faults)
+
     violations = [disagreement("attempts", sentence) for sentence in sentences]
     return {"attempts": (len(ended), violations)}
 

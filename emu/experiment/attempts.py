@@ -108,6 +108,7 @@ def recovery_of(
             content["foreseen_makespan"] = foreseen.stated
         content["predicted_lost"] = foreseen.lost
         content["predicted_attempts"] = [*map(asdict, foreseen.killed)]
+
     return {"recovery": content}
 
 
@@ -133,7 +134,8 @@ def foreseen(
     as_it_came = _attempts_at(whole)
     as_stated = as_it_came
     if whole.kills != experiment.kills:
-        as_stated = _attempts_at(replace(whole, kills=experiment.kills))
+        stated_part = replace(whole, kills=experiment.kills)
+        as_stated = _attempts_at(stated_part)
     if as_it_came is None or as_stated is None:
         return as_it_came
     return replace(as_it_came, stated=as_stated.makespan)
@@ -193,11 +195,11 @@ def with_outages(
     if foreseen is not None:
         foreseen_outages = foreseen.outages(prediction.length)
     schedule = replace(run.schedule, outages=outages)
-    return replace(run, schedule=schedule), (
-        replace(prediction, outages=foreseen_outages),
-        # The replay is of the last attempt alone: what deaths add is the prediction's.
-        replace(replay, outages=foreseen_outages),
-    )
+    parted_run = replace(run, schedule=schedule)
+    parted_prediction = replace(prediction, outages=foreseen_outages)
+    # The replay is of the last attempt alone: what deaths add is the prediction's.
+    parted_replay = replace(replay, outages=foreseen_outages)
+    return parted_run, (parted_prediction, parted_replay)
 
 
 class Progress(Observer):
@@ -247,7 +249,8 @@ class Progress(Observer):
         """Return the run seconds until the first sign of the death."""
         if math.isnan(self.zero):
             return 0.0
-        return max(error.seen - self.zero, 0.0) / self._scale
+        wall_seconds = max(error.seen - self.zero, 0.0)
+        return wall_seconds / self._scale
 
     def fallen(self, error: RunError) -> tuple[float, tuple[Kill, ...]]:
         """Return how long the job is down, and all kills of the scenario until then."""
@@ -260,7 +263,7 @@ class Progress(Observer):
         if not deaths and error.processes:
             # A state and its copy are lost with their processes, whoever killed them.
             deaths = (Kill(death, str(error), error.processes),)
-        return attempts.time_down(coming, deaths, death, recovery)
+        return attempts.time_down(coming, now=deaths, died=death, otherwise=recovery)
 
     def end_attempt(self, error: RunError, cut: Cut) -> Ended:
         """Return the attempt that an error has ended before the next begins at ``cut``.
@@ -271,7 +274,9 @@ class Progress(Observer):
         ran = self.ran(error)
         count = cut.iteration - experiment.first
         # What ran beyond the cut has to be done again.
-        start = self._started.get(count, 0.0) if count > 0 else 0.0
+        start = 0.0
+        if count > 0:
+            start = self._started.get(count, 0.0)
         recovery, _ = self.fallen(error)
         zero = self.zero
         if math.isnan(zero):
@@ -301,7 +306,8 @@ class Progress(Observer):
         rest = self._experiment.beginning_at(ended.next_iteration, restart)
         _, kills = self.fallen(error)
         over = {*kills, *self.due.idle}
-        return replace(rest, kills=attempts.kills_after(rest.kills, over, restart))
+        kills_left = attempts.kills_after(rest.kills, over, restart)
+        return replace(rest, kills=kills_left)
 
 
 def run_attempts(
@@ -354,7 +360,8 @@ def run_attempts(
             observer.restarting(str(error), start.iteration)
         else:
             if ends:
-                ends[-1] = replace(ends[-1], took=progress.zero - death)
+                took = progress.zero - death
+                ends[-1] = replace(ends[-1], took=took)
             return experiment, outcome, ends
 
 
@@ -368,8 +375,15 @@ def _cut_left(
     """Return the newest cut, or the beginning where no process holds one any more."""
     _, kills = progress.fallen(error)
     first = experiment.first
-    rest = holders.left_of(newest.iteration, first, kills, progress.came)
-    return newest if rest == newest.iteration else Cut(rest, {})
+    rest = holders.left_of(
+        newest.iteration,
+        first=first,
+        fallen=kills,
+        came=progress.came,
+    )
+    if rest == newest.iteration:
+        return newest
+    return Cut(rest, {})
 
 
 def cut_plan(
@@ -384,7 +398,12 @@ def cut_plan(
         return None
     owners = tasks_with_state_of(experiment.problem.job)
     keep = partial(run_directory.write_cut, run, _digest(experiment))
-    return CutPlan(owners, section.every, keep, start or Cut(0, {}))
+    return CutPlan(
+        begins=owners,
+        every=section.every,
+        keep=keep,
+        start=start or Cut(0, {}),
+    )
 
 
 def read_last_cut(
@@ -392,15 +411,22 @@ def read_last_cut(
 ) -> Cut:
     """Return the last cut of an experiment in a run directory, as `newest_cut`."""
     holders: set[str] = set()
-    for names in tasks_with_state_of(experiment.problem.job).values():
+    states = tasks_with_state_of(experiment.problem.job)
+    for names in states.values():
         holders.update(names)
-    return run_directory.newest_cut(run, _digest(experiment), holders, notify)
+    return run_directory.newest_cut(
+        run,
+        job=_digest(experiment),
+        owners=holders,
+        notify=notify,
+    )
 
 
 def _digest(experiment: Experiment) -> str:
     # With measured figures of its models, as the manifest has it: a resumed run reads
     # its scenario there, and has to find its own cuts.
-    return run_directory.digest_of(with_figures(experiment.scenario).to_json())
+    measured_scenario = with_figures(experiment.scenario)
+    return run_directory.digest_of(measured_scenario.to_json())
 
 
 @dataclass(frozen=True, eq=False)
@@ -432,7 +458,9 @@ def resume_run(
     with one_error(str(path)):
         noted_scenario = Scenario.model_validate(manifest["scenario"])
         scale = manifest.get("auto_scale")
-        choice = None if scale is None else ScaleChoice.from_json(scale)
+        choice = None
+        if scale is not None:
+            choice = ScaleChoice.from_json(scale)
 
     now = run_directory.read_scenario(run, manifest) if stated is None else stated()
     # An accuracy may have decided the length, which the text does not state.
@@ -446,9 +474,10 @@ def resume_run(
 
     whole = with_until(prepare(noted_scenario), manifest)
     start = read_last_cut(whole, run, notify)
-    place = f"goes on at iteration {start.iteration} of {whole.problem.job.iterations}"
+    iterations = whole.problem.job.iterations
+    place = f"goes on at iteration {start.iteration} of {iterations}"
     # It was cut off between its last cut and its result, of which no record is left.
-    if start.iteration >= whole.problem.job.iterations:
+    if start.iteration >= iterations:
         raise DataError(place, path=str(run))
     notify(place)
     with one_error(str(path)):
@@ -463,7 +492,12 @@ def resume_run(
     rest = whole.beginning_at(start.iteration, cut_time)
     kills = attempts.later(coming, rest.first, cut_time)
     directory = run_directory.RunDirectory(run)
-    return Beginning(replace(rest, kills=kills), choice, directory, start)
+    return Beginning(
+        experiment=replace(rest, kills=kills),
+        choice=choice,
+        directory=directory,
+        start=start,
+    )
 
 
 def _check_unfinished(run: Path) -> None:

@@ -21,7 +21,7 @@ from emu.lab.machines.nic import FASTEST, SLOWEST, Sharing, plan_nic
 from emu.prediction.analysis.critical_path import critical_path
 from emu.problem import Realization, Schedule
 from emu.scenario import Experiment, Scenario, build_job, open_data, prepare, realize
-from emu.scenario.run_sections import AUTO
+from emu.scenario.run_sections import AUTO, EmulationSection
 from emu.trust.lateness import effect_of_slight_delays, flow_completion, host_effect
 from emu.trust.verdict import round_up
 
@@ -84,35 +84,56 @@ def with_scales(
     check(experiment)
     emulation = experiment.scenario.emulation
     schedule = experiment.simulate()
-    if schedule.makespan <= 0 or scenario.emulation.time_scale != AUTO:
+    is_stated = scenario.emulation.time_scale != AUTO
+    if is_stated or schedule.makespan <= 0:
         return _at(experiment, scenario.emulation.stated_time_scale), None
 
     error = emulation.max_error
     cores = usable_cores()
     if emulation.network == "kernel":
-        costs = KernelCosts(
-            schedule,
-            byte_scale=emulation.stated_byte_scale,
-            cores=cores,
-            sharing=Sharing(emulation.sharing),
-        )
-        scale = kernel_time_scale(costs, error)
-        choice = ScaleChoice((), scale, None, costs.forecast(scale))
-        return _at(experiment, scale), choice
+        choice = _choose_for_kernel(emulation, schedule, cores)
+        return _at(experiment, choice.time_scale), choice
 
     policy = experiment.choose_policy()
     spread = effect_of_slight_delays(
-        experiment.realization, policy, experiment.expected, schedule
+        experiment.realization,
+        policy=policy,
+        profile=experiment.expected,
+        schedule=schedule,
     )
     # Chance moves it by more than is asked for: no scale could meet that aim.
     if spread > error:
         error = math.inf
-    search = ScaleSearch(schedule.makespan, error, emulation.max_late_flows)
+    search = ScaleSearch(
+        makespan=schedule.makespan,
+        max_error=error,
+        max_late_flows=emulation.max_late_flows,
+    )
     ends = schedule.task_end.size + len(schedule.flows())
     first = search.first(ends, cores)
     trials = _trials(experiment, search, first, notify, allow)
     choice = search.choice(trials)
     return _at(experiment, choice.time_scale), choice
+
+
+def _choose_for_kernel(
+    emulation: EmulationSection, schedule: Schedule, cores: int
+) -> ScaleChoice:
+    """Return the time scale on kernel NICs, which follows from what a run costs."""
+    costs = KernelCosts(
+        schedule,
+        byte_scale=emulation.stated_byte_scale,
+        cores=cores,
+        sharing=Sharing(emulation.sharing),
+    )
+    scale = kernel_time_scale(costs, emulation.max_error)
+
+    return ScaleChoice(
+        trials=(),
+        time_scale=scale,
+        taken=None,
+        kernel=costs.forecast(scale),
+    )
 
 
 def _trials(
@@ -130,19 +151,24 @@ def _trials(
     scale: float | None = first
     while scale is not None:
         wall = iteration * scale
-        count = max(math.ceil(_LENGTH / wall), _USUAL)
+        least_count = math.ceil(_LENGTH / wall)
+        count = max(least_count, _USUAL)
         if trials:
             end = min(end, time.monotonic() + budget)
             # As long as the start before: processes, connections, and the graph.
-            start = trials[-1].cost - trials[-1].wall
+            last_trial = trials[-1]
+            start = last_trial.cost - last_trial.wall
             rest = end - time.monotonic() - start
-            count = min(count, math.floor(rest / wall))
+            most_count = math.floor(rest / wall)
+            count = min(count, most_count)
             if count < 1:
                 break
-        trial = try_out(shorten(_at(experiment, scale), count), allow)
+        part = shorten(_at(experiment, scale), count)
+        trial = try_out(part, allow)
         trials.append(trial)
         notify(trial)
         scale = search.next(trials)
+
     return trials
 
 
@@ -180,7 +206,8 @@ def try_out(experiment: Experiment, allow: tuple[str, ...] = ()) -> ScaleTrial:
     busy = []
     for figures in run.statistics.values():
         host = figures["host_metrics"]["host"]
-        busy.append(host["busy"] / max(sum(host.values()), 1e-9))
+        host_seconds = sum(host.values())
+        busy.append(host["busy"] / max(host_seconds, 1e-9))
     return ScaleTrial(
         time_scale=settings.time_scale,
         iterations=problem.job.iterations,
@@ -200,8 +227,12 @@ def shorten(experiment: Experiment, iterations: int) -> Experiment:
     realization = experiment.realization
     count = min(iterations, problem.job.iterations)
     job = replace(problem.job, iterations=count)
-    part = Realization(realization.times[:, :count], realization.volumes[:, :count])
-    return Experiment(experiment.scenario, replace(problem, job=job), part)
+    shortened_problem = replace(problem, job=job)
+    part = Realization(
+        times=realization.times[:, :count],
+        volumes=realization.volumes[:, :count],
+    )
+    return Experiment(experiment.scenario, shortened_problem, part)
 
 
 def _at(experiment: Experiment, time_scale: float) -> Experiment:
@@ -218,7 +249,8 @@ def choose_byte_scale(volumes: list[float]) -> float:
     sizes = sorted(volume for volume in volumes if volume > 0)
     if not sizes:
         return 1.0
-    median = sizes[len(sizes) // 2]
+    middle = len(sizes) // 2
+    median = sizes[middle]
     largest = sizes[-1]
     scale = min(1e6 / median, 32e6 / largest)
     # Two digits do: it is an estimate, and somebody may write it into a file.
@@ -239,14 +271,20 @@ class KernelCosts:
     """
 
     def __init__(
-        self, schedule: Schedule, *, byte_scale: float, cores: int, sharing: Sharing
+        self,
+        schedule: Schedule,
+        *,
+        byte_scale: float,
+        cores: int,
+        sharing: Sharing,
     ) -> None:
         problem = schedule.problem
         flows = schedule.flows()
         chain = critical_path(schedule).links
         capacities = np.array(problem.capacities) * byte_scale
         self.makespan = schedule.makespan
-        self.hops = len({(p.edge, p.iteration) for p in chain if p.edge >= 0})
+        chain_flows = {(link.edge, link.iteration) for link in chain if link.edge >= 0}
+        self.hops = len(chain_flows)
         self._cores = cores
         self._sharing = sharing
         self._ends = schedule.task_end.size + len(flows)
@@ -256,8 +294,8 @@ class KernelCosts:
             # Segments are as long as the narrowest NIC on the way makes them.
             ports = [*problem.hops[edge]]
             narrowest = float(capacities[ports].min())
-            size = byte_scale * float(schedule.flow_bytes[edge, iteration])
-            self._sent[narrowest] += size
+            flow_bytes = float(schedule.flow_bytes[edge, iteration])
+            self._sent[narrowest] += byte_scale * flow_bytes
 
     def least(self, max_error: float) -> float:
         """Return a scale that no rule lets a run go below, before the cores' one."""
@@ -275,16 +313,21 @@ class KernelCosts:
     def holds(self, scale: float) -> bool:
         """Return True where the cores have time enough, in the mean and at most."""
         fastest = self._nics[-1]
-        peak = SEGMENT * fastest / scale / self._segment(fastest, scale)
-        return self.busy(scale) <= CORES and peak <= CORES * self._cores
+        segment = self._segment(fastest, scale)
+        peak = SEGMENT * fastest / scale / segment
+        keeps_up = peak <= CORES * self._cores
+        return keeps_up and self.busy(scale) <= CORES
 
     def busy(self, scale: float) -> float:
         """Return the share of the cores that a run keeps busy."""
         counts = []
         for nic, size in self._sent.items():
-            counts.append(size / self._segment(nic, scale))
-        work = self._ends * END + math.fsum(counts) * SEGMENT
-        return work / (self.makespan * scale * self._cores)
+            segment = self._segment(nic, scale)
+            counts.append(size / segment)
+        segments = math.fsum(counts)
+        work = self._ends * END + segments * SEGMENT
+        core_seconds = self.makespan * scale * self._cores
+        return work / core_seconds
 
     def _segment(self, nic: float, scale: float) -> float:
         return plan_nic(nic / scale, self._sharing).segment
@@ -292,7 +335,11 @@ class KernelCosts:
     def forecast(self, scale: float) -> scale_search.KernelForecast:
         """Return what a scale makes of it."""
         delay = self.hops * HOP / (self.makespan * scale)
-        return scale_search.KernelForecast(self.hops, delay, self.busy(scale))
+        return scale_search.KernelForecast(
+            hops=self.hops,
+            delay=delay,
+            cpu_busy=self.busy(scale),
+        )
 
 
 def kernel_time_scale(costs: KernelCosts, max_error: float) -> float:

@@ -30,7 +30,11 @@ def middle(low: float, high: float, *, whole: bool) -> float | None:
 
 
 def bisect(
-    low: float, high: float, is_low: Callable[[float], bool], *, whole: bool = False
+    low: float,
+    high: float,
+    is_low: Callable[[float], bool],
+    *,
+    whole: bool = False,
 ) -> tuple[float, float]:
     """Return neighbours between which a condition changes.
 

@@ -98,13 +98,16 @@ def intervals(experiment: Experiment) -> Intervals | None:
 
     count = experiment.problem.job.iterations
     # Rates of independent deaths add up.
-    between = failures.mortal / len(_list_machines(experiment))
+    machines = _list_machines(experiment)
+    between = failures.mortal / len(machines)
     # An interval as long as the job: no checkpoint comes before its end.
-    free = _with_interval(experiment, count).simulate().makespan / count
+    without_cuts = _with_interval(experiment, count)
+    free = without_cuts.simulate().makespan / count
     takes = section.takes or 0.0
     # Copies take no time of their own: what they cost is how they delay the job.
     if section.to == "peer":
-        longer = experiment.simulate().makespan - free * count
+        simulation = experiment.simulate()
+        longer = simulation.makespan - free * count
         checkpoints, _ = _count_copies(experiment)
         takes = max(longer, 0.0) / max(checkpoints, 1)
 
@@ -112,11 +115,14 @@ def intervals(experiment: Experiment) -> Intervals | None:
     tries = {section.every}
     for share in _SHARES:
         interval = round(daly * share / free)
-        tries.add(min(max(interval, 1), count))
+        interval = max(interval, 1)
+        tries.add(min(interval, count))
     # The same deaths for all intervals: how these differ is no chance then.
     rng = np.random.default_rng([scenario.seed, *b"checkpoints"])
     gaps = rng.exponential(between, (_DRAWS, _RESTARTS))
-    means = {interval: _mean(experiment, interval, gaps) for interval in sorted(tries)}
+    means = {}
+    for interval in sorted(tries):
+        means[interval] = _mean(experiment, interval, gaps)
     return Intervals(
         young=young / free,
         daly=daly / free,
@@ -143,12 +149,16 @@ def _count_copies(experiment: Experiment) -> tuple[int, float]:
     """Return the number of checkpoints that go to peers, and the bytes of all."""
     job = experiment.problem.job
     copies = {*copies_of(job).values()}
-    edges = [
-        number for number, edge in enumerate(job.edges) if edge.destination in copies
-    ]
+    edges = []
+    for number, edge in enumerate(job.edges):
+        if edge.destination in copies:
+            edges.append(number)
+
     volumes = experiment.realization.volumes[edges]
     is_sent = (volumes > 0).any(axis=0)
-    return int(is_sent.sum()), float(volumes.sum())
+    cuts = int(is_sent.sum())
+    size = float(volumes.sum())
+    return cuts, size
 
 
 def copies_line(experiment: Experiment, makespan: float) -> list[str]:
@@ -160,10 +170,13 @@ def copies_line(experiment: Experiment, makespan: float) -> list[str]:
     if not cuts:
         return []
     count = experiment.problem.job.iterations
-    free = _with_interval(experiment, count).simulate().makespan
+    without_cuts = _with_interval(experiment, count)
+    free = without_cuts.simulate().makespan
     mean_size = format_size(size / cuts)
     longer = format_duration(makespan - free)
-    share = f"{100 * (makespan / free - 1):.3g} %"
+    percent = 100 * (makespan / free - 1)
+    share = f"{percent:.3g} %"
+
     return [
         f"{cuts} checkpoints to peers of {mean_size}: {longer}, {share}, beside none"
     ]
@@ -185,13 +198,16 @@ def _with_interval(experiment: Experiment, interval: int) -> Experiment:
     scenario = experiment.scenario
     section = cast("CheckpointSection", scenario.checkpoint)
     stands = {"policy": "explicit", "tasks": experiment.tasks}
+    checkpoint = section.model_copy(update={"every": interval})
+    placement = scenario.placement.model_copy(update=stands)
     changes = {
-        "checkpoint": section.model_copy(update={"every": interval}),
-        "placement": scenario.placement.model_copy(update=stands),
+        "checkpoint": checkpoint,
+        "placement": placement,
         # Deaths are drawn here, the same for every interval.
         "failures": None,
     }
-    return prepare(scenario.model_copy(update=changes))
+    variant = scenario.model_copy(update=changes)
+    return prepare(variant)
 
 
 def _mean(experiment: Experiment, interval: int, gaps: NDArray[np.float64]) -> float:
@@ -204,9 +220,11 @@ def _mean(experiment: Experiment, interval: int, gaps: NDArray[np.float64]) -> f
     def part(first: int) -> Schedule:
         return variant.beginning_at(first).simulate()
 
-    ends = np.nan_to_num(part(0).task_end).max(axis=1)
+    whole = part(0)
+    ends = np.nan_to_num(whole.task_end).max(axis=1)
     last = int(ends.argmax())  # what has ended cannot die
-    process = variant.problem.job.tasks[last].process_name
+    last_task = variant.problem.job.tasks[last]
+    process = last_task.process_name
     lengths = []
     for gap in gaps:
         deaths = np.cumsum(gap).tolist()

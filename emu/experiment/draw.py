@@ -69,7 +69,12 @@ def time_draw(
     """
     job = schedule.problem.job
     # By the length without deaths: what they add is no speed of the job.
-    speed = speed_of(job, schedule.task_end, schedule.length, epoch_of(job.settings))
+    speed = speed_of(
+        job,
+        task_end=schedule.task_end,
+        seconds=schedule.length,
+        epoch=epoch_of(job.settings),
+    )
     seconds = schedule.makespan
     reached = ready.reached
     curve: Curve = ()

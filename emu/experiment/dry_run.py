@@ -96,6 +96,7 @@ class DryRun:
         if self.wall_seconds is not None and self.peak_traffic is not None:
             rows.append(("wall time", format_duration(self.wall_seconds, 3)))
             rows.append(("real traffic at its peak", format_rate(self.peak_traffic)))
+
         if self.tcp:
             risk = f"{self.tcp.at_risk:,}"
             longer = format_ratio(self.tcp.older_first)

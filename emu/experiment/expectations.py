@@ -32,6 +32,7 @@ def run_figures(result: Row) -> dict[str, float | None]:
         loss = result["training"][-1]["loss"]
     if "diverged" in result:
         loss = math.inf
+
     return {
         "gap": result.get("gap"),
         "makespan_error": result.get("makespan_error"),

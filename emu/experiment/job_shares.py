@@ -45,10 +45,12 @@ class Division:
     @override
     def __str__(self) -> str:
         """Return who has what, in words."""
-        return "; ".join(
-            f"{job} on {', '.join(names)} {format_duration(self.seconds[job])}"
-            for job, names in self.machines.items()
-        )
+        shares = []
+        for job, names in self.machines.items():
+            machines = ", ".join(names)
+            length = format_duration(self.seconds[job])
+            shares.append(f"{job} on {machines} {length}")
+        return "; ".join(shares)
 
     def to_json(self) -> Result:
         """Return the documented form; seconds."""
@@ -71,11 +73,13 @@ class JobAdvice:
 
     def lines(self) -> Iterator[str]:
         """Yield who gets what, against the file as it stands, and what comes next."""
-        yield f"use {self.best}; {format_duration(self.best.aim)} {self.unit}"
+        length = format_duration(self.best.aim)
+        yield f"use {self.best}; {length} {self.unit}"
         if self.stated is self.best:
             yield "the file as it stands is the best that was tried"
         elif isinstance(self.stated, Division):
-            yield f"{self._margin(self.stated)} the file as it stands, {self.stated}"
+            margin = self._margin(self.stated)
+            yield f"{margin} the file as it stands, {self.stated}"
 
         rivals = [division for division in self.others if division is not self.stated]
         for rival in rivals[:1]:
@@ -109,13 +113,16 @@ def list_kinds(cluster: ClusterSection) -> list[list[str]]:
     """Return names of equal machines of one rack, those of the fastest NIC first."""
     rack_of: dict[str, str] = {}
     for rack in cluster.racks:
-        rack_of.update(dict.fromkeys(rack.machines, rack.name))
+        names_of_rack = dict.fromkeys(rack.machines, rack.name)
+        rack_of.update(names_of_rack)
+
     kinds: dict[tuple[float, str, str], list[str]] = {}
     for name, position in cluster.names_and_positions():
         machine = cluster.machines[position]
         # Equal but for what they are called, and how many the file writes at once.
         alike = machine.model_copy(update={"name": None, "count": 1})
-        kind = (-machine.nic.outward, str(alike), rack_of.get(name, ""))
+        rack_name = rack_of.get(name, "")
+        kind = (-machine.nic.outward, str(alike), rack_name)
         kinds.setdefault(kind, []).append(name)
     return [kinds[kind] for kind in sorted(kinds)]
 
@@ -127,16 +134,20 @@ def list_counts(kinds: Sequence[Sequence[str]]) -> list[Counts]:
     of the kinds, in halves of all, quarters, and so on.
     """
     ranges = [range(len(kind) + 1) for kind in kinds]
+    combination_count = prod(map(len, ranges))
     # Every count is a simulation of every job alone.
-    if prod(map(len, ranges)) <= _MOST_COUNTS:
+    if combination_count <= _MOST_COUNTS:
         return [counts for counts in product(*ranges) if any(counts)]
 
-    order = [number for number, kind in enumerate(kinds) for _ in kind]
+    order: list[int] = []
+    for number, kind in enumerate(kinds):
+        order += [number] * len(kind)
     shares: dict[Counts, None] = {}
     length = len(order)
     while length:
         step = max(length // 2, 1)
-        for first in range(0, len(order) - length + 1, step):
+        last_first = len(order) - length
+        for first in range(0, last_first + 1, step):
             run = order[first : first + length]
             counts = [run.count(number) for number in range(len(kinds))]
             shares[tuple(counts)] = None
@@ -158,11 +169,14 @@ def combine_counts(
 
     def extend(chosen: tuple[Counts, ...], times: list[float], left: Counts) -> None:
         # What is not chosen yet counts as nothing, so that this is a lower bound.
-        idle = [0.0] * (len(seconds) - len(times))
+        idle_count = len(seconds) - len(times)
+        idle = [0.0] * idle_count
         least = aim([*times, *idle])
         # The aim never falls: whatever is added, it will not be among the best.
-        if len(best) == most and least >= best[-1][0]:
-            return
+        if len(best) == most:
+            worst, _ = best[-1]
+            if least >= worst:
+                return
         if len(chosen) == len(seconds):
             best.append((least, chosen))
             best.sort()
@@ -174,7 +188,8 @@ def combine_counts(
         for counts in sorted(options, key=options.__getitem__):
             rest = tuple(map(sub, left, counts))
             if min(rest, default=0) >= 0:
-                extend((*chosen, counts), [*times, options[counts]], rest)
+                further_times = [*times, options[counts]]
+                extend((*chosen, counts), further_times, rest)
 
     extend((), [], free)
     return [counts for _, counts in best]
@@ -205,7 +220,9 @@ class _Divider:
             return max(seconds)
         total = 0.0
         for job, time in zip(self.scenario.jobs, seconds, strict=True):
-            weight = 1.0 if job.weight is None else job.weight
+            weight = job.weight
+            if weight is None:
+                weight = 1.0
             total += weight * time
         return total
 
@@ -241,8 +258,11 @@ class _Divider:
             alone = self.place_alone(position, names)
             if alone.refused is not None:
                 refusals.append(alone.refused)
-            elif set(alone.machines) <= set(names):  # else the file states others
-                times[counts] = alone.simulated.makespan / count_epochs(alone)
+                continue
+            if set(alone.machines) <= set(names):  # else the file states others
+                makespan = alone.simulated.makespan
+                times[counts] = makespan / count_epochs(alone)
+
         if not times and refusals:
             raise refusals[0]
         return times
@@ -253,7 +273,11 @@ class _Divider:
         keys = ["job"]
         if apart:
             # One after the other, each as it stood alone: placed together they may mix.
-            edit = {"place_jobs": "sequential", "joint_cost": None, "placement": None}
+            edit = {
+                "place_jobs": "sequential",
+                "joint_cost": None,
+                "placement": None,
+            }
             keys += ["placement", "weight"]
         # Each job as it was alone, with the machines that were chosen for it.
         for number, alone in enumerate(answers):
@@ -262,9 +286,13 @@ class _Divider:
             for key in keys:
                 edit[f"jobs[{number}].{key}"] = content.get(key)
 
-        ready = prepare(load(self.scenario, edit))
+        joint_scenario = load(self.scenario, edit)
+        ready = prepare(joint_scenario)
         times = throughput.job_times(
-            ready.simulate(), ready.realization, ready.choose_policy(), epoch_of
+            ready.simulate(),
+            realization=ready.realization,
+            policy=ready.choose_policy(),
+            epoch_of=epoch_of,
         )
         names = ready.scenario.stated_cluster.names
         seconds = {}
@@ -272,7 +300,8 @@ class _Divider:
         for time, alone in zip(times, answers, strict=True):
             job = time.job
             seconds[job] = time.seconds / count_epochs(alone)
-            tasks = [task for task in ready.tasks if task.startswith(f"{job}/")]
+            prefix = f"{job}/"
+            tasks = [task for task in ready.tasks if task.startswith(prefix)]
             hosts = {ready.tasks[task] for task in tasks}
             machines[job] = [name for name in names if name in hosts]
         return Division(
@@ -292,7 +321,13 @@ class _Divider:
             seconds.append(self.time_alone(position, kinds))
 
         free = tuple(map(len, kinds))
-        for combination in combine_counts(seconds, free, self.aim, _TOGETHER):
+        combinations = combine_counts(
+            seconds,
+            free=free,
+            aim=self.aim,
+            most=_TOGETHER,
+        )
+        for combination in combinations:
             # Every job takes the next ones of a kind, so that no two have the same.
             stocks = [iter(kind) for kind in kinds]
             answers = []
@@ -324,9 +359,10 @@ def share_machines(
     divisions = [*divider.divide(watch)]
     file_division: Division | EmulatorError
     try:  # a job may not reach the target
-        answers = [
-            divider.place_alone(position) for position in range(len(scenario.jobs))
-        ]
+        answers = []
+        for position in range(len(scenario.jobs)):
+            stated_answer = divider.place_alone(position)
+            answers.append(stated_answer)
         file_division = divider.run_together(answers, apart=False)
         # The file is a choice like the others, so that no advice is worse.
         divisions.append(file_division)
@@ -339,4 +375,9 @@ def share_machines(
     best, *rivals = sorted(divisions, key=lambda division: division.aim)
     part = "in the weighted sum" if sums else "of the longest"
     length = f"to {target.accuracy:g}" if target else "per epoch"
-    return JobAdvice(best, rivals, stated=file_division, unit=f"{part}, {length}")
+    return JobAdvice(
+        best=best,
+        others=rivals,
+        stated=file_division,
+        unit=f"{part}, {length}",
+    )

@@ -58,7 +58,7 @@ class Lever:
             return wins(self.edit(value)) != grows
 
         ends = (self.now, end)
-        low, high = bisect(min(ends), max(ends), is_low, whole=self.whole)
+        low, high = bisect(min(ends), high=max(ends), is_low=is_low, whole=self.whole)
         return high if grows else low
 
     def words(self, value: float) -> str:
@@ -159,6 +159,11 @@ def _list_network(cluster: ClusterSection) -> Iterator[Lever]:
     if nics:
         latencies = [nic.latency for nic in nics.values()]
         longest = max(max(pair.inward, pair.outward) for pair in latencies)
-        yield Lever("latency of NICs", delay, format_duration, longest or _LATENCY)
+        yield Lever(
+            name="latency of NICs",
+            edit=delay,
+            write=format_duration,
+            now=longest or _LATENCY,
+        )
     if nics or cluster.links:
         yield Lever("network", speed_up, "{:.2g} x as fast".format)

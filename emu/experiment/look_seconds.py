@@ -59,7 +59,13 @@ def _count_look(settings: JobSettings) -> dict[str, float]:
     hidden = [model["hidden"]] * (model["layers"] - 1)
     widths = [dataset.feature_length, *hidden, dataset.classes]
     for ends in pairwise(widths):
-        layer = count_layer(kind, ends, dataset.edges, vertices, vertices)
+        layer = count_layer(
+            kind,
+            widths=ends,
+            edges=dataset.edges,
+            inputs=vertices,
+            outputs=vertices,
+        )
         for name, amount in layer.forward.items():
             before = counts.get(name, 0.0)
             counts[name] = before + float(amount)

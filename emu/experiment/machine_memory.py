@@ -198,7 +198,8 @@ def _add_weights(
     kinds = {task.name: task.kind for task in job.tasks}
     states = {}
     for name, sizes in state_bytes(job).items():
-        states[name] = float(sizes.max())
+        largest = sizes.max()
+        states[name] = float(largest)
     # A set: those who read the same weights on one machine share them.
     weights = {(name, machine_of[name], size) for name, size in states.items()}
     for cause, source, to, size in transfers:
@@ -250,5 +251,6 @@ def check_memory(experiment: Experiment, schedule: Schedule) -> None:
             lacks.append(f"{name} needs {size}, {lack} more than it has")
 
     if lacks:
-        problem = f"does not fit into memory: {'; '.join(lacks)}"
+        lines = "; ".join(lacks)
+        problem = f"does not fit into memory: {lines}"
         raise ScenarioError(problem, key="cluster.machines")

@@ -38,7 +38,12 @@ def observe(prepared: PreparedRun, run: EmulatedRun) -> Observations:
         logs.append(figures["flows"])
     rows = run.sent[["edge", "iteration", "first"]].tolist()
     first = {(edge, iteration): instant for edge, iteration, instant in rows}
-    counts = count_flows(len(job.edges), job.iterations, run.connections, run.waits)
+    counts = count_flows(
+        len(job.edges),
+        iterations=job.iterations,
+        connections=run.connections,
+        waits=run.waits,
+    )
     measured = None
     if settings.compute == "real":
         speeds = run.schedule.problem.speeds

@@ -92,10 +92,12 @@ def profile_from_trace(
     if not (section.traced and isinstance(section, TrainingSection)):
         problem = f"kinds of task of {section.system} are no ranges of a trace"
         raise ScenarioError(problem, key="job.system")
-    kinds = dict.fromkeys(task.kind for task in build_job(scenario).tasks)
+    tasks = build_job(scenario).tasks
+    kinds = dict.fromkeys(task.kind for task in tasks)
     unknown = sorted(ranges.keys() - kinds.keys())
     if unknown:
-        problem = f"no task of kind {unknown[0]!r}, known: {', '.join(kinds)}"
+        known = ", ".join(kinds)
+        problem = f"no task of kind {unknown[0]!r}, known: {known}"
         raise ScenarioError(problem, file="--range")
 
     occurrences = _occurrences(trace)
@@ -110,17 +112,20 @@ def profile_from_trace(
     iterations = min(map(len, seconds.values()))
     edit: Edit = {"job.iterations": iterations, "job.epochs": None}
     for kind, row in seconds.items():
-        edit[f"job.times.{kind}"] = f"{float(row.mean())!r} s"
+        mean = float(row.mean())
+        edit[f"job.times.{kind}"] = f"{mean!r} s"
     of_counts = load(scenario, {**edit, "profile": None})
     job = build_job(of_counts)
     realization = realize(of_counts, job)
     times = np.array(realization.times)
     for row, task in zip(times, job.tasks, strict=True):
-        if task.kind in seconds:
-            share = section.share(task.kind)
-            row[:] = share * seconds[task.kind][:iterations]
+        kind = task.kind
+        if kind in seconds:
+            share = section.share(kind)
+            row[:] = share * seconds[kind][:iterations]
     scale = of_counts.emulation.stated_byte_scale
-    return ProfileFile.of(job, Profile(times, realization.volumes), scale)
+    profile = Profile(times, realization.volumes)
+    return ProfileFile.of(job, profile, scale)
 
 
 def _seconds_by_kind(
@@ -141,8 +146,10 @@ def _seconds_by_kind(
             count = min(map(len, rows))
             whole_rows = [row[:count] for row in rows]
             seconds[kind] = np.sum(whole_rows, axis=0)
+
     if not seconds:
-        raise KeyError(next(iter(kinds)))
+        first_kind = next(iter(kinds))
+        raise KeyError(first_kind)
     return seconds
 
 
@@ -154,7 +161,9 @@ def _occurrences(trace: Path) -> dict[str, Floats]:
     """
     with one_error(trace):
         content = read_json(trace)
-        events = content["traceEvents"] if isinstance(content, dict) else content
+        events = content
+        if isinstance(content, dict):
+            events = content["traceEvents"]
         spans = defaultdict(list)
         for event in events:
             # Only complete events of the format of Chrome's
@@ -163,7 +172,8 @@ def _occurrences(trace: Path) -> dict[str, Floats]:
                 continue
             start = float(event["ts"])
             seconds = float(event["dur"]) / 1e6
-            if not (math.isfinite(start) and 0 <= seconds < math.inf):
+            has_length = 0 <= seconds < math.inf
+            if not (math.isfinite(start) and has_length):
                 fields = {key: event[key] for key in ("name", "ts", "dur")}
                 raise ValueError(f"a range cannot have the times of {fields}")
             name = str(event["name"])
@@ -191,10 +201,12 @@ def _without(found: Occurrences, name: str) -> str:
     """Return the sentence that a trace lacks a range, with those that it has."""
     ranges = []
     for found_name, seconds in [*found.items()][:_TOLD]:
-        ranges.append(f"{printable(found_name, 40)} ({len(seconds)})")
+        shown_name = printable(found_name, 40)
+        ranges.append(f"{shown_name} ({len(seconds)})")
+    known = ", ".join(ranges) or "none"
     return (
         f"holds no range {name!r}, write for example --range worker=forward,backward, "
-        f"once per kind; there are: {', '.join(ranges) or 'none'}"
+        f"once per kind; there are: {known}"
     )
 
 
@@ -214,16 +226,19 @@ def prepare_profile(scenario: Scenario) -> Experiment:
 
     job = build_job(scenario)
     if scenario.job.unprofiled:
-        keys = scenario.job.keys_of_kinds({task.kind for task in job.tasks})
-        scenario = load(scenario, {f"job.times.{key}": "1 s" for key in keys})
+        kinds = {task.kind for task in job.tasks}
+        keys = scenario.job.keys_of_kinds(kinds)
+        placeholders = {f"job.times.{key}": "1 s" for key in keys}
+        scenario = load(scenario, placeholders)
     open_data(job)
     cluster = scenario.to_cluster()
     placement = place_ifs(job, cluster, np.random.default_rng(scenario.seed))
     nothing = Realization(
-        np.zeros((len(job.tasks), job.iterations)),
-        np.zeros((len(job.edges), job.iterations)),
+        times=np.zeros((len(job.tasks), job.iterations)),
+        volumes=np.zeros((len(job.edges), job.iterations)),
     )
-    return Experiment(scenario, Problem(cluster, job, placement), nothing)
+    placed_job = Problem(cluster, job, placement)
+    return Experiment(scenario, placed_job, nothing)
 
 
 def of_length(scenario: Scenario, iterations: int) -> Scenario:
@@ -306,7 +321,8 @@ def times_by_kind(
 
 
 def _scale(ratio: float, time: float) -> str:
-    return DURATION.exact(float(f"{time * ratio:.4g}"))
+    rounded_time = float(f"{time * ratio:.4g}")
+    return DURATION.exact(rounded_time)
 
 
 @dataclass(frozen=True)
@@ -337,7 +353,8 @@ def list_sizes(scenario: Scenario) -> list[Scenario]:
     Raises ScenarioError when its system counts no operations, or it has several
     jobs.
     """
-    if scenario.jobs or "rates" not in type(scenario.job).model_fields:
+    counts_operations = "rates" in type(scenario.job).model_fields
+    if scenario.jobs or not counts_operations:
         problem = "operations are counted of one job that trains, write its section job"
         raise ScenarioError(problem, key="job.system")
     plain = load(scenario, {"job.rates": None}, timed=False)
@@ -379,7 +396,12 @@ def sample_tasks(experiment: Experiment, profile: Profile) -> list[Sample]:
         operations = counts[:, rows, 1:].sum(axis=(1, 2))
         if operations.any():
             times = profile.times[rows, 1:]
-            samples.append(Sample(kind, operations, float(times.sum())))
+            sample = Sample(
+                kind=kind,
+                operations=operations,
+                seconds=float(times.sum()),
+            )
+            samples.append(sample)
     least = _LEAST_SHARE * sum(sample.seconds for sample in samples)
     return [sample for sample in samples if sample.seconds > least]
 
@@ -425,11 +447,13 @@ def _fit_positive(rows: Floats) -> Floats:
             solution, *_ = np.linalg.lstsq(part, ones, rcond=None)
             errors = part @ solution - 1
             error = float((errors**2).sum())
+            is_positive = (solution >= 0).all()
             # Of equal fits the one with fewer rates, which was tried before.
-            if (solution >= 0).all() and error < least - 1e-12:
+            if is_positive and error < least - 1e-12:
                 least = error
                 best = np.zeros(len(scale))
                 best[subset] = solution / scale[subset]
+
     return best
 
 
@@ -459,11 +483,13 @@ def measure_planning(experiment: Experiment) -> dict[str, float]:
     """
     settings = experiment.problem.job.settings
     rates = {}
-    for name, compute in experiment.scenario.job.planning(settings).items():
+    planning = experiment.scenario.job.planning(settings)
+    for name, compute in planning.items():
         start = time.process_time()
         compute()
         seconds = time.process_time() - start
-        rates[name] = seconds / open_for(settings).edges
+        edges = open_for(settings).edges
+        rates[name] = seconds / edges
     return rates
 
 
@@ -477,7 +503,8 @@ def rates_keys(fitted: FittedRates, stated: Any) -> dict[str, Any]:
     if stated is not None:
         keys = stated.model_dump(mode="json", exclude_none=True)
     for name, rate in fitted.rates.items():
-        keys[name] = DURATION.exact(float(f"{rate or 1e-18:.4g}"))
+        rounded_rate = float(f"{rate or 1e-18:.4g}")
+        keys[name] = DURATION.exact(rounded_rate)
 
     for name in OPERATIONS:
         if name not in keys:
@@ -533,7 +560,8 @@ def host_load(length: float = _LENGTH) -> HostLoad:
         total = 0
         for number in range(_STEPS):
             total += number
-        loops.append(time.thread_time() - loop_start)
+        loop_seconds = time.thread_time() - loop_start
+        loops.append(loop_seconds)
 
     thread_seconds = time.thread_time() - thread_start
     seconds = time.monotonic() - wall_start
@@ -544,11 +572,15 @@ def host_load(length: float = _LENGTH) -> HostLoad:
     steal = getattr(after, "steal", 0.0) - getattr(before, "steal", 0.0)
     # What this loop took itself is no load of others.
     busy = sum(after) - sum(before) - idle - steal - cpu
+    best_loop = min(loops)
+    median_loop = float(np.median(loops))
+    busy_share = max(busy, 0.0) / core_seconds
+    stolen_share = max(steal, 0.0) / core_seconds
     return HostLoad(
-        others=min(max(busy, 0.0) / core_seconds, 1.0),
+        others=min(busy_share, 1.0),
         waits=max(1.0 - thread_seconds / seconds, 0.0),
-        steal=min(max(steal, 0.0) / core_seconds, 1.0),
-        clock=float(np.median(loops)) / min(loops) - 1.0,
+        steal=min(stolen_share, 1.0),
+        clock=median_loop / best_loop - 1.0,
     )
 
 
@@ -557,7 +589,8 @@ def check_load(load: HostLoad, warn: Callable[[str], None], *, force: bool) -> N
 
     Raises RunUntrusted when a share is above 20 % and ``force`` is not stated.
     """
-    line = f"this host is under load: {'; '.join(load.causes())}"
+    causes = "; ".join(load.causes())
+    line = f"this host is under load: {causes}"
     if load.worst > REFUSED and not force:
         raise RunUntrusted(
             f"{line}: measured times would be too long; end what else runs on it, or "

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emu.emulation.coordinator.outcome import EmulatedRun
 from emu.emulation.coordinator.settings import RunSettings
@@ -22,7 +23,7 @@ from emu.errors import DataError, EmulatorError, ScenarioError
 from emu.experiment import run_experiment
 from emu.experiment.attempt_checks import check_attempts
 from emu.experiment.attempts import Ended, foreseen, with_until
-from emu.experiment.run_result import PreparedRun, learnt
+from emu.experiment.run_result import PreparedRun, RunResult, learnt
 from emu.experiment.scale_search import ScaleChoice
 from emu.experiment.setup_counts import check_setup
 from emu.experiment.traffic_checks import check_traffic
@@ -107,14 +108,7 @@ def recompute(
     could not be compared. ``stated`` stands for the scenario's text in the run
     directory. Raises DataError when records are damaged.
     """
-    checks: dict[str, Findings] = {"records": (0, [])}  # of an earlier emu
-    if "source" in run.manifest or "records" in run.result:
-        # Of the files as they lie there: an edit
-        # shows even where nothing else tells it.
-        digests = RunDirectory(run.path).digests()
-        records = run.result.get("records")
-        checks["records"] = agreement("records", digests, records, "result.json")
-
+    checks = {"records": _check_records(run)}
     silent = list_unseen(run)
     scenario, differences = _scenario(run, stated, silent)
     faults = [disagreement("scenario", sentence) for sentence in differences]
@@ -132,12 +126,11 @@ def recompute(
     full_job = experiment
     experiment, ends, before = _attempts_of(run, full_job)
     checks |= check_attempts(ends, full_job, experiment)
-    problem = _plain(problem_to_json(experiment.problem))
-    noted_problem = read_json(run.path / "problem.json")
-    checks["problem"] = agreement("problem", noted_problem, problem, "the scenario")
+    checks["problem"] = _check_problem(run, experiment.problem)
     # Schedules of another problem have other tasks,
     # and comparing them says nothing more.
-    if checks["problem"][1]:
+    _, problem_faults = checks["problem"]
+    if problem_faults:
         silent.append("results are not computed again: they are of another problem")
         return checks, silent
 
@@ -146,14 +139,40 @@ def recompute(
     checks["manifest"] = _manifest(run, scenario, settings)
     if not (run.path / array_files.REPORTS).exists():
         sentence = "reports.npz is missing: nothing of result.json is computed again"
-        checks["result"] = (1, [disagreement("result", sentence)])
+        fault = disagreement("result", sentence)
+        checks["result"] = (1, [fault])
         return checks, silent
     with one_error(run.path):
         content = run.manifest.get("auto_scale")
-        choice = None if content is None else ScaleChoice.from_json(content)
+        choice = None
+        if content is not None:
+            choice = ScaleChoice.from_json(content)
         prepared_run = PreparedRun.of(experiment, settings, choice)
-        checks |= _results(run, prepared_run, silent, ends, before)
+        checks |= _results(run, prepared_run, silent, ended=ends, before=before)
     return checks, silent
+
+
+def _check_records(run: RecordedRun) -> Findings:
+    """Return where the files of a run are others than result.json has noted."""
+    if "source" not in run.manifest and "records" not in run.result:
+        return 0, []  # of an earlier emu
+    # Of the files as they lie there: an edit
+    # shows even where nothing else tells it.
+    digests = RunDirectory(run.path).digests()
+    records = run.result.get("records")
+    return agreement("records", found=digests, wanted=records, by="result.json")
+
+
+def _check_problem(run: RecordedRun, problem: Problem) -> Findings:
+    """Return where problem.json is another than what the scenario makes."""
+    stated_problem = _plain(problem_to_json(problem))
+    noted_problem = read_json(run.path / "problem.json")
+    return agreement(
+        "problem",
+        found=noted_problem,
+        wanted=stated_problem,
+        by="the scenario",
+    )
 
 
 def list_unseen(run: RecordedRun) -> list[str]:
@@ -170,10 +189,12 @@ def _attempts_of(
 ) -> tuple[Experiment, list[Ended], Attempts | None]:
     """Return what the run had to do, the attempts before its last, and all foreseen."""
     with one_error(run.path / "manifest.json"):
-        ends = [Ended(**attempt) for attempt in run.manifest.get("attempts", ())]
+        noted_attempts = run.manifest.get("attempts", ())
+        ends = [Ended(**attempt) for attempt in noted_attempts]
         first = run.manifest.get("first_iteration", 0)
         began = run.manifest.get("began", 0)
-        rest = with_until(experiment, run.manifest).beginning_at(first, began)
+        full_job = with_until(experiment, run.manifest)
+        rest = full_job.beginning_at(first, began)
         return rest, ends, foreseen(rest, ends)
 
 
@@ -191,7 +212,9 @@ def _scenario(
             # No run notes a topology that was read beside the text: its file has gone.
             is_gone = getattr(error, "key", "") == "cluster.topology"
             is_fault = "source" in run.manifest and not is_gone
-            return None, [str(error)] if is_fault else []
+            if is_fault:
+                return None, [str(error)]
+            return None, []
 
     differences = apart(scenario, record)
     if differences:
@@ -211,8 +234,14 @@ def _manifest(run: RecordedRun, scenario: Scenario, settings: RunSettings) -> Fi
             # Only their own reports say how many there were: settings name none here.
             hosts = read_json(path)["hosts"]
             fields["emulation"]["hosts"] = len(hosts)
+
     manifest = _without(run.manifest, *_OWN)
-    return agreement("manifest", manifest, _plain(fields), "the scenario")
+    return agreement(
+        "manifest",
+        found=manifest,
+        wanted=_plain(fields),
+        by="the scenario",
+    )
 
 
 def _without(content: Row, *keys: str) -> Result:
@@ -229,15 +258,18 @@ def _results(
     """Return where result.json and simulated.json differ from the records."""
     experiment = prepared.experiment
     outcome = read_outcome(run, experiment)
-    with_weights = (run.path / array_files.NAME).exists()
-    # Not None: `learnt` would take them from results of processes, which no file holds.
-    weights = array_files.read_weights(run.path) if with_weights else {}
-    training, _ = learnt(experiment, outcome, prepared.policy, weights)
-    training |= run_experiment.setup_figures(experiment, run.path)
-    made = run_experiment.result_of(prepared, outcome, training, ended, before)
+    training = _learn_again(run, prepared, outcome)
+    made = run_experiment.result_of(
+        prepared,
+        run=outcome,
+        training=training,
+        ended=ended,
+        before=before,
+    )
     network = run.manifest.get("witness")
     if network:
-        witnesses, unseen = recompute_witness(made, network, run.result.get("witness"))
+        noted_witnesses = run.result.get("witness")
+        witnesses, unseen = recompute_witness(made, network, noted_witnesses)
         made = replace(made, witness=witnesses)
         if unseen:
             silent.append(unseen)
@@ -246,26 +278,69 @@ def _results(
     result = _without(run.result, "records", *VERDICT)
     content = _plain(made.content)
     verdict = _check_verdict(run.result, content)
-    if with_weights and model_programs(experiment.scenario) and not code_runs():
+    has_weights = (run.path / array_files.NAME).exists()
+    runs_foreign_model = bool(model_programs(experiment.scenario))
+    if has_weights and runs_foreign_model and not code_runs():
         silent.append("accuracy is not computed again: its model is code of others")
         _drop_accuracies(result)
         _drop_accuracies(content)
+    moved_first = check_setup(experiment, outcome.statistics, outcome.received)
+    of_result = agreement("result", found=result, wanted=content, by="its records")
+    return {
+        "moved first": moved_first,
+        **_setup_faults(run, experiment),
+        "result": of_result,
+        "verdict": verdict,
+        **_compare_schedules(run, made),
+    }
+
+
+def _learn_again(
+    run: RecordedRun, prepared: PreparedRun, outcome: EmulatedRun
+) -> Result:
+    """Return what the weights and reports of a run say that it has learnt."""
+    # Not None: `learnt` would take them from results of processes, which no file holds.
+    weights = {}
+    if (run.path / array_files.NAME).exists():
+        weights = array_files.read_weights(run.path)
+    training, _ = learnt(
+        prepared.experiment,
+        run=outcome,
+        policy=prepared.policy,
+        weights=weights,
+    )
+    return training | run_experiment.setup_figures(prepared.experiment, run.path)
+
+
+def _compare_schedules(run: RecordedRun, made: RunResult) -> dict[str, Findings]:
+    """Return where schedules, their headline and the bytes sent differ from records."""
     simulation = read_json(run.path / "simulated.json")
     replay = _plain(made.replayed.to_json())
     schedule = made.run.schedule
     realization = made.run.realization
     times = realization.times.tolist()
     work = schedule.work.tolist()
+
     return {
-        "moved first": check_setup(experiment, outcome.statistics, outcome.received),
-        **_setup_faults(run, experiment),
-        "result": agreement("result", result, content, "its records"),
-        "verdict": verdict,
-        "simulated": agreement("simulated", simulation, replay, "its records"),
-        "headline": headline_faults(
-            run.result, schedule, made.predicted, made.replayed, realization
+        "simulated": agreement(
+            "simulated",
+            found=simulation,
+            wanted=replay,
+            by="its records",
         ),
-        "times": agreement("times", times, work, "reports.npz (ends less starts)"),
+        "headline": headline_faults(
+            run.result,
+            emulated=schedule,
+            predicted=made.predicted,
+            replayed=made.replayed,
+            measured=realization,
+        ),
+        "times": agreement(
+            "times",
+            found=times,
+            wanted=work,
+            by="reports.npz (ends less starts)",
+        ),
         "counts": _counts(made.run),
         **check_traffic(made.run),
     }
@@ -278,7 +353,7 @@ def _check_verdict(result: Row, content: Result) -> Findings:
     for key in VERDICT:
         recorded[key] = result.get(key)
         verdict[key] = content.pop(key, None)
-    return agreement("verdict", recorded, verdict, "its records")
+    return agreement("verdict", found=recorded, wanted=verdict, by="its records")
 
 
 def _drop_accuracies(result: Result) -> None:
@@ -292,7 +367,8 @@ def _setup_faults(run: RecordedRun, experiment: Experiment) -> dict[str, Finding
     if not setup:
         return {}
     # Its scenario follows from the run's.
-    findings, _ = recompute(load_run(run.path / SETUP), setup.scenario)
+    setup_run = load_run(run.path / SETUP)
+    findings, _ = recompute(setup_run, setup.scenario)
     total = 0
     faults = []
     for count, of_file in findings.values():
@@ -311,29 +387,45 @@ def _counts(run: EmulatedRun) -> Findings:
     for process, statistics in run.statistics.items():
         for row in statistics["sent"]:
             sent_bytes[row["edge"]] = row["payload_bytes"]
-        rows = statistics["received"]["payloads"]
-        for row in rows:
+        received = statistics["received"]
+        for row in received["payloads"]:
             received_bytes[row["edge"]] += row["bytes"]
-        totals[process] = statistics["received"]["payload_bytes"]
-        sums[process] = sum(row["bytes"] for row in rows)
+        totals[process] = received["payload_bytes"]
+        sums[process] = sum(row["bytes"] for row in received["payloads"])
 
     counts = []
     expectations = []
-    for frames, volumes in ((run.sent, sent_bytes), (run.received, received_bytes)):
-        edges = frames["edge"].astype(np.int64)
-        # Sums of floats, which are exact up to 2^53 bytes.
-        of_frames = np.bincount(edges, frames["bytes"], minlength=len(edge_names))
-        sizes = {}
-        frame_bytes = {}
+    of_directions = ((run.sent, sent_bytes), (run.received, received_bytes))
+    for frames, volumes in of_directions:
+        frame_bytes = _sum_frames(frames, len(edge_names))
+        sizes_by_name = {}
+        frames_by_name = {}
         for edge, size in volumes.items():
             name = edge_names[edge]
-            sizes[name] = size
-            frame_bytes[name] = int(of_frames[edge])
-        counts.append(sizes)
-        expectations.append(frame_bytes)
-    of_edges, faults = agreement("counts", counts, expectations, "frames.npz")
-    of_totals, more_faults = agreement("counts", totals, sums, "what it received")
+            sizes_by_name[name] = size
+            frames_by_name[name] = int(frame_bytes[edge])
+        counts.append(sizes_by_name)
+        expectations.append(frames_by_name)
+
+    of_edges, faults = agreement(
+        "counts",
+        found=counts,
+        wanted=expectations,
+        by="frames.npz",
+    )
+    of_totals, more_faults = agreement(
+        "counts",
+        found=totals,
+        wanted=sums,
+        by="what it received",
+    )
     return of_edges + of_totals, [*faults, *more_faults]
+
+
+def _sum_frames(frames: NDArray[Any], edge_count: int) -> NDArray[Any]:
+    """Return the bytes of frames by edge: floats, exact up to 2^53 bytes."""
+    edges = frames["edge"].astype(np.int64)
+    return np.bincount(edges, frames["bytes"], minlength=edge_count)
 
 
 def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
@@ -348,13 +440,13 @@ def read_outcome(run: RecordedRun, experiment: Experiment) -> EmulatedRun:
     arrays = array_files.read_reports(problem, run.path / array_files.REPORTS)
     frames = array_files.read_frames(problem.job, run.path / "frames.npz")
     processes = read_json(run.path / "processes.json")
-    statistics = {
-        name: {**figures, "flows": b""}
-        for name, figures in processes["statistics"].items()
-    }
+    statistics = {}
+    for name, figures in processes["statistics"].items():
+        statistics[name] = {**figures, "flows": b""}
     # All sends stand in one array, which the first process has.
     first, *_ = statistics
-    statistics[first]["flows"] = arrays["sends"].tobytes()
+    sends = arrays["sends"]
+    statistics[first]["flows"] = sends.tobytes()
 
     schedule = _schedule_of(run, problem, arrays)
     with_lateness = realization
@@ -386,12 +478,17 @@ def _schedule_of(
     columns: Any = {name: arrays.get(name) for name in array_files.SCHEDULED}
     # Volumes are measured of handoffs, too, of which no flow was sent.
     unsent = np.isnan(arrays["flow_ready"])
+    flow_bytes = np.where(unsent, np.nan, run.realization.volumes)
     reads = arrays["reads"]
+    rates = None
+    if run.emulated is not None:
+        rates = run.emulated.rates
+
     return Schedule(
         problem,
         **columns,
-        flow_bytes=np.where(unsent, np.nan, run.realization.volumes),
-        rates=None if run.emulated is None else run.emulated.rates,
+        flow_bytes=flow_bytes,
+        rates=rates,
         reads=reads if reads.size else None,
     )
 
@@ -410,8 +507,8 @@ def _read_training(
             # The file counts mini-batches, a schedule
             # counts cycles: see `by_mini_batch`.
             iteration = int(row["iteration"]) + behind[task]
-            figures = {row["figure"]: float(row["value"])}
-            yield time, task, iteration, figures
+            value = float(row["value"])
+            yield time, task, iteration, {row["figure"]: value}
 
 
 def _plain(content: Any) -> Any:

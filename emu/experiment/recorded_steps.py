@@ -21,7 +21,10 @@ from emu.training.looks import HELD, Look, count_seeds, epoch_of, hold, reach
 
 
 def recorded_looks(
-    scenario: Scenario, row: str, accuracy: float, settings: JobSettings
+    scenario: Scenario,
+    row: str,
+    accuracy: float,
+    settings: JobSettings,
 ) -> list[Look]:
     """Return the looks of the curve of a row, up to that which reaches an accuracy.
 

@@ -78,6 +78,7 @@ class Row:
             raise ScenarioError(problem, key="job.stores")
         if getattr(plain.job, "stores", None) is None:
             return plain
+
         # On one machine nobody else can own the graph.
         return load(plain, {"job.stores": None})
 

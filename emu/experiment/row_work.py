@@ -153,4 +153,5 @@ def _group_edges(problem: Problem) -> dict[tuple[str, str], list[int]]:
         receiver = machine_of[destination.name]
         kinds = f"{source.kind} -> {destination.kind}"
         edges[kinds, f"{sender} -> {receiver}"].append(number)
+
     return edges

@@ -95,7 +95,7 @@ def judgement(
 
     logs = (counts["flows"] for counts in run.statistics.values())
     sends = critical_path.send_rows(logs)
-    budget = critical_path.error_budget(subject, replayed, sends, first)
+    budget = critical_path.error_budget(subject, replayed, rows=sends, first=first)
     if dead_seconds := schedule.outages.seconds - replayed.outages.seconds:
         budget["attempts that ended"] = dead_seconds
     own_delay = critical_path.before_first_bytes(budget, replayed.length)
@@ -108,7 +108,10 @@ def judgement(
         processes=len(prepared.experiment.problem.job.processes),
         compute=settings.compute,
         sensitivity=lateness.effect_of_slight_delays(
-            run.realization, prepared.policy, prepared.experiment.expected, replayed
+            run.realization,
+            policy=prepared.policy,
+            profile=prepared.experiment.expected,
+            schedule=replayed,
         ),
         findings=examine(evidence(prepared, run), system_guards()),
         by_kernel=prepared.by_kernel,
@@ -186,6 +189,7 @@ def evidence(prepared: PreparedRun, run: EmulatedRun) -> Evidence:
     if settings.compute == "real":
         # Measured on this host, for machines that are so many times as fast.
         times = run.cpu / prepared.experiment.problem.speeds[:, None]
+
     return Evidence(
         schedule=run.schedule,
         **{name: getattr(run, name) for name in ROWS},
@@ -246,7 +250,10 @@ def carry_out(
     is_resumption = start is not None
 
     def once(
-        left: Experiment, cut: Cut | None, observers: Observer, ended: Sequence[Ended]
+        left: Experiment,
+        cut: Cut | None,
+        observers: Observer,
+        ended: Sequence[Ended],
     ) -> tuple[PreparedRun, EmulatedRun]:
         again = is_resumption or bool(ended)
         # First of all: where the prediction fails, the directory has this.
@@ -270,7 +277,13 @@ def carry_out(
         prepared, run = outcome
         training, weights = learnt(prepared.experiment, run, prepared.policy)
         before = foreseen(experiment, ends)
-        result = result_of(prepared, run, training | setup, ends, before)
+        result = result_of(
+            prepared,
+            run=run,
+            training=training | setup,
+            ended=ends,
+            before=before,
+        )
         write_down(directory, result, weights)
     return result
 
@@ -288,7 +301,10 @@ def _check_coordinator(scenario: Scenario) -> None:
 
 
 def _carry_out_setup(
-    experiment: Experiment, settings: RunSettings, path: Path, observer: Observer
+    experiment: Experiment,
+    settings: RunSettings,
+    path: Path,
+    observer: Observer,
 ) -> None:
     """Run what comes before time 0 of the training, in a directory of its own."""
     setup = setup_to_run(experiment)
@@ -347,6 +363,7 @@ def _write_beginning(
         source = read_manifest(directory.path / "manifest.json").get("source", {})
     else:
         source = write_scenario(directory, experiment.scenario)
+
     if experiment.first or experiment.began:
         content["first_iteration"] = experiment.first
         content["began"] = experiment.began
@@ -434,7 +451,12 @@ def result_of(
     emulation = prepared.emulation
     simulation = replay(prepared.experiment, run, prepared.policy)
     schedules = (prepared.predicted, simulation)
-    run, (predicted, simulation) = with_outages(run, schedules, ended, before)
+    run, (predicted, simulation) = with_outages(
+        run,
+        simulated=schedules,
+        ended=ended,
+        foreseen=before,
+    )
     verdict, budget = judgement(prepared, run, simulation)
     prediction = judge_prediction(
         run.schedule,
@@ -445,6 +467,7 @@ def result_of(
         observed=observe(prepared, run),
         chance=verdict.chance,
     )
+
     return RunResult(
         **vars(prepared) | {"predicted": predicted},
         run=run,
@@ -468,6 +491,7 @@ def manifest(
             versions[library] = importlib.metadata.version(library)
         except importlib.metadata.PackageNotFoundError:
             versions[library] = None  # torch, where no job trains
+
     return {
         "version": VERSION,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),

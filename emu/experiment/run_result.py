@@ -71,12 +71,21 @@ class PreparedRun:
 
     @classmethod
     def of(
-        cls, experiment: Experiment, settings: RunSettings, choice: ScaleChoice | None
+        cls,
+        experiment: Experiment,
+        settings: RunSettings,
+        choice: ScaleChoice | None,
     ) -> PreparedRun:
         """Choose the policy, and predict the run."""
         policy = experiment.choose_policy()
         schedule = experiment.simulate()
-        return cls(experiment, settings, choice, policy, schedule)
+        return cls(
+            experiment=experiment,
+            settings=settings,
+            choice=choice,
+            policy=policy,
+            predicted=schedule,
+        )
 
     @property
     def emulation(self) -> EmulationSection:
@@ -128,8 +137,15 @@ class RunResult(PreparedRun):
         epoch = epoch_of(schedule.problem.job.settings)
         cost = cost_of(self.experiment.scenario, schedule)
         recovery = recovery_of(
-            self.ended, schedule.makespan, prediction.makespan, self.foreseen
+            self.ended,
+            makespan=schedule.makespan,
+            predicted=prediction.makespan,
+            foreseen=self.foreseen,
         )
+        spread = spread_of_iterations(
+            iteration_lengths(schedule), iteration_lengths(self.replayed)
+        )
+
         return {
             "version": result.VERSION,
             **self._settings_of_file(),
@@ -143,9 +159,7 @@ class RunResult(PreparedRun):
             **optimality(schedule, realization, self.policy),
             "verdict": self.verdict.to_json(),
             "prediction": self.prediction.to_json(),
-            "spread": spread_of_iterations(
-                iteration_lengths(schedule), iteration_lengths(self.replayed)
-            ),
+            "spread": spread,
             "error_budget": self.error_budget,
             "policy": self.policy,
             "pace": pace(schedule, epoch).to_json(),
@@ -169,6 +183,7 @@ class RunResult(PreparedRun):
         # Failures are drawn in the time of the whole job, not of this part.
         end = experiment.began + self.run.schedule.length
         failures = count_failures(experiment, end)
+
         return {
             "scenario": scenario.name,
             "placement": scenario.placed_by,
@@ -203,8 +218,8 @@ class RunResult(PreparedRun):
         for number in newest:
             reader = job.edges[number].destination
             count += job.rounds[reader]
-        differing = int((reads[newest] != predictions[newest]).sum())
-        content: Result = {"count": count, "other": differing}
+        differs = reads[newest] != predictions[newest]
+        content: Result = {"count": count, "other": int(differs.sum())}
 
         until = self.experiment.until
         look = self.experiment.reached
@@ -234,7 +249,8 @@ class RunResult(PreparedRun):
         # Other hosts report the name of theirs.
         shares = {host["name"]: host["nic"] for host in run.hosts if "tcp" in host}
         if shares:
-            tables["nics"] = {"seconds": run.startup.get("nics"), "shares": shares}
+            seconds = run.startup.get("nics")
+            tables["nics"] = {"seconds": seconds, "shares": shares}
         return tables
 
     @cached_property
@@ -255,7 +271,8 @@ class RunResult(PreparedRun):
         if self.choice.kernel is None:
             transport = self._transport
             late = transport["late_flows"]
-            actual["late_flows"] = late / max(transport["flows"], 1)
+            flows = max(transport["flows"], 1)
+            actual["late_flows"] = late / flows
             actual["error"] = self.verdict.error
         else:
             length = self.replayed.length
@@ -289,9 +306,9 @@ def host_rows(run: EmulatedRun, replayed: Schedule) -> Result:
     drifts = drift_of_machines(run.schedule, replayed)
     rows = []
     for host in hosts:
-        drift = sum(drifts.get(name, 0.0) for name in host["machines"])
+        machine_drifts = [drifts.get(name, 0.0) for name in host["machines"]]
         row = {key: host.get(key) for key in ("host", "machines", "cpus", "emu")}
-        row["seconds"] = drift
+        row["seconds"] = sum(machine_drifts)
         rows.append(row)
     return {"hosts": rows}
 
@@ -308,13 +325,12 @@ def transport_figures(run: EmulatedRun) -> Figures:
     def total(key: str) -> Any:
         return sum(edge[key] for edge in edges)
 
+    delays = [edge["max_behind"] for edge in edges]
     counts = {
         "payload_bytes": float(total("payload_bytes")),
         "header_bytes": float(total("header_bytes")),
         "late_sends": int(total("late_sends")),
-        "max_behind_wall_seconds": max(
-            (edge["max_behind"] for edge in edges), default=0.0
-        ),
+        "max_behind_wall_seconds": max(delays, default=0.0),
         "cpu_seconds": float(sum(cpu)),
     }
     if all("tcp" in host for host in run.hosts):
@@ -338,18 +354,24 @@ def arrival_figures(run: EmulatedRun, time_scale: float) -> Figures:
     # In wall seconds, as it is this host that was early or late.
     early = (fluid_ends(schedule) - run.arrivals) * time_scale
     early = early[~np.isnan(early)]
+    median_lead = float(np.median(early)) if early.size else 0.0
+    is_past = early < 0
     # 1 is what a flow may be late by: the more of 2 ms and 1 % of its length.
     excess = flow_completion(schedule, time_scale).excess
+    is_late = excess > 1
     return {
         "flows": int(early.size),
-        "flows_past_fluid": int((early < 0).sum()),
-        "late_flows": int((excess > 1).sum()),
-        "early_wall_seconds": float(np.median(early)) if early.size else 0.0,
+        "flows_past_fluid": int(is_past.sum()),
+        "late_flows": int(is_late.sum()),
+        "early_wall_seconds": median_lead,
     }
 
 
 def learnt(
-    experiment: Experiment, run: EmulatedRun, policy: str, weights: Parts | None = None
+    experiment: Experiment,
+    run: EmulatedRun,
+    policy: str,
+    weights: Parts | None = None,
 ) -> tuple[Result, Parts]:
     """Return ``models``, ``training``, ``accuracy`` of result.json, or its ``jobs``.
 
@@ -360,15 +382,20 @@ def learnt(
     """
     job = experiment.problem.job
     models = {"models": list_model_figures(experiment.scenario)}
-    times = job_times(run.schedule, run.realization, policy, epoch_of)
+    times = job_times(
+        run.schedule,
+        realization=run.realization,
+        policy=policy,
+        epoch_of=epoch_of,
+    )
     if not times:
-        figures, parts = _figures(job, run, "", weights)
+        figures, parts = _figures(job, run=run, name="", weights=weights)
         return models | figures, parts
 
     jobs = []
     arrays = {}
     for time in times:
-        figures, parts = _figures(job, run, time.job, weights)
+        figures, parts = _figures(job, run=run, name=time.job, weights=weights)
         jobs.append(time.to_json() | figures)
         for name, part in parts.items():
             # Jobs may have parts of the same name.
@@ -386,8 +413,10 @@ def evaluate_run(path: Path) -> dict[str, Figures]:
         raise DataError(problem, path=path)
     manifest = path / "manifest.json"
     with one_error(manifest):  # problem.json holds no settings
-        scenario = Scenario.model_validate(read_json(manifest)["scenario"])
-        jobs = [*list_training(build_job(scenario))]
+        content = read_json(manifest)
+        scenario = Scenario.model_validate(content["scenario"])
+        job = build_job(scenario)
+        jobs = [*list_training(job)]
     if not jobs:
         problem = "has no weights: only compute: real and compute: padded train a model"
         raise DataError(problem, path=str(path))
@@ -395,8 +424,10 @@ def evaluate_run(path: Path) -> dict[str, Figures]:
     parts = read_weights(path)
     figures = {}
     for prefix, settings in jobs:
-        shapes = parameter_shapes(settings, open_for(settings))
-        tensors = [parts[prefix + name] for name in shapes if prefix + name in parts]
+        dataset = open_for(settings)
+        shapes = parameter_shapes(settings, dataset)
+        names = [prefix + name for name in shapes]
+        tensors = [parts[name] for name in names if name in parts]
         # The manifest states the model, and weights.npz may be of another run.
         if [part.shape for part in tensors] != [*shapes.values()]:
             problem = "holds the parts of another model than the run's"
@@ -422,22 +453,38 @@ def by_mini_batch(job: Job, reports: Reports) -> Reports:
     ]
 
 
-def _figures(
-    job: Job, run: EmulatedRun, name: str, weights: Parts | None
-) -> tuple[Result, Parts]:
-    """Return the figures of a job, which has no name where it is alone, and parts."""
-    prefix = f"{name}/" if name else ""
-    # One of several jobs is judged as if it had run alone, by its own names.
+def _job_alone(job: Job, name: str, prefix: str) -> tuple[Job, dict[str, str]]:
+    """Return a job as if it had run alone, and its tasks' own names by the common ones.
+
+    Without edges: what was learnt is in reports and results, not in what was sent.
+    """
     plain_names = {}
     tasks = []
     for task in job.tasks:
         if task.job_name == name:
             plain = task.name.removeprefix(prefix)
             plain_names[task.name] = plain
-            tasks.append(replace(task, name=plain, process=""))
-    # Without edges: what was learnt is in reports and results, not in what was sent.
-    alone = Job(tuple(tasks), (), job.iterations, settings=job.settings_of(name))
+            alone_task = replace(task, name=plain, process="")
+            tasks.append(alone_task)
 
+    lone_job = Job(
+        tasks=tuple(tasks),
+        edges=(),
+        iterations=job.iterations,
+        settings=job.settings_of(name),
+    )
+    return lone_job, plain_names
+
+
+def _figures(
+    job: Job,
+    run: EmulatedRun,
+    name: str,
+    weights: Parts | None,
+) -> tuple[Result, Parts]:
+    """Return the figures of a job, which has no name where it is alone, and parts."""
+    prefix = f"{name}/" if name else ""
+    alone, plain_names = _job_alone(job, name, prefix)
     reports = by_mini_batch(job, run.reports)
     reports = [report for report in reports if report[1] in plain_names]
     curve = result.training_curve(reports)
@@ -447,17 +494,17 @@ def _figures(
     if system is None or not [*list_training(alone)]:
         return figures, {}
 
-    results = {
-        plain_names[task]: arrays
-        for task, arrays in run.results.items()
-        if task in plain_names
-    }
+    results = {}
+    for task_name, arrays in run.results.items():
+        if task_name in plain_names:
+            results[plain_names[task_name]] = arrays
     try:
         shapes = parameter_shapes(settings, open_for(settings))
         if weights is None:
             flat = system.trained(alone, results)
         else:
-            flat = np.concatenate([weights[prefix + part].ravel() for part in shapes])
+            flat_parts = [weights[prefix + part].ravel() for part in shapes]
+            flat = np.concatenate(flat_parts)
         ends_well = bool(np.isfinite(flat).all())
         figures = curve_until_divergence(curve, ends_well=ends_well)
         if "diverged" not in figures:

@@ -75,15 +75,17 @@ def fit_trend(scales: Sequence[float], steps: Sequence[int], scale: float) -> Tr
     sizes = np.log(scales)
     counts = np.log(steps)
     mean_size = sizes.mean()
-    spread = ((sizes - mean_size) ** 2).sum()
-    slope = ((sizes - mean_size) * counts).sum() / spread
+    deviations = sizes - mean_size
+    spread = (deviations**2).sum()
+    slope = (deviations * counts).sum() / spread
 
     distance = math.log(scale) - mean_size
     middle = float(counts.mean() + slope * distance)
-    errors = counts - counts.mean() - slope * (sizes - mean_size)
+    errors = counts - counts.mean() - slope * deviations
     variance = (errors**2).sum() / freedom
     share = 1 + 1 / len(steps) + distance**2 / spread
-    half = student_quantile(freedom) * math.sqrt(variance * share)
+    deviation = math.sqrt(variance * share)
+    half = student_quantile(freedom) * deviation
     return Trend(
         scales=tuple(scales),
         steps=tuple(steps),
@@ -105,7 +107,10 @@ class FoundSteps:
 
 
 def find_steps(
-    row: Row, target: Target | None, plain: Scenario, settings: JobSettings
+    row: Row,
+    target: Target | None,
+    plain: Scenario,
+    settings: JobSettings,
 ) -> FoundSteps | None:
     """Return the steps of a row whose job does not train; None of others.
 
@@ -118,14 +123,21 @@ def find_steps(
         return None
     name = row.name or file.job.system
     if name in file.curve_files:
-        return FoundSteps(recorded_looks(file, name, target.accuracy, settings))
+        looks = recorded_looks(
+            file,
+            row=name,
+            accuracy=target.accuracy,
+            settings=settings,
+        )
+        return FoundSteps(looks)
     if not file.training_scales:
         return None
 
     refuse_unequal_steps(file, "training_scales")
     trend = find_trend(row, plain, target)
     step = math.ceil(trend.estimate)
-    seeds = count_seeds(settings, open_for(settings).train_count, step)
+    train_count = open_for(settings).train_count
+    seeds = count_seeds(settings, train_count, step)
     look = Look(step=step, seeds=int(seeds[-1]), accuracy=target.accuracy)
     return FoundSteps([look], trend)
 
@@ -144,7 +156,8 @@ def place_alone(row: Row, plain: Scenario) -> Scenario | None:
         settings["job.cache"] = None
     first, *_ = plain.job.ranks(plain.stated_cluster.names)
     with suppress(EmulatorError):
-        return replace(row, settings=settings).on((first,))
+        alone = replace(row, settings=settings)
+        return alone.on((first,))
     return None
 
 
@@ -168,7 +181,8 @@ def list_smaller(
             }
             try:
                 smaller = load(learner, edit)
-                yield scale, load(target.end(smaller), {"until.every": _EVERY})
+                scenario = target.end(smaller)
+                yield scale, load(scenario, {"until.every": _EVERY})
             except ScenarioError as error:
                 raise _at_scale(file, scale, error) from error
 
@@ -188,9 +202,12 @@ def find_trend(row: Row, plain: Scenario, target: Target) -> Trend:
             raise _at_scale(row.scenario, scale, error) from error
         scales.append(scale)
         steps.append(looks[-1].step)
+
     settings = build_job(plain).settings
-    trend = fit_trend(scales, steps, settings["dataset"]["scale"])
-    return replace(trend, alone=place_alone(row, plain) is not None)
+    whole_scale = settings["dataset"]["scale"]
+    trend = fit_trend(scales, steps, whole_scale)
+    is_alone = place_alone(row, plain) is not None
+    return replace(trend, alone=is_alone)
 
 
 def _train(scenario: Scenario) -> list[Look]:

@@ -66,7 +66,12 @@ def check_setup(
                 expected[key] = parameters[edge]
                 found[key] = found.get(key, 0.0) + transfer.size
 
-    return agreement("setup", found, expected, "a count by who receives it")
+    return agreement(
+        "setup",
+        found=found,
+        wanted=expected,
+        by="a count by who receives it",
+    )
 
 
 def count_cached_bytes(

@@ -92,6 +92,7 @@ def spread_over_ray(
         ray.init(address, log_to_driver=False, logging_level="error")
     except (ImportError, OSError, ValueError) as error:
         raise RunError(f"--ray {address}: {error}; the extra is [ray]") from error
+
     try:
         task = ray.remote(_try).remote
         numbers = {task(work, piece): number for number, piece in enumerate(pieces)}

@@ -17,13 +17,13 @@ from emu.experiment.question import Answer, Question, answer, row_of, scenario_o
 from emu.experiment.row_figures import weights_of
 from emu.experiment.row_machines import Machines, Trial
 from emu.experiment.row_rates import Planned, choose_rates
+from emu.experiment.row_settings import list_settings
 from emu.experiment.scaled_steps import list_smaller
 from emu.experiment.spread import spread
 from emu.experiment.systems import (
     Target,
     as_variant,
     check_rows,
-    list_settings,
     list_variants,
     refuse_drawn,
     variant_named,
@@ -46,7 +46,10 @@ class Workers:
     watch: Watch = lambda _: None
 
     def share(
-        self, what: str, function: Callable[..., R], items: Sequence[tuple[Any, ...]]
+        self,
+        what: str,
+        function: Callable[..., R],
+        items: Sequence[tuple[Any, ...]],
     ) -> list[R]:
         """Return what a function returns of every item, in order; see `spread`."""
         count = len(items)
@@ -58,7 +61,8 @@ class Workers:
                 if isinstance(result, EmulatorError):
                     raise result
                 results[number] = result
-                self.watch(f"{what}: {len(results)} of {count}")
+                done = len(results)
+                self.watch(f"{what}: {done} of {count}")
         return [results[number] for number in range(count)]
 
 
@@ -79,11 +83,12 @@ def list_questions(
     overrides = overrides or {}
     combinations = list_settings(scenario, row)
     grid = {}
-    if twice := combinations[0].keys() & overrides.keys():
+    first_combination = combinations[0]
+    if twice := first_combination.keys() & overrides.keys():
         problem = "is stated for this row already: remove it here or there"
         raise scenario.origin.error(("systems", row), f"{min(twice)} {problem}")
     # All combinations have the same keys.
-    for key in combinations[0]:
+    for key in first_combination:
         values = dict.fromkeys(str(settings[key]) for settings in combinations)
         if len(values) > 1:
             grid[key] = (*values,)
@@ -91,20 +96,22 @@ def list_questions(
     if target is not None and row in scenario.curve_files:
         _check_alternatives(scenario, row, combinations)
     is_of_file = row == scenario.job.system and not overrides
-    return [
-        Question(
-            scenario,
-            row,
+    names = None if machines is None else tuple(machines)
+    questions = []
+    for settings in combinations:
+        question = Question(
+            scenario=scenario,
+            row=row,
             settings={**settings, **overrides},
-            machines=None if machines is None else tuple(machines),
+            machines=names,
             target=target,
             seeds=seeds,
             per_machine=target is not None,
             grid=grid,
             exact=is_of_file and not settings,
         )
-        for settings in combinations
-    ]
+        questions.append(question)
+    return questions
 
 
 def _check_alternatives(
@@ -114,7 +121,8 @@ def _check_alternatives(
     causes = set()
     for settings in combinations:
         with suppress(EmulatorError):  # its answer says so
-            causes.add(weights_of(as_variant(scenario, row, settings)))
+            variant = as_variant(scenario, row, settings)
+            causes.add(weights_of(variant))
     if len(causes) > 1:
         problem = "these train in several ways, of which accuracy records one: write it"
         raise scenario.origin.error(("systems", row), problem)
@@ -147,9 +155,8 @@ def choose_machines(questions: Sequence[Question], workers: Workers) -> list[Pla
 
     # Rows on equal machines one after the other: they count the same batches.
     order = sorted(pieces, key=lambda piece: piece[1])
-    trials = dict(
-        zip(order, workers.share("machines tried", try_on, order), strict=True)
-    )
+    outcomes = workers.share("machines tried", try_on, order)
+    trials = dict(zip(order, outcomes, strict=True))
     trials_of = defaultdict(list)
     for piece in pieces:
         number, _ = piece
@@ -185,7 +192,8 @@ def best_of(answers: Sequence[Answer]) -> Answer:
     for row in answers:
         seconds = None if row.refused else row.makespan
         trials.append(({**row.question.settings}, seconds))
-    return replace(min(found, key=aim), tried=tuple(trials))
+    best = min(found, key=aim)
+    return replace(best, tried=tuple(trials))
 
 
 def _nearest_of(answers: Sequence[Answer]) -> Answer:
@@ -205,8 +213,9 @@ def measure(
     Raises ScenarioError, PlacementError, DataError as `list_questions`, or with which
     it is refused.
     """
-    questions = list_questions(scenario, system, overrides=overrides, target=target)
-    return best_of([*map(answer, questions)]).checked()
+    questions = list_questions(scenario, row=system, overrides=overrides, target=target)
+    answers = [answer(question) for question in questions]
+    return best_of(answers).checked()
 
 
 def compare_systems(
@@ -239,14 +248,16 @@ def compare_systems(
     names = list_variants(systems)
     machines = None
     if same_machines:
-        machines = _first_of(scenario, names, target).machines
+        first_row = _first_of(scenario, names, target)
+        machines = first_row.machines
     questions = []
     for name in names:
+        # A row of one machine chooses that one, whatever the others stand on.
+        is_alone = variant_named(name).alone
         questions += list_questions(
             scenario,
             name,
-            # A row of one machine chooses that one, whatever the others stand on.
-            machines=None if variant_named(name).alone else machines,
+            machines=None if is_alone else machines,
             target=target,
             seeds=seeds,
         )
@@ -264,7 +275,8 @@ def compare_systems(
     pairs = [*zip(questions, plans, strict=True)]
     answers = defaultdict(list)
     for row_answer in workers.share("rows", _answer_planned, pairs):
-        answers[row_answer.question.row].append(row_answer)
+        name = row_answer.question.row
+        answers[name].append(row_answer)
     rows = [best_of(answers[name]) for name in names]
     if all(row.refused for row in rows):
         raise _failure_of(rows, target)
@@ -290,7 +302,8 @@ def _refuse_early(planned: Sequence[Planned], workers: Workers) -> list[Planned]
     def check(question: Planned) -> Answer | None:
         if isinstance(question, EmulatorError):
             return None
-        return answer(replace(question, target=None, seeds=1))
+        short_question = replace(question, target=None, seeds=1)
+        return answer(short_question)
 
     items = [(question,) for question in planned]
     answers = workers.share("rows checked", check, items)
@@ -301,7 +314,9 @@ def _refuse_early(planned: Sequence[Planned], workers: Workers) -> list[Planned]
         elif row_answer.refused:
             outcomes.append(row_answer.refused)
         else:
-            names = row_answer.machines if row_answer.chosen else question.machines
+            names = question.machines
+            if row_answer.chosen:
+                names = row_answer.machines
             outcomes.append(replace(question, machines=names))
     return outcomes
 
@@ -332,12 +347,14 @@ def _failure_of(rows: Sequence[Answer], target: Target | None) -> EmulatorError:
         raise ValueError("a row is there")
     if not isinstance(error, NotReached) or target is None or len(rows) == 1:
         return error
-    return ScenarioError(
+
+    length = format_duration(error.seconds)
+    problem = (
         f"no system holds it within {target.within} epochs: {best.system} came nearest,"
-        f" {error.nearest:.2%} after {format_duration(error.seconds)}; write more "
-        "epochs (--within), or a lower accuracy",
-        file=f"--to accuracy={target.accuracy:g}",
+        f" {error.nearest:.2%} after {length}; write more "
+        "epochs (--within), or a lower accuracy"
     )
+    return ScenarioError(problem, file=f"--to accuracy={target.accuracy:g}")
 
 
 def _first_of(
@@ -347,12 +364,18 @@ def _first_of(
     refusals = []
     for name in names:
         questions = list_questions(scenario, name, target=target)
-        answers = [answer(replace(question, target=None)) for question in questions]
+        answers = []
+        for question in questions:
+            per_epoch = replace(question, target=None)
+            answers.append(answer(per_epoch))
         best = best_of(answers)
         if best.refused is None:
             return best
         refusals.append(best.refused)
-    raise refusals[0] if refusals else ScenarioError("write two", file="--systems")
+
+    if refusals:
+        raise refusals[0]
+    raise ScenarioError("write two", file="--systems")
 
 
 def _list_trainings(
@@ -381,7 +404,8 @@ def _trainings_of(question: Question, target: Target) -> Iterator[Scenario]:
             yield scenario
         return
     for seed in range(first, first + question.seeds):
-        yield target.end(scenario_of(question, seed))
+        scenario = scenario_of(question, seed)
+        yield target.end(scenario)
 
 
 def _train(scenario: Scenario) -> None:
@@ -398,7 +422,9 @@ def _beside_all_machines(row: Answer, free: bool) -> Answer:  # noqa: FBT001 - s
     is_alone = variant_named(question.row).alone
     if row.refused or is_alone or set(row.machines) >= set(names):
         return row
-    everywhere = answer(replace(question, machines=tuple(names)))
+
+    question_of_all = replace(question, machines=tuple(names))
+    everywhere = answer(question_of_all)
     if everywhere.refused:  # it has no room there, or too few columns
         return row
     if free and everywhere.makespan < row.makespan:  # it chose by fewer iterations

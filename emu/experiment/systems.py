@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from math import prod
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from emu.errors import ScenarioError
 from emu.graph_data import BatchPlan, count_samples, open_for
@@ -70,8 +67,10 @@ class Target:
             words[key.strip()] = value.strip()
         splits = ("train", "valid", "test")
         split = words.get("split", "valid")
-        if words.keys() - {"accuracy", "split"} or split not in splits:
-            problem = f"write accuracy=0.88, and split={'|'.join(splits)} after a comma"
+        unknown = words.keys() - {"accuracy", "split"}
+        if unknown or split not in splits:
+            known = "|".join(splits)
+            problem = f"write accuracy=0.88, and split={known} after a comma"
             raise ScenarioError(problem, file=option)
 
         try:
@@ -122,7 +121,8 @@ def _settings_of(scenario: Scenario) -> Settings:
 def _steps_of_pass(settings: Settings, seeds: int) -> int:
     """Return the steps of so many seeds that see every training vertex."""
     # Rounded up, since a last, short batch is a step as well.
-    return -(-open_for(settings).train_count // seeds)
+    seen_vertices = open_for(settings).train_count
+    return -(-seen_vertices // seeds)
 
 
 def variant_named(name: str) -> Variant:
@@ -134,9 +134,10 @@ def variant_named(name: str) -> Variant:
     plain = list_translatable()
     if name in rows or name in plain:
         return rows.get(name, Variant(name))
-    problem = f"{name!r} is not among the systems that can be compared: "
     systems_alone = sorted({*plain} - rows.keys())
-    raise ScenarioError(f"{problem}all, {', '.join([*rows, *systems_alone])}")
+    known = ", ".join([*rows, *systems_alone])
+    problem = f"{name!r} is not among the systems that can be compared: all, {known}"
+    raise ScenarioError(problem)
 
 
 def _variants() -> dict[str, Variant]:
@@ -145,11 +146,17 @@ def _variants() -> dict[str, Variant]:
     names = list_translatable()
     for name in names:
         # A system without variants is a row of its own name.
-        variants = systems()[name].variants or {name: Variant(name)}
+        variants = systems()[name].variants
+        if not variants:
+            variants = {name: Variant(name)}
         for row, variant in variants.items():
             # Two packages may call a row alike: neither may hide the other.
-            is_taken = row in rows or (row in names and row != name)
-            rows[f"{name}.{row}" if is_taken else row] = variant
+            is_of_other = row in names and row != name
+            row_name = row
+            if row in rows or is_of_other:
+                row_name = f"{name}.{row}"
+            rows[row_name] = variant
+
     return rows
 
 
@@ -188,7 +195,7 @@ def as_variant(
     """
     variant = variant_named(name)
     before, after = _split(scenario, variant.system, overrides or {})
-    plain = as_system(scenario, variant.system, before, after)
+    plain = as_system(scenario, system=variant.system, overrides=before, settings=after)
     edit = dict(variant.edit)
     if not edit:
         return plain
@@ -238,98 +245,8 @@ def _knows(section: object, parts: Sequence[str]) -> bool:
     name, _, _ = parts[0].partition("[")
     if name not in type(section).model_fields:
         return False
-    return _knows(getattr(section, name), parts[1:])
-
-
-#: Settings of one row that are tried at most: each is trained with every seed.
-MOST_SETTINGS = 32
-
-
-def list_settings(scenario: Scenario, name: str) -> list[Edit]:
-    """Return every combination of what ``systems`` of a file states for a row.
-
-    They are overrides as for `as_variant`; a row has those of its system too. A list is
-    one of alternatives, unless the key itself takes one: then a list of lists is.
-    Raises ScenarioError when a key is unknown or changes nothing of the row, what makes
-    the row is changed, or there are more than `MOST_SETTINGS`.
-    """
-    variant = variant_named(name)
-    choices = {}
-    for row in dict.fromkeys((variant.system, name)):
-        section = _flat(scenario.systems.get(row, {}), "job.")
-        for key, value in section.items():
-            problem = _problem_of(scenario, name, key)
-            if problem and key in variant.edit and row == variant.system:
-                continue  # of its other rows
-            if not problem:
-                values = _alternatives(scenario, variant.system, key, value)
-                choices[key] = values
-                if _changes_nothing(scenario, name, key, values):
-                    problem = f"changes nothing of {name}: leave it out"
-            if problem:
-                trail = ("systems", row, key.split(".")[1])
-                raise scenario.origin.error(trail, problem)
-
-    count = prod(map(len, choices.values()))
-    if count > MOST_SETTINGS:
-        problem = f"{count} settings, write {MOST_SETTINGS} or fewer"
-        raise scenario.origin.error(("systems", name), problem)
-    combinations = product(*choices.values())
-    return [dict(zip(choices, values, strict=True)) for values in combinations]
-
-
-def _problem_of(scenario: Scenario, name: str, key: str) -> str:
-    """Return what is wrong with a key of a row, empty where nothing is."""
-    variant = variant_named(name)
-    if _field_of(scenario, variant.system, key) is None:
-        section = systems()[variant.system].section().model_fields
-        hint = nearest(key.split(".")[1], section)
-        return f"{variant.system} has no such key, {hint}"
-    if key in variant.edit:
-        return f"is what makes the row {name}: leave it out"
-    return ""
-
-
-def _field_of(scenario: Scenario, system: str, key: str) -> FieldInfo | None:
-    """Return the field of a key of ``job``, of a system or else of the file's."""
-    _, word, *_ = key.split(".")
-    of_system = systems()[system].section().model_fields
-    of_file = type(scenario.job).model_fields
-    return of_system.get(word) or of_file.get(word)
-
-
-def _alternatives(
-    scenario: Scenario, system: str, key: str, value: object
-) -> Sequence[object]:
-    """Return the values to try of a key, of which there is one if it is no list."""
-    if not (isinstance(value, list) and value):
-        return [value]
-    field = _field_of(scenario, system, key)
-    # Sections hold lists as tuples.
-    takes_list = field is not None and "tuple" in str(field.annotation)
-    are_lists = all(isinstance(item, list) for item in value)
-    return [value] if takes_list and not are_lists else value
-
-
-def _changes_nothing(
-    scenario: Scenario, name: str, key: str, values: Sequence[object]
-) -> bool:
-    """Return True where no value of a key of the file reaches a row, as a walk dgcl."""
-    system = systems()[variant_named(name).system]
-    if key.split(".")[1] in system.section().model_fields:
-        return False
-    try:
-        plain = as_variant(scenario, name)
-    except ScenarioError:
-        return False  # of a file that no such row can be of, until a key makes it one
-
-    for value in values:
-        edit = {key: value}
-        variant = load(scenario, {**edit, "expect": None})
-        is_other = variant.job != scenario.job
-        if is_other and as_variant(scenario, name, edit) != plain:
-            return False
-    return True
+    content = getattr(section, name)
+    return _knows(content, parts[1:])
 
 
 def check_rows(scenario: Scenario) -> None:
@@ -343,7 +260,8 @@ def check_rows(scenario: Scenario) -> None:
         trails += [("accuracy", name) for name in scenario.accuracy]
     for section, name in trails:
         if name not in names:
-            problem = f"no such row or system, {nearest(str(name), names)}"
+            hint = nearest(str(name), names)
+            problem = f"no such row or system, {hint}"
             raise scenario.origin.error((section, name), problem)
 
 
@@ -363,7 +281,8 @@ def as_system(
     another job.
     """
     origin = scenario.origin  # with the lines of the file, which changes lose
-    scenario = load(scenario, {**(overrides or {}), **_OF_FILE})
+    edit_before = {**(overrides or {}), **_OF_FILE}
+    scenario = load(scenario, edit_before)
     if scenario.jobs:
         problem = "several jobs cannot be compared as systems, write one: job"
         raise origin.error(("jobs",), problem)
@@ -380,11 +299,12 @@ def as_system(
         raise origin.error(("profile",), f"{problem}job.times={means}")
 
     target = translation_of(system)
-    job = target.write(common_job(scenario, target))
-    edit: Edit = {"job": {"system": system, **job}}
+    common = common_job(scenario, target)
+    edit: Edit = {"job": {"system": system, **target.write(common)}}
     if scenario.placement.tasks:  # by names that the other system's tasks do not have
         edit["placement"] = None
-    return load(scenario, {**edit, **(settings or {})})
+    edit.update(settings or {})
+    return load(scenario, edit)
 
 
 def _problem_of_source(source: str) -> str:
@@ -403,7 +323,8 @@ def _problem_of_source(source: str) -> str:
 
 def translation_of(system: str) -> Translation:
     """Return how a system is written in the words of all."""
-    return cast("Callable[[], Translation]", systems()[system].translation)()
+    translation = cast("Callable[[], Translation]", systems()[system].translation)
+    return translation()
 
 
 def read_job(job: JobSection, cluster: ClusterSection) -> Keys:
@@ -425,8 +346,11 @@ def _mean_times(scenario: Scenario) -> str:
         mean = float(by_task.mean())
         share = section.share(kind)
         # A key states the time of a whole mini-batch, which samplers share (A5).
-        means.append(f"{kind}: {DURATION.format(mean / share)}")
-    return f"{{{', '.join(means)}}}"
+        written_mean = DURATION.format(mean / share)
+        means.append(f"{kind}: {written_mean}")
+
+    all_means = ", ".join(means)
+    return f"{{{all_means}}}"
 
 
 def common_job(scenario: Scenario, target: Translation) -> CommonJob:
@@ -445,12 +369,19 @@ def common_job(scenario: Scenario, target: Translation) -> CommonJob:
     epochs = 0
     if target.counts_epochs:  # passes that so many mini-batches begin
         seeds = seeds_per_iteration(settings) or 1
-        epochs = -(-batches // _steps_of_pass(settings, seeds))
+        steps = _steps_of_pass(settings, seeds)
+        epochs = -(-batches // steps)
     times = job.times.by_kind()
     machines = scenario.cluster.build().machines
     # Dorylus has its parameter servers on the fastest of them.
     by_nic = sorted(machines, key=lambda machine: -machine.bandwidth_out)
     names = [name for name, _ in scenario.cluster.names_and_positions()]
+    first_layer = _share_to_split(
+        target,
+        settings=settings,
+        model=fields["model"],
+        times=times,
+    )
     return CommonJob(
         same=same,
         epochs=epochs,
@@ -461,7 +392,7 @@ def common_job(scenario: Scenario, target: Translation) -> CommonJob:
         stated=getattr(job, "machines", None),
         partitioner=getattr(job, "partitioner", "hash"),
         times=times,
-        first_layer=_share_to_split(target, settings, fields["model"], times),
+        first_layer=first_layer,
         **read_job(job, scenario.cluster),
     )
 
@@ -475,8 +406,10 @@ def _share_to_split(
     """Return the share of layer 1 where a worker's time has to be split, else 0."""
     by_phase = all(phase in times for phase in PHASES)
     # P3 takes no program, and says so itself.
-    splits = target.splits_first_layer and "worker" in times and "hidden" in model
-    return _first_layer_share(settings) if splits and not by_phase else 0.0
+    has_whole_time = "worker" in times and "hidden" in model
+    if by_phase or not (target.splits_first_layer and has_whole_time):
+        return 0.0
+    return _first_layer_share(settings)
 
 
 def _first_layer_share(settings: Settings) -> float:
@@ -485,7 +418,10 @@ def _first_layer_share(settings: Settings) -> float:
     plan = replace(BatchPlan.from_settings(settings), samplers=1)
     (counts,) = count_samples(dataset, plan, 1)
     layers = count_layers(
-        settings["model"], dataset.feature_length, dataset.classes, counts
+        settings["model"],
+        feature_length=dataset.feature_length,
+        classes=dataset.classes,
+        counts=counts,
     )
     works = []
     for layer in layers:
@@ -493,6 +429,7 @@ def _first_layer_share(settings: Settings) -> float:
         # A multiplication and an addition each.
         work = 2 * operations["multiply"] + operations["aggregate"]
         works.append(float(work[0]))
+
     return works[0] / sum(works)
 
 
@@ -510,8 +447,12 @@ def edits(scenario: Scenario, translated: Scenario) -> dict[str, tuple[Any, Any]
     for key in dict.fromkeys([*stated_before, *stated_after]):
         # A key is there where it is stated, or both have it and one states it.
         is_shared = key in before and key in after
-        was = before.get(key) if is_shared or key in stated_before else None
-        now = after.get(key) if is_shared or key in stated_after else None
+        was = None
+        now = None
+        if is_shared or key in stated_before:
+            was = before.get(key)
+        if is_shared or key in stated_after:
+            now = after.get(key)
         if was != now:
             changes[key] = (was, now)
 
@@ -530,7 +471,7 @@ def _keys_of(scenario: Scenario, *, exclude_defaults: bool = False) -> Keys:
         exclude_none=True,
         exclude_defaults=exclude_defaults,
     )
-    return _flat(content)
+    return flatten(content)
 
 
 def _list_parameters(scenario: Scenario) -> list[str]:
@@ -541,13 +482,13 @@ def _list_parameters(scenario: Scenario) -> list[str]:
     return [*PARTS.get(kind, ())]
 
 
-def _flat(found: Settings, prefix: str = "") -> Keys:
+def flatten(found: Settings, prefix: str = "") -> Keys:
     """Return nested values by the keys that lead to them, with dots between these."""
     flat: Keys = {}
     for key, value in found.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict):
-            flat |= _flat(value, f"{name}.")
+            flat |= flatten(value, f"{name}.")
         else:
             flat[name] = value
     return flat
@@ -569,10 +510,12 @@ def write_rows(
     # Two rows may have names that are one when they are written as files.
     stems = Counter[str]()
     for row, scenarios in rows:
-        stem = f"{file_part(name)}-{file_part(row.replace(', ', '-'))}"
+        row_part = row.replace(", ", "-")
+        stem = f"{file_part(name)}-{file_part(row_part)}"
         stems[stem] += 1
-        if stems[stem] > 1:
-            stem += f"-{stems[stem]}"
+        count_alike = stems[stem]
+        if count_alike > 1:
+            stem += f"-{count_alike}"
         files.append([])
         for count, (seed, scenario) in enumerate(scenarios.items()):
             suffix = f"-seed{seed}" if count else ""

@@ -29,6 +29,7 @@ def check_traffic(run: EmulatedRun) -> dict[str, Findings]:
                 text = f"the kernel of {machine} counted {counted:,.0f} bytes "
                 text += f"{direction}, payloads alone are {payload:,.0f}"
                 sentences.append(text)
+
     if not checked:
         return {}
     violations = [disagreement("traffic", sentence) for sentence in sentences]
@@ -52,4 +53,5 @@ def _count_payloads(run: EmulatedRun) -> dict[str, dict[str, float]]:
         receiver = machines[home[edge.destination]]
         payloads[sender]["out"] += float(sizes[position])
         payloads[receiver]["in"] += float(sizes[position])
+
     return payloads

@@ -116,20 +116,25 @@ def compare_variants(
 
         # A move is refused with the first seed, whose placement the reader sees; with a
         # later one it is a row with a reason.
-        near = [*_near(ready.problem, moves, swaps, again=not is_first)]
+        neighbours = _near(ready.problem, moves, swaps, again=not is_first)
+        near = [*neighbours]
         variants = _Variants(
             ready,
             expected=base.scenario,
             is_first=is_first,
             keeps=keep_placement,
         )
-        rows = [variants.as_it_is(), *variants.moved(near)]
+        rows = [variants.as_it_is()]
+        rows += variants.moved(near)
         rows += variants.others(placements, rules or {"": ready.policy})
-        return rows if is_first else [_brief(row) for row in rows]
+        if is_first:
+            return rows
+        return [_brief(row) for row in rows]
 
     rows: list[Candidate] = []
     # By seed: rows of the first one have schedules, to which the others add makespans.
-    for _, variants in sorted(spread(of_seed, seeds, jobs), key=itemgetter(0)):
+    pieces = spread(of_seed, seeds, jobs)
+    for _, variants in sorted(pieces, key=itemgetter(0)):
         if isinstance(variants, EmulatorError):
             raise variants
         if rows:
@@ -171,15 +176,19 @@ class _Variants:
     def as_it_is(self) -> Candidate:
         """Return the row of the experiment itself."""
         base = self.base
-        question = Question(
-            replace_expect(base.scenario, self.expected),
-            exact=self.is_first,
-            prepared=base,
-        )
+        scenario = replace_expect(base.scenario, self.expected)
+        question = Question(scenario, exact=self.is_first, prepared=base)
         row = answer(question).checked()
         # Now, in the process of its seed: the table would compute them one by one.
         row.warm()
-        return Candidate(base.scenario.placed_by, base.policy, row, (), base.placing)
+
+        return Candidate(
+            placement=base.scenario.placed_by,
+            policy=base.policy,
+            answer=row,
+            moves=(),
+            placing=base.placing,
+        )
 
     def moved(
         self, neighbours: Sequence[Neighbour | ScenarioError]
@@ -192,8 +201,14 @@ class _Variants:
                 yield Candidate(str(neighbour.file), self.base.policy, refusal)
                 continue
             # All tasks are held: searched anew, the others would move as well.
-            edit = standing(replace(self.base.problem, placement=neighbour.placement))
-            row = self._row(str(neighbour), self.base.policy, self._source, edit)
+            moved_problem = replace(self.base.problem, placement=neighbour.placement)
+            edit = standing(moved_problem)
+            row = self._row(
+                str(neighbour),
+                policy=self.base.policy,
+                source=self._source,
+                edit=edit,
+            )
             yield replace(row, moves=neighbour.moves, placing=None)
 
     def others(
@@ -204,6 +219,7 @@ class _Variants:
         source = self._source
         if base.unchosen is not None and not self.keeps:
             source = base.unchosen  # and may choose other machines
+
         base_placement = base.scenario.placed_by
         for placement in placements or [base_placement]:
             edit = {}
@@ -214,14 +230,23 @@ class _Variants:
             else:
                 edit = placement_edit(source, placement)
             if self.keeps:
-                yield from self._kept(placement, source, edit, choices)
+                yield from self._kept(
+                    placement,
+                    source=source,
+                    edit=edit,
+                    rules=choices,
+                )
                 continue
             for policy, rule in choices.items():
                 edits = self._rule_edit(policy, rule) | edit
-                yield self._row(placement, rule, source, edits)
+                yield self._row(placement, policy=rule, source=source, edit=edits)
 
     def _kept(
-        self, placement: str, source: Scenario, edit: Edit, rules: Mapping[str, str]
+        self,
+        placement: str,
+        source: Scenario,
+        edit: Edit,
+        rules: Mapping[str, str],
     ) -> Iterator[Candidate]:
         """Yield rows of one placement, that of the base's rule, under other rules."""
         base = self.base
@@ -238,12 +263,14 @@ class _Variants:
         standing = ScenarioEdits(source).standing(base.problem)
         for policy, rule in rules.items():
             edits = self._rule_edit(policy, rule) | standing
-            row = self._row(placement, rule, source, edits)
+            row = self._row(placement, policy=rule, source=source, edit=edits)
             yield replace(row, kept=True, placing=row.placing and base.placing)
 
     def _rule_edit(self, policy: str, rule: str) -> dict[str, object]:
         """Return what makes the rule of rates another one than the base's."""
-        return {} if rule == self.base.policy else {"schedule.policy": policy}
+        if rule == self.base.policy:
+            return {}
+        return {"schedule.policy": policy}
 
     @property
     def _source(self) -> Scenario:
@@ -256,17 +283,29 @@ class _Variants:
         return base.scenario
 
     def _row(
-        self, placement: str, policy: str, source: Scenario, edit: Mapping[str, object]
+        self,
+        placement: str,
+        policy: str,
+        source: Scenario,
+        edit: Mapping[str, object],
     ) -> Candidate:
         """Return the row of a scenario that is edited, or why there is none."""
         scenario = load(source, {**edit, "expect": None})
-        question = Question(replace_expect(scenario, self.expected), exact=False)
+        with_expect = replace_expect(scenario, self.expected)
+        question = Question(with_expect, exact=False)
         row_answer = answer(question)
         if row_answer.ready is None:
             return Candidate(placement, policy, row_answer)
         row_answer.warm()
         moves = moves_between(self.base.problem, row_answer.ready.problem)
-        return Candidate(placement, policy, row_answer, moves, row_answer.placing)
+
+        return Candidate(
+            placement=placement,
+            policy=policy,
+            answer=row_answer,
+            moves=moves,
+            placing=row_answer.placing,
+        )
 
 
 def replace_expect(scenario: Scenario, expected: Scenario) -> Scenario:
@@ -276,7 +315,11 @@ def replace_expect(scenario: Scenario, expected: Scenario) -> Scenario:
 
 
 def _near(
-    problem: Problem, moves: Pairs, swaps: Pairs, *, again: bool
+    problem: Problem,
+    moves: Pairs,
+    swaps: Pairs,
+    *,
+    again: bool,
 ) -> Iterator[Neighbour | ScenarioError]:
     """Yield the placements after each move and swap.
 
@@ -290,17 +333,23 @@ def _near(
             reason = f"no machine {machine!r} takes part, {nearest(machine, machines)}"
             raise ScenarioError(reason, file=option)
         process = _process(problem.job, name, option)
-        yield _move_tasks(problem, {process: machine}, option, again=again)
+        yield _move_tasks(
+            problem,
+            machines={process: machine},
+            option=option,
+            again=again,
+        )
 
     def machine_of(process: str) -> str:
         first_task = problem.job.units[process][0]
-        return machines[problem.placement.machine_of[first_task]]
+        machine = problem.placement.machine_of[first_task]
+        return machines[machine]
 
     for names in swaps:
         option = f"--swap {','.join(names)}"
-        first, second = (_process(problem.job, name, option) for name in names)
+        first, second = [_process(problem.job, name, option) for name in names]
         places = {first: machine_of(second), second: machine_of(first)}
-        yield _move_tasks(problem, places, option, again=again)
+        yield _move_tasks(problem, machines=places, option=option, again=again)
 
 
 def _process(job: Job, name: str, option: str) -> str:
@@ -312,16 +361,22 @@ def _process(job: Job, name: str, option: str) -> str:
 
 
 def _move_tasks(
-    problem: Problem, machines: dict[str, str], option: str, *, again: bool
+    problem: Problem,
+    machines: dict[str, str],
+    option: str,
+    *,
+    again: bool,
 ) -> Neighbour | ScenarioError:
     try:
         neighbour = move(problem, machines)
     except PlacementError as error:
         note = " with a later seed" if again else ""
-        problem_of_move = ScenarioError(f"cannot be{note}: {error}", file=option)
+        reason = f"cannot be{note}: {error}"
+        problem_of_move = ScenarioError(reason, file=option)
         if again:
             return problem_of_move
         raise problem_of_move from error
+
     # It would be a second row of the same.
     if not neighbour.moves and not again:
         raise ScenarioError("moves nothing, it stands there already", file=option)

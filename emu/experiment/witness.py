@@ -37,7 +37,10 @@ class PacketNetwork(NamedTuple):
 
     @classmethod
     def of(
-        cls, scenario: Scenario, sharing: Shares | None, control: Control | None
+        cls,
+        scenario: Scenario,
+        sharing: Shares | None,
+        control: Control | None,
     ) -> PacketNetwork:
         """Return those of a scenario's kernel NICs, where they are not stated."""
         emulation = scenario.emulation
@@ -142,6 +145,7 @@ def _witnesses_of(
     if experiment.scenario.emulation.compute == "real":
         fluid = outcome.replayed
     no_deaths = Outages()  # packets know none
+
     return Witnesses(
         dataclasses.replace(fluid, outages=no_deaths),
         # The fluid that TCP comes nearest to, whatever rule the run had.

@@ -145,7 +145,8 @@ class Reading:
             except ValueError:
                 raise self._wrong(key, value, "a number") from None
         # float() and Python's JSON both take nan, which passes every comparison.
-        if not _is_number(value) or not math.isfinite(value):
+        is_finite = _is_number(value) and math.isfinite(value)
+        if not is_finite:
             raise self._wrong(key, value, "a number")
         return float(value)
 
@@ -170,7 +171,8 @@ class Reading:
             if not isinstance(value, Mapping):
                 raise self._wrong(key, value, "a mapping")
             self._inner[key] = [Reading(value, kind or key)]
-        return self._inner[key][0]
+        (inner,) = self._inner[key]
+        return inner
 
     def parts(self, key: str, kind: str = "") -> list[Reading]:
         """Return the mappings that a key lists; none where the key is missing.
@@ -184,12 +186,14 @@ class Reading:
             for value in values:
                 if not isinstance(value, Mapping):
                     raise self._wrong(key, value, "a mapping in the list")
-            self._inner[key] = [Reading(value, kind or key) for value in values]
+            name = kind or key
+            self._inner[key] = [Reading(value, name) for value in values]
         return self._inner[key]
 
     def elements(self, *tags: str) -> list[Reading]:
         """Return the elements of these tags, in the order of the file."""
-        self._asked.update(f"<{tag}>" for tag in tags)
+        asked_tags = [f"<{tag}>" for tag in tags]
+        self._asked.update(asked_tags)
         return [element for element in self._elements if element.kind in tags]
 
     def tags(self) -> list[str]:
@@ -235,7 +239,8 @@ def read_mapping(content: Any, kind: str) -> Reading:
     Raises TypeError when it is no mapping.
     """
     if not isinstance(content, Mapping):
-        raise TypeError(f"it is no mapping but {type(content).__name__}")
+        found_type = type(content).__name__
+        raise TypeError(f"it is no mapping but {found_type}")
     return Reading(content, kind)
 
 

@@ -62,7 +62,12 @@ def read_curve(path: Path) -> AccuracyCurve:
             raise DataError(f"line {number}: {problem}", path=path)
         moments.append(moment)
         shares.append(share)
-    return AccuracyCurve(path, unit, tuple(moments), tuple(shares))
+    return AccuracyCurve(
+        path=path,
+        unit=unit,
+        moments=tuple(moments),
+        accuracy=tuple(shares),
+    )
 
 
 def _problem_of_moment(unit: str, moment: float, last: float) -> str:

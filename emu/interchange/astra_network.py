@@ -37,19 +37,17 @@ def read_network(content: Any, origin: str) -> Topology:
     """
     with one_error(origin):
         reading = read_mapping(content, "network")
-        lists = {
-            key: reading.get(key)
-            for key in ("topology", "npus_count", "bandwidth", "latency")
-        }
+        lists = {}
+        for key in ("topology", "npus_count", "bandwidth", "latency"):
+            lists[key] = reading.get(key)
         for key, values in lists.items():
             if not isinstance(values, list) or not values:
                 text = reprlib.repr(values)
                 raise DataError(f"{key} is {text:.40}, write a list", path=origin)
-        if len({len(values) for values in lists.values()}) > 1:
-            raise DataError(
-                f"its lists {', '.join(lists)} differ in length",
-                path=origin,
-            )
+        lengths = {len(values) for values in lists.values()}
+        if len(lengths) > 1:
+            names = ", ".join(lists)
+            raise DataError(f"its lists {names} differ in length", path=origin)
         rows = zip(*lists.values(), strict=True)
         dimensions = [_dimension(*row) for row in rows]
 
@@ -61,7 +59,8 @@ def read_network(content: Any, origin: str) -> Topology:
 
         for source, destination in permutations(range(count), 2):
             ends = f"npu{source}", f"npu{destination}"
-            topology.routes[ends] = _route(topology, dimensions, source, destination)
+            route = _route(topology, dimensions, source, destination)
+            topology.routes[ends] = route
         topology.notes.append(
             "GB/s are 10^9 bytes per second; older versions of ASTRA-sim took 2^30"
         )
@@ -72,18 +71,27 @@ def read_network(content: Any, origin: str) -> Topology:
 def _dimension(shape: Any, size: Any, bandwidth: Any, latency: Any) -> _Dimension:
     if not isinstance(shape, str) or shape not in _SHAPES:
         text = reprlib.repr(shape)
-        raise ValueError(f"topology has {text:.40}, write {', '.join(_SHAPES)}")
+        known = ", ".join(_SHAPES)
+        raise ValueError(f"topology has {text:.40}, write {known}")
+
     # `Reading` says which of the numbers is wrong, and of what.
-    values = read_mapping(
-        {"npus_count": size, "bandwidth": bandwidth, "latency": latency}, "dimension"
-    )
+    stated = {
+        "npus_count": size,
+        "bandwidth": bandwidth,
+        "latency": latency,
+    }
+    values = read_mapping(stated, "dimension")
     rate = values.number("bandwidth") * _GIGABYTE
-    wire = Wire(rate, latency=values.number("latency") / _NANOSECONDS)
+    delay = values.number("latency") / _NANOSECONDS
+    wire = Wire(rate, latency=delay)
     return _Dimension(shape, values.count("npus_count"), wire)
 
 
 def _route(
-    topology: Topology, dimensions: list[_Dimension], source: int, destination: int
+    topology: Topology,
+    dimensions: list[_Dimension],
+    source: int,
+    destination: int,
 ) -> list[str]:
     """Return the links of a route, which are added where they are new."""
     route = []
@@ -96,8 +104,9 @@ def _route(
         # The first NPU of the row gives the switch of this dimension its number.
         row = place - start * stride
         for position, next_position in _positions(dimension, start, end):
-            name = f"dim{number} {_end(row, position, stride)}"
-            name += f"-{_end(row, next_position, stride)}"
+            near_end = _end(row, position, stride)
+            far_end = _end(row, next_position, stride)
+            name = f"dim{number} {near_end}-{far_end}"
             # Routes that share a hop have one name for it, and so one wire.
             topology.wires[name] = dimension.wire
             route.append(name)
@@ -115,6 +124,7 @@ def _positions(
         return []
     if dimension.shape == "FullyConnected":
         return [(start, end)]
+
     # None stands for the switch, which is no NPU.
     if dimension.shape == "Switch":
         return [(start, None), (None, end)]
@@ -128,4 +138,7 @@ def _positions(
 
 
 def _end(row: int, position: int | None, stride: int) -> str:
-    return f"switch{row}" if position is None else f"npu{row + position * stride}"
+    if position is None:
+        return f"switch{row}"
+    number = row + position * stride
+    return f"npu{number}"

@@ -90,15 +90,16 @@ def rank_files(path: Path, copies: int = 0) -> list[Path]:
     ranks = dict[int, Path]()
     for entry in path.parent.iterdir():
         if name_match := pattern.fullmatch(entry.name):
-            ranks[int(name_match[1])] = entry
+            rank = int(name_match[1])
+            ranks[rank] = entry
 
     # A gap would put all later ranks onto other machines.
-    missing = [rank for rank in range(max(ranks)) if rank not in ranks]
+    highest = max(ranks)
+    missing = [rank for rank in range(highest) if rank not in ranks]
     if missing:
-        raise DataError(
-            f"is one of ranks 0 to {max(ranks)}, {begin}{missing[0]}{end} is missing",
-            path=path,
-        )
+        name = f"{begin}{missing[0]}{end}"
+        problem = f"is one of ranks 0 to {highest}, {name} is missing"
+        raise DataError(problem, path=path)
     # By number: by name rank 10 would stand before rank 2.
     return [ranks[rank] for rank in sorted(ranks)]
 
@@ -148,8 +149,8 @@ class _Job:
         """Add the nodes of a rank, and the orders that no longer way stands for."""
         left_out = self.workload.left_out
         left_out.update(trace.left_out)
-        unknown = trace.metadata.keys() - _METADATA
-        left_out.update(f"metadata {name}" for name in unknown)
+        for name in trace.metadata.keys() - _METADATA:
+            left_out[f"metadata {name}"] += 1
         nodes = trace.nodes
         if "machine" in trace.metadata:
             self._add_machine(rank, trace.metadata)
@@ -164,10 +165,11 @@ class _Job:
 
         ends = [self._add_node(rank, node) for node in nodes]
         for source, destination in needed:
-            name = f"r{rank}.{nodes[destination].number}"
-            self.workload.add_flow(ends[source], name)
+            number = nodes[destination].number
+            self.workload.add_flow(ends[source], f"r{rank}.{number}")
         for node in nodes:
-            left_out.update(f"attribute {name}" for name in {*node.attributes} - _USED)
+            for name in node.attributes.keys() - _USED:
+                left_out[f"attribute {name}"] += 1
 
     def _add_machine(self, rank: int, metadata: Data) -> None:
         """Take the machine of a rank as its metadata name it, with its NIC."""
@@ -187,10 +189,10 @@ class _Job:
 
         nic: Data = {"latency": {}}
         for direction in ("in", "out"):
-            nic[direction] = RATE.exact(float(metadata[f"nic_{direction}"]))
-            nic["latency"][direction] = DURATION.exact(
-                float(metadata[f"latency_{direction}"])
-            )
+            rate = float(metadata[f"nic_{direction}"])
+            latency = float(metadata[f"latency_{direction}"])
+            nic[direction] = RATE.exact(rate)
+            nic["latency"][direction] = DURATION.exact(latency)
         machines.append({"name": name, "nic": nic})
 
     def order_edges(self, nodes: list[Node], origin: str) -> list[tuple[int, int]]:
@@ -248,9 +250,8 @@ class _Job:
             # A barrier (9 in et_def.proto) moves nothing and may do without.
             is_barrier = node.attributes.get("comm_type") in (9, "9", "BARRIER")
             if not is_barrier and "comm_size" not in node.attributes:
-                self.workload.leave_out(
-                    "collective without comm_size, as long as it took"
-                )
+                kind = "collective without comm_size, as long as it took"
+                self.workload.leave_out(kind)
             # No other rank is there, so that no network can say how long it takes.
             elif len(self._files) == 1:
                 self.workload.leave_out("collective of one rank, as long as it took")
@@ -271,9 +272,9 @@ class _Job:
         if kind in _ROOTED and "root" not in attributes:
             self.workload.leave_out(f"root of a {kind}, taken to be the first")
 
-        self._add_task(rank, name, node.kind, 0)
+        self._add_task(rank, name=name, kind=node.kind, seconds=0)
         # What depends on the node waits for the outcome, and not for its begin.
-        self._add_task(rank, f"{name}.done", node.kind, 0)
+        self._add_task(rank, name=f"{name}.done", kind=node.kind, seconds=0)
         exchange = _Exchange(
             kind=kind,
             size=self._size_of(rank, node),
@@ -281,8 +282,10 @@ class _Job:
             task=name,
         )
         # No name stands for the group of all ranks.
-        group = self._groups.setdefault(str(attributes.get("pg_name", "")), {})
-        group.setdefault(rank, []).append(exchange)
+        group_name = str(attributes.get("pg_name", ""))
+        exchanges_of = self._groups.setdefault(group_name, {})
+        exchanges = exchanges_of.setdefault(rank, [])
+        exchanges.append(exchange)
         return f"{name}.done"
 
     def _add_message(self, rank: int, node: Node) -> str:
@@ -298,23 +301,24 @@ class _Job:
                     path=self._files[rank],
                 )
         peer = int(attributes[peer_key])
-        if not 0 <= peer < len(self._files):
+        size = len(self._files)
+        if not 0 <= peer < size:
             raise DataError(
                 f"node {node.number} names rank {peer}, whose file is missing: "
-                f"{len(self._files)} are there",
+                f"{size} are there",
                 path=self._files[rank],
             )
         if "comm_size" not in attributes:
-            self.workload.leave_out(
-                "receive without comm_size, which takes that of its send"
-            )
+            kind = "receive without comm_size, which takes that of its send"
+            self.workload.leave_out(kind)
 
-        self._add_task(rank, name, node.kind, 0)
+        self._add_task(rank, name=name, kind=node.kind, seconds=0)
+        is_control = int(attributes.get("control", 0))
         message = _Message(
             task=name,
             size=self._size_of(rank, node),
             channel=str(attributes.get("channel", "")),
-            control=bool(int(attributes.get("control", 0))),
+            control=bool(is_control),
         )
         tag = int(attributes.get("comm_tag", 0))
         if sends:
@@ -339,13 +343,15 @@ class _Job:
             left_out[f"all but the time of {node.kind}_NODE"] += 1
         # Chakra counts whole microseconds, which many short tasks feel: `chakra_out`
         # states the seconds beside them.
-        seconds = float(node.attributes.get("seconds", node.micros / 1e6))
+        measured_seconds = node.micros / 1e6
+        seconds = float(node.attributes.get("seconds", measured_seconds))
         # Operations become a time by a rate of the machine, which no trace states.
         if not node.micros and "num_ops" in node.attributes:
             left_out["time of a node that states num_ops alone"] += 1
         elif node.kind == "COMP" and not seconds:
             left_out["node without a time, which takes 0 s"] += 1
-        self._add_task(rank, name, node.kind, seconds)
+
+        self._add_task(rank, name=name, kind=node.kind, seconds=seconds)
         return name
 
     def _add_task(self, rank: int, name: str, kind: str, seconds: float) -> None:
@@ -361,7 +367,9 @@ class _Job:
             sends = self._sends[key]
             receives = self._receives[key]
             # Messages of one tag go one after the other, which a channel sees to.
-            route = "-".join(map(str, key)) if len(sends) > 1 else ""
+            route = ""
+            if len(sends) > 1:
+                route = "-".join(map(str, key))
             for send, receive in self.workload.pair_messages(sends, receives, key):
                 self._join_message(send, receive, route)
 
@@ -394,10 +402,9 @@ class _Job:
                     # A rank that takes part in none has to show as one that lacks them.
                     ranks.setdefault(rank, [])
             elif len(ranks) == 1:
-                self.workload.leave_out(
-                    "collective of one rank alone in its group, without bytes",
-                    len(ranks[min(ranks)]),
-                )
+                (exchanges,) = ranks.values()
+                kind = "collective of one rank alone in its group, without bytes"
+                self.workload.leave_out(kind, len(exchanges))
             counts = {len(exchanges): rank for rank, exchanges in ranks.items()}
             few = min(counts)
             many = max(counts)
@@ -421,10 +428,15 @@ class _Job:
                     f"{exchange.size:g}"
                 )
             self.workload.add_flow(exchange.task, f"{exchange.task}.done")
+
         # Alone, or without bytes, nobody sends; a barrier never has any and holds all.
         if len(companions) > 1 and (first.size or first.kind == "BARRIER"):
-            tasks = [exchange.task for exchange in companions]
-            self.workload.add_collective(first.kind, first.size, tasks, root=first.root)
+            self.workload.add_collective(
+                first.kind,
+                size=first.size,
+                ranks=[exchange.task for exchange in companions],
+                root=first.root,
+            )
 
 
 def _collective_of(stated: Any, name: str) -> str:
@@ -435,6 +447,7 @@ def _collective_of(stated: Any, name: str) -> str:
     text = str(stated).upper()
     plain = text.replace("_", "")
     for number, kind in enumerate(COLLECTIVES):
-        if text == str(number) or plain == kind.replace("_", ""):
+        plain_kind = kind.replace("_", "")
+        if text == str(number) or plain == plain_kind:
             return kind
     raise DataError(f"is a collective of type {stated!r:.40}", path=name)

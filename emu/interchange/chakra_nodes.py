@@ -151,12 +151,15 @@ def _node(row: Data) -> Node:
     kind = kind.removesuffix("_NODE")
     if kind.isdecimal():
         number = int(kind)
-        kind = KINDS[number] if number < len(KINDS) else f"type {number}"
+        kind = f"type {number}"
+        if number < len(KINDS):
+            kind = KINDS[number]
 
     attributes: Data = {}
     for name, value in map(_attribute, row.get("attr", [])):
         if name in attributes:
-            raise ValueError(f"node {row.get('id', 0)} states {name} twice")
+            node_id = row.get("id", 0)
+            raise ValueError(f"node {node_id} states {name} twice")
         attributes[name] = value
     micros = row.get("durationmicros") or row.get("runtime")
     return Node(
@@ -186,13 +189,15 @@ def _rows(content: bytes) -> Iterator[Data]:
     metadata = decode(next(messages, b""), _METADATA)
     # Attributes where the version should be begin with their own tag, a newline.
     versions = metadata.pop("version", [])
-    _check_version([version for version in versions if version.isprintable()])
+    printable_versions = [version for version in versions if version.isprintable()]
+    _check_version(printable_versions)
     yield metadata
     for message in messages:
         row: Data = decode(message, _NODE)
         for name in _SINGLE:
             # Protobuf writes no zero, and of a field that comes twice the last counts.
-            row[name] = row.get(name, [0])[-1]
+            values = row.get(name, [0])
+            row[name] = values[-1]
         yield row
 
 
@@ -208,14 +213,16 @@ def _json_rows(text: str) -> Iterator[Data]:
     place = 0
     while place < len(text):
         gap = _GAP.match(text, place)
-        place = gap.end() if gap else place
+        if gap:
+            place = gap.end()
         if place == len(text):
             break
         # `json.loads` refuses a second value behind the first.
         value, place = decoder.raw_decode(text, place)
         parts = value if isinstance(value, list) else [value]
         for part in parts:
-            yield from map(_plain_row, _rows_of(part))
+            for row in _rows_of(part):
+                yield _plain_row(row)
 
 
 def _rows_of(part: Data) -> list[Data]:
@@ -238,7 +245,9 @@ def _plain_row(row: Data) -> Data:
             plain[short] = value
         else:
             attributes.append({"name": key, "value": value})
-    return plain | {"attr": [*plain.get("attr", []), *attributes]}
+    stated_attributes = plain.get("attr", [])
+    plain["attr"] = [*stated_attributes, *attributes]
+    return plain
 
 
 def _attribute(message: Data) -> tuple[str, Any]:

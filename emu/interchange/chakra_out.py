@@ -12,7 +12,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from emu.host.files import whole_file
 from emu.interchange.protobuf import encode, write_varint
@@ -22,6 +22,9 @@ from emu.problem import Problem, Realization
 _COMP = 4
 _SEND = 5
 _RECEIVE = 6
+
+#: Attributes of a node, or of a whole trace, by name.
+Attributes: TypeAlias = dict[str, str | int | float]
 
 
 def write_traces(problem: Problem, taken: Realization, folder: Path) -> Counter[str]:
@@ -39,11 +42,13 @@ def write_traces(problem: Problem, taken: Realization, folder: Path) -> Counter[
             frames = [write_varint(len(message)) + message for message in messages]
             partial.write_bytes(b"".join(frames))
 
+    job = problem.job
+    newest_flows = [edge for edge in job.edges if edge.latest]
     counts = {
         "link between machines": len(problem.cluster.shared_links),
         "change of a machine": len(problem.cluster.changes),
         "pool that tasks share": len(problem.pools),
-        "flow that reads the newest": sum(edge.latest for edge in problem.job.edges),
+        "flow that reads the newest": len(newest_flows),
     }
     # The plus drops what counts 0.
     return +Counter(counts)
@@ -66,9 +71,11 @@ def _natural_key(name: str) -> list[Any]:
     return parts
 
 
-def _metadata(problem: Problem, number: int) -> dict[str, Any]:
+def _metadata(problem: Problem, number: int) -> Attributes:
     task = problem.job.tasks[number]
-    machine = problem.cluster.machines[problem.placement.machine_of[number]]
+    place = problem.placement.machine_of[number]
+    machine = problem.cluster.machines[place]
+
     return {
         "schema": "1.0.0",
         "task": task.name,
@@ -81,7 +88,7 @@ def _metadata(problem: Problem, number: int) -> dict[str, Any]:
     }
 
 
-def _attributes(values: dict[str, Any]) -> list[bytes]:
+def _attributes(values: Attributes) -> list[bytes]:
     rows = []
     for name, value in values.items():
         row = encode({1: name})
@@ -96,7 +103,10 @@ def _attributes(values: dict[str, Any]) -> list[bytes]:
 
 
 def _nodes(
-    problem: Problem, taken: Realization, task: int, ranks: list[int]
+    problem: Problem,
+    taken: Realization,
+    task: int,
+    ranks: list[int],
 ) -> Iterator[bytes]:
     """Yield the nodes of a task: receives, its work and sends of each iteration.
 
@@ -107,7 +117,7 @@ def _nodes(
     out_edges = job.out_edges(task)
     step = 1 + len(in_edges) + len(out_edges)
 
-    def message_attributes(edge: int, iteration: int) -> dict[str, Any]:
+    def message_attributes(edge: int, iteration: int) -> Attributes:
         control = bool(job.control[edge])
         # `chakra` makes a gate of an order on reading, over which no bytes may go.
         size = 0.0 if control else float(taken.volumes[edge, iteration])
@@ -130,25 +140,32 @@ def _nodes(
             if job.sends(edge, sent_in):
                 source = ranks[job.edges[edge].source]
                 attributes = {"comm_src": source} | message_attributes(edge, sent_in)
-                yield _node(first + place, _RECEIVE, (), 0.0, attributes)
-                dependencies.append(first + place)
+                number = first + place
+                yield _node(number, _RECEIVE, attributes)
+                dependencies.append(number)
 
         seconds = float(taken.times[task, iteration])
-        yield _node(work, _COMP, dependencies, seconds, {"seconds": seconds})
+        yield _node(
+            work,
+            kind=_COMP,
+            deps=dependencies,
+            seconds=seconds,
+            attributes={"seconds": seconds},
+        )
         for place, edge in enumerate(out_edges, 1):
             if job.sends(edge, iteration):
                 destination = ranks[job.edges[edge].destination]
                 attributes = {"comm_dst": destination}
                 attributes |= message_attributes(edge, iteration)
-                yield _node(work + place, _SEND, [work], 0.0, attributes)
+                yield _node(work + place, _SEND, attributes, deps=[work])
 
 
 def _node(
     number: int,
     kind: int,
-    deps: Iterable[int],
-    seconds: float,
-    attributes: dict[str, Any],
+    attributes: Attributes,
+    deps: Iterable[int] = (),
+    seconds: float = 0.0,
 ) -> bytes:
     fields = {
         1: number,

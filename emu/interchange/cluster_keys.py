@@ -50,7 +50,8 @@ def cluster_keys(topology: Topology) -> Data:
             routes[ends] = topology.routes[ends]
     _check_routes(topology, routes)
     if pairs and not routes:
-        raise topology.error(f"has no route {' to '.join(pairs[0])}, nor any other")
+        names = " to ".join(pairs[0])
+        raise topology.error(f"has no route {names}, nor any other")
 
     shared_routes = _replace_unshared(topology, routes)
     # With NICs 400 hosts of a cluster take 2.7 s of CPU; a route per pair took 20 s.
@@ -66,8 +67,10 @@ def cluster_keys(topology: Topology) -> Data:
 
     keys: Data = {"machines": []}
     for name in topology.machines:
-        keys["machines"].append(_machine(name, nics.get(name), topology))
-    links = [_link(name, topology) for name in _link_names(throughs, topology)]
+        machine = _machine(name, nics.get(name), topology)
+        keys["machines"].append(machine)
+    link_names = _link_names(throughs, topology)
+    links = [_link(name, topology) for name in link_names]
     if links:
         keys["links"] = links
     group_routes = [*_group_routes(throughs)]
@@ -82,11 +85,13 @@ def _check_routes(topology: Topology, routes: Routes) -> None:
         for name, count in Counter(wires).items():
             # `Links` refuses that as well, but knows no names of the file.
             if count > 1:
+                source, destination = ends
                 raise topology.error(
-                    f"the route {ends[0]} to {ends[1]} runs in a loop: it takes "
+                    f"the route {source} to {destination} runs in a loop: it takes "
                     f"{name} twice"
                 )
-            if not 0 < topology.wires[name].rate < _INFINITE:
+            rate = topology.wires[name].rate
+            if not 0 < rate < _INFINITE:
                 raise topology.error(f"link {name} has no bandwidth")
 
 
@@ -101,15 +106,11 @@ def _replace_unshared(topology: Topology, routes: Routes) -> dict[Ends, list[str
     enough = sum(shared_rates)
     new_routes = {}
     for ends, wires in routes.items():
-        rates = [
-            topology.wires[name].rate
-            for name in wires
-            if topology.wires[name].is_shared
-        ]
+        route_wires = [topology.wires[name] for name in wires]
+        rates = [wire.rate for wire in route_wires if wire.is_shared]
         narrowest = min(rates, default=_INFINITE)
         route = []
-        for name in wires:
-            wire = topology.wires[name]
+        for name, wire in zip(wires, route_wires, strict=True):
             if wire.is_shared:
                 route.append(name)
                 continue
@@ -117,7 +118,8 @@ def _replace_unshared(topology: Topology, routes: Routes) -> dict[Ends, list[str
             # A pair of machines may still send two flows at once: they share it.
             if wire.rate < narrowest:
                 topology.leave_out(_UNSHARED)
-                replacement = f"{name} {ends[0]}-{ends[1]} unshared"
+                source, destination = ends
+                replacement = f"{name} {source}-{destination} unshared"
                 rate = wire.rate
             else:
                 replacement = f"{name} unshared"
@@ -173,9 +175,11 @@ def _note_missing(topology: Topology, missing: list[Ends]) -> None:
     """Add the link that no flow may cross, and say between how many it stands."""
     # A link needs some rate; no flow ever asks for this one.
     topology.wires[NO_ROUTE] = Wire(rate=1)
-    line = f"{len(missing)} pairs of machines have no route, as "
-    line += f"{' to '.join(missing[0])}: no flow may go between them"
-    topology.notes.append(line)
+    names = " to ".join(missing[0])
+    topology.notes.append(
+        f"{len(missing)} pairs of machines have no route, as {names}: no flow may go "
+        "between them"
+    )
 
 
 def _machine(name: str, nic: _Nic | None, topology: Topology) -> Data:
@@ -200,7 +204,8 @@ def _link_names(throughs: Mapping[Ends, Through], topology: Topology) -> list[st
     """Return the wires that some route crosses and that are no NIC."""
     names = dict[str, None]()
     for through in throughs.values():
-        names.update(dict.fromkeys(through))
+        for name in through:
+            names[name] = None
     return [name for name in names if name in topology.wires]
 
 
@@ -225,11 +230,17 @@ def _group_routes(throughs: Mapping[Ends, Through]) -> Iterator[Data]:
     for through, receivers_of in ends.items():
         senders_to = defaultdict[frozenset[str], list[str]](list)
         for source, receivers in receivers_of.items():
-            senders_to[frozenset(receivers)].append(source)
+            members = frozenset(receivers)
+            senders_to[members].append(source)
 
         for members, senders in senders_to.items():
             # A frozenset is walked in another order each time Python starts.
             destinations = sorted(members)
             if len(senders) == 1:
-                destinations.remove(senders[0])
-            yield {"from": senders, "to": destinations, "through": [*through]}
+                (sender,) = senders
+                destinations.remove(sender)
+            yield {
+                "from": senders,
+                "to": destinations,
+                "through": [*through],
+            }

@@ -46,21 +46,25 @@ def read_trace(path: Path) -> Workload:
         # An empty file fails here, which `one_error` turns into an error of it.
         first, *lines = read_text(path).splitlines()
     ports, count = _parse_first(first, path)
-    coflows = [
-        _parse(number, line.split(), path)
-        for number, line in enumerate(lines, 2)
-        if line.strip()
-    ]
+    coflows = []
+    for number, line in enumerate(lines, 2):
+        if line.strip():
+            coflow = _parse(number, line.split(), path)
+            coflows.append(coflow)
     if len(coflows) != count:
         raise DataError(
             f"announces {count} coflows and holds {len(coflows)}",
             path=path,
         )
 
-    named_ports = {port for coflow in coflows for port in coflow.ports}
+    named_ports: set[int] = set()
+    for coflow in coflows:
+        named_ports |= coflow.ports
     # A file that names the last number, and no 0, counts from 1.
-    first_port = 0 if 0 in named_ports or ports not in named_ports else 1
-    _check(coflows, range(first_port, first_port + ports), path)
+    counts_from_one = ports in named_ports and 0 not in named_ports
+    first_port = 1 if counts_from_one else 0
+    end = first_port + ports
+    _check(coflows, range(first_port, end), path)
 
     workload = Workload(str(path), [equal_machines("p", ports)])
     for coflow in coflows:
@@ -68,7 +72,9 @@ def read_trace(path: Path) -> Workload:
     for port in sorted(named_ports):
         number = port - first_port
         workload.places[f"port{number}"] = f"p{number}"
-    flows = sum(len(coflow.mappers) * len(coflow.sizes) for coflow in coflows)
+    flows = 0
+    for coflow in coflows:
+        flows += len(coflow.mappers) * len(coflow.sizes)
     workload.notes.append(f"{count} coflows of {flows:,} flows between {ports} ports")
     if first_port:
         workload.notes.append(f"ports are numbered from 1 to {ports}")
@@ -77,12 +83,14 @@ def read_trace(path: Path) -> Workload:
 
 def _parse_first(line: str, path: Path) -> tuple[int, int]:
     words = line.split()
-    if len(words) != 2 or not all(map(str.isdecimal, words)):
+    are_numbers = all(map(str.isdecimal, words))
+    if len(words) != 2 or not are_numbers:
         raise DataError(
             f"begins with {line!r:.40}, not with its numbers of ports and coflows",
             path=path,
         )
-    return int(words[0]), int(words[1])
+    ports, coflows = map(int, words)
+    return ports, coflows
 
 
 def _parse(number: int, row: list[str], path: Path) -> _Coflow:
@@ -94,7 +102,8 @@ def _parse(number: int, row: list[str], path: Path) -> _Coflow:
             stated_port, _, size = word.partition(":")
             port = int(stated_port)
             # Several reducers of a coflow may be at one port.
-            sizes[port] = sizes.get(port, 0.0) + float(size)
+            size_before = sizes.get(port, 0.0)
+            sizes[port] = size_before + float(size)
         coflow = _Coflow(
             line=number,
             name=row[0],
@@ -150,18 +159,27 @@ def _add(workload: Workload, coflow: _Coflow, first_port: int) -> None:
 
     sources = []
     for number, port in enumerate(coflow.mappers):
-        sources.append(f"{name}.m{number}")
+        task = f"{name}.m{number}"
         process = f"port{port - first_port}"
-        workload.add_task(sources[-1], 0, kind="mapper", process=process)
-        workload.add_flow(name, sources[-1])
+        sources.append(task)
+        workload.add_task(task, seconds=0, kind="mapper", process=process)
+        workload.add_flow(name, task)
     ends = []
     for number, port in enumerate(coflow.sizes):
-        ends.append(f"{name}.r{number}")
+        task = f"{name}.r{number}"
         process = f"port{port - first_port}"
-        workload.add_task(ends[-1], 0, kind="reducer", process=process)
-
+        ends.append(task)
+        workload.add_task(task, seconds=0, kind="reducer", process=process)
     mappers = len(coflow.mappers)
-    volumes = [f"{size * _MEGABYTE / mappers!r} B" for size in coflow.sizes.values()]
+    volumes = []
+    for size in coflow.sizes.values():
+        volume = size * _MEGABYTE / mappers
+        volumes.append(f"{volume!r} B")
     # Rules of coflows (Sincronia, Aalo, SEBF) order flows by the name.
-    shuffle = {"from": sources, "to": ends, "volume": volumes, "coflow": name}
+    shuffle = {
+        "from": sources,
+        "to": ends,
+        "volume": volumes,
+        "coflow": name,
+    }
     workload.collectives.append({"shuffle": shuffle})

@@ -34,7 +34,10 @@ def is_mapping(row: Format) -> bool:
 
 
 def read_topology(
-    path: Path, row: Format, answers: Answers, content: Any = None
+    path: Path,
+    row: Format,
+    answers: Answers,
+    content: Any = None,
 ) -> Topology:
     """Return the topology of a file of others.
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 from emu.errors import DataError
 from emu.host.input_file import one_error, read_text
-from emu.interchange.workload import Data, Workload, equal_machines
+from emu.interchange.workload import Workload, equal_machines
 
 #: Both forms of C; those within stars may run over several lines.
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -35,6 +35,8 @@ _OPERATION = re.compile(
 _OPTION = re.compile(r"(tag|cpu|nic)\s+(-?\d+)")
 #: From, to and tag.
 _Way: TypeAlias = tuple[int, int, int]
+#: Numbers behind ``tag``, ``cpu`` and ``nic`` of an operation.
+Options: TypeAlias = dict[str, int]
 
 
 class _End(NamedTuple):
@@ -54,12 +56,15 @@ def read_schedule(path: Path) -> Workload:
     with one_error(path):
         text = read_text(path)
     # Their newlines stay, so that errors name the lines of the file.
-    text = _COMMENT.sub(lambda part: "\n" * part[0].count("\n"), text)
+    text = _COMMENT.sub(_newlines_of, text)
     lines = [*enumerate(text.splitlines(), 1)]
     # Comments may have stood above the number of ranks.
     while lines and not lines[0][1].strip():
         del lines[0]
-    size = _SIZE.fullmatch(lines[0][1]) if lines else None
+    size = None
+    if lines:
+        _, first_line = lines[0]
+        size = _SIZE.fullmatch(first_line)
     if size is None or not int(size[1]):
         raise DataError("begins without num_ranks N", path=path)
 
@@ -73,11 +78,17 @@ def read_schedule(path: Path) -> Workload:
     return schedule.workload
 
 
+def _newlines_of(comment: re.Match[str]) -> str:
+    """Return the newlines of a comment alone."""
+    return "\n" * comment[0].count("\n")
+
+
 class _Schedule:
     """Operations and messages of the ranks so far."""
 
     def __init__(self, path: Path, size: int) -> None:
-        self.workload = Workload(str(path), [equal_machines("m", size)])
+        machines = equal_machines("m", size)
+        self.workload = Workload(str(path), [machines])
         self._size = size
         self._rank: int | None = None
         self._ranks = set[int]()
@@ -107,7 +118,9 @@ class _Schedule:
             raise ValueError(f"{line:.40} is no calc, send, recv, (i)requires of GOAL")
 
     def _add_need(self, label: str, kind: str, needed_label: str) -> None:
-        table = self._waits if kind == "requires" else self._starts
+        table = self._starts
+        if kind == "requires":
+            table = self._waits
         task = self._task_of(label)
         requirement = self._task_of(needed_label)
         table[task].append(requirement)
@@ -119,22 +132,22 @@ class _Schedule:
         for rank in range(self._size):
             # A file may announce a billion ranks: the first that is missing ends this.
             if rank not in self._ranks:
-                raise self.workload.error(
-                    f"announces {self._size} ranks, rank {rank} is missing"
-                )
+                problem = f"announces {self._size} ranks, rank {rank} is missing"
+                raise self.workload.error(problem)
 
         # Only now: what an operation starts with may be told later what it waits for.
         for task in {**self._waits, **self._starts}:
             self._add_order(task)
         for route in {**self._sends, **self._receives}:
-            self._join(route, self._sends[route], self._receives[route])
+            sends = self._sends[route]
+            receives = self._receives[route]
+            self._join(route, sends, receives)
 
         workload = self.workload
         start_count = sum(map(len, self._starts.values()))
         if start_count:
-            workload.leave_out(
-                "irequires of a start, by what that requires", start_count
-            )
+            name = "irequires of a start, by what that requires"
+            workload.leave_out(name, start_count)
         for rank in range(self._size):
             workload.places[f"r{rank}"] = f"m{rank}"
         count = len(workload.tasks)
@@ -146,7 +159,8 @@ class _Schedule:
         members = [task]
         waits: dict[str, None] = {}
         for member in members:  # grows while it is walked
-            waits |= dict.fromkeys(self._waits[member])
+            later_waits = self._waits[member]
+            waits |= dict.fromkeys(later_waits)
             for requirement in self._starts[member]:
                 # Each once, or two that start with each other would never end this.
                 if requirement not in members:
@@ -155,7 +169,10 @@ class _Schedule:
             self.workload.add_flow(requirement, task)
 
     def _join(
-        self, route: _Way, sends: Sequence[_End], receives: Sequence[_End]
+        self,
+        route: _Way,
+        sends: Sequence[_End],
+        receives: Sequence[_End],
     ) -> None:
         sent_sizes = [send.size for send in sends]
         received_sizes = [receive.size for receive in receives]
@@ -171,7 +188,8 @@ class _Schedule:
 
     def _begin(self, rank: int) -> None:
         is_within = self._rank is not None
-        if is_within or rank in self._ranks or rank >= self._size:
+        is_known = rank in self._ranks
+        if is_within or is_known or rank >= self._size:
             raise ValueError(f"rank {rank} is one too many, or within another")
         self._ranks.add(rank)
         self._rank = rank
@@ -184,10 +202,11 @@ class _Schedule:
         return self._labels[label]
 
     def _add_operation(self, found: re.Match[str]) -> None:
-        label = found[1] or f"op{len(self.workload.tasks)}"
+        count = len(self.workload.tasks)
+        label = found[1] or f"op{count}"
         if label in self._labels:
             raise ValueError(f"{label} is there twice in rank {self._rank}")
-        options: dict[str, int] = {}
+        options: Options = {}
         for name, number in _OPTION.findall(found["more"]):
             if name in options:
                 raise ValueError(f"{label} has {name} twice")
@@ -198,31 +217,37 @@ class _Schedule:
         task = f"r{self._rank}.{label}"
         self._labels[label] = task
         if found["time"]:
-            self._add_calc(task, int(found["time"]), options)
+            nanoseconds = int(found["time"])
+            self._add_calc(task, nanoseconds, options)
         else:
             self._add_message(task, found, options)
 
-    def _add_calc(self, task: str, nanoseconds: int, options: Data) -> None:
+    def _add_calc(self, task: str, nanoseconds: int, options: Options) -> None:
         if "tag" in options:
             self.workload.leave_out("tag of a calc")
         core = f"cpu{options.get('cpu', 0)}"
         # `equal_machines` has one entry for all ranks.
-        slots = self.workload.machines[0].setdefault("slots", {})
+        machines = self.workload.machines[0]
+        slots = machines.setdefault("slots", {})
         slots[core] = 1
-        process = f"r{self._rank}"
-        seconds = nanoseconds / 1e9
-        self.workload.add_task(task, seconds, kind="calc", process=process, slot=core)
+        self.workload.add_task(
+            task,
+            seconds=nanoseconds / 1e9,
+            kind="calc",
+            process=f"r{self._rank}",
+            slot=core,
+        )
 
-    def _add_message(self, task: str, found: re.Match[str], options: Data) -> None:
+    def _add_message(self, task: str, found: re.Match[str], options: Options) -> None:
+        _, _, label = task.partition(".")
         tag = options.get("tag", 0)
         # Of MPI's wildcards only a run says what comes first.
         if tag < 0 or found["source"] == "-1":
-            label = task.partition(".")[2]
             raise ValueError(f"{label} takes any source or tag: not known before")
         receives = found["came"] is not None
-        peer = int(found["source"] if receives else found["to"])
+        peer_name = found["source"] if receives else found["to"]
+        peer = int(peer_name)
         if not 0 <= peer < self._size:
-            label = task.partition(".")[2]
             raise ValueError(f"{label} is with rank {peer} of {self._size}")
         if "cpu" in options:
             self.workload.leave_out("cpu of a send or receive, which takes none")
@@ -230,10 +255,10 @@ class _Schedule:
         # Operations stand within a rank, which `add` has seen to: 0 is for the type.
         rank = self._rank or 0
         kind = "recv" if receives else "send"
-        self.workload.add_task(task, 0, kind=kind, process=f"r{rank}")
+        self.workload.add_task(task, seconds=0, kind=kind, process=f"r{rank}")
         if receives:
-            end = _End(task, int(found["came"]))
-            self._receives[peer, rank, tag].append(end)
+            size = int(found["came"])
+            self._receives[peer, rank, tag].append(_End(task, size))
         else:
-            end = _End(task, int(found["sent"]))
-            self._sends[rank, peer, tag].append(end)
+            size = int(found["sent"])
+            self._sends[rank, peer, tag].append(_End(task, size))

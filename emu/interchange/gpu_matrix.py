@@ -83,7 +83,7 @@ def read_matrix(path: Path, answers: Answers) -> Topology:
         for prefix in prefixes:
             _join_box(topology, matrix, gpu, prefix)
         if answers.boxes > 1:
-            _join_boxes(topology, matrix, prefixes, answers.nic)
+            _join_boxes(topology, matrix=matrix, prefixes=prefixes, nic=answers.nic)
         else:
             topology.leave_out("NIC of the box", len(matrix.nics))
         _note(topology, matrix, model, gpu)
@@ -105,7 +105,9 @@ class _Matrix:
         """Return the number of NVLinks between two GPUs, 0 where PCIe joins them."""
         word = self.rows[source][destination]
         match = re.fullmatch(r"NV(\d+)", word)
-        return int(match[1]) if match else 0
+        if match is None:
+            return 0
+        return int(match[1])
 
     def lanes_of(self, source: str) -> list[int]:
         """Return the numbers of NVLinks from a GPU to each."""
@@ -118,9 +120,11 @@ class _Matrix:
 
     def check(self, origin: str) -> None:
         """Raise DataError where a word of two GPUs is no way, or differs back."""
+        every_gpu = {*self.gpus}
         for source in self.gpus:
             row = self.rows.get(source, {})
-            if row.get(source) != "X" or not {*self.gpus} <= row.keys():
+            is_whole = every_gpu <= row.keys()
+            if row.get(source) != "X" or not is_whole:
                 raise DataError(
                     f"has no whole row of {source}, with an X for itself",
                     path=origin,
@@ -131,10 +135,8 @@ class _Matrix:
             back = self.rows[destination][source]
             ends = f"{source} to {destination}"
             if word not in _WAYS and not _LANES.fullmatch(word):
-                raise DataError(
-                    f"{ends} is {word!r}: NV1, ..., {', '.join(_WAYS)}",
-                    path=origin,
-                )
+                known = ", ".join(_WAYS)
+                raise DataError(f"{ends} is {word!r}: NV1, ..., {known}", path=origin)
             # The command prints a symmetric matrix: another one was edited, or cut.
             if back != word:
                 raise DataError(f"{ends} is {word}, and back {back}", path=origin)
@@ -145,7 +147,8 @@ class _Matrix:
         for nic in self.nics:
             word = self.rows[gpu].get(nic, "")
             if word not in _WAYS:
-                raise ValueError(f"{gpu} to {nic} is {word!r}: {', '.join(_WAYS)}")
+                known = ", ".join(_WAYS)
+                raise ValueError(f"{gpu} to {nic} is {word!r}: {known}")
             distances[nic] = _WAYS.index(word)
         return min(self.nics, key=distances.__getitem__)
 
@@ -231,11 +234,10 @@ def _join_box(topology: Topology, matrix: _Matrix, gpu: Gpu, prefix: str) -> Non
     for name in matrix.gpus:
         topology.machines.append(prefix + name)
         lanes = max(matrix.lanes_of(name))
+        nvlink_rate = gpu.lane * lanes
         for direction in ("up", "down"):
             topology.wires[f"{prefix}{name} pcie {direction}"] = Wire(gpu.pcie)
-            topology.wires[f"{prefix}{name} nvlink {direction}"] = Wire(
-                gpu.lane * lanes
-            )
+            topology.wires[f"{prefix}{name} nvlink {direction}"] = Wire(nvlink_rate)
 
     # NV18 to each of seven others would be 126 NVLinks on a GPU that has 18.
     has_switch = matrix.has_switch(gpu)
@@ -246,8 +248,9 @@ def _join_box(topology: Topology, matrix: _Matrix, gpu: Gpu, prefix: str) -> Non
         if lanes and has_switch:
             route = [f"{source} nvlink up", f"{destination} nvlink down"]
         elif lanes:
-            route = [f"nvlink {source}-{destination}"]
-            topology.wires[route[0]] = Wire(gpu.lane * lanes)
+            name = f"nvlink {source}-{destination}"
+            route = [name]
+            topology.wires[name] = Wire(gpu.lane * lanes)
         else:
             route = [f"{source} pcie up", f"{destination} pcie down"]
             word = matrix.rows[first][second]
@@ -257,7 +260,10 @@ def _join_box(topology: Topology, matrix: _Matrix, gpu: Gpu, prefix: str) -> Non
 
 
 def _join_boxes(
-    topology: Topology, matrix: _Matrix, prefixes: list[str], nic: float
+    topology: Topology,
+    matrix: _Matrix,
+    prefixes: list[str],
+    nic: float,
 ) -> None:
     """Join the GPUs of different boxes: each over the NIC that is nearest to it."""
     if not matrix.nics:
@@ -276,11 +282,13 @@ def _join_boxes(
     for box, other_box in permutations(prefixes, 2):
         for first, second in product(matrix.gpus, repeat=2):
             # GPUs nearest to one NIC share it, and each has its own PCIe.
-            topology.routes[box + first, other_box + second] = [
-                f"{box}{first} pcie up",
+            source = box + first
+            destination = other_box + second
+            topology.routes[source, destination] = [
+                f"{source} pcie up",
                 f"{box}{nearest[first]} out",
                 f"{other_box}{nearest[second]} in",
-                f"{other_box}{second} pcie down",
+                f"{destination} pcie down",
             ]
     topology.notes.append("a GPU reaches other boxes over the NIC nearest to it")
 
@@ -289,8 +297,10 @@ def _note(topology: Topology, matrix: _Matrix, model: str, gpu: Gpu) -> None:
     """Note what was assumed, and count what was read past."""
     if matrix.has_switch(gpu):
         lanes = max(matrix.lanes_of(matrix.gpus[0]))
-        line = f"a GPU has {lanes} NVLinks in all, which lead to a switch: to all GPUs "
-        topology.notes.append(line + "together it sends no more")
+        topology.notes.append(
+            f"a GPU has {lanes} NVLinks in all, which lead to a switch: to all GPUs "
+            "together it sends no more"
+        )
 
     taken_as = [name for name in GPUS if GPUS[name] == gpu]
     if model:
@@ -299,10 +309,12 @@ def _note(topology: Topology, matrix: _Matrix, model: str, gpu: Gpu) -> None:
         line = f"no GPU is named: taken as {taken_as[0]} by its NVLinks"
     else:
         line = "no GPU is named"
-    line += f": an NVLink has {gpu.lane / 1e9:g} GB/s each way, "
-    line += f"PCIe {gpu.pcie / 1e9:g} GB/s"
+    nvlink = gpu.lane / 1e9
+    pcie = gpu.pcie / 1e9
+    line += f": an NVLink has {nvlink:g} GB/s each way, PCIe {pcie:g} GB/s"
     if not model:
-        line += f"; write its name ({', '.join(GPUS)}) above the matrix"
+        known = ", ".join(GPUS)
+        line += f"; write its name ({known}) above the matrix"
     topology.notes.append(line)
 
     for line in matrix.beside:

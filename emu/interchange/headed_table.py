@@ -20,10 +20,14 @@ def read_headed_table(path: Path) -> tuple[list[str], Rows]:
     with one_error(path):
         # Excel writes a mark of byte order in front.
         text = read_text(path).removeprefix("\ufeff")
-        lines = list(csv.reader(text.splitlines()))
+        lines = text.splitlines()
+        table = [*csv.reader(lines)]
 
-    header = [cell.strip() for cell in lines[0]] if lines else []
-    rows = ((number, cells) for number, cells in enumerate(lines[1:], 2) if cells)
+    header: list[str] = []
+    if table:
+        header = [cell.strip() for cell in table[0]]
+    numbered_rows = enumerate(table[1:], 2)
+    rows = ((number, cells) for number, cells in numbered_rows if cells)
     return header, rows
 
 

@@ -62,7 +62,8 @@ def read_infrastructure(content: Any, origin: str) -> Topology:
         reading.ignore("name", "description")
 
         topology = Topology(origin)
-        builder = _Builder(topology, _read_devices(reading))
+        devices = _read_devices(reading)
+        builder = _Builder(topology, devices)
         builder.add_instances(reading)
         if "components" not in reading:  # of a device alone the edges are its own
             builder.add_edges(reading)
@@ -117,7 +118,6 @@ def _read_devices(reading: Reading) -> dict[str, _Device]:
 def _read_device(device: Reading) -> _Device:
     kinds = {}
     counts = {}
-    # Before version 1 no component states how many there are.
     highest = _highest_numbers(device)
     for component in device.parts("components", "component"):
         component.ignore("description", "external")
@@ -127,8 +127,10 @@ def _read_device(device: Reading) -> _Device:
         if component.parts("components"):
             raise NotRead(f"has components within {name!r}, which are not read")
 
+        # Before version 1 no component states how many there are.
+        least_count = highest[name] + 1
         kinds[name] = _kind_of(component)
-        counts[name] = component.count("count", highest[name] + 1)
+        counts[name] = component.count("count", least_count)
     return _Device(device, kinds, counts)
 
 
@@ -138,7 +140,8 @@ def _kind_of(component: Reading) -> str:
     # Since version 1 the key that ``choice`` names may hold the type.
     if kind not in component:
         return kind
-    return component.part(kind).text("type", kind)
+    content = component.part(kind)
+    return content.text("type", kind)
 
 
 def _highest_numbers(device: Reading) -> Counter[str]:
@@ -148,7 +151,8 @@ def _highest_numbers(device: Reading) -> Counter[str]:
         words = text.split(".")
         for name, number in pairwise(words):
             if number.isdecimal():
-                highest[name] = max(highest[name], int(number))
+                highest_before = highest[name]
+                highest[name] = max(highest_before, int(number))
     return highest
 
 
@@ -211,10 +215,11 @@ class _Builder:
                     f"connection {text!r} is not of nine words: "
                     "server.0.nic.0.eth.switch.0.port.0"
                 )
-            if self._missing & {words[0], words[5]}:
-                self._topology.leave_out(
-                    "connection of an instance of a device that is not there"
-                )
+            source_instance = words[0]
+            destination_instance = words[5]
+            if self._missing & {source_instance, destination_instance}:
+                kind = "connection of an instance of a device that is not there"
+                self._topology.leave_out(kind)
                 continue
             # Four words are an end, and the one between the ends is the link.
             source = ".".join(words[:4])
@@ -230,12 +235,13 @@ class _Builder:
         counts = Counter(self._kinds.values())
         kinds = [kind for kind in _MACHINES if counts[kind] > 1]
         if not kinds:
+            known = ", ".join(_MACHINES)
             raise self._topology.error(
-                f"has no two components of one type of {', '.join(_MACHINES)}"
-                ": nothing computes"
+                f"has no two components of one type of {known}: nothing computes"
             )
+        machine_kind = kinds[0]
         for place, kind in self._kinds.items():
-            if kind == kinds[0]:
+            if kind == machine_kind:
                 self._topology.machines.append(place)
 
         # Before `Topology.join` the routes are the edges, by their two ends.
@@ -244,15 +250,15 @@ class _Builder:
             if place not in ends:
                 self._topology.leave_out(f"component {kind}, which nothing joins")
         for kind in sorted(counts.keys() - _KNOWN):
-            self._topology.leave_out(
-                f"component {kind}, but for its links", counts[kind]
-            )
+            name = f"component {kind}, but for its links"
+            self._topology.leave_out(name, counts[kind])
 
     def _add_lone_device(self) -> None:
         """Let the one device that is in no other stand for an infrastructure."""
         inner: set[str] = set()
         for device in self._devices.values():
             inner |= device.kinds.keys()
+
         outer = [name for name in self._devices if name not in inner]
         if len(outer) != 1:
             names = ", ".join(self._devices) or "none"
@@ -268,14 +274,15 @@ class _Builder:
         """Add the components of a device and the wires between them."""
         device = self._devices[name]
         for component, count in device.counts.items():
+            kind = device.kinds[component]
             for number in range(count):
                 part = f"{place}.{component}.{number}"
-                if device.kinds[component] == "device":
-                    if component not in self._devices:
-                        raise ValueError(f"device {component!r} is not in the file")
-                    self._build(component, part)
-                else:
-                    self._kinds[part] = device.kinds[component]
+                if kind != "device":
+                    self._kinds[part] = kind
+                    continue
+                if component not in self._devices:
+                    raise ValueError(f"device {component!r} is not in the file")
+                self._build(component, part)
             # Within the loop, since devices within devices multiply.
             if len(self._kinds) > _MOST_PLACES:
                 raise ValueError(f"it has more than {_MOST_PLACES:,} components")
@@ -308,7 +315,7 @@ class _Builder:
     def _instance_ends(self, end: Reading) -> list[list[str]]:
         """Return the places of an end, for each instance that it names."""
         selection = end.text("instance")
-        name = selection.partition("[")[0]
+        name, _, _ = selection.partition("[")
         if name not in self._instances:
             raise ValueError(f"there is no instance {name!r} of a device in the file")
         instance = self._instances[name]
@@ -321,16 +328,21 @@ class _Builder:
         """Return the places of ``nic[0:2].port``: of all where no slice says."""
         steps = []
         for word in stated.split("."):
-            name = word.partition("[")[0]
+            name, _, _ = word.partition("[")
             if name not in device.counts:
                 raise ValueError(f"{device.name} has no component {name!r}")
-            steps.append([*_expand(word, device.counts[name])])
+            count = device.counts[name]
+            steps.append([*_expand(word, count)])
             # Where the component is a device, the next word is a component of that.
             device = self._devices.get(name, device)
         return [".".join(words) for words in product(*steps)]
 
     def _add_edge(
-        self, edge: Reading, sources: list[str], destinations: list[str], links: Links
+        self,
+        edge: Reading,
+        sources: list[str],
+        destinations: list[str],
+        links: Links,
     ) -> None:
         """Add the wires of an edge between the places of its two ends."""
         wire = self._wire(edge.text("link"), links)
@@ -341,8 +353,9 @@ class _Builder:
         elif scheme == "one2one":
             ends = zip(sources, destinations, strict=False)
             kind = "component that is one too many for a one2one edge"
-            if len(sources) != len(destinations):
-                self._topology.leave_out(kind, abs(len(sources) - len(destinations)))
+            surplus = abs(len(sources) - len(destinations))
+            if surplus:
+                self._topology.leave_out(kind, surplus)
         else:
             raise NotRead(f"has a scheme {scheme!r}, one2one and many2many are read")
 
@@ -360,9 +373,8 @@ class _Builder:
 
     def _wire(self, link: str, links: Links) -> Wire:
         if link not in links:
-            raise self._topology.error(
-                f"an edge names link {link!r}, which is not there"
-            )
+            problem = f"an edge names link {link!r}, which is not there"
+            raise self._topology.error(problem)
         wire = links[link]
         if wire.rate:
             return wire
@@ -415,10 +427,13 @@ def _expand(stated: str, count: int) -> Iterator[str]:
     numbers: Any = range(count)
     if slice_text and ":" in slice_text:
         words = [int(word) if word else None for word in slice_text.split(":")]
+        bounds = [word or 0 for word in words[:2]]
         # Python cuts a slice beyond the end short without a word: links went missing.
-        if max(word or 0 for word in words[:2]) > count:
+        if max(bounds) > count:
             raise ValueError(f"found {stated!r}, and there are {count}")
         numbers = numbers[slice(*words)]
     elif slice_text:
-        numbers = [numbers[int(slice_text)]]
+        number = int(slice_text)
+        numbers = [numbers[number]]
+
     return (f"{name}.{number}" for number in numbers)

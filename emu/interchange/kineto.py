@@ -67,16 +67,15 @@ def read_traces(
     Raises DataError when a file is damaged, a rank is missing or there twice, or what
     ranks did together differs.
     """
-    traces = _by_rank(
-        [
-            RankTrace(path, place if in_order else None)
-            for place, path in enumerate(paths)
-        ],
-        in_order=in_order,
-    )
+    traces = []
+    for place, path in enumerate(paths):
+        stated_rank = place if in_order else None
+        traces.append(RankTrace(path, stated_rank))
+    traces = _by_rank(traces, in_order=in_order)
 
     machines: list[Data] = [{"name": f"m{rank}"} for rank in range(len(traces))]
-    job = _Job(Workload(str(paths[0]), machines), traces, time_scale)
+    workload = Workload(str(paths[0]), machines)
+    job = _Job(workload, traces, time_scale)
     for rank, window in enumerate(job.common_steps()):
         job.add_rank(rank, window)
     job.check_clocks()
@@ -106,7 +105,8 @@ def _by_rank(traces: list[RankTrace], *, in_order: bool) -> list[RankTrace]:
 
     worlds = [trace.world for trace in traces]
     # A file may not say the number of ranks: then the highest rank does.
-    world = max(*worlds, max(by_rank) + 1)
+    highest = max(by_rank)
+    world = max(*worlds, highest + 1)
     for rank in range(world):
         if rank not in by_rank:
             raise traces[0].error(
@@ -144,22 +144,27 @@ def find_waits(
         last_end = waits[-1].end if waits else begin
         idle = _idle_at_end(exchange, busy, posts, last_end)
         if idle is not None:
-            had = [n for n in unseen if exchanges[n].group == exchange.group]
-            unseen = [n for n in unseen if n not in had]
+            group = exchange.group
+            had = [place for place in unseen if exchanges[place].group == group]
+            unseen = [place for place in unseen if place not in had]
             waits.append(Wait(*idle, [*had, number]))
         elif exchange.kind != "SEND":  # what was sent needs no wait
             unseen.append(number)
 
     # Nobody was seen to wait for these: the end of their step does.
+    last_step = len(step_ends) - 1
     for number in unseen:
         place = bisect_left(step_ends, exchanges[number].end)
-        step_end = step_ends[min(place, len(step_ends) - 1)]
+        step_end = step_ends[min(place, last_step)]
         waits.append(Wait(step_end, step_end, [number]))
     return sorted(waits)
 
 
 def _idle_at_end(
-    exchange: Exchange, busy: Sequence[Window], posts: Sequence[float], last_end: float
+    exchange: Exchange,
+    busy: Sequence[Window],
+    posts: Sequence[float],
+    last_end: float,
 ) -> Window | None:
     """Return when a rank waited for an exchange, None where it computed at its end.
 
@@ -168,26 +173,31 @@ def _idle_at_end(
     """
     place = bisect_right(busy, exchange.end, key=lambda span: span[0])
     idle_end = exchange.end
-    earliest = exchange.end - _LATE * (exchange.end - exchange.post)
+    length = exchange.end - exchange.post
+    earliest = exchange.end - _LATE * length
     longest: Window | None = None
     shortest = _SHORTEST_WAIT
 
     # Back from gap to gap, as far as the end may have been noted too late.
     while idle_end >= max(earliest, last_end):
         # There is one: `earliest` is not before the exchange's own post.
-        last_post = posts[bisect_right(posts, idle_end) - 1]
-        last_busy = busy[place - 1][1] if place else last_end
+        post = bisect_right(posts, idle_end) - 1
+        last_post = posts[post]
+        last_busy = last_end
+        if place:
+            _, last_busy = busy[place - 1]
         # Whoever posts is not waiting, nor is one wait part of two.
         idle_begin = max(last_busy, last_post, last_end)
         late = exchange.end - idle_end
         # An end that is noted late takes a wait that is long beside the delay.
-        if idle_end - idle_begin >= max(shortest, late / _LATE):
+        idle = idle_end - idle_begin
+        if idle >= max(shortest, late / _LATE):
             longest = (idle_begin, idle_end)
-            shortest = idle_end - idle_begin
+            shortest = idle
         if not place:
             break
         place -= 1
-        idle_end = busy[place][0]
+        idle_end, _ = busy[place]
     return longest
 
 
@@ -196,7 +206,8 @@ def count_repeats(exchanges: Sequence[Exchange]) -> int:
     rows = [(row.kind, row.size, row.group) for row in exchanges]
     for length in range(1, len(rows) + 1):
         count, rest = divmod(len(rows), length)
-        if not rest and rows[:length] * count == rows:
+        sequence = rows[:length]
+        if not rest and sequence * count == rows:
             return count
     return 0
 
@@ -205,7 +216,10 @@ class _Job:
     """The ranks so far, and what they do together."""
 
     def __init__(
-        self, workload: Workload, traces: Sequence[RankTrace], time_scale: float
+        self,
+        workload: Workload,
+        traces: Sequence[RankTrace],
+        time_scale: float,
     ) -> None:
         self.workload = workload
         self._traces = traces
@@ -235,18 +249,20 @@ class _Job:
         steps = [set(trace.steps) for trace in self._traces]
         common = set.intersection(*steps)
         if not common:
-            rank = next(
-                rank for rank, numbers in enumerate(steps) if numbers != steps[0]
+            first_steps = steps[0]
+            others = (
+                rank for rank, numbers in enumerate(steps) if numbers != first_steps
             )
+            rank = next(others)
+            other_steps = steps[rank]
             raise self.workload.error(
-                f"has steps from {min(steps[0])} to {max(steps[0])}, rank {rank} from "
-                f"{min(steps[rank])} to {max(steps[rank])}: none is of all"
+                f"has steps from {min(first_steps)} to {max(first_steps)}, rank {rank} "
+                f"from {min(other_steps)} to {max(other_steps)}: none is of all"
             )
         for numbers in steps:
             if numbers != common:
-                self.workload.leave_out(
-                    "step that not every rank has", len(numbers - common)
-                )
+                surplus = len(numbers - common)
+                self.workload.leave_out("step that not every rank has", surplus)
 
         first = min(common)
         last = max(common)
@@ -267,34 +283,40 @@ class _Job:
         if outside := len(trace.exchanges) - len(exchanges):
             self.workload.leave_out("exchange outside the steps", outside)
 
-        parts = [
-            self._add_part(f"r{rank}.x{number}", rank, exchange)
-            for number, exchange in enumerate(exchanges)
-        ]
+        parts = []
+        for number, exchange in enumerate(exchanges):
+            part = self._add_part(f"r{rank}.x{number}", rank, exchange)
+            parts.append(part)
         step_ends = [stop for _, stop in trace.steps.values() if begin < stop < end]
-        waits = find_waits(trace.busy, exchanges, [*sorted(step_ends), end], begin)
+        step_ends.sort()
+        step_ends.append(end)
+        waits = find_waits(trace.busy, exchanges, step_ends, begin=begin)
         self._add_computing(rank, parts, waits, window)
         self.workload.places[f"r{rank}"] = f"m{rank}"
 
     def _add_part(self, task: str, rank: int, exchange: Exchange) -> _Part:
         """Add the tasks of an exchange on a rank, behind those of its group."""
-        part = _Part(task, rank, exchange, [])
-        self._add_task(task, 0, exchange.kind, rank)
-        self._add_task(f"{task}.done", 0, exchange.kind, rank)
-        self.workload.add_flow(task, f"{task}.done")
+        part = _Part(task, rank=rank, exchange=exchange, awaited=[])
+        end = f"{task}.done"
+        self._add_task(task, seconds=0, kind=exchange.kind, rank=rank)
+        self._add_task(end, seconds=0, kind=exchange.kind, rank=rank)
+        self.workload.add_flow(task, end)
         if exchange.kind in MESSAGES:
-            self._messages[exchange.kind][*exchange.ranks, exchange.root].append(part)
+            messages = self._messages[exchange.kind]
+            messages[*exchange.ranks, exchange.root].append(part)
             return part
 
         if rank not in exchange.ranks:
             raise self.workload.error(
                 f"rank {rank} takes part in {exchange.kind} of ranks {exchange.ranks}"
             )
-        earlier = self._groups[exchange.group, exchange.ranks].setdefault(rank, [])
+        parts_of_rank = self._groups[exchange.group, exchange.ranks]
+        earlier = parts_of_rank.setdefault(rank, [])
         at_once = _GLOO_AT_ONCE if self._by_gloo else 1
         # NCCL runs a group's collectives one after the other, gloo two at once.
         if len(earlier) >= at_once:
-            part.awaited.append(f"{earlier[-at_once].task}.done")
+            awaited_part = earlier[-at_once]
+            part.awaited.append(f"{awaited_part.task}.done")
         earlier.append(part)
         return part
 
@@ -315,7 +337,12 @@ class _Job:
         now, end = window
         predecessors = list[str]()
         for number, (time, _, cut) in enumerate(cuts):
-            task = self._compute(rank, number, time - now, predecessors)
+            task = self._compute(
+                rank,
+                number=number,
+                seconds=time - now,
+                awaited=predecessors,
+            )
             now = max(now, time)
             predecessors = [task]
             if isinstance(cut, _Part):
@@ -328,23 +355,32 @@ class _Job:
             # `find_waits` gives no length to a wait that nobody was seen to have.
             self._unseen += cut.end == cut.begin
             now = max(now, cut.end)
-        self._compute(rank, len(cuts), end - now, predecessors)
+        self._compute(rank, number=len(cuts), seconds=end - now, awaited=predecessors)
 
     def _compute(
-        self, rank: int, number: int, seconds: float, awaited: Sequence[str]
+        self,
+        rank: int,
+        number: int,
+        seconds: float,
+        awaited: Sequence[str],
     ) -> str:
         task = f"r{rank}.{number}"
         # A post may lie within a wait: then nothing is computed up to it.
-        self._computing += max(0.0, seconds)
-        self._add_task(task, max(0.0, seconds), "compute", rank)
+        seconds = max(0.0, seconds)
+        self._computing += seconds
+        self._add_task(task, seconds=seconds, kind="compute", rank=rank)
         for name in awaited:
             self.workload.add_flow(name, task)
         return task
 
     def _add_task(self, name: str, seconds: float, kind: str, rank: int) -> None:
         # Traces may come from a lab that computes slower than the job's machines.
-        seconds /= self._scale
-        self.workload.add_task(name, seconds, kind=kind.lower(), process=f"r{rank}")
+        self.workload.add_task(
+            name,
+            seconds / self._scale,
+            kind=kind.lower(),
+            process=f"r{rank}",
+        )
 
     def check_clocks(self) -> None:
         """Say how far clocks are apart, by the ends of collectives.
@@ -390,13 +426,15 @@ class _Job:
         """
         for (_, ranks), parts in self._groups.items():
             counts = [len(parts.get(rank, ())) for rank in ranks]
+            first_count = counts[0]
             for rank, count in zip(ranks, counts, strict=True):
-                if count != counts[0]:
+                if count != first_count:
                     raise self.workload.error(
-                        f"rank {ranks[0]} takes part in {counts[0]} collectives, rank "
-                        f"{rank} of its group in {count}"
+                        f"rank {ranks[0]} takes part in {first_count} collectives, "
+                        f"rank {rank} of its group in {count}"
                     )
-            for companions in zip(*(parts[rank] for rank in ranks), strict=True):
+            parts_by_rank = [parts[rank] for rank in ranks]
+            for companions in zip(*parts_by_rank, strict=True):
                 self._join_collective(companions)
 
         sends, receives = (self._messages[kind] for kind in MESSAGES)
@@ -427,7 +465,7 @@ class _Job:
             workload.add_collective(
                 kind,
                 size,
-                [part.task for part in companions],
+                ranks=[part.task for part in companions],
                 root=root,
                 segments=_GLOO_AT_ONCE if self._by_gloo else 1,
             )
@@ -435,15 +473,18 @@ class _Job:
     def _check_same(self, first: _Part, part: _Part) -> None:
         reference = first.exchange
         exchange = part.exchange
-        differs = (exchange.kind, exchange.root) != (reference.kind, reference.root)
+        has_other_kind = exchange.kind != reference.kind
+        has_other_root = exchange.root != reference.root
         may_differ = exchange.kind == "SCATTER"  # only the root brings something
+
         # Of an uneven all-to-all each rank brings a sum of its own.
         may_differ |= bool(reference.shares or exchange.shares)
-        if differs or (exchange.size != reference.size and not may_differ):
+        has_other_size = exchange.size != reference.size and not may_differ
+        if has_other_kind or has_other_root or has_other_size:
             raise self.workload.error(
-                f"{first.task} is {first.exchange.kind} of {first.exchange.size:g} "
-                f"bytes, {part.task} beside it {part.exchange.kind} of "
-                f"{part.exchange.size:g}"
+                f"{first.task} is {reference.kind} of {reference.size:g} "
+                f"bytes, {part.task} beside it {exchange.kind} of "
+                f"{exchange.size:g}"
             )
 
     def _send_shares(self, part: _Part, companions: Sequence[_Part]) -> None:
@@ -455,7 +496,10 @@ class _Job:
                 self.workload.add_flow(part.task, f"{receiver.task}.done", size)
 
     def _join_messages(
-        self, sends: list[_Part], receives: list[_Part], key: tuple[int, ...]
+        self,
+        sends: list[_Part],
+        receives: list[_Part],
+        key: tuple[int, ...],
     ) -> None:
         source, destination, _ = key
         for send, receive in self.workload.pair_messages(sends, receives, key):
@@ -463,24 +507,27 @@ class _Job:
                 for name in part.awaited:
                     self.workload.add_flow(name, part.task)
             size = send.exchange.size
-            if receive.exchange.size != size:
+            received = receive.exchange.size
+            if received != size:
                 raise self.workload.error(
-                    f"{receive.task} receives {receive.exchange.size:g} bytes of "
+                    f"{receive.task} receives {received:g} bytes of "
                     f"{size:g} of {send.task}"
                 )
-            self.workload.add_flow(send.task, f"{receive.task}.done", size)
+            receive_end = f"{receive.task}.done"
+            self.workload.add_flow(send.task, receive_end, size)
             # Messages of two ranks go one after the other, on one connection.
             self.workload.flows[-1]["channel"] = f"{source}-{destination}"
             if send.task in self._waited_sends:  # it has ended when all has come
-                self.workload.add_flow(f"{receive.task}.done", f"{send.task}.done")
+                self.workload.add_flow(receive_end, f"{send.task}.done")
 
     def describe(self) -> None:
         """Say what was found."""
         ranks = len(self._traces)
-        collectives = sum(
-            len(parts[members[0]]) for (_, members), parts in self._groups.items()
-        )
-        messages = sum(map(len, self._messages["SEND"].values()))
+        collectives = 0
+        for (_, members), parts in self._groups.items():
+            collectives += len(parts[members[0]])
+        sends = self._messages["SEND"]
+        messages = sum(map(len, sends.values()))
         computing = self._computing / self._scale / ranks
         waiting = self._waiting / self._scale / ranks
         notes = self.workload.notes

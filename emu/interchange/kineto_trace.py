@@ -168,7 +168,8 @@ class RankTrace(Account):
         super().__init__(str(path))
         self.rank = rank
         with one_error(path):
-            content = read_mapping(read_json(path, limit(MOST_TEXT)), "trace")
+            document = read_json(path, limit(MOST_TEXT))
+            content = read_mapping(document, "trace")
             content.ignore(*_ABOUT)
             #: Where its clock's zero is on the clock of the host, in seconds.
             self.zero = content.number("baseTimeNanoseconds", 0) / 1e9
@@ -186,9 +187,10 @@ class RankTrace(Account):
             #: Begin and end of what surely computed, in order, apart from each other.
             self.busy = self._merge_busy()
             #: In the order of their posts.
-            self.exchanges = sorted(
-                self._kernel_exchanges() if self.by_nccl else self._gloo_exchanges()
-            )
+            exchanges_of = self._gloo_exchanges
+            if self.by_nccl:
+                exchanges_of = self._kernel_exchanges
+            self.exchanges = sorted(exchanges_of())
             self._take_steps()
             self._check_calls()
             self._count_unused()
@@ -196,8 +198,9 @@ class RankTrace(Account):
 
     def _read_ranges(self, events: list[Data]) -> Iterator[Range]:
         for event in events:
-            if event.get("ph") != "X":
-                self.leave_out(f"event of phase {event.get('ph')}")
+            phase = event.get("ph")
+            if phase != "X":
+                self.leave_out(f"event of phase {phase}")
                 continue
             reading = Reading(event, "range")
             reading.ignore(*_OF_RANGES)
@@ -228,7 +231,8 @@ class RankTrace(Account):
         self._groups: dict[str, tuple[int, ...]] = {}
         for row in distributed.parts("pg_config", "group"):
             row.ignore("pg_desc", "backend_config", "pg_size")
-            self._groups[row.text("pg_name")] = tuple(row.get("ranks", ()))
+            name = row.text("pg_name")
+            self._groups[name] = tuple(row.get("ranks", ()))
         #: Name of the library that exchanged, or of several.
         self._backend = distributed.text("backend", "")
 
@@ -241,7 +245,9 @@ class RankTrace(Account):
             number = int(row.name.removeprefix(_STEP))
             if number in self.steps:
                 raise self.error(f"has step {number} twice: export every cycle apart")
-            same = [mark for mark in on_gpu if mark.name == row.name] or [row]
+            same = [mark for mark in on_gpu if mark.name == row.name]
+            if not same:
+                same = [row]
             begin = min(mark.begin for mark in same)
             end = max(mark.end for mark in same)
             self.steps[number] = (begin, end)
@@ -252,7 +258,8 @@ class RankTrace(Account):
         self.is_whole = not self.steps
         if self.is_whole:
             exchange_ends = [exchange.end for exchange in self.exchanges]
-            last = max(self.busy[-1][1], *exchange_ends, 0)
+            _, busy_end = self.busy[-1]
+            last = max(busy_end, *exchange_ends, 0)
             # A range that goes on beyond it, as of a whole program, begins nothing.
             first = min(row.begin for row in self._ranges if row.end <= last)
             self.leave_out("mark of a step: the trace is taken whole")
@@ -264,13 +271,17 @@ class RankTrace(Account):
         # Ranges of MPI are not read, and of NCCL the kernels may not have been traced:
         # as one that exchanges nothing the job would be too fast.
         if calls and self.world > 1 and not self.exchanges:
+            backend = self._backend or "some library"
             raise self.error(
-                f"calls {calls[0].name} by {self._backend or 'some library'}, and has "
+                f"calls {calls[0].name} by {backend}, and has "
                 "no kernel of NCCL nor range of gloo: trace with activities=[CPU, CUDA]"
             )
 
     def _count_unused(self) -> None:
-        categories = (*_ON_GPU, *_LAUNCHES) if self.uses_gpu else ("cpu_op",)
+        categories: tuple[str, ...] = ("cpu_op",)
+        if self.uses_gpu:
+            categories = (*_ON_GPU, *_LAUNCHES)
+
         for row in self._ranges:
             is_known = row.name.startswith((_STEP, *_CALLS))
             if not (is_known or row.category in categories or row.is_exchange):
@@ -349,19 +360,17 @@ class RankTrace(Account):
             # Who gets a part of a scatter has no input, as a barrier has none.
             is_given = kind == "SCATTER" and numbers[:1] != [self.rank]
             brings = kind != "BARRIER" and not is_given
-            yield self._exchange(
-                kind,
-                numbers[0] if numbers else None,
-                Exchange(
-                    post=call_time if was_queued else row.begin,
-                    end=row.end,
-                    kind=kind,
-                    size=self._bytes_of(row) if brings else 0.0,
-                    group="gloo",
-                    ranks=ranks,
-                ),
-                tag=numbers[1] if len(numbers) > 1 else 0,
+            root = numbers[0] if numbers else None
+            tag = numbers[1] if len(numbers) > 1 else 0
+            exchange = Exchange(
+                post=call_time if was_queued else row.begin,
+                end=row.end,
+                kind=kind,
+                size=self._bytes_of(row) if brings else 0.0,
+                group="gloo",
+                ranks=ranks,
             )
+            yield self._exchange(kind, root, exchange, tag=tag)
 
     def _kernel_exchanges(self) -> Iterator[Exchange]:
         """Yield NCCL's kernels, with what was recorded at their calls."""
@@ -371,7 +380,8 @@ class RankTrace(Account):
             if not row.is_exchange:
                 continue
             # What the kernel itself states goes before what its call does.
-            record = records.get(row.args.get("External id"), {}) | row.args
+            call_record = records.get(row.args.get("External id"), {})
+            record = call_record | row.args
             if "Collective name" not in record:
                 raise self.error(
                     f"{row.name:.40} states no bytes: trace CPU and CUDA, by torch 2.3 "
@@ -379,25 +389,28 @@ class RankTrace(Account):
                 )
             kind = self._kind_of(str(record["Collective name"]))
             width = self._width_of(str(record.get("dtype")))
-            size = float(record["In msg nelems"]) * width if kind != "BARRIER" else 0.0
+            size = 0.0
+            if kind != "BARRIER":
+                size = float(record["In msg nelems"]) * width
+            shares: list[float] = []
             splits = _parse_list(record.get("In split size"))
-            is_uneven = kind == "ALL_TO_ALL" and len({*splits}) > 1
+            if kind == "ALL_TO_ALL" and len({*splits}) > 1:
+                shares = [size * split / sum(splits) for split in splits]
 
-            root = record.get("Dst Rank" if kind == "SEND" else "Src Rank")
-            yield self._exchange(
-                kind,
-                record.get("Rank") if root is None else root,
-                Exchange(
-                    # At the latest it was ready when it began.
-                    post=min(row.begin, ready_time(row)),
-                    end=row.end,
-                    kind=kind,
-                    size=size,
-                    group=str(record.get("Process Group Name", "")),
-                    ranks=self._ranks_of(record),
-                    shares=tuple(size * n / sum(splits) for n in splits if is_uneven),
-                ),
+            exchange = Exchange(
+                # At the latest it was ready when it began.
+                post=min(row.begin, ready_time(row)),
+                end=row.end,
+                kind=kind,
+                size=size,
+                group=str(record.get("Process Group Name", "")),
+                ranks=self._ranks_of(record),
+                shares=tuple(shares),
             )
+            root = record.get("Dst Rank" if kind == "SEND" else "Src Rank")
+            if root is None:
+                root = record.get("Rank")
+            yield self._exchange(kind, root, exchange)
 
     def _records(self) -> dict[Any, Data]:
         """Return what was recorded at calls of NCCL, by the number of the call."""
@@ -420,11 +433,11 @@ class RankTrace(Account):
         It was launched, and what its caller had launched before had ended: NCCL's
         stream waits for that, and for the exchange ahead.
         """
-        launches = {
-            row.args.get("correlation"): row.begin
-            for row in self._ranges
-            if row.category in _LAUNCHES
-        }
+        launches = {}
+        for row in self._ranges:
+            if row.category in _LAUNCHES:
+                number = row.args.get("correlation")
+                launches[number] = row.begin
 
         def launch_of(row: Range) -> float:
             number = row.args.get("correlation")
@@ -445,7 +458,11 @@ class RankTrace(Account):
         return ready_time
 
     def _exchange(
-        self, kind: str, root: Any, exchange: Exchange, tag: int = 0
+        self,
+        kind: str,
+        root: Any,
+        exchange: Exchange,
+        tag: int = 0,
     ) -> Exchange:
         """Return an exchange with its root, or as a message to or from that rank."""
         if not 0 <= exchange.size < math.inf:
@@ -468,7 +485,8 @@ class RankTrace(Account):
         return _KINDS[word]
 
     def _width_of(self, dtype: str) -> int:
-        word = dtype.rpartition("::")[2].lower()
+        _, _, name = dtype.rpartition("::")
+        word = name.lower()
         if word not in _WIDTHS:
             raise self.error(f"exchanges numbers of unknown type {dtype!r:.40}")
         return _WIDTHS[word]
@@ -481,15 +499,18 @@ class RankTrace(Account):
             )
         types = row.args["Input type"]
         shapes = row.args["Input Dims"]
-        return sum(
-            float(math.prod(shape) * self._width_of(dtype))
-            for shape, dtype in zip(shapes, types, strict=True)
-        )
+        sizes = []
+        for shape, dtype in zip(shapes, types, strict=True):
+            count = math.prod(shape)
+            sizes.append(float(count * self._width_of(dtype)))
+        return sum(sizes)
 
     def _ranks_of(self, record: Data) -> tuple[int, ...]:
         group = str(record.get("Process Group Name", ""))
         members = _parse_list(record.get("Process Group Ranks"))
-        ranks = tuple(map(int, members)) or self._groups.get(group, ())
+        ranks = tuple(map(int, members))
+        if not ranks:
+            ranks = self._groups.get(group, ())
         size = int(record.get("Group size", len(ranks)))
         # Without a list only the group of all ranks can be told.
         if not ranks and size == self.world:
@@ -503,7 +524,8 @@ def _numbers_of(kind: str, row: Range, calls: list[Range]) -> list[int]:
     """Return the whole numbers of the last call for an exchange: root or peer, tag."""
     place = bisect_left(calls, row.begin, key=lambda call: call.begin)
     for call in reversed(calls[:place]):
-        word = _WORDS.sub("", call.name.removeprefix("c10d::"))
+        name = call.name.removeprefix("c10d::")
+        word = _WORDS.sub("", name)
         if _KINDS.get(word) == kind:
             words = map(str, call.args.get("Concrete Inputs", ()))
             return [int(word) for word in words if word.isdecimal()]
@@ -514,7 +536,9 @@ def _parse_list(stated: Any) -> list[float]:
     """Return a list that is stated as such or as text; none where it is cut short."""
     try:
         # torch ends a long list in dots, which are no JSON.
-        values = parse_json(stated) if isinstance(stated, str) else stated
+        values = stated
+        if isinstance(stated, str):
+            values = parse_json(stated)
         return [*map(float, values)]
     except (ValueError, TypeError):
         return []

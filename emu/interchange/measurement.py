@@ -128,6 +128,7 @@ def _check_warm_up(times: Sequence[float], path: Path) -> None:
     far = [*takewhile(lambda time: abs(time - median) > limit, times)]
     if not 0 < len(far) <= max(1, count // 4):
         return
+
     # Lengths that change bit by bit do not warm up: they have no step behind them.
     if abs(far[-1] - times[len(far)]) > limit / 2:
         rows = "row is" if len(far) == 1 else f"{len(far)} rows are"

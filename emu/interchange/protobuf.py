@@ -28,7 +28,12 @@ _BYTES = 2
 _SHORT = 5
 #: Bytes of a number of fixed width, by its type on the wire.
 _WIDTHS = {_LONG: 8, _SHORT: 4}
-_FORMS = {(FIXED, 8): "<q", (FIXED, 4): "<i", (REAL, 8): "<d", (REAL, 4): "<f"}
+_FORMS = {
+    (FIXED, 8): "<q",
+    (FIXED, 4): "<i",
+    (REAL, 8): "<d",
+    (REAL, 4): "<f",
+}
 
 
 def read_varint(data: bytes, place: int) -> tuple[int, int]:
@@ -111,7 +116,9 @@ def _integer(value: int, kind: Any) -> int:
         return (value >> 1) ^ -(value & 1)
     # A negative int64 is written as the two's complement of 64 bits.
     is_negative = value >> 63
-    return value - (1 << 64) if is_negative else value
+    if is_negative:
+        return value - (1 << 64)
+    return value
 
 
 def _fixed(data: bytes, kind: Any) -> list[Any]:
@@ -130,6 +137,7 @@ def _values(data: bytes, kind: Any) -> list[Any]:
         return [data.decode("utf-8", "replace")]
     if kind not in (INTEGER, SIGNED):
         return []
+
     values = []
     place = 0
     while place < len(data):
@@ -145,12 +153,14 @@ def encode(fields: Mapping[int, Any]) -> bytes:
         values = value if isinstance(value, list) else [value]
         for single in values:
             if isinstance(single, int):
-                parts.append(write_varint(number << 3))
+                tag = number << 3 | _VARINT
+                parts.append(write_varint(tag))
                 parts.append(write_varint(single))
                 continue
 
             content = single.encode() if isinstance(single, str) else single
-            parts.append(write_varint(number << 3 | _BYTES))
+            tag = number << 3 | _BYTES
+            parts.append(write_varint(tag))
             parts.append(write_varint(len(content)))
             parts.append(content)
     return b"".join(parts)

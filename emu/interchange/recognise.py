@@ -70,13 +70,16 @@ class Format:
     def way(self) -> str:
         """Commands for such a file, or what converts it."""
         commands = " or ".join(self.commands)
-        return ", ".join(part for part in (commands, self.conversion) if part)
+        parts = [commands, self.conversion]
+        return ", ".join(part for part in parts if part)
 
     def fits(self, sample: Sample) -> bool:
         """Return True where a file begins, or a folder is filled, like this format."""
         # A folder is known by what it holds alone, and a file never by that.
         if self.holds or sample.path.is_dir():
-            return bool(self.holds) and any(sample.path.glob(self.holds))
+            if not self.holds:
+                return False
+            return any(sample.path.glob(self.holds))
         name = sample.path.name.lower().removesuffix(".gz")
         return (
             sample.head.startswith(self.magic)
@@ -104,10 +107,10 @@ class Sample:
 
         UTF-8, or UTF-16 where the first bytes say so.
         """
-        is_wide = self.head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-        encoding = "utf-16" if is_wide else "utf-8"
-        text = self.head.decode(encoding, "replace").removeprefix("\ufeff")
-        return _ANSI.sub("", text)
+        marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        encoding = "utf-16" if self.head.startswith(marks) else "utf-8"
+        text = self.head.decode(encoding, "replace")
+        return _ANSI.sub("", text.removeprefix("\ufeff"))
 
     @cached_property
     def keys(self) -> frozenset[str]:
@@ -117,16 +120,20 @@ class Sample:
         """
         # Cut short, it is no whole JSON: keys are found by their brackets.
         if self.text.lstrip().startswith("{"):
-            return frozenset(key for key, depth in _json_keys(self.text) if depth == 1)
+            keys = _json_keys(self.text)
+            return frozenset(key for key, depth in keys if depth == 1)
         if _NO_YAML.search(self.text):
             return frozenset()
-        return frozenset(_YAML_KEY.findall(self.text))
+        keys_of_yaml = _YAML_KEY.findall(self.text)
+        return frozenset(keys_of_yaml)
 
     @cached_property
     def inner_keys(self) -> frozenset[str]:
         """Keys at any depth."""
-        if self.text.lstrip()[:1] in ("{", "["):
-            return frozenset(key for key, _ in _json_keys(self.text))
+        first_letter = self.text.lstrip()[:1]
+        if first_letter in ("{", "["):
+            keys = _json_keys(self.text)
+            return frozenset(key for key, _ in keys)
         words = re.findall(r"^[\s-]*([A-Za-z_]\w*)\s*:", self.text, re.MULTILINE)
         return frozenset(words)
 
@@ -142,8 +149,11 @@ def read_sample(path: Path) -> Sample:
         with open_input(path) as file:
             head = file.read(_HEAD)
     except OSError as error:
-        raise DataError(error.strerror or "cannot be read", path=path) from error
-    return Sample(path, _unpack(head) if head.startswith(_GZIP) else head)
+        problem = error.strerror or "cannot be read"
+        raise DataError(problem, path=path) from error
+    if head.startswith(_GZIP):
+        head = _unpack(head)
+    return Sample(path, head)
 
 
 def recognise(path: Path, formats: Iterable[Format]) -> Format | None:
@@ -152,7 +162,10 @@ def recognise(path: Path, formats: Iterable[Format]) -> Format | None:
     Raises DataError when it cannot be read.
     """
     sample = read_sample(path)
-    return next((row for row in formats if row.fits(sample)), None)
+    for row in formats:
+        if row.fits(sample):
+            return row
+    return None
 
 
 def refuse_other_formats(path: Path, command: str, formats: Iterable[Format]) -> None:

@@ -81,8 +81,11 @@ def read_platform(path: Path) -> Topology:
         version = root.text("version", "0")
         if not version.startswith("4"):
             raise DataError(f"is of version {version}, 4 is read", path=path)
+
         topology = Topology(str(path))
-        topology.check_size(_count_machines(root))  # before any is made
+        # Before any is made.
+        count = _count_machines(root)
+        topology.check_size(count)
         platform = _Platform(topology)
         platform.read(root)
         platform.resolve()
@@ -106,7 +109,9 @@ class _Platform:
             config.ignore("id")
             for prop in config.elements("prop"):
                 prop.ignore("value")
-                self._topology.leave_out(f"config {prop.text('id', '')}")
+                name = prop.text("id", "")
+                self._topology.leave_out(f"config {name}")
+
         # Without a zone around them, clusters stand in the platform itself.
         # The blank keeps the name apart from those in the file.
         outermost = TableZone(" platform", None)
@@ -147,7 +152,8 @@ class _Platform:
             if inner.kind == "cluster":
                 self._add_cluster(inner, zone)
             else:
-                self._add_zone(_make_zone(inner, zone), inner)
+                inner_zone = _make_zone(inner, zone)
+                self._add_zone(inner_zone, inner)
         if isinstance(zone, StarZone):
             # At the end: a host_link may name links and hosts that stand behind it.
             self._fill_star(zone, reading)
@@ -161,12 +167,11 @@ class _Platform:
         name = link.text("id")
         policy = link.text("sharing_policy", "SHARED")
         if policy == "WIFI":
-            raise NotRead(
-                f"link {name} is WIFI, whose stations share it by their rates"
-            )
+            problem = f"link {name} is WIFI, whose stations share it by their rates"
+            raise NotRead(problem)
         wire = Wire(
-            _rate(link.text("bandwidth")),
-            _seconds(link.text("latency", "0")),
+            rate=_rate(link.text("bandwidth")),
+            latency=_seconds(link.text("latency", "0")),
             is_shared=policy != "FATPIPE",
         )
         self._add_wires(name, wire, policy)
@@ -190,8 +195,8 @@ class _Platform:
         # SimGrid's default of a cluster, where that of a link is SHARED.
         policy = cluster.text("sharing_policy", "SPLITDUPLEX")
         wire = Wire(
-            _rate(cluster.text("bw")),
-            _seconds(cluster.text("lat")),
+            rate=_rate(cluster.text("bw")),
+            latency=_seconds(cluster.text("lat")),
             is_shared=policy != "FATPIPE",
         )
         limit = _rate(cluster.text("limiter_link", "0"))
@@ -212,10 +217,12 @@ class _Platform:
         for number, host in enumerate(_host_names(cluster)):
             grid.numbers[host] = number
             self._add_host(host, grid)
-        if count_hosts(grid) != len(grid.numbers):
+        count = count_hosts(grid)
+        stated_count = len(grid.numbers)
+        if count != stated_count:
             raise ValueError(
-                f"cluster {grid.name} has {len(grid.numbers)} hosts, its "
-                f"topo_parameters are of {count_hosts(grid)}"
+                f"cluster {grid.name} has {stated_count} hosts, its "
+                f"topo_parameters are of {count}"
             )
 
     def _add_flat_cluster(
@@ -237,8 +244,10 @@ class _Platform:
                 limiter = f"{host} limiter"
                 self._topology.wires[limiter] = Wire(limit)
                 # The limiter is next to the host in either direction.
-                zone.ups[host].insert(0, limiter)
-                zone.downs[host].append(limiter)
+                ups = zone.ups[host]
+                ups.insert(0, limiter)
+                downs = zone.downs[host]
+                downs.append(limiter)
 
         router = cluster.text("router_id", "")
         if not router:
@@ -257,9 +266,13 @@ class _Platform:
             return []
         if policy not in ("SHARED", "FATPIPE"):
             raise ValueError(f"bb_sharing_policy is {policy!r}")
+
         name = f"{cluster.text('id')} backbone"
-        is_shared = policy != "FATPIPE"
-        self._topology.wires[name] = Wire(rate, latency, is_shared)
+        self._topology.wires[name] = Wire(
+            rate=rate,
+            latency=latency,
+            is_shared=policy != "FATPIPE",
+        )
         return [name]
 
     def _fill_star(self, zone: StarZone, reading: Reading) -> None:
@@ -281,7 +294,8 @@ class _Platform:
         for cabinet in reading.elements("cabinet"):
             cabinet.ignore("id")
             rate = _rate(cabinet.text("bw"))
-            wire = Wire(rate, _seconds(cabinet.text("lat")))
+            latency = _seconds(cabinet.text("lat"))
+            wire = Wire(rate, latency)
             for host in _host_names(cabinet):
                 self._add_host(host, zone)
                 names = self._add_wires(f"{host} link", wire, "SPLITDUPLEX")
@@ -299,18 +313,21 @@ class _Platform:
             leg = self._leg(route, zone, ends)
             is_symmetrical = _is_symmetrical(route)
             # What stays on a machine crosses no link here.
-            if ends[0] == ends[1]:
+            source, destination = ends
+            # What stays on a machine crosses no link here.
+            if source == destination:
                 self._topology.leave_out("route of a host to itself")
                 continue
             zone.add_leg(ends, leg)
             if is_symmetrical:
-                source, destination = ends
-                zone.add_leg((destination, source), self._turn(leg))
+                back = self._turn(leg)
+                zone.add_leg((destination, source), back)
 
         for route in reading.elements("bypassRoute", *_ZONE_BYPASSES):
             ends = _ends(route)
             if ends in zone.bypasses:
-                raise ValueError(f"two bypasses lead from {ends[0]} to {ends[1]}")
+                source, destination = ends
+                raise ValueError(f"two bypasses lead from {source} to {destination}")
             zone.bypasses[ends] = self._leg(route, zone, ends)
 
     def _leg(self, route: Reading, zone: Zone, ends: Ends) -> Leg:
@@ -321,10 +338,11 @@ class _Platform:
         if route.kind in ("route", "bypassRoute"):
             return Leg(wires)
 
+        source, destination = ends
         source_gateway = route.text("gw_src")
         destination_gateway = route.text("gw_dst")
-        self._zones.check_gateway(source_gateway, ends[0])
-        self._zones.check_gateway(destination_gateway, ends[1])
+        self._zones.check_gateway(source_gateway, source)
+        self._zones.check_gateway(destination_gateway, destination)
         return Leg(wires, source_gateway, destination_gateway)
 
     def _read_hop(self, link: Reading) -> str:
@@ -354,7 +372,9 @@ class _Platform:
         stem, _, direction = wire.rpartition("_")
         back = {"UP": "DOWN", "DOWN": "UP"}.get(direction, "")
         name = f"{stem}_{back}"
-        return name if name in self._topology.wires else wire
+        if name in self._topology.wires:
+            return name
+        return wire
 
 
 def _ends(route: Reading) -> Ends:
@@ -364,14 +384,15 @@ def _ends(route: Reading) -> Ends:
 def _make_zone(reading: Reading, parent: Zone) -> Zone:
     name = reading.text("id")
     routing = reading.text("routing")
-    if routing.lower() in ("cluster", "star"):
+    plain_routing = routing.lower()
+    if plain_routing in ("cluster", "star"):
         return StarZone(name, parent)
-    if routing.lower() not in _TABLES:
+    if plain_routing not in _TABLES:
         raise NotRead(
             f"has a zone {name} of routing {routing}, read are "
             "Full, Floyd, Dijkstra, Cluster and None"
         )
-    return TableZone(name, parent, joins_legs=_TABLES[routing.lower()])
+    return TableZone(name, parent, joins_legs=_TABLES[plain_routing])
 
 
 def _is_symmetrical(route: Reading) -> bool:
@@ -419,16 +440,19 @@ def _ranges(cluster: Reading) -> Iterator[tuple[int, int]]:
 def _refuse(reading: Reading, *tags: str) -> None:
     """Raise ValueError where a zone has what changes times and has no form here."""
     for element in reading.elements(*tags):
-        names = [f"{key}={element.get(key)!r}" for key in element.keys()]  # noqa: SIM118
-        raise NotRead(f"has <{element.kind} {' '.join(names)}>, which is not read")
+        names = element.keys()
+        attributes = [f"{name}={element.get(name)!r}" for name in names]
+        text = " ".join(attributes)
+        raise NotRead(f"has <{element.kind} {text}>, which is not read")
 
 
 def _refuse_profiles(element: Reading) -> None:
     """Raise ValueError where a host or link changes by a file."""
     for key in _PROFILES:
         if element.text(key, ""):
+            name = element.text("id")
             raise NotRead(
-                f"has {key} of {element.kind} {element.text('id')}, which changes "
+                f"has {key} of {element.kind} {name}, which changes "
                 "it: remove it and write events in the scenario"
             )
 
@@ -437,11 +461,14 @@ def _rate(text: str) -> float:
     """Return bytes per second of 125MBps, 1Gbps, 1.25e8."""
     number = r"\d*\.?\d+(?:[eE][-+]?\d+)?|\d+\."
     match = re.fullmatch(rf"\s*({number})\s*(?:([kKMGTPi]*)([bB])ps)?\s*", text)
-    prefix = (match[2] or "") if match else ""
+    prefix = ""
+    if match:
+        prefix = match[2] or ""
     if match is None or prefix not in _PREFIXES:
         raise ValueError(f"found {text!r} for a bandwidth, write 125MBps or 1Gbps")
     rate = float(match[1]) * _PREFIXES[prefix]
-    return rate / 8 if match[3] == "b" else rate
+    counts_bits = match[3] == "b"
+    return rate / 8 if counts_bits else rate
 
 
 def _seconds(text: str) -> float:
@@ -449,4 +476,5 @@ def _seconds(text: str) -> float:
     match = re.fullmatch(r"\s*([\d.]+(?:[eE][-+]?\d+)?)\s*([a-z]*)\s*", text)
     if match is None or match[2] not in _SECONDS:
         raise ValueError(f"found {text!r} for a latency, write 50us or 1ms")
-    return float(match[1]) * _SECONDS[match[2]]
+    number, unit = match.groups()
+    return float(number) * _SECONDS[unit]

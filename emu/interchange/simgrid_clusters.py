@@ -65,7 +65,8 @@ class GridZone(Zone):
         """Return the wire of a link in one direction, of so many parallel cables."""
         wire_name = f"{self.name}_{name}"
         if self.is_duplex:
-            wire_name += "_UP" if up else "_DOWN"
+            direction = "UP" if up else "DOWN"
+            wire_name += f"_{direction}"
         # Of a dragonfly parallel cables are one link of their sum.
         rate = self.wire.rate * cables
         self.wires[wire_name] = self.wire._replace(rate=rate)
@@ -104,7 +105,8 @@ class Torus(GridZone):
                 # Both ways a link has the name of the host it leads forward from.
                 owner = place if forward else next_place
                 wires += self.limit(f"link_{place}")
-                wires.append(self.use(f"link_{owner}_{dimension}", up=forward))
+                link = f"link_{owner}_{dimension}"
+                wires.append(self.use(link, up=forward))
                 position = next_position
                 place = next_place
             stride *= size
@@ -187,7 +189,8 @@ class FatTree(GridZone):
             upper = self._node(level, place)
             cable = port // parents
             wires += self.limit(lower)
-            wires.append(self.use(f"{lower}_{upper}_{cable}", up=True))
+            cable_wire = self.use(f"{lower}_{upper}_{cable}", up=True)
+            wires.append(cable_wire)
         return wires, level
 
     def _label(self, host: int) -> Place:
@@ -198,7 +201,8 @@ class FatTree(GridZone):
         return label
 
     def _node(self, level: int, label: Place) -> str:
-        return f"{level}:{'.'.join(map(str, label))}"
+        digits = ".".join(map(str, label))
+        return f"{level}:{digits}"
 
 
 @dataclass(eq=False)
@@ -225,7 +229,8 @@ class Dragonfly(GridZone):
         first_router = self._router(start)
         last_router = self._router(end)
         wires = self.limit(f"host_{source}")
-        wires.append(self.use(f"{first_router}_host_{host}", up=True))
+        host_wire = self.use(f"{first_router}_host_{host}", up=True)
+        wires.append(host_wire)
 
         # As in DragonflyZone: first the group, then the blade, then the chassis.
         group, chassis, blade = end
@@ -241,7 +246,8 @@ class Dragonfly(GridZone):
             wires += self._hop(place, end, self.black)
 
         wires += self.limit(last_router)
-        wires.append(self.use(f"{last_router}_host_{end_host}", up=False))
+        end_wire = self.use(f"{last_router}_host_{end_host}", up=False)
+        wires.append(end_wire)
         wires += self.limit(f"host_{destination}")
         return wires
 
@@ -268,10 +274,12 @@ class Dragonfly(GridZone):
         """Return the limit of a router and its link to another, in this direction."""
         # A link has one name both ways; up is from the lower router.
         first, second = sorted([start, end])
-        name = f"{self._router(first)}_{self._router(second)}"
+        lower = self._router(first)
+        upper = self._router(second)
         is_up = start < end
         wires = self.limit(self._router(start))
-        wires.append(self.use(name, up=is_up, cables=cables))
+        wire = self.use(f"{lower}_{upper}", up=is_up, cables=cables)
+        wires.append(wire)
         return wires
 
     def _place(self, host: int) -> Place:
@@ -282,7 +290,8 @@ class Dragonfly(GridZone):
         return [host, *reversed(digits)]
 
     def _router(self, place: Place) -> str:
-        return "router_" + ".".join(map(str, place))
+        numbers = ".".join(map(str, place))
+        return f"router_{numbers}"
 
 
 def build_grid(kind: str, parameters: str) -> Grid:
@@ -313,8 +322,10 @@ def build_grid(kind: str, parameters: str) -> Grid:
         "FAT_TREE": "levels;nodes below;switches above;cables: 2;4,4;1,2;1,2",
         "DRAGONFLY": "groups,cables;chassis,cables;blades,cables;hosts: 3,4;4,3;5,1;2",
     }
-    problem = f"topo_parameters of a {kind} cluster are {parameters!r}, write "
-    raise ValueError(problem + right.get(kind, "FLAT, TORUS, FAT_TREE or DRAGONFLY"))
+    known = right.get(kind, "FLAT, TORUS, FAT_TREE or DRAGONFLY")
+    raise ValueError(
+        f"topo_parameters of a {kind} cluster are {parameters!r}, write {known}"
+    )
 
 
 def _build_dragonfly(parts: list[Place]) -> Dragonfly:
@@ -325,6 +336,7 @@ def _build_dragonfly(parts: list[Place]) -> Dragonfly:
     # `_change_group` leaves over the blade of the other group's number.
     if groups > blades:
         raise ValueError(f"{groups} groups need as many blades, {blades} are there")
+
     return Dragonfly(
         "",
         None,

@@ -60,16 +60,18 @@ class Zone(ABC):
 
     def add_leg(self, ends: Ends, leg: Leg) -> None:
         """Add a stated route; raises ValueError where the routing has none."""
+        source, destination = ends
         raise ValueError(
             f"zone {self.name} states a route of {len(leg.wires)} links, "
-            f"{ends[0]} to {ends[1]}: its routing has none"
+            f"{source} to {destination}: its routing has none"
         )
 
     @property
     def path(self) -> list[Zone]:
         """Zones from the outermost to this one."""
-        outer = self.parent.path if self.parent else []
-        return [*outer, self]
+        if self.parent is None:
+            return [self]
+        return [*self.parent.path, self]
 
 
 @dataclass(eq=False)
@@ -99,7 +101,8 @@ class TableZone(Zone):
     @override
     def add_leg(self, ends: Ends, leg: Leg) -> None:
         if ends in self.legs:
-            raise ValueError(f"the route {ends[0]} to {ends[1]} is stated twice")
+            source, destination = ends
+            raise ValueError(f"the route {source} to {destination} is stated twice")
         self.legs[ends] = leg
 
     def _ways_from(self, source: str) -> dict[str, Way]:
@@ -115,20 +118,23 @@ class TableZone(Zone):
 
     def _join(self, legs: list[Leg], platform: Zones) -> Leg | None:
         """Return one route of several, with the ways within zones between them."""
-        wires = [*legs[0].wires]
+        first = legs[0]
+        last = legs[-1]
+        wires = [*first.wires]
         for leg, next_leg in pairwise(legs):
             # One route may enter a zone at another gateway than the next one leaves by.
-            between = platform.find_route(
-                leg.destination_gateway, next_leg.source_gateway
-            )
+            entry = leg.destination_gateway
+            exit_gateway = next_leg.source_gateway
+            between = platform.find_route(entry, exit_gateway)
             if between is None:
                 return None
             wires += between
             wires += next_leg.wires
+
         return Leg(
             wires,
-            source_gateway=legs[0].source_gateway,
-            destination_gateway=legs[-1].destination_gateway,
+            source_gateway=first.source_gateway,
+            destination_gateway=last.destination_gateway,
         )
 
 
@@ -147,9 +153,11 @@ class StarZone(Zone):
 
     @override
     def find_leg(self, source: str, destination: str, platform: Zones) -> Leg | None:
-        wires = [*self.ups.get(source, [])]
-        wires += self.downs.get(destination, [])
-        return Leg([*dict.fromkeys(wires)])  # the backbone is crossed once
+        ups = self.ups.get(source, [])
+        downs = self.downs.get(destination, [])
+        # The backbone is in both, and is crossed once.
+        wires = dict.fromkeys([*ups, *downs])
+        return Leg([*wires])
 
 
 class Zones:
@@ -180,9 +188,11 @@ class Zones:
     def check_gateway(self, name: str, member: str) -> None:
         """Raise ValueError where a gateway is not within the zone that it is of."""
         zone = self._zone_of.get(name)
-        zones = zone.path if zone else []
-        names = [zone.name for zone in zones]
-        if member not in names or name in self._inner:
+        names = []
+        if zone is not None:
+            names = [outer.name for outer in zone.path]
+        is_zone = name in self._inner
+        if is_zone or member not in names:
             raise ValueError(f"{name!r} is no host or router within {member!r}")
 
     def find_route(self, source: str, destination: str) -> Wires | None:
@@ -202,16 +212,19 @@ class Zones:
             return None
 
         # The ends of a leg lie deeper by a zone at least, so that this ends.
-        head = self.find_route(source, leg.source_gateway or source)
-        tail = self.find_route(leg.destination_gateway or destination, destination)
+        source_gateway = leg.source_gateway or source
+        destination_gateway = leg.destination_gateway or destination
+        head = self.find_route(source, source_gateway)
+        tail = self.find_route(destination_gateway, destination)
         if head is None or tail is None:
             return None
         return [*head, *leg.wires, *tail]
 
     def _common_zone(self, source: str, destination: str) -> Zone:
         """Return the innermost zone that two places are in."""
+        source_path = self._zone_of[source].path
         destination_path = self._zone_of[destination].path
-        for zone in reversed(self._zone_of[source].path):
+        for zone in reversed(source_path):
             if zone in destination_path:
                 return zone
         raise ValueError(f"{source} and {destination} are in no zone together")
@@ -219,7 +232,8 @@ class Zones:
     def _around(self, name: str, ancestor: Zone) -> list[str]:
         """Return a place and the zones around it, below an ancestor, inside out."""
         zones = self._zone_of[name].path
-        below = zones[zones.index(ancestor) + 1 :]
+        depth = zones.index(ancestor)
+        below = zones[depth + 1 :]
         names = [zone.name for zone in reversed(below)]
         return [name, *names]
 
@@ -231,7 +245,9 @@ def _find_bypass(
 
     Of several, SimGrid takes the one that leaves the innermost zones.
     """
-    levels = product(range(len(sources)), range(len(destinations)))
+    source_levels = range(len(sources))
+    destination_levels = range(len(destinations))
+    levels = product(source_levels, destination_levels)
     # The sort is stable: of two as far out the lower one at the source is first.
     for source_level, destination_level in sorted(levels, key=max):
         ends = (sources[source_level], destinations[destination_level])

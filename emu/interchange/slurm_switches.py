@@ -54,7 +54,8 @@ def read_switches(path: Path, answers: Answers) -> Topology:
 
 def _read_line(line: str, topology: Topology, above: Above) -> None:
     """Add the nodes or switches below a switch; raises ValueError as `_expand`."""
-    words = line.partition("#")[0].split()
+    content, _, _ = line.partition("#")
+    words = content.split()
     if not words:
         return
     keys = {}
@@ -88,13 +89,16 @@ def _expand(hostlist: str) -> Iterator[str]:
     for part in _PART.findall(hostlist):
         names = [""]
         for text, ranges in re.findall(r"([^\[\]]*)(?:\[([^\]]*)\])?", part):
-            endings = [*_numbers(ranges)] if ranges else [""]
+            endings = [""]
+            if ranges:
+                endings = [*_numbers(ranges)]
             names = [f"{name}{text}{ending}" for name in names for ending in endings]
             # While it grows, since x[0-9999][0-9999] has a hundred million names.
             if len(names) > 2 * MOST_MACHINES:
                 raise ValueError(f"{part} are more machines than are read")
         count += len(names)
         yield from names
+
     if hostlist and not count:
         raise ValueError(f"found {hostlist!r:.40}, write names as tux[0-5,12]")
 
@@ -104,13 +108,14 @@ def _numbers(ranges: str) -> Iterator[str]:
         match = _RANGE.fullmatch(text)
         if match is None:
             raise ValueError(f"found [{ranges:.40}], write [0-5,12]")
-        first = int(match[1])
-        last = int(match[2] or match[1])
+        digits = match[1]
+        first = int(digits)
+        last = int(match[2] or digits)
         if last - first > 2 * MOST_MACHINES:
             raise ValueError(f"[{ranges:.40}] are more machines than are read")
         for number in range(first, last + 1):
             # As Slurm writes them: tux[08-10] are tux08, tux09, tux10.
-            yield str(number).zfill(len(match[1]))
+            yield str(number).zfill(len(digits))
 
 
 def _add_wires(topology: Topology, above: Above, answers: Answers) -> None:
@@ -124,12 +129,17 @@ def _add_wires(topology: Topology, above: Above, answers: Answers) -> None:
     if not answers.nic:
         missing.append("nic: 100 Gbit/s")
     # A single level of switches has no link between two of them.
-    if above.keys() - nodes and not answers.uplink:
+    has_levels = bool(above.keys() - nodes)
+    if has_levels and not answers.uplink:
         missing.append("uplink: 400 Gbit/s")
     if missing:
-        problem = "is Slurm's topology.conf, which has no rates: write topology: "
-        answer = f"{{file: {Path(topology.origin).name}, {', '.join(missing)}}}"
-        raise DataError(problem + answer, path=topology.origin)
+        name = Path(topology.origin).name
+        answer = ", ".join([f"file: {name}", *missing])
+        problem = (
+            "is Slurm's topology.conf, which has no rates: write topology: "
+            f"{{{answer}}}"
+        )
+        raise DataError(problem, path=topology.origin)
 
     for name in above:
         rate = answers.nic if name in nodes else answers.uplink
@@ -141,7 +151,8 @@ def _path(name: str, above: Above) -> list[str]:
     """Return a node and the switches above it; ValueError when they run in a circle."""
     path = [name]
     while path[-1] in above:
-        path.append(above[path[-1]])
+        switch = above[path[-1]]
+        path.append(switch)
         if len(path) > len(above) + 1:
             raise ValueError(f"switches above {name} run in a circle")
     return path
@@ -154,8 +165,10 @@ def _route(source: list[str], destination: list[str]) -> list[str]:
     if not shared_names:
         return []
     top = shared_names[0]
-    ups = source[: source.index(top)]
-    downs = destination[: destination.index(top)]
+    source_height = source.index(top)
+    destination_height = destination.index(top)
+    ups = source[:source_height]
+    downs = destination[:destination_height]
     route = [f"{name} up" for name in ups]
     route += [f"{name} down" for name in reversed(downs)]
     return route

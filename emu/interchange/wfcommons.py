@@ -48,17 +48,20 @@ def read_workflow(path: Path) -> Workload:
     for each other.
     """
     with one_error(path):
-        content = read_mapping(read_json(path), "file")
+        document = read_json(path)
+        content = read_mapping(document, "file")
         version = content.text("schemaVersion")
         if version not in VERSIONS:
+            first, *_, last = VERSIONS
             raise DataError(
-                f"is no WfCommons workflow of version {VERSIONS[0]} to "
-                f"{VERSIONS[-1]}, found {version!r:.20}",
+                f"is no WfCommons workflow of version {first} to "
+                f"{last}, found {version!r:.20}",
                 path=path,
             )
         content.ignore(*_ABOUT)
 
-        workflow = _Workflow(content.part("workflow"), version, path)
+        section = content.part("workflow")
+        workflow = _Workflow(section, version, path)
         workflow.add_tasks()
         workflow.join()
         workflow.workload.left_out.update(content.left_out())
@@ -71,18 +74,24 @@ class _Workflow:
     def __init__(self, content: Reading, version: str, path: Path) -> None:
         self._path = path
         is_split = "specification" in content
-        plan = content.part("specification") if is_split else content
-        execution = content.part("execution") if "execution" in content else content
+        plan = content
+        if is_split:
+            plan = content.part("specification")
+        execution = content
+        if "execution" in content:
+            execution = content.part("execution")
         for part in (content, execution):
             part.ignore("makespan", "makespanInSeconds", "executedAt")
 
-        self._read_tasks(plan, "jobs" if version in VERSIONS[:3] else "tasks", version)
+        tasks_key = "jobs" if version in VERSIONS[:3] else "tasks"
+        self._read_tasks(plan, tasks_key, version)
         self._runs: dict[str, Reading] = {}
         self._sizes: dict[str, float] = {}
         if is_split:
             self._read_runs(execution)
             for file in plan.parts("files", "file"):
-                self._sizes[file.text("id")] = file.number("sizeInBytes")
+                name = file.text("id")
+                self._sizes[name] = file.number("sizeInBytes")
 
         self._places: dict[str, str] = {}
         owner = execution if "machines" in execution else content
@@ -99,9 +108,8 @@ class _Workflow:
 
     def _read_tasks(self, plan: Reading, key: str, version: str) -> None:
         if key not in plan:
-            raise self._error(
-                f"has no {key!r}, which version {version} calls its tasks"
-            )
+            problem = f"has no {key!r}, which version {version} calls its tasks"
+            raise self._error(problem)
         self._tasks: dict[str, Reading] = {}
         names = set[str]()
         for task in plan.parts(key, "task"):
@@ -128,6 +136,7 @@ class _Workflow:
         cpu = row.part("cpu")
         cpu.ignore("vendor")
         cores = cpu.count("count", 0)
+
         # The newer name counts, where both are there.
         cores = cpu.count("coreCount", cores)
         if cores:
@@ -145,9 +154,11 @@ class _Workflow:
             # Before 1.5 a task states its own run.
             run = self._runs.get(key, task)
             run.ignore(*_ABOUT_TASK)
-            time_key = next((name for name in _TIMES if name in run), None)
-            seconds = run.number(time_key) if time_key else 0.0
-            if time_key is None:
+            time_keys = [name for name in _TIMES if name in run]
+            seconds = 0.0
+            if time_keys:
+                seconds = run.number(time_keys[0])
+            else:
                 left_out["task without a time, which takes 0 s"] += 1
             cores = run.count("cores", 1)
             # Likewise.
@@ -161,9 +172,11 @@ class _Workflow:
                 fields["pin"] = place
             # Where placement decides, the first machine says whether cores are stated.
             number = int(place.removeprefix("m") or 0)
-            if "slots" in self.workload.machines[number]:
+            machine = self.workload.machines[number]
+            if "slots" in machine:
                 fields["slot"] = "core"
-            self.workload.add_task(plain_name(key), seconds, **fields)
+            name = plain_name(key)
+            self.workload.add_task(name, seconds, **fields)
 
     def _place_of(self, key: str, run: Reading) -> str:
         """Return the machine of a task; none where placement is to decide."""
@@ -180,11 +193,11 @@ class _Workflow:
         if not names:
             return ""
 
-        if names[0] not in self._places:
-            raise self._error(
-                f"task {key} ran on {names[0]!r}, which is no machine of the file"
-            )
-        return self._places[names[0]]
+        first = names[0]
+        if first not in self._places:
+            problem = f"task {key} ran on {first!r}, which is no machine of the file"
+            raise self._error(problem)
+        return self._places[first]
 
     def join(self) -> None:
         """Add a flow per pair of tasks: the files that one makes and the other reads.
@@ -196,9 +209,11 @@ class _Workflow:
         for key, task in self._tasks.items():
             outputs, inputs = self._files_of(task)
             for name in outputs:
-                makers.setdefault(name, []).append(key)
+                makers_of_file = makers.setdefault(name, [])
+                makers_of_file.append(key)
             for name in inputs:
-                readers.setdefault(name, []).append(key)
+                readers_of_file = readers.setdefault(name, [])
+                readers_of_file.append(key)
 
         # A parent without files comes first, too; its child may state the same pair.
         flows = dict.fromkeys(self._pairs(), 0.0)
@@ -232,9 +247,9 @@ class _Workflow:
 
     def _files_of(self, task: Reading) -> tuple[list[str], list[str]]:
         """Return the files that a task makes, and those that it reads."""
-        files: dict[str, list[str]] = {}
-        files["output"] = [*map(str, task.get("outputFiles", ()))]
-        files["input"] = [*map(str, task.get("inputFiles", ()))]
+        output_names = map(str, task.get("outputFiles", ()))
+        input_names = map(str, task.get("inputFiles", ()))
+        files = {"output": [*output_names], "input": [*input_names]}
         for file in task.parts("files", "file"):  # its own, as before 1.5
             # Files of one name in two folders are two files.
             name = file.text("path", "") + _id_of(file)
@@ -245,10 +260,10 @@ class _Workflow:
 
             key = "sizeInBytes" if "sizeInBytes" in file else "size"
             size = file.number(key)
-            if self._sizes.setdefault(name, size) != size:
-                self.workload.leave_out(
-                    "size of a file that another task stated otherwise"
-                )
+            stated_size = self._sizes.setdefault(name, size)
+            if stated_size != size:
+                kind = "size of a file that another task stated otherwise"
+                self.workload.leave_out(kind)
         outputs = [*dict.fromkeys(files["output"])]
         inputs = [*dict.fromkeys(files["input"])]
         return outputs, inputs
@@ -277,12 +292,14 @@ class _Workflow:
             return stated
         if stated not in by_name:
             raise self._error(f"task {key} names {stated!r}, no task")
-        if not by_name[stated]:
-            raise self._error(
-                f"task {key} names {stated!r}, which several tasks are called"
-            )
-        return by_name[stated]
+        task = by_name[stated]
+        if not task:
+            problem = f"task {key} names {stated!r}, which several tasks are called"
+            raise self._error(problem)
+        return task
 
 
 def _id_of(row: Reading) -> str:
-    return row.text("id") if "id" in row else row.text("name")
+    if "id" in row:
+        return row.text("id")
+    return row.text("name")

@@ -47,11 +47,17 @@ class Workload(Account):
         """
         if not 0 <= seconds < math.inf:
             raise self.error(f"{name} would take {seconds} s")
-        task = {"name": name, "time": DURATION.exact(seconds)}
-        self.tasks.append(task | fields)
+        task: Data = {"name": name, "time": DURATION.exact(seconds)}
+        task.update(fields)
+        self.tasks.append(task)
 
     def add_flow(
-        self, source: str, destination: str, size: float = 0, *, channel: str = ""
+        self,
+        source: str,
+        destination: str,
+        size: float = 0,
+        *,
+        channel: str = "",
     ) -> None:
         """Add a flow of ``size`` bytes; of none, an order.
 
@@ -61,9 +67,12 @@ class Workload(Account):
         """
         if not 0 <= size < math.inf:
             raise self.error(f"{source} to {destination} has {size} bytes")
-        flow = {"from": source, "to": destination}
-        # `repr` writes all digits of a size.
-        flow["volume"] = f"{size!r} B"
+        flow = {
+            "from": source,
+            "to": destination,
+            # `repr` writes all digits of a size.
+            "volume": f"{size!r} B",
+        }
         if channel:
             flow["channel"] = channel
         self.flows.append(flow)
@@ -71,8 +80,8 @@ class Workload(Account):
     def add_gate(self, task: str, kind: str) -> str:
         """Add the gate of a task; return its name."""
         gate = f"{task}.gate"
-        process = task.partition(".")[0]
-        self.add_task(gate, 0, kind=kind, gate=True, process=process)
+        process, _, _ = task.partition(".")
+        self.add_task(gate, seconds=0, kind=kind, gate=True, process=process)
         return gate
 
     def add_collective(
@@ -116,20 +125,29 @@ class Workload(Account):
                 self.add_flow(task, gate)
                 self.add_flow(gate, end)
         elif kind == "SCATTER":
+            share = size / len(tasks)
             for end in ends[1:]:
-                self.add_flow(tasks[0], end, size / len(tasks))
+                self.add_flow(tasks[0], end, share)
         elif kind in ("REDUCE", "GATHER"):
             for task in tasks[1:]:
                 self.add_flow(task, ends[0], size)
         else:
-            section: Data = {"among": tasks, "volume": f"{size!r} B", "then": ends}
-            section["lag"] = 0
+            section: Data = {
+                "among": tasks,
+                "volume": f"{size!r} B",
+                "then": ends,
+                "lag": 0,
+            }
             if kind == "ALL_REDUCE":
                 section["segments"] = segments
-            self.collectives.append({_SECTIONS[kind]: section})
+            name = _SECTIONS[kind]
+            self.collectives.append({name: section})
 
     def pair_messages(
-        self, sends: Sequence[_End], receives: Sequence[_End], route: Sequence[int]
+        self,
+        sends: Sequence[_End],
+        receives: Sequence[_End],
+        route: Sequence[int],
     ) -> Iterable[tuple[_End, _End]]:
         """Return the sends and receives of a route together, in their order.
 
@@ -149,7 +167,9 @@ class Workload(Account):
         inner = 0
         for collective in self.collectives:
             if shuffle := collective.get("shuffle"):
-                inner += len(shuffle["from"]) * len(shuffle["to"])
+                senders = len(shuffle["from"])
+                receivers = len(shuffle["to"])
+                inner += senders * receivers
         return len(self.flows) + inner
 
     def scenario(self, name: str, nic: str, latency: str = "") -> Data:
@@ -166,7 +186,11 @@ class Workload(Account):
             rates["latency"] = {"in": "0 s", "out": latency}
         machines = [{"nic": rates, **machine} for machine in self.machines]
 
-        job: Data = {"system": "custom", "iterations": 1, "tasks": self.tasks}
+        job: Data = {
+            "system": "custom",
+            "iterations": 1,
+            "tasks": self.tasks,
+        }
         if self.flows:
             job["flows"] = self.flows
         if self.collectives:
@@ -174,7 +198,11 @@ class Workload(Account):
         # Windows hold iterations back, of which there is one.
         job["credit_window"] = "unlimited"
 
-        scenario: Data = {"name": name, "cluster": {"machines": machines}, "job": job}
+        scenario: Data = {
+            "name": name,
+            "cluster": {"machines": machines},
+            "job": job,
+        }
         if self.places:
             scenario["placement"] = {"policy": "explicit", "tasks": self.places}
         return scenario

@@ -47,7 +47,10 @@ def length_text(iterations: int, mini_batches: int) -> str:
 
 
 def job_line(
-    job: Job, policy: str = "", window: object = None, pins: Collection[str] = ()
+    job: Job,
+    policy: str = "",
+    window: object = None,
+    pins: Collection[str] = (),
 ) -> str:
     """Return iterations, credit window, and the number of pinned tasks.
 

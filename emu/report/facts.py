@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -33,48 +31,6 @@ _REPLAYED = "simulated with the times and volumes that the run had"
 #: Times that delay before first bytes may exceed what chose a scale: half of what is
 #: allowed was aimed at.
 _SLOW = 2.0
-
-
-@dataclass(frozen=True)
-class DeathBand:
-    """Time before the last attempt of a run; 0 is where that began."""
-
-    run: str
-    """``emulated`` or ``simulated``."""
-    what: str
-    """``done``; ``done again``, lost with the attempt; or ``down``."""
-    since: float
-    until: float
-    """Seconds, below 0."""
-    note: str = ""
-    """Death that a time ``down`` follows, where it went on, and how soon noticed."""
-
-
-def death_bands(result: Row) -> list[DeathBand]:
-    """Return what attempts did before deaths ended them, and when the run was down."""
-    recovery = result.get("recovery") or {}
-    bands = []
-    for run, key in (("emulated", "attempts"), ("simulated", "predicted_attempts")):
-        attempts = recovery.get(key, [])
-        begin = -math.fsum(attempt["ran"] + attempt["recovery"] for attempt in attempts)
-        # Attempts follow each other, and the last one begins at 0.
-        for attempt in attempts:
-            death = begin + attempt["ran"]
-            # What came after the last cut is lost: the next attempt does it again.
-            cut = death - attempt["again"]
-            end = death + attempt["recovery"]
-            note = (
-                f"{attempt['error']}: goes on at iteration {attempt['next_iteration']}"
-            )
-            if "detection" in attempt:
-                note += f"; noticed in {attempt['detection']:.2g} s of wall time"
-            bands += [
-                DeathBand(run, "done", begin, cut),
-                DeathBand(run, "done again", cut, death),
-                DeathBand(run, "down", death, end, note),
-            ]
-            begin = end
-    return bands
 
 
 def run_facts(result: Result, digits: int = 4) -> list[Fact]:
@@ -187,7 +143,12 @@ def _lengths(result: Result, digits: int) -> Iterator[Fact]:
             first = attempts[-1]["next_iteration"]
             meaning = f"of all attempts, the last from iteration {first} on; {meaning}"
         length = format_duration(result["makespan"], digits)
-        yield Fact("emulated makespan", length, meaning, "makespan")
+        yield Fact(
+            label="emulated makespan",
+            value=length,
+            note=meaning,
+            key="makespan",
+        )
 
     times = f"times were {result.get('times', 'stated')}"
     predicted = "predicted before the run"
@@ -201,10 +162,20 @@ def _lengths(result: Result, digits: int) -> Iterator[Fact]:
     ):
         if key in result:
             text = f"of {format_duration(result[reference], digits)} {note}"
-            yield Fact(key.replace("_", " "), format_ratio(result[key]), text, key)
+            yield Fact(
+                label=key.replace("_", " "),
+                value=format_ratio(result[key]),
+                note=text,
+                key=key,
+            )
     if line := optimality_line(result):
         bound = format_duration(result["bound"], digits)
-        yield Fact("lower bound", bound, line, "bound")
+        yield Fact(
+            label="lower bound",
+            value=bound,
+            note=line,
+            key="bound",
+        )
 
 
 def _virtual(figures: Result, simulated: float, digits: int) -> Iterator[Fact]:
@@ -218,8 +189,14 @@ def _virtual(figures: Result, simulated: float, digits: int) -> Iterator[Fact]:
         note = f"median of {steps['count']} steps but the first, which took "
         note += format_duration(steps["first"], digits)
         yield Fact("step", format_duration(steps["median"], digits), note)
+
     trust = figures["trust"]
-    yield Fact("verdict", trust, "", style=_COLOURS.get(trust, "red"))
+    yield Fact(
+        label="verdict",
+        value=trust,
+        note="",
+        style=_COLOURS.get(trust, "red"),
+    )
     yield from _name_first("reasons", figures["reasons"])
 
 
@@ -271,7 +248,13 @@ def _prediction(
         line += f", on {', '.join(verdict['links'])}"
 
     colour = "green" if outcome == "agrees" else "yellow"
-    yield Fact(label, outcome, line, label, colour)
+    yield Fact(
+        label=label,
+        value=outcome,
+        note=line,
+        key=label,
+        style=colour,
+    )
     yield from _name_first("likely reason", verdict["reasons"])
 
 
@@ -285,7 +268,13 @@ def _draw(result: Result) -> Iterator[Fact]:
         most = format_ratio(spread).removeprefix("+")
         line = f"by its iterations a further run ends within {most} of it; "
         line += "--repeat auto measures that"
-    yield Fact("repeats", "one draw", line, "spread")
+
+    yield Fact(
+        label="repeats",
+        value="one draw",
+        note=line,
+        key="spread",
+    )
 
 
 def _witness(seen: Result, digits: int) -> Iterator[Fact]:
@@ -299,7 +288,12 @@ def _witness(seen: Result, digits: int) -> Iterator[Fact]:
         f"{seen['ns3']}, {seen['congestion_control']}, {seen['sharing']} queues, "
         f"{seen['dropped']:,} packets dropped"
     )
-    yield Fact("over packets", lengths["packets"], line, "witness")
+    yield Fact(
+        label="over packets",
+        value=lengths["packets"],
+        note=line,
+        key="witness",
+    )
     for pair in seen["pairs"]:
         if "packets" in (pair["of"], pair["over"]):  # the other is the prediction
             yield from _prediction(pair, f"{pair['of']} over {pair['over']}", "off")
@@ -362,11 +356,21 @@ def _computer(result: Result) -> Iterator[Fact]:
             f"processes hold {memory}"
         )
         length = format_duration(result["wall_seconds"])
-        yield Fact("this computer", length, note, "wall_seconds")
+        yield Fact(
+            label="this computer",
+            value=length,
+            note=note,
+            key="wall_seconds",
+        )
 
     if hosts := result.get("hosts"):
         machines = [f"{host['host']}: {', '.join(host['machines'])}" for host in hosts]
-        yield Fact("hosts", str(len(hosts)), "; ".join(machines), "hosts")
+        yield Fact(
+            label="hosts",
+            value=str(len(hosts)),
+            note="; ".join(machines),
+            key="hosts",
+        )
     if choice := result.get("auto_scale"):
         yield Fact("time scale", f"{choice['time_scale']:g}", _say_choice(choice))
 
@@ -417,7 +421,12 @@ def lab_facts(lab: LabResult) -> list[Fact]:
             format_duration(lab["wall_seconds"] / scale),
             f"{pace}; machines took {startup} to start",
         ),
-        Fact("verdict", trust, _say_cores(lab), style=_COLOURS.get(trust, "red")),
+        Fact(
+            label="verdict",
+            value=trust,
+            note=_say_cores(lab),
+            style=_COLOURS.get(trust, "red"),
+        ),
         *_prediction(lab.get("prediction")),
         *_nic_facts(lab.get("measured")),
         Fact(
@@ -571,4 +580,5 @@ def kinds_table(result: Result) -> Table:
         if late := row["late_iterations"]:
             cells += [str(late), format_duration(row["max_late_seconds"])]
         table.add_row(*cells)
+
     return table

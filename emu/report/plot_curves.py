@@ -462,7 +462,11 @@ def accuracy_figure(
 
 
 def _name_beside(
-    axes: Axes, name: str, position: int, end: tuple[float, float], colour: str
+    axes: Axes,
+    name: str,
+    position: int,
+    end: tuple[float, float],
+    colour: str,
 ) -> None:
     """Write the name of a curve right of the axes, by its position from the top."""
     axes.annotate(
@@ -510,7 +514,7 @@ def plot_comparison(
     shades = palette(len(runs))
     end = max(run.best.length for run in runs)
     if progress:
-        _draw_progress(axes[0], axes[1], runs, progress)
+        _draw_progress(axes[0], accuracies=axes[1], runs=runs, progress=progress)
 
     edges = np.linspace(0, end, _PARTS + 1)
     seconds = np.diff(edges)

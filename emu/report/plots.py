@@ -19,7 +19,7 @@ from emu.prediction.analysis.critical_path import Cause, critical_path
 from emu.problem import Problem, Schedule, disturbances
 from emu.report import plot_curves as curves
 from emu.report import plot_style
-from emu.report.facts import DeathBand, death_bands
+from emu.report.death_bands import DeathBand, death_bands
 from emu.report.many_runs import labels, makespans, schedules_of
 from emu.report.plot_style import Window, colours, ink, new_figure
 from emu.report.trace import pack_lanes
@@ -189,13 +189,19 @@ class _Panel:
                 else:
                     is_met = subject == "port" and position == band.port
                 if is_met:
-                    box = _box(band.since, band.until, row, 1.0)
+                    box = _box(band.since, end=band.until, row=row, thickness=1.0)
                     boxes_by_state[band.what].append(box)
 
         for state, boxes in boxes_by_state.items():
             if boxes:
                 alpha = 0.12 if state == "slow" else 0.3
-                self._add(boxes, state, facecolor=ink(), alpha=alpha, linewidth=0)
+                self._add(
+                    boxes,
+                    identifier=state,
+                    facecolor=ink(),
+                    alpha=alpha,
+                    linewidth=0,
+                )
 
     def _draw_tasks(self) -> None:
         """Draw a bar per task and iteration, in the colour of its kind."""
@@ -209,7 +215,14 @@ class _Panel:
                 end = self.schedule.task_end[position, :count]
                 top = np.full(count, row - _FILLED / 2)
                 kind = job.tasks[position].kind
-                boxes_by_kind[kind] += [*_boxes(start, end, top, _FILLED)]
+                boxes_by_kind[kind] += [
+                    *_boxes(
+                        start,
+                        end=end,
+                        top=top,
+                        thickness=_FILLED,
+                    )
+                ]
 
         for kind, boxes in boxes_by_kind.items():
             if boxes:
@@ -260,7 +273,7 @@ class _Panel:
                 subject = ("task", lane)
             row = self.rows.get(subject)  # none on a machine that is not shown
             if row is not None:
-                box = _box(link.start, link.end, row, _FILLED)
+                box = _box(link.start, end=link.end, row=row, thickness=_FILLED)
                 boxes.append(box)
                 if last_row is not None and last_row != row:
                     begin = (link.start, last_row)
@@ -393,5 +406,10 @@ def _draw(
     elif figure == "compare":
         drawing = curves.bars(makespans(runs), width=window.width)
     else:
-        drawing = curves.plot_comparison(runs, names, progress, window)
+        drawing = curves.plot_comparison(
+            runs,
+            labels=names,
+            progress=progress,
+            window=window,
+        )
     return drawing

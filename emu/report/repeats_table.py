@@ -54,5 +54,10 @@ def _prediction(repeats: Repeats, error: float) -> list[Fact]:
     colour = _COLOURS.get(outcome, "yellow")
     return [
         Fact("makespan error", format_ratio(error), "median, against the prediction"),
-        Fact("prediction", str(outcome), line, style=colour),
+        Fact(
+            label="prediction",
+            value=str(outcome),
+            note=line,
+            style=colour,
+        ),
     ]

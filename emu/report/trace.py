@@ -34,7 +34,7 @@ from emu.errors import DataError
 from emu.prediction.analysis.flow_counts import FlowCounts
 from emu.prediction.analysis.link_load import mean_rates, sum_rates
 from emu.problem import Schedule
-from emu.report.facts import DeathBand, death_bands
+from emu.report.death_bands import DeathBand, death_bands
 from emu.runs.recorded_run import load_run, with_simulated_rates
 from emu.runs.run_directory import RunDirectory
 from emu.units import format_rate
@@ -72,7 +72,10 @@ def pack_lanes(start: Floats, end: Floats) -> tuple[Ints, int]:
 
 
 def pack_lanes_per_group(
-    start: Floats, end: Floats, group: Ints, groups: int
+    start: Floats,
+    end: Floats,
+    group: Ints,
+    groups: int,
 ) -> tuple[Ints, list[int]]:
     """Return `pack_lanes` of every group, and the number of lanes of each."""
     lanes = np.zeros(len(start), dtype=np.int64)
@@ -112,7 +115,12 @@ def crossings(schedule: Schedule) -> Crossings:
     end = schedule.flow_end[positions]
     links = len(schedule.problem.links)
     # Flows overlap at a link, not on their way: each link has lanes of its own.
-    lane, lanes = pack_lanes_per_group(start[flow], end[flow], port, links)
+    lane, lanes = pack_lanes_per_group(
+        start[flow],
+        end=end[flow],
+        group=port,
+        groups=links,
+    )
     return Crossings(
         flow=flow,
         port=port,
@@ -206,7 +214,7 @@ def _list_attempts(bands: Sequence[DeathBand], first_process: int) -> Iterator[E
             start=band.since,
             end=band.until,
         )
-        yield _bar(band.what, "death", place, args)
+        yield _bar(band.what, category="death", place=place, args=args)
 
 
 def write_trace(run: Path, out: Path | None = None) -> Path:
@@ -324,7 +332,12 @@ class _Group:
             for iteration in iterations:
                 bar = self._task_bar(position, iteration)
                 args = {"task": task.name, "iteration": iteration}
-                yield _bar(f"{task.name} {iteration}", task.kind, bar, args)
+                yield _bar(
+                    f"{task.name} {iteration}",
+                    category=task.kind,
+                    place=bar,
+                    args=args,
+                )
 
     def _list_lanes(self) -> Iterator[Event]:
         """Yield the names of the lanes of every link."""
@@ -367,7 +380,7 @@ class _Group:
             # The same flow, with its figures once.
             args = self._describe_flow(position, iteration)
             for bar in bars:
-                yield _bar(name, kind, bar, args)
+                yield _bar(name, category=kind, place=bar, args=args)
                 args = {}
 
             sender = self._task_bar(edge.source, iteration)
@@ -418,7 +431,10 @@ class _Group:
                     yield from self._draw_arrow(source, destination, kind)
 
     def _draw_arrow(
-        self, source: _Slice, target: _Slice, category: str = "dependency"
+        self,
+        source: _Slice,
+        target: _Slice,
+        category: str = "dependency",
     ) -> Iterator[Event]:
         arrow = {
             "id": next(self._arrow_numbers),
@@ -451,7 +467,7 @@ class _Group:
             title = f"{self._name_port(port)}, {word} rate (MB/s)"
             pid, _ = self._tracks[port]
             for time, rate in np.column_stack([times, rates]).tolist():
-                yield _level(title, pid, time, rate / 1e6)
+                yield _level(title, pid=pid, time=time, value=rate / 1e6)
 
     def _list_undelivered(self) -> Iterator[Event]:
         """Yield per machine the megabytes that stand or move between ready and end."""
@@ -477,7 +493,7 @@ class _Group:
             for time, level in steps.tolist():
                 # A sum of floats may end a little below nothing.
                 megabytes = max(level, 0.0) / 1e6
-                yield _level("not delivered (MB)", pid, time, megabytes)
+                yield _level("not delivered (MB)", pid=pid, time=time, value=megabytes)
 
     def _list_changes(self) -> Iterator[Event]:
         """Yield a mark where a capacity or a machine's speed becomes another one."""

@@ -85,6 +85,7 @@ def _read(path: Path, names: Collection[str], /, **shapes: tuple[int, ...]) -> A
         if shape is not None:
             fits = array.shape == shape and array.dtype == np.float64
             _require(fits, f"{name} has shape {array.shape}, not {shape}", path)
+
     return arrays
 
 
@@ -202,13 +203,15 @@ def read_rates(job: Job, path: Path) -> RateHistory:
 
 def write_traffic(run: Path, traffic: Traffic) -> None:
     """Write traffic.npz: the fields of `Traffic`, and the ``messages`` in it."""
+    names_of_machines = np.array(traffic.machines, dtype=np.str_)
+    names_of_programs = np.array(traffic.programs, dtype=np.str_)
     RunDirectory(run).write_arrays(
         FILE,
         packets=traffic.packets,
         messages=messages(traffic.packets),
-        machines=np.array(traffic.machines, dtype=np.str_),
+        machines=names_of_machines,
         nics=traffic.nics,
-        programs=np.array(traffic.programs, dtype=np.str_),
+        programs=names_of_programs,
         owners=traffic.owners,
         calls=traffic.calls,
     )
@@ -221,7 +224,9 @@ def read_samples(run: Path) -> Arrays:
     # unpacks to more was not written here.
     arrays = read_arrays(path, SAMPLED, inflation=1)
     time = arrays["time"]
-    samples = len(time) if time.ndim else 0
+    samples = 0
+    if time.ndim:
+        samples = len(time)
 
     for name, array in arrays.items():
         fits = samples > 0
@@ -244,11 +249,12 @@ def write_lines(run: Path, times: Sequence[Array]) -> None:
     """
     programs = np.arange(len(times), dtype=np.uint16)
     counts = [len(row) for row in times]
+    # An empty array first: numpy refuses to join none.
+    all_times = np.concatenate([np.zeros(0), *times])
     RunDirectory(run).write_arrays(
         LINES,
         program=np.repeat(programs, counts),
-        # An empty array first: numpy refuses to join none.
-        time=np.concatenate([np.zeros(0), *times]),
+        time=all_times,
     )
 
 
@@ -304,7 +310,8 @@ def _check(traffic: Traffic) -> None:
     machines = len(traffic.machines)
 
     distinct_names = set(traffic.machines)
-    if nics.shape != (2, machines) or len(distinct_names) != machines:
+    has_every_nic = nics.shape == (2, machines)
+    if not has_every_nic or len(distinct_names) != machines:
         raise ValueError(f"it holds NICs of shape {nics.shape}")
     has_rate = (nics > 0) & (nics < MOST)
     if not has_rate.all():
@@ -344,12 +351,14 @@ def write_weights(run: Path, parts: Mapping[str, Array]) -> None:
 
     *sizes, _ = (array.size for array in arrays)  # the last one is followed by none
     flat_arrays = [array.ravel() for array in arrays]
+    names = np.array(list(parts), dtype=np.str_)
+    offsets = np.cumsum([0, *sizes], dtype=np.int64)
     RunDirectory(run).write_arrays(
         NAME,
         parameters=np.concatenate(flat_arrays),
-        names=np.array(list(parts), dtype=np.str_),
+        names=names,
         shapes=extents,
-        offsets=np.cumsum([0, *sizes], dtype=np.int64),
+        offsets=offsets,
     )
 
 

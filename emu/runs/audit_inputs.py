@@ -23,7 +23,7 @@ from emu.problem.schedule import ROUNDING
 from emu.runs.array_files import REPORTS, read_frames, read_reports
 from emu.runs.problem_json import NUMBER, PAIR, by_name, shape, shape_of
 from emu.runs.recorded_run import RecordedRun, load_run
-from emu.runs.result import read_result
+from emu.runs.result import Row, read_result
 from emu.runs.retraining import training_audit
 from emu.scenario import Scenario, build_job, load, realize
 from emu.scenario.realize import model_programs
@@ -97,6 +97,9 @@ class ToAudit:
         Raises DataError when nothing was trained, or the data set is missing;
         ValueError when a tolerance is negative.
         """
+        at_once = {}
+        if self.evidence is not None:
+            at_once["at_once"] = self.evidence.at_once
         report = audit(
             self.schedule,
             tolerance=tolerance,
@@ -106,23 +109,31 @@ class ToAudit:
             volumes=self.volumes,
             makespan=self.makespan,
             unpaced=self.unpaced,
-            **({} if self.evidence is None else {"at_once": self.evidence.at_once}),
+            **at_once,
         )
-        if rule and self.schedule.rates is not None and self.expected is not None:
+        has_rates = self.schedule.rates is not None
+        if rule and has_rates and self.expected is not None:
             rates = rate_policy(self.policy).rates
-            findings = rule_audit(self.schedule, self.policy, self.expected, rates)
+            findings = rule_audit(
+                self.schedule,
+                policy=self.policy,
+                expected=self.expected,
+                own=rates,
+            )
             report = report.adding("rule", findings)
         if training:
             if self.scenario is None:
                 raise DataError("says no scenario", path=self.path)
-            findings = training_audit(self.path, build_job(self.scenario))
+            job = build_job(self.scenario)
+            findings = training_audit(self.path, job)
             report = report.adding("training", findings)
         if self.evidence is None:
             return report
 
         guards = system_guards()
         count = len(GUARDS) + len(guards)
-        return report.guarded(count, examine(self.evidence, guards))
+        findings_of_guards = examine(self.evidence, guards)
+        return report.guarded(count, findings_of_guards)
 
 
 def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
@@ -146,14 +157,19 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
     of_file, schedule = read_result(path)
     reference = substitute or of_file
     realization, silent = _realize_scenario(reference, schedule, str(path))
+    times = None
+    volumes = None
+    if realization is not None:
+        times = realization.times
+        volumes = realization.volumes
     return ToAudit(
         path=path,
         name=of_file.name,
         schedule=schedule,
         policy=of_file.schedule.rule,
         makespan=_makespan(read_json(result)),
-        times=None if realization is None else realization.times,
-        volumes=None if realization is None else realization.volumes,
+        times=times,
+        volumes=volumes,
         expected=realization,
         scenario=reference,
         silent=tuple(silent),
@@ -162,20 +178,25 @@ def read_to_audit(path: Path, scenario: Path | None = None) -> ToAudit:
 
 def _virtual_to_audit(run: RecordedRun, stated: Scenario | None) -> ToAudit:
     """Return the schedule of a virtual run, which is the simulation of its job."""
-    realization, silent = _realize_scenario(
-        stated or run.scenario, run.best, str(run.path)
-    )
+    scenario = stated or run.scenario
+    realization, silent = _realize_scenario(scenario, run.best, str(run.path))
     silent.append("the ranks' own clocks: the schedule is the simulation of job.json")
+    times = None
+    volumes = None
+    if realization is not None:
+        times = realization.times
+        volumes = realization.volumes
+
     return ToAudit(
         path=run.path,
         name=run.name,
         schedule=run.best,
         policy=run.policy,
         makespan=None,
-        times=None if realization is None else realization.times,
-        volumes=None if realization is None else realization.volumes,
+        times=times,
+        volumes=volumes,
         expected=realization,
-        scenario=stated or run.scenario,
+        scenario=scenario,
         silent=tuple(silent),
     )
 
@@ -189,22 +210,26 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     emulation = EmulationSettings.from_json(run.manifest.get("emulation", {}))
     scenario = stated or _scenario_of(run)
     first = run.manifest.get("first_iteration", 0)
-    realization, silent = _realize_scenario(scenario, schedule, str(run.path), first)
+    path = str(run.path)
+    realization, silent = _realize_scenario(scenario, schedule, path, first=first)
     silent += unknown
-    policy = run.policy  # what a portfolio has chosen is the run's own word
-    if scenario is not None and scenario.schedule.policy != "portfolio":
-        policy = scenario.schedule.rule
-
+    measured_times = None
+    volumes = None
+    if run.measured is not None:
+        # Where nothing states volumes, what the run has measured is all there is.
+        measured_times = run.measured.times
+        volumes = run.measured.volumes
     least = None
-    # Where nothing states volumes, what the run has measured is all there is.
-    volumes = run.measured.volumes if run.measured is not None else None
     if realization is not None and scenario is not None:
+        stated_volumes = real_volumes(scenario, realization, emulation.byte_scale)
+        if stated_volumes is not None:
+            volumes = stated_volumes
         # A task of `real` takes the CPU time of its
         # own work, of which nothing is stated.
-        least = None if emulation.compute == "real" else realization.times
-        stated_volumes = real_volumes(scenario, realization, emulation.byte_scale)
-        volumes = volumes if stated_volumes is None else stated_volumes
-    evidence = _evidence(run, schedule, emulation, least, volumes, scenario)
+        if emulation.compute != "real":
+            least = realization.times
+
+    evidence = _evidence(run, schedule, emulation, least, volumes, stated=scenario)
     if schedule.rates is None:
         silent.append("there are no rates: flows are judged by their ends alone")
     if evidence is None:
@@ -213,9 +238,9 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         path=run.path,
         name=run.name,
         schedule=schedule,
-        policy=policy,
+        policy=_policy_of(run, scenario),
         makespan=_makespan(run.result),
-        times=None if run.measured is None else run.measured.times,
+        times=measured_times,
         least_times=least,
         volumes=volumes,
         evidence=evidence,
@@ -226,6 +251,13 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         run=run,
         silent=tuple(silent),
     )
+
+
+def _policy_of(run: RecordedRun, scenario: Scenario | None) -> str:
+    """Return the rule of a run: what a portfolio has chosen is the run's own word."""
+    if scenario is not None and scenario.schedule.policy != "portfolio":
+        return scenario.schedule.rule
+    return run.policy
 
 
 def _scenario_of(run: RecordedRun) -> Scenario | None:
@@ -272,7 +304,8 @@ def _evidence(
     stated: Scenario | None,
 ) -> Evidence | None:
     """Return the reports of a run's processes; None where frames.npz is missing."""
-    if not (run.path / "frames.npz").exists():
+    frames_path = run.path / "frames.npz"
+    if not frames_path.exists():
         return None
     path = run.path / "processes.json"
     processes = read_json(path)
@@ -282,26 +315,31 @@ def _evidence(
     if any(edge >= edges for edge, _ in count_kinds(statistics)):
         raise DataError("counts payloads of an edge that is not there", path=path)
 
-    frames: dict[str, Any] = read_frames(run.problem.job, run.path / "frames.npz")
+    frames: Any = read_frames(run.problem.job, frames_path)
     del frames["turns"]  # no guard asks for them
     # Without reports every delay counts as told, so
     # that no guard fires for want of a file.
     late: Floats | float = np.inf
     sends = None
-    if (run.path / REPORTS).exists():
+    reports_path = run.path / REPORTS
+    if reports_path.exists():
         end = schedule.task_end
-        arrays = read_reports(run.problem, run.path / REPORTS)
+        arrays = read_reports(run.problem, reports_path)
         # Reported in run seconds, of which a slow or paused machine makes less work.
-        late = np.nan_to_num(run.problem.work(end - arrays["late"], end))
+        late_work = run.problem.work(end - arrays["late"], end)
+        late = np.nan_to_num(late_work)
         sends = arrays["sends"]
         if sends.size % 6 or not (sends.reshape(-1, 6)[:, :2] >= 0).all():
-            raise DataError("holds no rows of sends", path=run.path / REPORTS)
+            raise DataError("holds no rows of sends", path=reports_path)
+    hosts = _hosts_of(processes, run.path)
+    noted_settings = run.manifest.get("emulation", {})
+    burst = noted_settings.get("burst", (0.0, 0.0))
     return Evidence(
         schedule=schedule,
         **frames,
-        one_clock=has_one_clock(_hosts_of(processes, run.path)),
+        one_clock=has_one_clock(hosts),
         statistics=statistics,
-        burst=tuple(run.manifest.get("emulation", {}).get("burst", (0.0, 0.0))),
+        burst=tuple(burst),
         times=times,
         late=late,
         sends=sends,
@@ -329,8 +367,9 @@ def list_windows(scenario: Scenario) -> tuple[tuple[str, int], ...]:
     windows = []
     for _, prefix, job in scenario.each_job():
         are_batches = isinstance(job, CachedSection) or not job.unprofiled
-        if are_batches and isinstance(job.credit_window, int):
-            windows.append((prefix, job.credit_window))
+        window = job.credit_window
+        if are_batches and isinstance(window, int):
+            windows.append((prefix, window))
     return tuple(windows)
 
 
@@ -338,7 +377,8 @@ def has_other_windows(scenario: Scenario) -> bool:
     """Return True where a job has a credit window that `list_windows` leaves out."""
     windows = [job.credit_window for *_, job in scenario.each_job()]
     sizes = [window for window in windows if isinstance(window, int)]
-    return len(sizes) > len(list_windows(scenario))
+    checked_windows = list_windows(scenario)
+    return len(sizes) > len(checked_windows)
 
 
 def real_volumes(
@@ -362,7 +402,10 @@ def _makespan(content: Mapping[str, Any]) -> float:
 
 
 def _realize_scenario(
-    scenario: Scenario | None, schedule: Schedule, path: str, first: int = 0
+    scenario: Scenario | None,
+    schedule: Schedule,
+    path: str,
+    first: int = 0,
 ) -> tuple[Realization | None, list[str]]:
     """Return the times and volumes that a scenario states, or why not.
 
@@ -392,7 +435,7 @@ def _realize_scenario(
     return problem.stretch(realization), []
 
 
-def _hosts_of(processes: Mapping[str, Any], run: Path) -> list[dict[str, Any]]:
+def _hosts_of(processes: Mapping[str, Any], run: Path) -> list[Row]:
     """Return the hosts of a run; raises DataError where they are no list of them."""
     hosts = processes.get("hosts", [])
     if isinstance(hosts, list) and all(isinstance(host, dict) for host in hosts):
@@ -406,7 +449,9 @@ def has_one_clock(hosts: Sequence[Mapping[str, Any]]) -> bool:
     Nothing is known of runs of an earlier emu.
     """
     clocks = [host.get("clock") for host in hosts]
-    return bool(clocks) and all(
+    if not clocks:
+        return False
+    return all(
         isinstance(clock, dict) and clock.get("readings") == 0 for clock in clocks
     )
 

@@ -47,13 +47,16 @@ def interval(values: Sequence[float]) -> Interval:
     quantile = student_quantile(count - 1)
     # Over one fewer than there are: the mean is of the same values, and near them.
     deviation = float(np.std(values, ddof=1))
-    return Interval(mean, quantile * deviation / math.sqrt(count), count)
+    half = quantile * deviation / math.sqrt(count)
+    return Interval(mean, half, count)
 
 
 def student_quantile(freedom: int) -> float:
     """Return the two-sided 95 % point of Student's t of 1 degree of freedom or more."""
     # Behind the table the normal quantile is short by 11 % at most, at 11 degrees.
-    return _T95[freedom - 1] if freedom <= len(_T95) else 1.96
+    if freedom > len(_T95):
+        return 1.96
+    return _T95[freedom - 1]
 
 
 def pair(values: Mapping[Draw, float], beside: Mapping[Draw, float]) -> Interval | None:
@@ -67,5 +70,8 @@ def pair(values: Mapping[Draw, float], beside: Mapping[Draw, float]) -> Interval
     errors = []
     for draw, value in values.items():
         if draw in beside:
-            errors.append(relative_error(value, beside[draw]))
-    return interval(errors) if errors else None
+            error = relative_error(value, beside[draw])
+            errors.append(error)
+    if not errors:
+        return None
+    return interval(errors)

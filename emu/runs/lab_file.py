@@ -53,6 +53,7 @@ def _lab_shape() -> Any:
         "capture": shape("Capture", lost=int) | None,
         "crossed": _crossed_shape(),
     }
+
     return shape(
         "Lab",
         may_lack,
@@ -70,7 +71,7 @@ def _lab_shape() -> Any:
     )
 
 
-def _each(kind: Any, names: str) -> dict[str, Any]:
+def _each(kind: object, names: str) -> dict[str, object]:
     """Return one type for every name of a line."""
     return dict.fromkeys(names.split(), kind)
 
@@ -112,11 +113,14 @@ def read_lab(run: Path) -> LabResult:
     check_shape(lab, _lab_shape(), path)
     machines = lab["nics"].keys()
     for key, names in _list_places(lab).items():
-        if unknown := sorted(names - machines):
-            raise DataError(f"{key}: names {unknown[0]!r}, which nics lacks", path=path)
+        unknown = sorted(names - machines)
+        if unknown:
+            problem = f"{key}: names {unknown[0]!r}, which nics lacks"
+            raise DataError(problem, path=path)
     # A machine whose packets were counted has counts of its queues, too.
     for key in ("tcp", "dropped"):
-        if missing := sorted(lab["traffic"].keys() - lab[key].keys()):
+        missing = sorted(lab["traffic"].keys() - lab[key].keys())
+        if missing:
             raise DataError(f"{key}: lacks {missing[0]!r}", path=path)
 
     times = [lab["wall_seconds"]]
@@ -175,12 +179,16 @@ def holder_of(run: Path, machine: str) -> int:
     except OSError:
         pass  # it is not there, or another user's
     if not is_locked:
-        problem = "no lab runs here: it has ended, or none began; `emu lab` prints "
-        raise DataError(problem + "where its own goes", path=run)
+        problem = (
+            "no lab runs here: it has ended, or none began; `emu lab` prints "
+            "where its own goes"
+        )
+        raise DataError(problem, path=run)
 
     holders: dict[str, int] = read_json(path)
     check_shape(holders, dict[str, int], path)
     if machine not in holders:
-        problem = f"{machine} is no machine of this lab; there are "
-        raise DataError(problem + ", ".join(holders), path=run)
+        known = ", ".join(holders)
+        problem = f"{machine} is no machine of this lab; there are {known}"
+        raise DataError(problem, path=run)
     return holders[machine]

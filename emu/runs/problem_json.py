@@ -91,7 +91,9 @@ def _in_file(hint: Any, number: Any = _Amount) -> Any:
         key, value = parts
         return dict[key, _in_file(value, number)]  # type: ignore[misc, valid-type]
     if kind in {tuple, list}:
-        return list_of(_in_file(parts[0], number))
+        inner = _in_file(parts[0], number)
+        return list_of(inner)
+
     if kind is UnionType:
         return Union[tuple(_in_file(part, number) for part in parts)]  # noqa: UP007 - of any number
     if is_dataclass(hint):
@@ -111,7 +113,8 @@ def shape_of(kind: Any, number: Any = _Amount) -> Any:
     for name in _fields_of(kind):
         make = defaults[name]
         default = ... if make is MISSING else make()
-        keys[name] = (_in_file(hints[name], number), default)
+        kind_in_file = _in_file(hints[name], number)
+        keys[name] = (kind_in_file, default)
     return create_model(kind.__name__, **keys)
 
 
@@ -152,7 +155,8 @@ def _problem_shape() -> Any:
     }
     for key, kind in _ROWS.items():
         default: Any = [] if key in _OPTIONAL else ...
-        keys[key] = (list_of(shape_of(kind)), default)
+        rows = list_of(shape_of(kind))
+        keys[key] = (rows, default)
     return create_model("Problem", **keys)
 
 
@@ -165,10 +169,16 @@ def manifest_shape() -> Any:
     hints = get_type_hints(EmulationSettings)
     names = EmulationSettings().to_json()
     emulation = {name: _in_file(hints[name]) | None for name in names}
-    emulation |= {"time_scale": _Scale, "byte_scale": _Scale, "burst": PAIR}
+    emulation["time_scale"] = _Scale
+    emulation["byte_scale"] = _Scale
+    emulation["burst"] = PAIR
 
     rule = shape("Rule", {"policy": str, "source": str})
-    scenario = {"name": str, "schedule": rule, "placement": rule}
+    scenario = {
+        "name": str,
+        "schedule": rule,
+        "placement": rule,
+    }
     return shape(
         "Manifest",
         {
@@ -236,9 +246,10 @@ def problem_to_json(problem: Problem) -> Content:
     content: Content = {"version": VERSION, "iterations": job.iterations}
     for key, kind in _ROWS.items():
         names = _fields_of(kind)
-        rows = [
-            {name: _plain(getattr(item, name)) for name in names} for item in parts[key]
-        ]
+        rows = []
+        for item in parts[key]:
+            row = {name: _plain(getattr(item, name)) for name in names}
+            rows.append(row)
         if rows or key not in _OPTIONAL:
             content[key] = rows
     content["placement"] = list(problem.placement.machine_of)
@@ -254,17 +265,23 @@ def _plain(value: Any) -> Any:
 
 def problem_from_json(data: Any, path: str) -> Problem:
     """Return the problem of `problem_to_json`."""
-    version = data.get("version") if isinstance(data, dict) else None
+    version = None
+    if isinstance(data, dict):
+        version = data.get("version")
     if version != VERSION:
         raise DataError(f"version {version!r}, this emu reads {VERSION}", path=path)
     # The shape first: classes below may be given any type, and raise what they like.
     check_shape(data, _problem_shape(), Path(path))
 
     try:
-        parts = {key: _read(data.get(key, []), kind) for key, kind in _ROWS.items()}
+        parts = {}
+        for key, kind in _ROWS.items():
+            parts[key] = _read(data.get(key, []), kind)
         tasks = parts.pop("tasks")
         edges = parts.pop("edges")
-        cluster = Cluster(parts.pop("machines"), parts.pop("links"), **parts)
+        machines = parts.pop("machines")
+        links = parts.pop("links")
+        cluster = Cluster(machines, links, **parts)
         job = Job(tasks, edges, data["iterations"])
         placement = Placement(tuple(data["placement"]))
         problem = Problem(cluster, job, placement)
@@ -309,7 +326,8 @@ def schedule_from_json(problem: Problem, data: Content, path: str) -> Schedule:
             # -1 stays where nothing was read.
             if edge.latest:
                 count = job.rounds[edge.destination]
-                reads[number, :count] = rows[job.edge_names[number]]
+                name = job.edge_names[number]
+                reads[number, :count] = rows[name]
                 is_any = True
         quotas = _quotas(problem, data.get("quotas", {}))
         return replace(schedule, reads=reads if is_any else None, quotas=quotas)
@@ -339,9 +357,14 @@ def schedule_of(problem: Problem, data: Content) -> Schedule:
 
     of_tasks = (len(job.tasks), job.iterations)
     of_edges = (len(job.edges), job.iterations)
-    start, end = _fill(of_tasks, data["tasks"], task_of, ("start", "end"))
+    start, end = _fill(of_tasks, data["tasks"], task_of, keys=("start", "end"))
     flows = data["flows"]
-    ready, began, over, size = _fill(of_edges, flows, remote_edge, _FLOW_KEYS)
+    ready, began, over, size = _fill(
+        of_edges,
+        rows=flows,
+        position=remote_edge,
+        keys=_FLOW_KEYS,
+    )
     for task, rounds in enumerate(job.rounds):
         _hold_all(f"task {job.tasks[task].name}", end[task, :rounds], rounds)
     for number, edge in enumerate(job.edges):
@@ -377,14 +400,17 @@ def _outages_of(data: Content) -> Outages:
     if "outages" not in data:
         return Outages()
     spans = data["outages"]
-    return Outages(float(spans["seconds"]), float(spans["recovery"]))
+    seconds = float(spans["seconds"])
+    recovery = float(spans["recovery"])
+    return Outages(seconds, recovery)
 
 
 def _hold_all(name: str, ends: NDArray[np.float64], count: int) -> None:
     """Raise ValueError where one of the first iterations has no end, or a later one."""
     is_missing = np.isnan(ends)
-    if is_missing[:count].any():
-        first = int(is_missing[:count].argmax())
+    is_hole = is_missing[:count]
+    if is_hole.any():
+        first = int(is_hole.argmax())
         raise ValueError(f"{name} lacks iteration {first}")
     if not is_missing[count:].all():
         raise ValueError(f"{name} has too many iterations")

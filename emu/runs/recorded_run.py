@@ -94,6 +94,7 @@ class RecordedRun:
                 path = str(self.path / "manifest.json")
                 raise DataError(f"states nothing of the policy {of_result}", path=path)
             return register_program(str(of_manifest), schedule.get("source"))
+
         # The result first: it has the rule that a
         # portfolio chose, the manifest the portfolio.
         for name in (of_result, of_manifest):
@@ -110,8 +111,11 @@ class RecordedRun:
     def __repr__(self) -> str:
         """Return the name, the makespan and the verdict."""
         schedule = self.emulated or self.simulated
-        length = format_duration(schedule.makespan, 5) if schedule else "no schedule"
-        trust = self.result.get("verdict", {}).get("trust", "not judged")
+        length = "no schedule"
+        if schedule is not None:
+            length = format_duration(schedule.makespan, 5)
+        verdict = self.result.get("verdict", {})
+        trust = verdict.get("trust", "not judged")
         return f"<RecordedRun {self.name}: {length}, {trust}>"
 
     def _repr_html_(self) -> str:
@@ -123,7 +127,8 @@ class RecordedRun:
                 text = format_duration(figure, 6)
                 if key in _RATIOS:
                     text = format_ratio(figure)
-                rows.append((key.replace("_", " "), text))
+                label = key.replace("_", " ")
+                rows.append((label, text))
         return html_table(repr(self), (), rows)
 
     @property
@@ -137,7 +142,8 @@ class RecordedRun:
     @property
     def steps(self) -> list[float]:
         """Seconds of the steps of a virtual run, all but the first; else nothing."""
-        steps = self.result.get("virtual", {}).get("steps", {})
+        virtual = self.result.get("virtual", {})
+        steps = virtual.get("steps", {})
         seconds: list[float] = steps.get("seconds", [])
         return seconds[1:]
 
@@ -158,7 +164,10 @@ class RecordedRun:
         job = self.problem.job
         frames = read_frames(job, path)
         return count_flows(
-            len(job.edges), job.iterations, frames["connections"], frames["waits"]
+            len(job.edges),
+            iterations=job.iterations,
+            connections=frames["connections"],
+            waits=frames["waits"],
         )
 
     @property
@@ -179,7 +188,8 @@ class RecordedRun:
         replay_run = None
         verdict = self.result.get("verdict") or {"trust": "trusted"}
         if verdict["trust"] != "trusted":
-            reasons = "; ".join(verdict.get("reasons", ())[:2])
+            first_reasons = verdict.get("reasons", ())[:2]
+            reasons = "; ".join(first_reasons)
             notes += (f"the run is {verdict['trust']}: {reasons}",)
         try:
             with code_of_others(runs=run_code):
@@ -197,7 +207,10 @@ class RecordedRun:
             )
 
         scenario = self.scenario if helpful else None
-        prediction = self.best if self.simulated is None else self.simulated
+        edits = None
+        if scenario is not None:
+            edits = ScenarioEdits(scenario, measured=True)
+        prediction = self.simulated or self.best
         return explain(
             self.best,
             self.realization,
@@ -205,7 +218,7 @@ class RecordedRun:
             emulated=self.emulated is not None,
             helpful=helpful,
             notes=notes,
-            stated=ScenarioEdits(scenario, measured=True) if scenario else None,
+            stated=edits,
             replayed=replay_run,
             outages=prediction.outages,
         )
@@ -238,9 +251,11 @@ class RecordedRun:
     ) -> pd.DataFrame:
         frames = []
         if self.emulated is not None:
-            frames.append(rows(self.emulated).assign(run="emulated"))
+            emulated_rows = rows(self.emulated)
+            frames.append(emulated_rows.assign(run="emulated"))
         if self.simulated is not None:
-            frames.append(rows(self.simulated).assign(run="simulated"))
+            simulated_rows = rows(self.simulated)
+            frames.append(simulated_rows.assign(run="simulated"))
         pandas = _import_pandas()
         if not frames:
             return pandas.DataFrame(columns=columns)
@@ -259,10 +274,16 @@ class RecordedRun:
         problem = self.best.problem
         allocation = sum_rates(schedule)
         machines = [machine.name for machine in problem.cluster.machines]
-        rates_of = zip(problem.links, allocation or mean_rates(schedule), strict=True)
+        source = "assigned"
+        port_rates = allocation
+        if port_rates is None:
+            source = "mean"
+            port_rates = mean_rates(schedule)
 
-        frames = [
-            pandas.DataFrame(
+        frames = []
+        pairs = zip(problem.links, port_rates, strict=True)
+        for port, (link, (times, rates)) in enumerate(pairs):
+            frame = pandas.DataFrame(
                 {
                     "port": link.name,
                     "machine": machines[link.machine] if link.direction else "",
@@ -270,11 +291,10 @@ class RecordedRun:
                     "capacity": problem.links.steps.at(port, times),
                     "time": times,
                     "rate": rates,
-                    "source": "mean" if allocation is None else "assigned",
+                    "source": source,
                 }
             )
-            for port, (link, (times, rates)) in enumerate(rates_of)
-        ]
+            frames.append(frame)
         columns = ("port", "machine", "direction", "capacity", "time", "rate", "source")
         empty = [pandas.DataFrame(columns=columns)]  # where no machine has a NIC
         return pandas.concat(frames or empty, ignore_index=True)
@@ -302,17 +322,17 @@ def training_frame(path: Path) -> pd.DataFrame:
             frame: pd.DataFrame = pandas.read_csv(file, on_bad_lines="skip")
     except (OSError, ValueError) as error:
         raise DataError(f"cannot be read: {error}", path=path) from error
+
     if list(frame.columns) != columns:
-        raise DataError(f"has the columns {', '.join(frame.columns)}", path=path)
+        found = ", ".join(frame.columns)
+        raise DataError(f"has the columns {found}", path=path)
     return frame.dropna().reset_index(drop=True)
 
 
 def _flows(schedule: Schedule) -> pd.DataFrame:
     problem = schedule.problem
     job = problem.job
-    flows = schedule.flows()
-    edges = flows[:, 0]
-    iterations = flows[:, 1]
+    edges, iterations = schedule.flows().T
     machine_of = np.array(problem.placement.machine_of)
     machines = np.array([machine.name for machine in problem.cluster.machines])
     names = np.array([task.name for task in job.tasks])
@@ -380,10 +400,10 @@ def load_run(path: str | Path) -> RecordedRun:
     if not (path / "training.csv").exists():
         missing.append("training.csv is missing")
     return RecordedRun(
-        path,
-        manifest or {},
-        problem,
-        result,
+        path=path,
+        manifest=manifest or {},
+        problem=problem,
+        result=result,
         emulated=emulation,
         simulated=simulation,
         measured=realization,
@@ -396,7 +416,8 @@ def _simulate_virtual(run: Path) -> RecordedRun:
 
     Raises ScenarioError or DataError where the job cannot be read.
     """
-    experiment = prepare(load(run / RECORDED_JOB))
+    job_scenario = load(run / RECORDED_JOB)
+    experiment = prepare(job_scenario)
     schedule = simulate(
         experiment.problem,
         experiment.realization,
@@ -411,9 +432,11 @@ def _simulate_virtual(run: Path) -> RecordedRun:
     except DataError as error:
         missing = (f"{VIRTUAL_RESULT} {error.problem}",)
 
+    scenario = experiment.scenario
+    manifest = {"scenario": scenario.model_dump(mode="json", by_alias=True)}
     result = {
-        "scenario": experiment.scenario.name,
-        "placement": experiment.scenario.placed_by,
+        "scenario": scenario.name,
+        "placement": scenario.placed_by,
         "policy": experiment.policy,
         "virtual": figures,
         "job_makespan": schedule.makespan,
@@ -421,10 +444,10 @@ def _simulate_virtual(run: Path) -> RecordedRun:
         "ports": port_rows(schedule),
     }
     return RecordedRun(
-        run,
-        {"scenario": experiment.scenario.model_dump(mode="json", by_alias=True)},
-        experiment.problem,
-        result,
+        path=run,
+        manifest=manifest,
+        problem=experiment.problem,
+        result=result,
         emulated=None,
         simulated=schedule,
         measured=experiment.realization,
@@ -462,6 +485,7 @@ def with_simulated_rates(run: RecordedRun) -> Schedule:
         replay = simulate(problem, realization, run.policy, record_rates=True)
     except CodeWithheld:
         return schedule
+
     # Times are ends less starts here, so that the last digits may differ.
     alike = np.isclose(replay.makespan, schedule.length, rtol=1e-9, atol=0.0)
     if replay.rates is None or not alike:
@@ -476,14 +500,17 @@ def realization_of(schedule: Schedule) -> Realization:
     mean of the flows of the same iteration between tasks of the same kinds, which
     matters only where a task is moved.
     """
-    tasks = schedule.problem.job.tasks
+    problem = schedule.problem
+    tasks = problem.job.tasks
     # NaN of flows that were never sent.
     volumes = np.maximum(np.nan_to_num(schedule.flow_bytes), 0.0)
-    remote = np.array([bool(path) for path in schedule.problem.hops], dtype=bool)
+    remote = np.array([bool(path) for path in problem.hops], dtype=bool)
     rows_of = defaultdict(list)
-    for number, edge in enumerate(schedule.problem.job.edges):
+    for number, edge in enumerate(problem.job.edges):
+        sender = tasks[edge.source]
+        reader = tasks[edge.destination]
         # Credits have no bytes, and would lower the mean of what goes the same way.
-        kinds = (tasks[edge.source].kind, tasks[edge.destination].kind, edge.credit)
+        kinds = (sender.kind, reader.kind, edge.credit)
         rows_of[kinds].append(number)
 
     for numbers in rows_of.values():

@@ -80,7 +80,9 @@ def modes(values: Sequence[float]) -> list[list[float]]:
     gaps = np.diff(ordered)
     cut = int(np.argmax(gaps)) + 1
     groups = [ordered[:cut], ordered[cut:]]
-    widest = max(group[-1] - group[0] for group in groups)
+    widths = [group[-1] - group[0] for group in groups]
+    widest = max(widths)
+
     # A single value far off may be a second state, or an accident: it is no group.
     is_single = min(map(len, groups)) == 1
     if is_single or gaps[cut - 1] <= _APART * widest:
@@ -121,7 +123,8 @@ class Repeats:
     @property
     def nearest(self) -> RunFigures:
         """Run whose makespan is nearest to the median."""
-        return min(self.runs, key=lambda run: abs(run.makespan - self.makespan))
+        makespan = self.makespan
+        return min(self.runs, key=lambda run: abs(run.makespan - makespan))
 
     @property
     def errors(self) -> list[float]:
@@ -131,17 +134,22 @@ class Repeats:
     @property
     def error(self) -> float | None:
         """Median of the errors; None where nothing was predicted."""
-        return median(self.errors) if self.errors else None
+        if not self.errors:
+            return None
+        return median(self.errors)
 
     @property
     def further_error(self) -> Span:
         """Interval in which the error of a further run lies."""
-        return further(self.errors) if self.errors else Span(-math.inf, math.inf)
+        if not self.errors:
+            return Span(-math.inf, math.inf)
+        return further(self.errors)
 
     @property
     def further_makespan(self) -> Span:
         """Interval in which the makespan of a further run lies."""
-        return further([run.makespan for run in self.runs])
+        makespans = [run.makespan for run in self.runs]
+        return further(makespans)
 
     @property
     def outcome(self) -> Agreement:
@@ -151,9 +159,10 @@ class Repeats:
         if len(self.errors) == 1:
             return Agreement.ONE_DRAW
         span = self.further_error
-        if -self.threshold <= span.low and span.high <= self.threshold:
+        threshold = self.threshold
+        if -threshold <= span.low and span.high <= threshold:
             return Agreement.AGREES
-        if span.low > self.threshold or span.high < -self.threshold:
+        if span.low > threshold or span.high < -threshold:
             return Agreement.DIFFERS
         return Agreement.UNDECIDED
 
@@ -165,10 +174,13 @@ class Repeats:
         """
         if len(self.runs) == 1:
             return False
-        half = self.further_makespan.half / self.makespan if self.makespan else 0.0
+        half = 0.0
         if self.errors:
             half = self.further_error.half
-        return half <= self.threshold and self.outcome is not Agreement.UNDECIDED
+        elif self.makespan:
+            half = self.further_makespan.half / self.makespan
+        is_narrow = half <= self.threshold
+        return is_narrow and self.outcome is not Agreement.UNDECIDED
 
     def iteration_table(self) -> list[Result]:
         """Return median and interval of every iteration that all runs have, seconds."""
@@ -177,20 +189,28 @@ class Repeats:
         for iteration in range(count):
             seconds = [run.iterations[iteration] for run in self.runs]
             span = further(seconds)
-            row = {"median": median(seconds), "low": span.low, "high": span.high}
+            row = {
+                "median": median(seconds),
+                "low": span.low,
+                "high": span.high,
+            }
             table.append(_finite(row))
         return table
 
     def to_json(self) -> Result:
         """Return the content of ``--json``, see docs/results.md."""
+        makespans = [run.makespan for run in self.runs]
+        further_makespan = asdict(self.further_makespan)
+        further_error = asdict(self.further_error)
+
         return {
             "makespan": self.makespan,
-            "further_makespan": _finite(asdict(self.further_makespan)),
+            "further_makespan": _finite(further_makespan),
             "error": self.error,
-            "further_error": _finite(asdict(self.further_error)),
+            "further_error": _finite(further_error),
             "threshold": self.threshold,
             "outcome": str(self.outcome),
-            "groups": modes([run.makespan for run in self.runs]),
+            "groups": modes(makespans),
             "iterations": self.iteration_table(),
             "runs": [asdict(run) for run in self.runs],
         }
@@ -198,7 +218,10 @@ class Repeats:
 
 def _finite(row: dict[str, float]) -> Result:
     """Return a row in which what is infinite is None: JSON knows no infinity."""
-    return {key: value if math.isfinite(value) else None for key, value in row.items()}
+    finite_row: Result = {}
+    for key, value in row.items():
+        finite_row[key] = value if math.isfinite(value) else None
+    return finite_row
 
 
 def iteration_lengths(schedule: Schedule) -> NDArray[np.float64]:
@@ -227,10 +250,12 @@ def spread_of_iterations(
         Length of every iteration of a run, and of its simulation.
     """
     count = min(len(seconds), len(simulated))
-    if count < 3 or not simulated[:count].sum():
+    expected = simulated[:count]
+    length = float(expected.sum())
+    if count < 3 or not length:
         return None
-    late = seconds[:count] - simulated[:count]
+    late = seconds[:count] - expected
     deviation = float(np.std(late, ddof=1))
     # Two runs part by sqrt(2) times what one parts from its mean.
     half = 1.96 * math.sqrt(2.0 * count) * deviation
-    return half / float(simulated[:count].sum())
+    return half / length

@@ -48,7 +48,8 @@ def task_rows(
     job = problem.job
     depth = Counter[str]()
     for task in job.tasks:
-        depth[task.job_name] = max(depth[task.job_name], task.behind)
+        name = task.job_name
+        depth[name] = max(depth[name], task.behind)
     # A task of a pipeline has no mini-batch in the first and the last cycles.
     first = np.array([task.behind for task in job.tasks], dtype=np.int64)
     idle = np.array([depth[task.job_name] for task in job.tasks])
@@ -64,13 +65,15 @@ def task_rows(
         mask = is_kind[:, None] & has_batch
         seconds = times[mask]
         lateness = late[mask]
+        # Of the rest of a pipeline after a cut a kind may have nothing to do.
+        mean = float(seconds.mean()) if seconds.size else 0.0
+        is_late = lateness > 0
         table[str(kind)] = {
             "tasks": int(is_kind.sum()),
-            # Of the rest of a pipeline after a cut a kind may have nothing to do.
-            "mean_seconds": float(seconds.mean()) if seconds.size else 0.0,
+            "mean_seconds": mean,
             "max_seconds": float(seconds.max(initial=0.0)),
             "max_late_seconds": float(lateness.max(initial=0.0)),
-            "late_iterations": int((lateness > 0).sum()),
+            "late_iterations": int(is_late.sum()),
         }
     return table
 
@@ -131,8 +134,11 @@ def port_rows(schedule: Schedule) -> list[Result]:
     rows = []
     for port, link in enumerate(problem.links):
         size = sizes[port]
-        # Over what it could carry until then: capacities change with events.
-        share = size / steps.carry(port, until)[0] if makespan else 0.0
+        share = 0.0
+        if makespan:
+            # Over what it could carry until then: capacities change with events.
+            (capacity,) = steps.carry(port, until)
+            share = size / capacity
         row = {
             "port": link.name,
             "bytes_per_second": link.capacity,
@@ -166,7 +172,8 @@ def training_curve(
     rows = defaultdict(list)
     for time, _, iteration, figures in reports:
         if "loss" in figures:
-            rows[iteration].append((time, figures["loss"]))
+            report = (time, figures["loss"])
+            rows[iteration].append(report)
 
     curve = []
     for iteration in sorted(rows):
@@ -207,12 +214,13 @@ def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
         # Epochs would need the data set; the result itself has its iterations.
         by_data = scenario.job.shaped_by_data
         job = scenario.to_job(train_vertices=1, opened=by_data)
-        last = max(row["iteration"] for row in content["tasks"])
-        job = replace(job, iterations=1 + last)
+        iterations = [row["iteration"] for row in content["tasks"]]
+        job = replace(job, iterations=1 + max(iterations))
         places = content["placement"]
         machines = tuple(cluster.index(places[task.name]) for task in job.tasks)
         placed = Problem(cluster, job, Placement(machines))
-        return scenario, schedule_of(following_placement(scenario, placed), content)
+        problem_of_run = following_placement(scenario, placed)
+        return scenario, schedule_of(problem_of_run, content)
     except ValidationError as error:
         problem = f"is not a result: its scenario has {error.error_count()} errors"
     except (
@@ -222,5 +230,6 @@ def read_result(path: str | Path) -> tuple[Scenario, Schedule]:
         TypeError,
         RecursionError,
     ) as error:
-        problem = f"is not a whole result: {type(error).__name__} {error}"
+        kind = type(error).__name__
+        problem = f"is not a whole result: {kind} {error}"
     raise DataError(problem, path=file)

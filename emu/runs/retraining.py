@@ -58,25 +58,32 @@ def training_audit(run: Path, job: Job) -> Findings:
         if losses.empty:
             raise DataError("holds no losses", path=run / "training.csv")
         system = system_of(settings)
-        if system is not None and system.asynchronous(settings):
-            problem = "trained asynchronously: its losses follow from what was read "
-            raise DataError(problem + "when, audit a run of mode: pipe", path=run)
+        misses = 0
+        if system is not None:
+            if system.asynchronous(settings):
+                problem = "trained asynchronously: its losses follow from what was read"
+                raise DataError(f"{problem} when, audit a run of mode: pipe", path=run)
+            # A pipeline of P3 lacks some updates by design:
+            # alone the training lacks the same ones.
+            misses = system.updates_missed(settings)
 
-        # A pipeline of P3 lacks some updates by design:
-        # alone the training lacks the same ones.
-        misses = system.updates_missed(settings) if system else 0
         weights = np.empty(0)
         for name, part in read_weights(run).items():
             if name.startswith(prefix):
                 weights = np.append(weights, part)
-        wrong = _first_wrong(losses, weights, settings, misses)
+        wrong = _first_wrong(losses, weights=weights, settings=settings, missed=misses)
         # One more for the weights, which are compared as one number.
         count += len(losses) + 1
         if wrong is not None:
             off, figure, words = wrong
             subject = prefix + figure
-            sentence = f"{subject} {words}"
-            violation = Violation("training", subject, off, "values", sentence)
+            violation = Violation(
+                constraint="training",
+                subject=subject,
+                amount=off,
+                unit="values",
+                sentence=f"{subject} {words}",
+            )
             violations.append(violation)
     if not count:
         raise DataError("trained nothing, so no loss can be compared", path=run)
@@ -88,8 +95,10 @@ def list_training(job: Job) -> Iterator[tuple[str, Mapping[str, Any]]]:
     jobs = job.settings.get("jobs") or {"": job.settings}
     for name, settings in jobs.items():
         # With `timed` nothing computes, so that there is no loss to compare.
-        if "model" in settings and settings.get("compute") != "timed":
-            yield f"{name}/" if name else "", settings
+        has_model = "model" in settings
+        if has_model and settings.get("compute") != "timed":
+            prefix = f"{name}/" if name else ""
+            yield prefix, settings
 
 
 def _first_wrong(
@@ -188,7 +197,9 @@ def progress_of(
             raise DataError("has no validation accuracy over time", path=run.path)
         scenario = Scenario.model_validate(run.manifest["scenario"])
         section = run.manifest.get("until")
-        until = UntilSection.model_validate(section) if section else None
+        until = None
+        if section:
+            until = UntilSection.model_validate(section)
 
         schedule = partial(getattr, run, "best")
         progress = progress_along(scenario, schedule, watch, until)
@@ -231,7 +242,8 @@ def _step_kinds(run: RecordedRun) -> tuple[str, ...]:
     if run.manifest.get("first_iteration"):
         return ()  # the steps before are of another attempt, with times of its own
     scenario = run.manifest.get("scenario", {})
-    system = system_of(scenario.get("job", {}))
+    job = scenario.get("job", {})
+    system = system_of(job)
     if system is None:
         return ()
     return system.step_kinds

@@ -97,7 +97,8 @@ def disk_errors(problem: str, path: Path) -> Iterator[None]:
 
 def _digest(path: Path) -> str:
     with disk_errors("cannot be read", path), open_input(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        digest = hashlib.file_digest(file, "sha256")
+    return digest.hexdigest()
 
 
 class RunDirectory:
@@ -117,7 +118,8 @@ class RunDirectory:
         # Stamps are of a second, in which several runs may begin.
         for attempt in range(100):
             suffix = f"-{attempt}" if attempt else ""
-            path = parent / f"{file_part(name)}-{stamp}{suffix}"
+            stem = file_part(name)
+            path = parent / f"{stem}-{stamp}{suffix}"
             try:
                 # To make it is the test: two runs that
                 # looked first could take one name.
@@ -125,9 +127,13 @@ class RunDirectory:
             except FileExistsError:
                 continue
             except OSError as error:
-                problem = f"cannot make a run directory here: {error.strerror}; choose "
-                raise DataError(problem + "another with --runs", path=path) from error
+                problem = (
+                    f"cannot make a run directory here: {error.strerror}; choose "
+                    "another with --runs"
+                )
+                raise DataError(problem, path=path) from error
             return cls(path)
+
         raise DataError("every name for a run directory is taken", path=parent)
 
     @classmethod
@@ -156,6 +162,7 @@ class RunDirectory:
         with disk_errors("cannot be opened", self.path):
             self.path.mkdir(exist_ok=True)
             handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -182,9 +189,13 @@ class RunDirectory:
                 rows = ",\n  ".join(map(encode, value))
                 lines.append(f"{encode(key)}: [\n  {rows}\n ]")
             else:
-                lines.append(encode({key: value})[1:-1])
+                # Without the braces of an object of its own.
+                line = encode({key: value})
+                lines.append(line[1:-1])
+
         content = ",\n ".join(lines)
-        self._write(name, f"{{\n {content}\n}}\n".encode())
+        text = f"{{\n {content}\n}}\n"
+        self._write(name, text.encode())
 
     def write_lines(self, name: str, lines: Iterable[str]) -> None:
         """Write text lines, each as it comes: a trace of a long run has gigabytes."""
@@ -216,26 +227,35 @@ def write_scenario(directory: RunDirectory, scenario: Scenario) -> Content:
     source = _read_again(scenario)
     if source is None:
         text = json.dumps(scenario.to_json(), indent=1)
-        source = Source(text, "scenario.json", ".")
+        source = Source(text, file="scenario.json", folder=".")
     directory.write_lines(NAME, [source.text])
     overrides: Any = source.overrides
     # Python states keys with values, the command line a list of texts.
     changes = dict(overrides) if hasattr(overrides, "items") else [*overrides]
-    return {"file": source.file, "folder": source.folder, "overrides": changes}
+
+    return {
+        "file": source.file,
+        "folder": source.folder,
+        "overrides": changes,
+    }
 
 
 def _read_again(scenario: Scenario) -> Source | None:
     """Return the text that states a scenario as it is; None where none does."""
     document = scenario.origin.document
-    source = None if document is None else document.source
-    if source is None:
+    if document is None or document.source is None:
         return None
+    source = document.source
     try:
         json.dumps(source.overrides, default=dict)
-        differs = apart(load_again(source), scenario.to_json())
+        loaded = load_again(source)
+        differs = apart(loaded, scenario.to_json())
     except (TypeError, ValueError, ScenarioError):
         return None  # values that no file holds, or files that have gone
-    return None if differs else source
+
+    if differs:
+        return None
+    return source
 
 
 def read_scenario(run: Path, manifest: Content) -> Scenario:
@@ -257,11 +277,12 @@ def read_scenario(run: Path, manifest: Content) -> Scenario:
             raise DataError("is missing", path=path) from error
         source = Source(
             text,
-            fields["file"],
-            fields["folder"],
-            fields["overrides"],
+            file=fields["file"],
+            folder=fields["folder"],
+            overrides=fields["overrides"],
         )
-        return load_again(source, manifest.get("scenario"))
+        noted = manifest.get("scenario")
+        return load_again(source, noted)
 
 
 def apart(stated: Scenario, noted: Any) -> list[str]:
@@ -272,11 +293,17 @@ def apart(stated: Scenario, noted: Any) -> list[str]:
     """
     content = stated.to_json()
     emulation = content["emulation"]
-    noted_emulation = noted.get("emulation", {}) if isinstance(noted, dict) else {}
-    for key in ("time_scale", "byte_scale"):
-        if emulation[key] == AUTO and isinstance(noted_emulation, dict):
-            emulation[key] = noted_emulation.get(key)
-    deviations = differences(_without(noted), _without(content), "the scenario text")
+    noted_emulation: Any = {}
+    if isinstance(noted, dict):
+        noted_emulation = noted.get("emulation", {})
+    if isinstance(noted_emulation, dict):
+        for key in ("time_scale", "byte_scale"):
+            if emulation[key] == AUTO:
+                emulation[key] = noted_emulation.get(key)
+
+    noted_content = _without(noted)
+    stated_content = _without(content)
+    deviations = differences(noted_content, stated_content, "the scenario text")
     return [*deviations]
 
 
@@ -286,12 +313,13 @@ def _without(content: Any) -> Any:
         return [_without(item) for item in content]
     if not isinstance(content, dict):
         return content
-    is_noted = "program" in content or is_program(str(content.get("policy")))
-    return {
-        key: _without(value)
-        for key, value in content.items()
-        if not (is_noted and key in _NOTED)
-    }
+    policy = str(content.get("policy"))
+    is_noted = "program" in content or is_program(policy)
+    kept = {}
+    for key, value in content.items():
+        if not (is_noted and key in _NOTED):
+            kept[key] = _without(value)
+    return kept
 
 
 @dataclass
@@ -338,10 +366,15 @@ def write_cut(run: Path, job: str, cut: Cut) -> None:
         # Of what was in memory: a disk that tears
         # the file is found out when it is read.
         digest = hashlib.sha256(content).hexdigest()
-        parts[name] = _Part(file, digest, [*arrays])
+        parts[name] = _Part(
+            file=file,
+            sha256=digest,
+            arrays=[*arrays],
+        )
     record = asdict(_Record(job, cut.iteration, parts))
+    text = json.dumps(record, indent=1)
     with whole_file(folder / RECORD) as partial:
-        partial.write_text(json.dumps(record, indent=1), encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")
 
     # Only now that the new one is whole: until then the older ones are all there is.
     older = [entry for entry in _list_cuts(run) if entry.name < folder.name]
@@ -371,7 +404,10 @@ def drop_cuts(run: Path) -> None:
 
 
 def newest_cut(
-    run: Path, job: str, owners: Collection[str], notify: Callable[[str], object]
+    run: Path,
+    job: str,
+    owners: Collection[str],
+    notify: Callable[[str], object],
 ) -> Cut:
     """Return the last committed cut of a run; that before iteration 0 where none is.
 
@@ -395,7 +431,8 @@ def _read(folder: Path, job: str, owners: Collection[str]) -> Cut:
     path = folder / RECORD
     with one_error(path):
         record: _Record = read_shape(read_json(path), _Record, path)
-    if record.job != job or record.parts.keys() != {*owners}:
+    has_owners = record.parts.keys() == {*owners}
+    if record.job != job or not has_owners:
         raise DataError("is of another job than the run", path=path)
     # A folder that was renamed would be taken for a later cut than it is.
     if folder.name != f"{record.iteration:08d}":

@@ -41,24 +41,31 @@ def share_run(run: Path, out: Path, key: Path | None = None) -> None:
     problem = load_run(run).problem
     contents = _read_records(run)
     rows = read_json(run / "processes.json")["hosts"]
-    hosts = {str(row.get(key)) for row in rows for key in ("host", "name")}
+    hosts = set()
+    for row in rows:
+        hosts |= {str(row.get("host")), str(row.get("name"))}
     # None of a row without a name; neither says where the run was.
     hosts -= {"None", "localhost"}
     # Machines of the scenario are its own words, by which an audit finds them.
-    hosts.difference_update(machine.name for machine in problem.cluster.machines)
-    numbers = {host: f"host-{n}" for n, host in enumerate(sorted(hosts), 1)}
+    hosts -= {machine.name for machine in problem.cluster.machines}
+    numbers = {}
+    for number, host in enumerate(sorted(hosts), 1):
+        numbers[host] = f"host-{number}"
     for name, content in contents.items():
         if name.endswith(_TEXT):
-            contents[name] = _hide(content.decode(), numbers).encode()
+            text = _hide(content.decode(), numbers)
+            contents[name] = text.encode()
 
     result = parse_json(contents["result.json"].decode())
     # Of what stands there now: the texts have changed.
-    result["records"] = {
-        name: hashlib.sha256(contents[name]).hexdigest()
-        for name in RECORDS
-        if name in contents
-    }
-    contents["result.json"] = json.dumps(result, indent=1).encode()
+    digests = {}
+    for name in RECORDS:
+        if name in contents:
+            digest = hashlib.sha256(contents[name])
+            digests[name] = digest.hexdigest()
+    result["records"] = digests
+    text = json.dumps(result, indent=1)
+    contents["result.json"] = text.encode()
     if key is not None:
         contents[signature.NAME] = signature.sign(contents, key)
     with (
@@ -76,12 +83,14 @@ def _read_records(run: Path) -> dict[str, bytes]:
     contents = {}
     room = MOST
     for name in _NAMES:
-        if (run / name).exists():
-            with open_input(run / name, room) as file:
-                contents[name] = file.read()
+        path = run / name
+        if path.exists():
+            with open_input(path, room) as file:
+                content = file.read()
+            contents[name] = content
             # One bound for all together, as `unpack_shared`
             # has it: what is shared can be opened.
-            room -= len(contents[name])
+            room -= len(content)
     if "result.json" not in contents or "processes.json" not in contents:
         raise DataError("holds no emulated run that has ended", path=run)
 
@@ -127,9 +136,10 @@ def _unpack(path: Path, folder: Path) -> None:
         open_input(path, MOST) as file,
         zipfile.ZipFile(file) as archive,
     ):
+        known = {*_NAMES, signature.NAME}
         for name in archive.namelist():
             # Known names alone: `../` in one would lead out of the folder.
-            if name not in (*_NAMES, signature.NAME):
+            if name not in known:
                 text = f"holds {printable(name)}, which is no record of a run"
                 raise DataError(text, path=path)
             with archive.open(name) as member:

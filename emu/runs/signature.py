@@ -41,9 +41,10 @@ def sign(contents: Mapping[str, bytes], key_file: Path) -> bytes:
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - seldom
     from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415
 
-    with one_error(
-        key_file, lambda said: DataError(f"is no key: {said}", path=key_file)
-    ):
+    def refuse(problem: object) -> DataError:
+        return DataError(f"is no key: {problem}", path=key_file)
+
+    with one_error(key_file, refuse):
         with open_input(key_file, _MOST_KEY) as file:
             text = file.read()
         load = serialization.load_pem_private_key
@@ -53,9 +54,11 @@ def sign(contents: Mapping[str, bytes], key_file: Path) -> bytes:
     if not isinstance(key, ed25519.Ed25519PrivateKey):
         problem = "is no key of Ed25519: ssh-keygen -t ed25519 makes one"
         raise DataError(problem, path=key_file)
+    public_key = key.public_key().public_bytes_raw()
+    signed_digests = key.sign(_digest(contents))
     signature: _Signature = {
-        "key": key.public_key().public_bytes_raw().hex(),
-        "signature": key.sign(_digest(contents)).hex(),
+        "key": public_key.hex(),
+        "signature": signed_digests.hex(),
     }
     return json.dumps(signature).encode()
 
@@ -74,7 +77,10 @@ def signer_of(run: Path) -> str:
     content = read_json(path, _MOST_KEY)
     check_shape(content, _Signature, path)
     files = [file for file in run.rglob("*") if file.is_file() and file != path]
-    contents = {str(file.relative_to(run)): file.read_bytes() for file in files}
+    contents = {}
+    for file in files:
+        name = str(file.relative_to(run))
+        contents[name] = file.read_bytes()
     with one_error(path):
         raw_key = bytes.fromhex(content["key"])
         key = ed25519.Ed25519PublicKey.from_public_bytes(raw_key)
@@ -88,9 +94,10 @@ def signer_of(run: Path) -> str:
 
 def _digest(contents: Mapping[str, bytes]) -> bytes:
     """Return what is signed: names and digests of all files."""
-    digests = {
-        name: hashlib.sha256(content).hexdigest() for name, content in contents.items()
-    }
+    digests = {}
+    for name, content in contents.items():
+        digest = hashlib.sha256(content)
+        digests[name] = digest.hexdigest()
     return json.dumps(digests, sort_keys=True).encode()
 
 
@@ -100,5 +107,8 @@ def _fingerprint(key: Ed25519PublicKey) -> str:
     text = key.public_bytes(
         serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
     )
-    digest = hashlib.sha256(base64.b64decode(text.split()[1])).digest()
-    return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
+    _, encoded_key, *_ = text.split()
+    key_bytes = base64.b64decode(encoded_key)
+    digest = hashlib.sha256(key_bytes).digest()
+    fingerprint = base64.b64encode(digest).decode()
+    return f"SHA256:{fingerprint.rstrip('=')}"

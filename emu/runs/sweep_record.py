@@ -75,7 +75,9 @@ class SweepRecord:
             problem = f"line {number} is not JSON: {error}"
             raise DataError(problem, path=self.path) from error
         # The version before the shape: a line of another emu is not damaged.
-        version = row.get("version") if isinstance(row, dict) else None
+        version = None
+        if isinstance(row, dict):
+            version = row.get("version")
         if version != VERSION or "key" not in row:
             problem = (
                 f"line {number} is of version {version!r}, this emu writes "
@@ -83,7 +85,7 @@ class SweepRecord:
             )
             raise DataError(problem, path=self.path)
 
-        check_shape(row, _row_shape(), self.path, f"line {number}: ")
+        check_shape(row, shape=_row_shape(), path=self.path, at=f"line {number}: ")
         content: Content = row
         return content
 
@@ -94,11 +96,15 @@ class SweepRecord:
         """
         if key not in self.rows:
             return False
-        self.rows[key] = {**self.rows[key], "values": dict(values)}
+        row = self.rows[key]
+        self.rows[key] = {**row, "values": dict(values)}
         return True
 
     def add(
-        self, key: str, values: Mapping[str, Any], figures: Mapping[str, Any]
+        self,
+        key: str,
+        values: Mapping[str, Any],
+        figures: Mapping[str, Any],
     ) -> None:
         """Append a finished point.
 

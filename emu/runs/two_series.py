@@ -78,7 +78,9 @@ class Likeness:
 
     def _drifts(self, threshold: float) -> bool:
         drift = self.drift
-        return drift is not None and abs(drift.mean) > max(threshold, drift.half)
+        if drift is None:
+            return False
+        return abs(drift.mean) > max(threshold, drift.half)
 
 
 def compare_lengths(measured: Sequence[float], lengths: Sequence[float]) -> Likeness:
@@ -100,7 +102,8 @@ def compare_lengths(measured: Sequence[float], lengths: Sequence[float]) -> Like
     drift = None
     if mean:
         apart = seconds_apart / mean
-        chance = _distance_by_chance(expected, found) / mean
+        distance = _distance_by_chance(expected, found)
+        chance = distance / mean
         drift = drift_of(expected, found)
     return Likeness(
         measured_quartiles=expected_quartiles,
@@ -126,8 +129,10 @@ def distances(values: Floats, others: Floats) -> tuple[float, float]:
     them (the statistic of Kolmogorov and Smirnov).
     """
     steps = np.sort(np.concatenate([values, others]))
-    counts = np.searchsorted(np.sort(values), steps, side="right")
-    other_counts = np.searchsorted(np.sort(others), steps, side="right")
+    sorted_values = np.sort(values)
+    sorted_others = np.sort(others)
+    counts = np.searchsorted(sorted_values, steps, side="right")
+    other_counts = np.searchsorted(sorted_others, steps, side="right")
     share = counts / values.size
     other_share = other_counts / others.size
     heights = np.abs(share - other_share)
@@ -147,7 +152,8 @@ def _distance_by_chance(values: Floats, others: Floats) -> float:
         drawn = np.cumsum(rng.permutation(is_other))[:-1]
         rest = np.arange(1, steps.size) - drawn
         heights = np.abs(drawn / others.size - rest / values.size)
-        areas.append(float(heights @ widths))
+        area = float(heights @ widths)
+        areas.append(area)
     return float(np.percentile(areas, 95))
 
 
@@ -167,7 +173,8 @@ def drift_of(measured: Floats, found: Floats) -> Interval | None:
     slope = float(centred @ differences) / squares
     remainder = differences - differences.mean() - slope * centred
     freedom = count - 2
-    error = math.sqrt(float(remainder @ remainder) / freedom / squares)
+    variance = float(remainder @ remainder) / freedom
+    error = math.sqrt(variance / squares)
 
     length = (count - 1) / float(measured.mean())
     half = student_quantile(freedom) * error * length

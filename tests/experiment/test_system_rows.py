@@ -23,8 +23,9 @@ from emu.cli.report_commands import Form
 from emu.errors import EmulatorError, ScenarioError
 from emu.experiment.machine_memory import check_memory, memory_by_machine
 from emu.experiment.row_figures import limits_of
+from emu.experiment.row_settings import list_settings
 from emu.experiment.system_rows import compare_systems, measure
-from emu.experiment.systems import Target, as_variant, list_settings
+from emu.experiment.systems import Target, as_variant
 from emu.graph_data import open_for, open_parts
 from emu.report.system_tables import answers_json, ranking
 from emu.scenario import load, prepare

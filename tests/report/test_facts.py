@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from emu.report.facts import death_bands, run_facts
+from emu.report.death_bands import death_bands
+from emu.report.facts import run_facts
 
 RECOVERY = {
     "makespan": 40.0,

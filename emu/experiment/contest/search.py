@@ -223,6 +223,7 @@ def _walk(
                     worst_loss = steady_loss
         if watch is not None:
             watch(judge.tries, worst_loss)
+
     return worst
 
 

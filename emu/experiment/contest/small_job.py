@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -96,9 +96,18 @@ class SmallJob:
     def draw(cls, rng: np.random.Generator, *, free: bool) -> Self:
         """Return a job of three machines, two tasks of each kind, eight flows."""
         machines = tuple(_draw_machine(rng) for _ in range(3))
-        letters = _LETTERS * 2
-        tasks = tuple(_draw_task(rng, letter, len(machines)) for letter in letters)
-        job = cls(machines=machines, tasks=tasks, flows=(), iterations=2, free=free)
+        tasks = []
+        for letter in _LETTERS * 2:
+            task = _draw_task(rng, letter, len(machines))
+            tasks.append(task)
+
+        job = cls(
+            machines=machines,
+            tasks=tuple(tasks),
+            flows=(),
+            iterations=2,
+            free=free,
+        )
         while len(job.flows) < 8:
             job = job._with_flow(rng)
         return job
@@ -119,13 +128,17 @@ class SmallJob:
         tasks = []
         times = []
         for name, task in zip(self._names(), self.tasks, strict=True):
-            tasks.append(Task(name, _KINDS[task.letter]))
-            times.append(change(task.milliseconds) / 1000.0)
+            kind = _KINDS[task.letter]
+            milliseconds = change(task.milliseconds)
+            tasks.append(Task(name, kind))
+            times.append(milliseconds / 1000.0)
         edges = []
         sizes = []
         for flow in self.flows:
-            edges.append(Edge(flow.source, flow.destination, flow.lag))
-            sizes.append(change(flow.kilobytes) * 1000.0)
+            edge = Edge(flow.source, flow.destination, flow.lag)
+            kilobytes = change(flow.kilobytes)
+            edges.append(edge)
+            sizes.append(kilobytes * 1000.0)
 
         machine_of = [task.machine for task in self.tasks]
         problem = Problem(
@@ -142,24 +155,35 @@ class SmallJob:
         )
         return problem, realization
 
-    def to_json(self, change: Change = unchanged) -> dict[str, Any]:
-        """Return the content of its scenario file."""
-        names = self._names()
+    def _list_machines(self, change: Change) -> list[dict[str, object]]:
+        """Return the machines as a scenario file has them."""
         machines = []
         for number, machine in enumerate(self.machines):
+            incoming = change(machine.incoming)
+            outgoing = change(machine.outgoing)
             nic = {
-                "in": f"{change(machine.incoming):.10g} Mbit/s",
-                "out": f"{change(machine.outgoing):.10g} Mbit/s",
+                "in": f"{incoming:.10g} Mbit/s",
+                "out": f"{outgoing:.10g} Mbit/s",
             }
-            row: dict[str, Any] = {"name": f"m{number}", "nic": nic}
+            row: dict[str, object] = {"name": f"m{number}", "nic": nic}
             if self.free:
                 row["cpu"] = machine.cores
             machines.append(row)
 
+        return machines
+
+    def to_json(self, change: Change = unchanged) -> dict[str, object]:
+        """Return the content of its scenario file."""
+        names = self._names()
+        machines = self._list_machines(change)
         tasks = []
         for name, task in zip(names, self.tasks, strict=True):
-            time = f"{change(task.milliseconds):.10g} ms"
-            row = {"name": name, "kind": _KINDS[task.letter], "time": time}
+            milliseconds = change(task.milliseconds)
+            row: dict[str, object] = {
+                "name": name,
+                "kind": _KINDS[task.letter],
+                "time": f"{milliseconds:.10g} ms",
+            }
             if self.free:
                 row["demands"] = {"cpu": 1}
             else:
@@ -168,10 +192,11 @@ class SmallJob:
 
         flows = []
         for flow in self.flows:
+            kilobytes = change(flow.kilobytes)
             row = {
                 "from": names[flow.source],
                 "to": names[flow.destination],
-                "volume": f"{change(flow.kilobytes):.10g} kB",
+                "volume": f"{kilobytes:.10g} kB",
             }
             if flow.lag:
                 row["lag"] = flow.lag
@@ -192,7 +217,8 @@ class SmallJob:
         names = []
         for task in self.tasks:
             letter = task.letter
-            names.append(f"{letter}{counts[letter]}")
+            number = counts[letter]
+            names.append(f"{letter}{number}")
             counts[letter] += 1
         return names
 
@@ -226,6 +252,7 @@ class SmallJob:
                 lambda task: _draw_task(rng, task.letter, len(self.machines)),
             )
             return replace(self, tasks=tasks)
+
         flows = _replace_one(
             self.flows,
             rng,
@@ -239,7 +266,8 @@ class SmallJob:
         source, destination = ends.tolist()
         known_ends = {(flow.source, flow.destination) for flow in self.flows}
         is_known = (source, destination) in known_ends
-        if source == destination or is_known or len(self.flows) == MOST_FLOWS:
+        is_full = len(self.flows) == MOST_FLOWS
+        if source == destination or is_known or is_full:
             return self
 
         source_rank = _LETTERS.index(self.tasks[source].letter)
@@ -267,7 +295,8 @@ class SmallJob:
         if len(self.tasks) == MOST_TASKS:
             return self
         place = int(rng.integers(len(_LETTERS)))
-        task = _draw_task(rng, _LETTERS[place], len(self.machines))
+        letter = _LETTERS[place]
+        task = _draw_task(rng, letter, len(self.machines))
         job = replace(self, tasks=(*self.tasks, task))
         return job._with_flow(rng)  # noqa: SLF001 - of its own class
 
@@ -284,11 +313,10 @@ class SmallJob:
         for flow in self.flows:
             if position in (flow.source, flow.destination):
                 continue
-            moved_flow = replace(
-                flow,
-                source=flow.source - (flow.source > position),
-                destination=flow.destination - (flow.destination > position),
-            )
+            # Whoever stood behind it moves up by one.
+            source = flow.source - (flow.source > position)
+            destination = flow.destination - (flow.destination > position)
+            moved_flow = replace(flow, source=source, destination=destination)
             flows.append(moved_flow)
         return replace(self, tasks=tasks, flows=tuple(flows))
 
@@ -308,7 +336,8 @@ class SmallJob:
         tasks = []
         for task in self.tasks:
             place = task.machine - (task.machine >= position)
-            tasks.append(replace(task, machine=max(place, 0)))
+            place = max(place, 0)
+            tasks.append(replace(task, machine=place))
         return replace(self, machines=machines, tasks=tuple(tasks))
 
     def _with_iterations(self, rng: np.random.Generator) -> Self:
@@ -351,7 +380,8 @@ class SmallJob:
         for position, task in enumerate(self.tasks):
             if task.milliseconds:
                 plain_task = replace(task, milliseconds=0)
-                yield replace(self, tasks=_put(self.tasks, position, plain_task))
+                tasks = _put(self.tasks, position, plain_task)
+                yield replace(self, tasks=tasks)
 
     def _plainer_machines(self) -> Iterator[Self]:
         """Yield it with one machine as fast in as out, or as the first one."""
@@ -361,8 +391,9 @@ class SmallJob:
                 if even_machine != machine:
                     machines = _put(self.machines, position, even_machine)
                     yield replace(self, machines=machines)
-            if machine != self.machines[0]:
-                machines = _put(self.machines, position, self.machines[0])
+            first = self.machines[0]
+            if machine != first:
+                machines = _put(self.machines, position, first)
                 yield replace(self, machines=machines)
 
     def level(self) -> Mapping[str, Self]:
@@ -375,15 +406,15 @@ class SmallJob:
         even_machines = []
         for machine in self.machines:
             speed = min(machine.incoming, machine.outgoing)
-            even_machines.append(replace(machine, incoming=speed, outgoing=speed))
+            even_machine = replace(machine, incoming=speed, outgoing=speed)
+            even_machines.append(even_machine)
 
         no_times = [replace(task, milliseconds=0) for task in self.tasks]
         largest = max((flow.kilobytes for flow in self.flows), default=0)
         even_flows = [replace(flow, kilobytes=largest) for flow in self.flows]
+        fastest_machines = (fastest,) * len(self.machines)
         levels = {
-            "all machines as the fastest": replace(
-                self, machines=(fastest,) * len(self.machines)
-            ),
+            "all machines as the fastest": replace(self, machines=fastest_machines),
             "NICs as slow both ways": replace(self, machines=tuple(even_machines)),
             "tasks that take no time": replace(self, tasks=tuple(no_times)),
             "flows as large as the largest": replace(self, flows=tuple(even_flows)),
@@ -411,6 +442,7 @@ class SmallJob:
         for name, task in zip(names, self.tasks, strict=True):
             place = "" if self.free else f" on m{task.machine}"
             lines.append(f"task {name}{place}: {task.milliseconds} ms")
+
         for flow in self.flows:
             ends = f"{names[flow.source]} to {names[flow.destination]}"
             lag = " of the iteration before" if flow.lag else ""
@@ -420,7 +452,8 @@ class SmallJob:
 
 
 def _draw(rng: np.random.Generator, values: Sequence[int]) -> int:
-    return values[int(rng.integers(len(values)))]
+    place = int(rng.integers(len(values)))
+    return values[place]
 
 
 def _draw_machine(rng: np.random.Generator) -> SmallMachine:
@@ -453,4 +486,5 @@ def _replace_one(
     if not parts:
         return parts
     position = int(rng.integers(len(parts)))
-    return _put(parts, position, change(parts[position]))
+    part = change(parts[position])
+    return _put(parts, position, part)

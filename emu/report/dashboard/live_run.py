@@ -393,7 +393,12 @@ class LiveRun:
         self._done[task] += 1
         start = self._base + message.start
         end = self._base + message.end
-        self.history.ran(task, message.iteration + self._first, start, end)
+        self.history.ran(
+            task,
+            iteration=message.iteration + self._first,
+            start=start,
+            end=end,
+        )
         for edge, volume in zip(message.edges, message.volumes, strict=True):
             # Within a machine no flow would end, and its entry would stay for ever.
             if self.problem.hops[edge]:
@@ -417,7 +422,12 @@ class LiveRun:
         if span > 0:
             rates = self._flows.moved / span
             count = len(self._flows.active)
-            self.history.add(self._sampled, self._time, rates.tolist(), count)
+            self.history.add(
+                self._sampled,
+                end=self._time,
+                rates=rates.tolist(),
+                flows=count,
+            )
         self._flows.moved[:] = 0.0
         self._sampled = self._time
         # By the wall clock: samples are for the eyes, at any time scale.

@@ -19,7 +19,7 @@ from emu.host.input_file import read_text
 from emu.prediction.analysis.critical_path import critical_path
 from emu.prediction.analysis.link_load import fluid_bytes, mean_rates, pieces, sum_rates
 from emu.problem import Problem, RateHistory, Schedule, disturbances
-from emu.report.facts import death_bands
+from emu.report.death_bands import death_bands
 from emu.report.trace import Crossings, crossings, pack_columns
 from emu.runs.recorded_run import RecordedRun
 
@@ -194,7 +194,10 @@ def rates_by_bytes(schedule: Schedule, rates: RateHistory) -> RateHistory:
 
 
 def thin(
-    time: Floats, rate: Floats, end: float, points: int = CURVE_POINTS
+    time: Floats,
+    rate: Floats,
+    end: float,
+    points: int = CURVE_POINTS,
 ) -> tuple[Floats, Floats]:
     """Return a step curve with at most ``points`` steps and the same area.
 

@@ -153,7 +153,10 @@ class Talks:
 
 
 def lab_data(
-    lab: LabResult, traffic: Traffic, talks: Talks, samples: Mapping[str, NDArray[Any]]
+    lab: LabResult,
+    traffic: Traffic,
+    talks: Talks,
+    samples: Mapping[str, NDArray[Any]],
 ) -> Charts:
     """Return machines, programs, messages, and curves of NICs, losses and waits."""
     seconds = duration_of(lab)
@@ -219,7 +222,10 @@ def _pack_messages(talks: Talks, machines: int) -> Charts:
     first = rows["first"]
     last = rows["last"]
     lane, lanes = pack_lanes_per_group(
-        first[message], last[message], port, 2 * machines
+        first[message],
+        end=last[message],
+        group=port,
+        groups=2 * machines,
     )
     return pack_flows(
         edge=talks.edge,

@@ -203,7 +203,7 @@ def _node(node: Node, place: Floats, cluster: Cluster) -> str:
     name = cluster.machines[node.number].name
     disc = f'<circle class="machine" cx="{x:.0f}" cy="{y:.0f}" r="19"/>'
     # A disc of 38 pixels has room for six letters; the pointer shows the whole name.
-    return disc + _label(place, name[:6], "inside", name)
+    return disc + _label(place, text=name[:6], kind="inside", title=name)
 
 
 def _bend(tail: Floats, head: Floats) -> tuple[Floats, Floats]:
