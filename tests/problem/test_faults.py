@@ -6,13 +6,17 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emu.problem import (
     CapacityChange,
     Cluster,
     Fault,
+    Kill,
     Machine,
     disturbances,
+    next_kills,
     with_faults,
 )
 
@@ -117,3 +121,74 @@ def test_a_link_is_disturbed_where_it_has_less_than_at_first() -> None:
     (row,) = disturbances(cluster, 100.0)
 
     assert (row.what, row.since, row.until, row.port) == ("slow", 5.0, 7.0, 0)
+
+
+PROCESSES = ("p0", "p1", "p2")
+
+
+@st.composite
+def kills_of(draw: st.DrawFn) -> Kill:
+    """Draw a kill at a time, or as a task ends an iteration, of up to two processes."""
+    processes = tuple(draw(st.lists(st.sampled_from(PROCESSES), max_size=2)))
+    ended = None
+    time = float(draw(st.integers(0, 20)))
+    if draw(st.booleans()):
+        ended = draw(st.tuples(st.integers(0, 1), st.integers(1, 8)))
+        time = math.inf
+    return Kill(time, "some", processes, ended=ended)
+
+
+@given(
+    kills=st.lists(kills_of(), max_size=5),
+    first=st.integers(0, 4),
+    began=st.integers(0, 10),
+    steps=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    ended=st.integers(0, 6),
+    overs=st.lists(st.sampled_from([2.0, 5.0, 9.0, math.inf]), min_size=3, max_size=3),
+)
+def test_kills_of_an_attempt_are_those_that_a_clock_second_by_second_comes_to(
+    kills: list[Kill],
+    first: int,
+    began: int,
+    steps: tuple[int, int],
+    ended: int,
+    overs: list[float],
+) -> None:
+    """Its first iteration and instant are the whole job's ``first`` and ``began``.
+
+    A task takes some seconds for each of the ``ended`` iterations that are known.
+    """
+    over = dict(zip(PROCESSES, overs, strict=True))
+
+    def has_come(kill: Kill, now: int) -> bool:
+        if kill.ended is None:
+            return kill.time <= began + now
+        task, count = kill.ended
+        known = min(max(now, 0) // steps[task], ended)
+        return first + known >= count and now >= 0
+
+    now = -began - 1
+    come: list[Kill] = []
+    idle: list[Kill] = []
+    fatal: list[Kill] = []
+    while not fatal and now < 40:
+        now += 1
+        news = [kill for kill in kills if kill not in come and has_come(kill, now)]
+        come += news
+        for kill in news:
+            lives = any(over[process] > now for process in kill.processes)
+            (fatal if lives or not kill.processes else idle).append(kill)
+
+    due = next_kills(
+        kills,
+        first,
+        began,
+        lambda task, iteration: (
+            (iteration + 1.0) * steps[task] if iteration < ended else math.inf
+        ),
+        over.__getitem__,
+    )
+
+    assert {*due.now} == {*fatal}
+    assert {*due.idle} == {*idle}
+    assert due.time == (now if fatal else math.inf)
