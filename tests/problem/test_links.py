@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from emu.problem import CapacityChange, Cluster, Link, Machine, Route
 from emu.problem.changes import SpeedChange
@@ -89,6 +93,46 @@ NV = (Link("nv", 5.0), Link("pcie", 1.0))
 def test_routes_that_cannot_be(routes: list[Route], story: str) -> None:
     with pytest.raises(ValueError, match=story):
         Cluster(machines(10, 10, 0), NV, tuple(routes))
+
+
+ENDS = st.lists(st.integers(0, 4), min_size=1, max_size=4).map(tuple)
+
+
+@given(st.lists(st.tuples(ENDS, ENDS), max_size=4))
+def test_every_ordered_pair_has_the_one_route_that_states_it(
+    ends: list[tuple[tuple[int, ...], tuple[int, ...]]],
+) -> None:
+    """Held against a table of all pairs of five machines, or the first fault in it."""
+    shared = tuple(Link(f"l{number}", 5.0) for number in range(len(ends)))
+    routes = tuple(
+        Route(sources, destinations, (link.name,))
+        for (sources, destinations), link in zip(ends, shared, strict=True)
+    )
+    stated: dict[tuple[int, int], str] = {}
+    twice: set[tuple[str, str]] = set()
+    story = ""
+    for route in routes:
+        pairs = {(s, d) for s in route.sources for d in route.destinations if s != d}
+        twice = {(f"m{s}", f"m{d}") for s, d in pairs & stated.keys()}
+        if not pairs or twice:
+            story = "stated twice" if pairs else "joins no two machines"
+            break
+        stated |= dict.fromkeys(pairs, route.through[0])
+
+    if story:
+        with pytest.raises(ValueError, match=story) as caught:
+            Cluster(machines(*[10.0] * 5), shared, routes)
+        named = re.search(r"from (m\d) to (m\d)", str(caught.value))
+        assert (named.groups() in twice) if named else not twice
+        return
+
+    links = Cluster(machines(*[10.0] * 5), shared, routes).links
+    for source, destination in np.ndindex(5, 5):
+        if source != destination:
+            names = [links[port].name for port in links.route(source, destination)]
+            nics = [f"m{source} out", f"m{destination} in"]
+            link = stated.get((source, destination))
+            assert names == (nics if link is None else [link])
 
 
 @pytest.mark.parametrize(

@@ -141,6 +141,28 @@ def test_a_placement_names_a_machine_for_every_task() -> None:
         Problem(cluster, job, Placement((0, 1)))
 
 
+def test_a_server_is_a_pool_of_one_slot_or_of_those_that_its_machine_states() -> None:
+    """Two servers and a pool of no server, each on two machines that state some."""
+    kinds = {"s": "s", "t": "t", "gpu": ""}
+    served = [
+        Task(f"{pool}{machine}{number}", "x", takes=pool, process=process)
+        for pool, process in kinds.items()
+        for machine in range(2)
+        for number in range(2)
+        if pool == "gpu" or machine == (pool == "t")
+    ]
+    slots = ({"t": 5, "gpu": 3}, {"t": 4})
+    machines = tuple(
+        Machine(f"m{number}", 1.0, 1.0, slots=slots[number]) for number in range(2)
+    )
+    placement = Placement(tuple(int(task.name[-2]) for task in served))
+
+    problem = Problem(Cluster(machines), Job(tuple(served), (), 1), placement)
+
+    found = {(pool.name, pool.machine): pool.slots for pool in problem.pools}
+    assert found == {("s", 0): 1, ("t", 1): 4, ("gpu", 0): 3}
+
+
 @pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
 def test_times_and_volumes_are_numbers_that_can_be(value: float) -> None:
     with pytest.raises(ValueError, match=r"volumes \[0, 1\]"):

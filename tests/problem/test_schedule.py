@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 from emu.prediction.simulation import simulate
 from emu.problem import (
@@ -13,8 +16,10 @@ from emu.problem import (
     Placement,
     Problem,
     Realization,
+    Schedule,
     Task,
 )
+from emu.problem.schedule import Outages
 
 
 def test_a_flow_waits_from_when_it_is_ready_until_the_one_before_has_ended() -> None:
@@ -37,3 +42,36 @@ def test_a_flow_waits_from_when_it_is_ready_until_the_one_before_has_ended() -> 
         {"task": "b", "iteration": 0, "start": 4.0, "end": 4.5},
         {"task": "b", "iteration": 1, "start": 6.0, "end": 6.25},
     ]
+
+
+def ran(seconds: float, outages: Outages) -> Schedule:
+    """Return a run of one task, with what deaths added to it."""
+    problem = Problem(
+        Cluster((Machine("m0", 1.0, 1.0),)),
+        Job((Task("a", "t"),), (), 1),
+        Placement((0,)),
+    )
+    realization = Realization(np.array([[seconds]]), np.zeros((0, 1)))
+    return replace(simulate(problem, realization, "maxmin"), outages=outages)
+
+
+@pytest.mark.parametrize(
+    ("run", "expected", "error"),
+    [
+        # Of 10 + 6 s that are expected 4 are recovery: an error is one of 12 s.
+        ((13.0, 6.0, 5.0), (10.0, 6.0, 4.0), 3 / 12),
+        ((10.0, 3.0, 1.0), (10.0, 6.0, 4.0), -3 / 12),
+        ((13.0, 0.0, 0.0), (10.0, 0.0, 0.0), 3 / 10),
+        # Deaths that were not expected.
+        ((10.0, 5.0, 5.0), (10.0, 0.0, 0.0), 5 / 10),
+        # Nothing but recovery: no share of it is any.
+        ((1e-3, 4.0, 4.0), (0.0, 4.0, 4.0), 1.0),
+        ((0.0, 4.0, 4.0), (0.0, 4.0, 4.0), 0.0),
+    ],
+)
+def test_an_error_is_a_share_of_the_time_in_which_something_runs(
+    run: tuple[float, ...], expected: tuple[float, ...], error: float
+) -> None:
+    """Of a run and what is expected: seconds, those that deaths add, recovery."""
+    schedules = [ran(row[0], Outages(row[1], row[2])) for row in (run, expected)]
+    assert schedules[0].error_over(schedules[1]) == pytest.approx(error, rel=1e-12)
