@@ -14,7 +14,7 @@ import emu
 from emu.lab.fitting.causes import DRAINED, FittedSteps, find_causes, overtaken
 from emu.lab.fitting.conversations import Unfittable
 from emu.lab.fitting.fitted_job import write_fit
-from emu.lab.fitting.iterations import fit_traffic
+from emu.lab.fitting.iterations import _common_clock, fit_traffic
 from emu.lab.fitting.steps import ALL, FULL, Crossed, Step, _silence
 from emu.scenario.scenario_file import loads
 from tests.lab.fitting.crossed import crossed
@@ -157,6 +157,33 @@ def fitted(document: Document, marks: list[str]) -> tuple[FittedSteps, Document]
     found = fit_traffic(traffic, marks=at)
     assert isinstance(found, FittedSteps)
     return found, write_fit("fitted", found, traffic)
+
+
+@pytest.mark.parametrize(
+    ("apart", "more", "go_together"),
+    [
+        *((0.1, 0, True), (0.4, 0, True), (0.49, 0, True)),
+        *((0.51, 0, False), (0.9, 0, False), (0.1, 1, False)),
+    ],
+)
+def test_processes_within_half_an_iteration_go_by_the_clock_of_the_first(
+    apart: float, more: int, *, go_together: bool
+) -> None:
+    """Of three the last begins so much of an iteration later, or has one more."""
+    counts = (20, 20, 20 + more)
+    shifts = (0.0, apart / 2, apart)
+    marks = {
+        (machine, 0): np.linspace(5.0 + shift, 4.0 + shift + count, count)
+        for machine, (count, shift) in enumerate(zip(counts, shifts, strict=True))
+    }
+
+    found = _common_clock(marks)
+
+    if go_together:
+        assert [*found] == [ALL]
+        assert np.array_equal(found[ALL], marks[0, 0])
+    else:
+        assert found is marks
 
 
 @pytest.mark.parametrize("kind", KINDS)
