@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import gc
 import importlib
-import resource
 import sys
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -24,7 +23,7 @@ from emu.emulation.network.control import connect_control
 from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.network.rx_timestamps import arrival_device
-from emu.emulation.network.statistics import HostUse, ProcessStatistics
+from emu.emulation.network.statistics import ProcessStatistics
 from emu.emulation.network.tuning import tune_process
 from emu.emulation.wire.array_parts import ArrayParts, parts_of
 from emu.emulation.wire.frame_layout import Fields
@@ -57,7 +56,8 @@ from emu.errors import (
     NodeLost,
     NodeMisbehaved,
 )
-from emu.host.this_host import cpu_times, seconds_without_core, this_host
+from emu.host.this_host import this_host
+from emu_nodes.host_metrics import HostMetrics
 from emu_nodes.line import Line
 from emu_nodes.program import (
     KeepsState,
@@ -75,12 +75,8 @@ from emu_nodes.task_runner import (
 )
 from emu_nodes.timed_layout import find_timed_programs
 from emu_nodes.timed_process import TimedProcess
+from emu_nodes.timed_selector import TimedLoop, TimedSelector, may_be_timed
 
-#: Wall seconds between two looks at the loop's lag. 120 processes wake 1200 times a
-#: second for it: 40 us each are a twentieth of a core.
-_PERIOD = 0.1
-#: Pressure stall information of Linux, where the kernel keeps it.
-_WAITS_OF_DISKS = Path("/proc/pressure/io")
 #: Where the peak of this process's memory begins anew, on Linux.
 _PEAK_MEMORY = Path("/proc/self/clear_refs")
 _ANY_ADDRESS = {"0.0.0.0", "::"}  # noqa: S104 -- what a peer cannot connect to
@@ -99,102 +95,17 @@ def load_program(path: str) -> type:
     raise NodeMisbehaved(f"{path} is no class with a method run, so no program")
 
 
-class HostMetrics:
-    """Samples the lag of the running event loop, and counts the host's CPU time."""
-
-    def __init__(self) -> None:
-        self.closed = False
-        # Made when the barrier falls: what came before is no one's fault.
-        self._samples = 0
-        self._sum = 0.0
-        self._max = 0.0
-        self._began = this_host.monotonic()
-        self._host = host_cpu()
-        self._waited = seconds_without_core()
-        self._disk = seconds_of_disks()
-        self._blocks = count_blocks()
-
-        self._sleep()
-
-    def _sleep(self) -> None:
-        # Timed anew at every look: lag does not add up.
-        due = this_host.monotonic() + _PERIOD
-
-        def look() -> None:
-            lag = max(this_host.monotonic() - due, 0.0)
-            self._samples += 1
-            self._sum += lag
-            self._max = max(self._max, lag)
-            self._sleep()
-
-        self._handle = asyncio.get_running_loop().call_later(_PERIOD, look)
-
-    def usage(self) -> tuple[float, int]:
-        """Return the CPU seconds and the peak memory of this process, bytes."""
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
-
-    def close(self) -> None:
-        """Stop sampling."""
-        self.closed = True
-        self._handle.cancel()
-
-    def use(self) -> HostUse:
-        """Return the figures since the start."""
-        host: dict[str, float] = {}
-        for use, seconds in host_cpu().items():
-            host[use] = seconds - self._host.get(use, 0.0)
-        return HostUse(
-            seconds=this_host.monotonic() - self._began,
-            loop_lag_mean=self._sum / self._samples if self._samples else 0.0,
-            loop_lag_max=self._max,
-            waited=seconds_without_core() - self._waited,
-            host=host,
-            disk=seconds_of_disks() - self._disk,
-            blocks=count_blocks() - self._blocks,
-        )
-
-
-def host_cpu() -> dict[str, float]:
-    """Return CPU seconds of this host since its start: busy, idle, steal."""
-    times = cpu_times()
-
-    def seconds(use: str) -> float:
-        return getattr(times, use, 0.0)  # not every system counts all of them
-
-    idle = times.idle + seconds("iowait")
-    steal = seconds("steal")
-    guest = seconds("guest") + seconds("guest_nice")
-    busy = sum(times) - idle - steal - guest  # guests are counted as busy, too
-    return {"busy": busy, "idle": idle, "steal": steal}
-
-
-def seconds_of_disks() -> float:
-    """Return seconds in which something here waited for a disk; 0: not counted."""
-    try:
-        some, *_ = _WAITS_OF_DISKS.read_text().splitlines()
-    except (OSError, ValueError):
-        return 0.0
-    _, _, microseconds = some.rpartition("total=")
-    return float(microseconds) * 1e-6
-
-
-def count_blocks() -> int:
-    """Return the blocks of disks that this process has read and written."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_inblock + usage.ru_oublock
-
-
 def offset_now(board: RateBoard) -> float:
     """Return the coordinator's clock minus ours, seconds; 0 on its own host."""
     line = board.clock()
     return 0.0 if line is None else line.ahead(this_host.monotonic())
 
 
-async def follow_host_clock(clock: RunClock, board: RateBoard) -> None:
+async def follow_host_clock(clock: RunClock, pacer: Pacer) -> None:
     """Have run time follow the coordinator's clock until cancelled."""
-    while (line := board.clock()) is not None:
+    while (line := pacer.board.clock()) is not None:
         clock.follow(line, this_host.monotonic(), BEAT)
+        clock.show(pacer.core)
         await asyncio.sleep(BEAT)
 
 
@@ -222,19 +133,28 @@ def main(descriptions: Sequence[Fields]) -> int:
             shared_metrics[:] = [HostMetrics()]
         return shared_metrics[0]
 
+    selector = TimedSelector(specs) if may_be_timed(specs) else None
+
+    def make_loop() -> asyncio.AbstractEventLoop:
+        if selector is None:
+            return uvloop.new_event_loop()
+        return TimedLoop(selector)
+
     async def serve() -> int:
         surroundings = Surroundings(
             tuning=tuning,
             warm_up=warm_up,
             metrics=metrics,
             members=len(specs),
+            selector=selector,
         )
         line = Line(specs)
         processes = [NodeProcess(spec, surroundings, line) for spec in specs]
         statuses = (process.exit_status() for process in processes)
         return max(await asyncio.gather(*statuses))
 
-    return uvloop.run(serve())
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        return runner.run(serve())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,6 +168,8 @@ class Surroundings:
     metrics: Callable[[], HostMetrics] = HostMetrics
     members: int = 1
     """Node processes that share the process of the system."""
+    selector: TimedSelector | None = None
+    """Selector of their loop, where that gives timed tasks their turns."""
 
 
 class NodeProcess:
@@ -282,10 +204,12 @@ class NodeProcess:
                 within=self._settings.deadline,
             )
             lead = self._line.lead
+            numbers: list[int] = []
             if self._name == lead:
                 self._line.connect(self._control)
+                numbers = self._make_rings()
             try:
-                self._send(ProcessHello(this_host.process_id(), lead))
+                self._send(ProcessHello(this_host.process_id(), lead, numbers))
                 while await self._serve():
                     self._forget()
             finally:
@@ -293,12 +217,26 @@ class NodeProcess:
                 self._compute.shutdown(wait=False, cancel_futures=True)
         except EmulatorError as error:  # the coordinator knows, or is gone
             if not self.stopped:
-                print(f"process {self._name}: {error}", file=sys.stderr)  # noqa: T201 -- the agent's log
+                self._say(str(error))
                 return 1
         except Exception:  # noqa: BLE001 -- likewise
             traceback.print_exc()
             return 1
         return 0
+
+    def _say(self, line: str) -> None:
+        print(f"process {self._name}: {line}", file=sys.stderr)  # noqa: T201 -- the agent's log
+
+    def _make_rings(self) -> list[int]:
+        """Make rings for all of this loop; return the numbers by which to join them."""
+        selector = self._surroundings.selector
+        if selector is None:
+            return []
+        try:
+            return selector.make_rings()
+        except OSError as error:
+            self._say(f"reports over its connection, not by rings: {error}")
+            return []
 
     def _send(self, message: Message) -> None:
         self._control.send(pack(message))
@@ -367,13 +305,24 @@ class NodeProcess:
         offset = offset_now(self._board)
         self._clock = RunClock(begin.start_wall, scale, offset)
         self._ends.clock = self._clock
-        self._track(follow_host_clock(self._clock, self._board))
+        selector = self._surroundings.selector
+        is_lead = self._name == self._line.lead
+        if begin.rings and is_lead and selector is not None:
+            selector.speak_by_rings(self._take_orders, self._fail)
+        self._track(follow_host_clock(self._clock, self._pacer))
         self._pacer.start(self._clock)
         with contextlib.closing(self._surroundings.metrics()) as host_metrics:
             await self._obey(programs)
             statistics = await self._count(host_metrics)
         self._hand_over(statistics)
         return await self._goes_on()
+
+    def _take_orders(self, notes: bytes) -> None:
+        """Have orders carried out that came by rings, and not for the core."""
+        try:
+            self._line.obey(Orders(notes))
+        except EmulatorError as error:
+            self._fail(error)
 
     async def _come_up(self) -> dict[int, Program]:
         """Listen, and connect to all peers while the programs are made."""
@@ -502,14 +451,16 @@ class NodeProcess:
     def _take_up(self, programs: dict[int, Program]) -> Callable[[Order], None]:
         """Be ready for orders; return who carries them out."""
         ends = self._ends
+        selector = self._surroundings.selector
         timed = find_timed_programs(self._spec, programs, ends, self._pacer)
-        if timed:
+        if timed and selector is not None:
             self._timed = TimedProcess(
                 self._spec,
                 timed,
                 ends,
                 self._pacer,
                 self._clock,
+                selector,
                 self._line.add,
                 self._fail,
             )

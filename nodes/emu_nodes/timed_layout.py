@@ -12,7 +12,7 @@ from emu.emulation.network.pacer import Pacer
 from emu.emulation.network.tcp_info import RowLog
 from emu.emulation.wire.frame_layout import CONNECTION_ROWS, WAIT_ROWS
 from emu.emulation.wire.process_spec import EdgeEnd, ProcessSpec, ProcessTask
-from emu.prediction.core import ffi, lib, pointer
+from emu.prediction.core import ffi, pointer
 from emu_nodes.program import Program
 from emu_nodes.task_runner import EdgeEnds
 from emu_nodes.timed import POOL, Timed
@@ -239,8 +239,7 @@ class TimedLayout:
         departures.reserve(sum(end.sent for end in self.outputs))
 
         fields = {
-            "epoll": lib.open_watch(),
-            "timer": -1,
+            "epoll": -1,
             "due": np.inf,
             "pacing": pacer.core,
             "task": self.tasks,

@@ -2,8 +2,8 @@
 
 Of the 165 us of CPU that a message of 10 kB took the nodes, 95 were Python's: tasks in
 coroutines and a compute thread, payloads in an inbox, frames in a queue, each of them
-in a callback of its own. Here the loop calls once per wake-up, and all that has come,
-is due or is to go is done by `take_turn` of the core (timed_tasks.c).
+in a callback of its own. Here the core does what has come, is due or is to go while the
+loop waits (`TimedSelector`).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from emu.prediction.core import ffi, lib, pointer
 from emu_nodes.task_runner import EdgeEnds
 from emu_nodes.timed import Timed
 from emu_nodes.timed_layout import TimedLayout
+from emu_nodes.timed_selector import TimedSelector
 
 #: Wall seconds between two looks at who waits for inputs, at most.
 _LOOK = 1.0
@@ -46,6 +47,8 @@ class TimedProcess:
         Connections of its edges, all open, and the pacer of those that leave.
     clock
         Of the run.
+    selector
+        Of the running loop, which gives it its turns.
     report
         Called with packed notes of ends for the coordinator.
     fail
@@ -59,6 +62,7 @@ class TimedProcess:
         ends: EdgeEnds,
         pacer: Pacer,
         clock: RunClock,
+        selector: TimedSelector,
         report: Callable[[bytes], None],
         fail: Callable[[BaseException], None],
     ) -> None:
@@ -66,14 +70,14 @@ class TimedProcess:
         self._ends = ends
         self._pacer = pacer
         self._clock = clock
+        self._selector = selector
         self._report = report
         self._fail = fail
         self._layout = TimedLayout(spec, programs, ends, pacer)
         self._core = self._layout.core
-        self._loop = asyncio.get_running_loop()
         self._connections: dict[int, DataConnection] = {}  # by the places of inlets
         self._watching: asyncio.Task[None] | None = None
-        self._has_turn = False  # before this turn of the loop ends
+        self._has_joined = False
 
     def start(self) -> None:
         """Take over connections and alarms, and what has come so far.
@@ -83,8 +87,8 @@ class TimedProcess:
         core = self._core
         self._clock.show(self._pacer.core)
         self._pacer.lend_alarm()
-        if core.epoll < 0 or not lib.watch_alarms(core):
-            raise OSError(ffi.errno, os.strerror(ffi.errno))
+        self._selector.join(self._spec.process, core, self._after_turn)
+        self._has_joined = True
 
         layout = self._layout
         server = self._ends.server
@@ -99,9 +103,7 @@ class TimedProcess:
 
         for delivery in self._ends.inbox.forward(self._deliver):
             self._deliver(delivery)
-        self._loop.add_reader(core.epoll, self._turn)
         self._watching = asyncio.ensure_future(self._watch_deadlines())
-        self._turn_soon()
 
     def carry_out(self, order: Order) -> None:
         """Begin an iteration in time, or look at the rate of an edge.
@@ -111,7 +113,7 @@ class TimedProcess:
         core = self._core
         if isinstance(order, RunTask):
             place = self._layout.task_place[order.task]
-            reads = np.array(order.reads, np.int64).reshape(-1)
+            reads = np.array(order.reads, np.int32).reshape(-1)
             is_next = lib.order_task(
                 core,
                 place,
@@ -129,8 +131,6 @@ class TimedProcess:
                 )
         else:
             lib.wake_outlet(core, order.edge, order.since)
-
-        self._turn_soon()
 
     def doing(self) -> list[str]:
         """Return the iterations under way, in words."""
@@ -167,36 +167,17 @@ class TimedProcess:
 
     def close(self) -> None:
         """Run nothing any more; connections and the pacer stay with their owners."""
-        core = self._core
         if self._watching is not None:
             self._watching.cancel()
-        if core.epoll >= 0:
-            self._loop.remove_reader(core.epoll)
-            os.close(core.epoll)
-        if core.timer >= 0:
-            os.close(core.timer)
-        core.epoll = -1
-        core.timer = -1
+        if self._has_joined:
+            self._selector.leave(self._spec.process, self._core)
+        self._has_joined = False
 
-    def _turn_soon(self) -> None:
-        """Have a turn when all orders of a message are in."""
-        if not self._has_turn:
-            self._has_turn = True
-            self._loop.call_soon(self._turn)
-
-    def _turn(self) -> None:
+    def _after_turn(self) -> None:
+        """Take what turns of the core have left for Python."""
         core = self._core
-        self._has_turn = False
-        if core.epoll < 0:
-            return
-
-        self._clock.show(self._pacer.core)
-        is_full = True
-        while is_full:
-            lib.take_turn(core)
-            is_full = core.is_full
-            if core.notes_size:
-                self._report(self._layout.take_notes())
+        if core.notes_size:
+            self._report(self._layout.take_notes())
         if core.odd_inlets or core.odd_outlets:
             self._look_at_odd()
 
@@ -236,7 +217,6 @@ class TimedProcess:
             delivery.nbytes,
             was_reported,
         )
-        self._turn_soon()
 
     def _cut(self, edge: int) -> bool:
         return bool(lib.cut_outlet(self._core, self._layout.outlet_place[edge]))

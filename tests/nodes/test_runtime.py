@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -23,6 +23,7 @@ from emu.emulation.wire.messages import Message, ResultPart, RunTask, TaskEnded
 from emu.emulation.wire.process_spec import HostSide
 from emu.errors import DeadlineExceeded, NodeMisbehaved
 from emu_nodes import runtime, task_runner, timed
+from emu_nodes.line import Line
 from emu_nodes.program import Payload
 from emu_nodes.runtime import load_program, offset_now
 from emu_nodes.task_runner import (
@@ -279,39 +280,6 @@ async def test_a_state_is_kept_at_every_cut_but_where_a_run_begins(
     assert all(kept[cut][cut]["x"] == cut for cut in cuts)
 
 
-def test_figures_of_a_host_count_from_the_barrier(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The loop is 0.3 s late, then 0.1 s, then by nothing."""
-    now = 100.0
-    counted = {"disk": 5.0, "waited": 7.0, "blocks": 11, "busy": 13.0}
-    looks: list[Callable[[], None]] = []
-
-    def call_later(_: float, look: Callable[[], None]) -> None:
-        looks.append(look)
-
-    loop = SimpleNamespace(call_later=call_later)
-    monkeypatch.setattr("asyncio.get_running_loop", lambda: loop)
-    host = SimpleNamespace(monotonic=lambda: now)
-    monkeypatch.setattr(runtime, "this_host", host)
-    monkeypatch.setattr(runtime, "seconds_of_disks", lambda: counted["disk"])
-    monkeypatch.setattr(runtime, "seconds_without_core", lambda: counted["waited"])
-    monkeypatch.setattr(runtime, "count_blocks", lambda: counted["blocks"])
-    monkeypatch.setattr(runtime, "host_cpu", lambda: {"busy": counted["busy"]})
-
-    metrics = runtime.HostMetrics()
-    for late in (0.3, 0.1, -0.01):
-        now += runtime._PERIOD + late
-        looks[-1]()
-    counted = {"disk": 5.5, "waited": 7.25, "blocks": 14, "busy": 14.0}
-    use = metrics.use()
-
-    assert use.seconds == pytest.approx(3 * runtime._PERIOD + 0.39)
-    assert use.loop_lag_mean == pytest.approx(0.4 / 3)
-    assert use.loop_lag_max == pytest.approx(0.3)
-    assert (use.disk, use.waited, use.blocks, use.host) == (0.5, 0.25, 3, {"busy": 1.0})
-
-
 @pytest.mark.parametrize(("first", "port"), [(5000, 5007), (0, 0), (None, 0)])
 async def test_every_edge_leaves_by_a_port_of_its_own(
     first: int | None, port: int, monkeypatch: pytest.MonkeyPatch
@@ -429,3 +397,21 @@ async def test_bursts_are_held_against_real_bytes_per_wall_second() -> None:
     ends = EdgeEnds(spec, lambda _: None, lambda _: None)
 
     assert ends.server.rates == {3: 15.0}
+
+
+def test_without_memory_for_rings_a_process_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It offers none then; nor does one whose loop takes no turns."""
+
+    def refuse() -> list[int]:
+        raise OSError(28, "No space left on device")
+
+    spec = process_spec("w0", process_task("x:X"))
+    for selector in (SimpleNamespace(make_rings=refuse), None):
+        surroundings = runtime.Surroundings({}, selector=cast("Any", selector))
+        process = runtime.NodeProcess(spec, surroundings, Line([spec]))
+        assert process._make_rings() == []
+        process._compute.shutdown()
+    said = "process w0: reports over its connection, not by rings: [Errno 28]"
+    assert capsys.readouterr().err == f"{said} No space left on device\n"

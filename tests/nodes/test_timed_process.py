@@ -26,6 +26,7 @@ from emu_nodes.task_runner import EdgeEnds
 from emu_nodes.timed import Timed
 from emu_nodes.timed_layout import find_timed_programs
 from emu_nodes.timed_process import TimedProcess
+from emu_nodes.timed_selector import TimedSelector
 from tests.emulation.launch.specs import edge_end, process_spec, process_task
 
 TASK = process_task(
@@ -53,12 +54,14 @@ class Stage:
         programs: dict[int, Any] = {5: program}
         timed = find_timed_programs(self.spec, programs, self.edges, self.pacer)
         assert timed == {5: program}
+        self.selector: TimedSelector = vars(asyncio.get_running_loop())["_selector"]
         self.process = TimedProcess(
             self.spec,
             timed,
             self.edges,
             self.pacer,
             RunClock(time.monotonic(), 1.0),
+            self.selector,
             self._take_notes,
             self.failures.append,
         )

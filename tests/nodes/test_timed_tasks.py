@@ -61,7 +61,6 @@ class Bench:
             "TimedProcess *",
             {
                 "epoll": -1,
-                "timer": -1,
                 "due": math.inf,
                 "pacing": self.pacing,
                 "task": self.task,
@@ -110,7 +109,7 @@ class Bench:
         reads: Sequence[tuple[int, int]] = (),
     ) -> bool:
         """Order an iteration, by default one that is to have begun."""
-        rows = np.array(reads, np.int64).reshape(-1)
+        rows = np.array(reads, np.int32).reshape(-1)
         pairs = pointer(rows)
         return bool(lib.order_task(self.core, 0, iteration, start, pairs, len(reads)))
 

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -36,16 +36,20 @@ from emu.emulation.network.authentication import Identity, format_address
 from emu.emulation.network.clock import SilenceWatch
 from emu.emulation.network.control import ControlConnection, ControlServer
 from emu.emulation.network.rate_board import RateBoard
+from emu.emulation.network.rings import Rings, join_rings
 from emu.emulation.network.tls import is_loopback
 from emu.emulation.wire.frame_layout import Fields
 from emu.emulation.wire.messages import (
     Again,
     AgentHello,
     Beat,
+    Begin,
     BoardReady,
+    Ends,
     Failed,
     Kill,
     Message,
+    Orders,
     Outcome,
     ProcessDied,
     ProcessHello,
@@ -224,6 +228,23 @@ class Membership:
         with contextlib.suppress(NodeLost):
             self.processes[process].connection.send(pack(message))
 
+    def begin(self, start: float) -> None:
+        """Let the run begin at a reading of this host's clock."""
+        for name, process in self.processes.items():
+            has_rings = process.rings is not None
+            self.send(name, Begin(start, has_rings))
+
+    def order(self, process: str, notes: bytes) -> None:
+        """Pass packed orders to a process, for it and those whom it speaks for."""
+        rings = self.processes[process].rings
+        if rings is None:
+            self.send(process, Orders(notes))
+            return
+        try:
+            rings.write(notes)
+        except NodeMisbehaved as error:
+            self._refuse_rings(self.processes[process], error)
+
     def lead_of(self, process: str) -> str:
         """Return the process over whose connection one reports, and is ordered.
 
@@ -334,7 +355,9 @@ class Membership:
         name = identity.name
         if isinstance(hello, ProcessHello) and identity.role == "process":
             lead = hello.lead or name
-            await self._follow_process(Process(name, hello.pid, lead, connection))
+            rings = self._join_rings(name, hello)
+            process = Process(name, hello.pid, lead, connection, rings)
+            await self._follow_process(process)
         elif isinstance(hello, AgentHello) and identity.role == "agent":
             await self._admit(connection, name, hello)
 
@@ -431,6 +454,8 @@ class Membership:
         if name in self.processes:
             error = NodeMisbehaved(f"process {name} joins twice")
             self._report(Severity.FAILED, error)
+            if process.rings is not None:
+                process.rings.close()
             return
 
         def hear(fields: Fields) -> bool:
@@ -446,7 +471,8 @@ class Membership:
         # Before it says anything: what it says is judged by who has joined.
         self.processes[name] = process
         try:
-            await process.connection.follow(hear)
+            with self._listening_to_rings(process):
+                await process.connection.follow(hear)
         except WireError as error:
             text = f"process {name}: {error} ({self._doing(name)})"
             self._report(Severity.FAILED, NodeMisbehaved(text))
@@ -456,6 +482,50 @@ class Membership:
                 self._report(Severity.GONE, self._lose(name, "closed its connection"))
         finally:
             process.gone = True
+
+    def _join_rings(self, name: str, hello: ProcessHello) -> Rings | None:
+        """Return the rings of a process of this host, if it has any that are sound."""
+        is_here = self.launcher.embedded and self._settings.kernel_nics is None
+        if not (hello.rings and is_here):
+            return None
+        try:
+            return join_rings(hello.pid, hello.rings)
+        except (OSError, NodeMisbehaved) as error:
+            self._log.note(f"{name} is ordered over its connection: {error}")
+            return None
+
+    def _hear_rings(self, process: Process, rings: Rings) -> None:
+        """Take what has come through the rings of a process."""
+        try:
+            notes = rings.read()
+            rings.go_on()
+        except NodeMisbehaved as error:
+            asyncio.get_running_loop().remove_reader(rings.woken)
+            self._refuse_rings(process, error)
+            return
+        if notes:
+            self._mail.put((process.name, Ends(notes)))
+
+    def _refuse_rings(self, process: Process, error: NodeMisbehaved) -> None:
+        name = process.name
+        text = f"process {name}: {error} ({self._doing(name)})"
+        self._report(Severity.FAILED, NodeMisbehaved(text))
+
+    @contextlib.contextmanager
+    def _listening_to_rings(self, process: Process) -> Iterator[None]:
+        """Take what comes through the rings of a process, which are closed then."""
+        rings = process.rings
+        if rings is None:
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        loop.add_reader(rings.woken, self._hear_rings, process, rings)
+        try:
+            yield
+        finally:
+            loop.remove_reader(rings.woken)
+            process.rings = None
+            rings.close()
 
     def _report_failure(self, process: str, failure: Failed) -> None:
         doing = failure.doing or self._doing(process)

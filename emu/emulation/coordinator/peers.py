@@ -16,6 +16,7 @@ from typing_extensions import override
 from emu.emulation.network.clock import Alarm, PauseAwareClock, SilenceWatch
 from emu.emulation.network.control import ControlConnection
 from emu.emulation.network.rate_board import RateBoard
+from emu.emulation.network.rings import Rings
 from emu.emulation.wire.messages import Message
 from emu.errors import DeadlineExceeded, EmulatorError, MalformedFrame, RunError
 from emu.host.this_host import this_host
@@ -175,6 +176,8 @@ class Process:
     lead: str
     """Process over whose connection it reports and is ordered, itself maybe."""
     connection: ControlConnection
+    rings: Rings | None = None
+    """Rings by which it is ordered, where it speaks for a process of this host."""
     failed: bool = False
     done: bool = False
     gone: bool = False

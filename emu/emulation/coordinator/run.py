@@ -40,14 +40,12 @@ from emu.emulation.coordinator.turns import TurnLog
 from emu.emulation.network.clock import PauseAwareClock, RunClock
 from emu.emulation.network.rate_board import RateBoard
 from emu.emulation.wire.messages import (
-    Begin,
     Ends,
     Finish,
     FlowEnded,
     Launch,
     Listening,
     Message,
-    Orders,
     Peers,
     RateUpdate,
     Ready,
@@ -188,7 +186,7 @@ class Coordinator:
         self.phase = _RUNNING
         start = this_host.monotonic() + _LEAD
         clock = RunClock(start, self._settings.time_scale)
-        membership.send_to_processes(Begin(start))
+        membership.begin(start)
         self._observer.on_zero(start)
         self._observer.began(seconds)
         if self._settings.kernel_nics is not None:
@@ -467,7 +465,7 @@ class Coordinator:
 
     def order(self, speaker: str, notes: bytes) -> None:
         """Send orders to a process, and to those that it speaks for."""
-        self._membership.send(speaker, Orders(notes))
+        self._membership.order(speaker, notes)
 
     def task_started(self, message: RunTask) -> None:
         """Notify the observer."""

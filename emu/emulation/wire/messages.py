@@ -2,7 +2,8 @@
 
 A message is a dataclass; on the wire it is a msgpack map of its fields with its
 ``kind``. Ends and orders, which come thousands of times, are packed (`notes`), many in
-a message. The life of a run, in the order of the messages:
+a message, or go through rings (`emu.emulation.network.rings`). The life of a run, in
+the order of the messages:
 
     agent        AgentHello ─►  coordinator  ─► Graphs         on other hosts
     agent        GraphWanted ─►              ─► GraphPiece     of graphs that it lacks
@@ -132,11 +133,13 @@ class ProcessHello(Message):
     """A node process joins, of the name that it has proved.
 
     Its ends come, and its orders go, over the connection of the process ``lead``, which
-    shares a process of the system with it; its own where that is empty.
+    shares a process of the system with it; its own where that is empty. ``rings``:
+    numbers by which the coordinator joins its rings (`network.rings`), if it has any.
     """
 
     pid: int
     lead: str = ""
+    rings: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -163,9 +166,13 @@ class Ready(Message):
 
 @dataclass(frozen=True)
 class Begin(Message):
-    """The barrier: run time 0 is ``start_wall``, coordinator's monotonic clock."""
+    """The barrier: run time 0 is ``start_wall``, coordinator's monotonic clock.
+
+    ``rings``: whether ends and orders go through the rings of the process.
+    """
 
     start_wall: float
+    rings: bool = False
 
 
 @dataclass

@@ -1182,7 +1182,8 @@ bool ask_for_stamps(int32_t fd);
 int64_t receive_bytes(int32_t fd, uint8_t *start, int64_t size, Arrivals *a);
 int32_t receive(Receiver *r);
 
-/* Timed tasks of one process, and their ends of edges: timed_tasks.c, timed_edges.c. Without
+/* Timed tasks of one process, their ends of edges, and what wakes it: timed_tasks.c,
+ * timed_edges.c, timed_loop.c. Without
  * Python from an order to what it sends, and from bytes that come to the task that waits for
  * them. Times are wall seconds, bytes real ones, unless they are said to be of the run.
  * Owner of all arrays: Python. */
@@ -1221,6 +1222,7 @@ typedef struct { /* an edge by which they receive */
     int64_t newest;      /* iteration that came last, -1: none */
     int64_t needed;      /* by the order under way, -1: none */
     int64_t given_back;  /* iterations whose memory is free again, of those before */
+    bool watched;        /* for bytes that come */
     int64_t frames;      /* that came, with bytes of their bodies and of the rest */
     int64_t payload_bytes;
     int64_t header_bytes;
@@ -1248,9 +1250,10 @@ typedef struct { /* WAIT_ROWS of emu/emulation/wire/frame_layout.py */
 } WaitRow;
 
 typedef struct { /* all of a process */
-    int32_t epoll;      /* what is watched, */
-    int32_t timer;      /* and the timerfd of its tasks, */
-    double due;         /* which is set for then; infinite: it is not */
+    int32_t epoll;      /* of its `TimedLoop`, */
+    int32_t number;     /* in which it has this place */
+    bool stirred;       /* something has come, or was ordered, since its last turn */
+    double due;         /* when it is to have the next one anyhow; infinite: never */
     Pacing *pacing;
     TimedTask *task;
     int64_t tasks;
@@ -1280,16 +1283,57 @@ typedef struct { /* all of a process */
     int64_t odd_outlets;
 } TimedProcess;
 
+/* Rings between two processes: rings.c. Bytes before those of a ring, and what a call came to;
+ * less than 0 where it counts bytes. */
+enum { RING_HEAD = 192 };
+enum { RING_PASSED, RING_FULL, RING_BROKEN = -1 };
+
+typedef struct {
+    uint8_t *memory; /* that both ends have: RING_HEAD bytes and then */
+    int64_t size;
+    uint64_t passed; /* bytes that this end has written, or read, so far */
+    int32_t wake;    /* descriptor of a pipe by which the other end is woken */
+} RingEnd;
+
+int32_t write_ring(RingEnd *ring, const uint8_t *bytes, int64_t size);
+int64_t read_ring(RingEnd *ring, uint8_t *bytes);
+
+typedef struct { /* all timed processes of a process of the system, which wake together */
+    int32_t epoll;      /* what is watched, */
+    int32_t timer;      /* and the timerfd, */
+    double due;         /* which is set for then; infinite: it is not */
+    TimedProcess **member; /* by their numbers, NULL: it has not begun, or has ended */
+    int64_t members;
+    bool is_called;     /* Python has something to read, or a signal to see to, */
+    bool is_asked;      /* or to take from a process */
+    int64_t tasks;      /* of the job, per task: */
+    const int64_t *task_owner; /*  number of the process that runs it, -1: none here, */
+    const int64_t *task_place; /*  and its place there */
+    int64_t edges;      /* per edge likewise: */
+    const int64_t *edge_owner; /*  number of the process that it leaves from */
+    RingEnd *ends;      /* to the coordinator, NULL: Python reports */
+    RingEnd *orders;    /* from the coordinator, */
+    int32_t woken;      /* the pipe by which it wakes this process, */
+    bool has_orders;    /* and something may be there */
+    uint8_t *order;     /* room for all that a ring holds */
+    uint8_t *left;      /* orders that Python is to carry out, or to refuse */
+    int64_t left_size;
+    bool is_stalled;    /* there is no room for ends */
+    bool is_broken;     /* a ring cannot be as it is */
+} TimedLoop;
+
 int64_t write_head(uint8_t *head, int64_t edge, int64_t iteration, bool shaped,
                    const uint8_t *body, int64_t size);
 double run_time_of(const Pacing *p, double wall);
 double wall_of(const Pacing *p, double time);
 bool watch_inlet(TimedProcess *p, int64_t place);
 void leave_inlet(TimedProcess *p, int64_t place);
-bool watch_alarms(TimedProcess *p);
-int32_t open_watch(void);
+void leave_all(TimedProcess *p);
+bool open_loop(TimedLoop *loop, int32_t python);
+bool watch_orders(TimedLoop *loop);
+void turn_until(TimedLoop *loop, double wall);
 bool order_task(TimedProcess *p, int64_t place, int64_t iteration, double start,
-                const int64_t *reads, int64_t count);
+                const int32_t *reads, int64_t count);
 void wake_outlet(TimedProcess *p, int64_t edge, double since);
 bool cut_outlet(TimedProcess *p, int64_t place);
 void deliver_payload(TimedProcess *p, Inlet *in, int64_t iteration, double wall,

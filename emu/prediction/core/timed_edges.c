@@ -20,7 +20,8 @@ enum { BESIDE_PACING = 1 << 20 };
 bool watch(TimedProcess *p, int32_t fd, int32_t kind, int64_t place)
 {
     struct epoll_event event = {.events = kind == GOES ? EPOLLOUT : EPOLLIN};
-    event.data.u64 = (uint64_t)kind << 32 | (uint64_t)place;
+    uint64_t kind_of_process = (uint64_t)p->number << KIND_BITS | (uint64_t)kind;
+    event.data.u64 = kind_of_process << 32 | (uint64_t)place;
     return epoll_ctl(p->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
@@ -78,6 +79,7 @@ void deliver_payload(TimedProcess *p, Inlet *in, int64_t iteration, double wall,
                      int64_t volume, bool shaped)
 {
     TimedTask *task = p->task + in->task;
+    p->stirred = true;
     in->arrived[iteration] = wall;
     in->volume[iteration] = volume;
     in->newest = iteration;
@@ -300,6 +302,7 @@ void wake_outlet(TimedProcess *p, int64_t edge, double since)
     Outlet *out = p->outlet + place;
     if (!out->loaded || !out->paced || out->broken)
         return;
+    p->stirred = true;
     Sender *sender = out->sender;
     sender->notified = p->pacing->started ? wall_of(p->pacing, since) : -INFINITY;
     sender->due = smaller(sender->due, sender->notified);
@@ -319,10 +322,30 @@ void ring_senders(TimedProcess *p, double now)
     pacing->lag = 0.0;
 }
 
+/* Watch for what comes over an edge. */
+bool watch_inlet(TimedProcess *p, int64_t place)
+{
+    Inlet *in = p->inlet + place;
+    in->watched = watch(p, in->receiver->fd, COMES, place);
+    return in->watched;
+}
+
 /* Receive nothing more over an edge: Python goes on. */
 void leave_inlet(TimedProcess *p, int64_t place)
 {
-    stop_watching(p, p->inlet[place].receiver->fd);
+    Inlet *in = p->inlet + place;
+    if (in->watched)
+        stop_watching(p, in->receiver->fd);
+    in->watched = false;
+}
+
+/* Watch nothing more: the process has done all, or fails. */
+void leave_all(TimedProcess *p)
+{
+    for (int64_t place = 0; place < p->inlets; place++)
+        leave_inlet(p, place);
+    for (int64_t place = 0; place < p->outlets; place++)
+        stop_writing(p, p->outlet + place);
 }
 
 /* Send nothing more over an edge; return true where something is left. */

@@ -12,7 +12,8 @@ bool has_room(TimedProcess *p, int64_t size);
 uint8_t *next_note(TimedProcess *p, int64_t size);
 void ask_python(int64_t *list, int64_t *count, int64_t place);
 
-/* Kinds of what is watched: in the upper half of the data of an event. */
-enum { COMES, GOES, RINGS, STARTS };
+/* Kinds of what is watched: in the upper half of the data of an event, from its ninth bit on
+ * the number of the process. */
+enum { COMES, GOES, RINGS, CALLS, ORDERS, KIND_BITS = 8 };
 bool watch(TimedProcess *p, int32_t fd, int32_t kind, int64_t place);
 void stop_watching(TimedProcess *p, int32_t fd);

@@ -1,11 +1,6 @@
 /* Timed tasks of a process: an iteration begins at its time with its inputs there, ends when
  * its time is over, and sends what it has to. Nothing computes, and nothing calls Python. */
 #define _GNU_SOURCE
-#include <unistd.h>
-#ifdef __linux__
-#include <sys/epoll.h>
-#include <sys/timerfd.h>
-#endif
 #include "clock.h"
 #include "inline.h"
 #include "timed_edges.h"
@@ -14,8 +9,6 @@
 
 /* The kind of the note of an end, its bytes, and those of each flow that follows. */
 enum { TASK_NOTE = 2, TASK_NOTE_BYTES = 64, SENT_BYTES = 16 };
-/* Events that one call may bring. */
-enum { EVENTS = 64 };
 
 /* The iteration of an input that the next one of its task reads, -1: none. */
 static int64_t needed_of(const Inlet *in, int64_t iteration)
@@ -36,7 +29,7 @@ static Inlet *find_latest(const TimedProcess *p, const TimedTask *task, int64_t 
 /* Order an iteration: from a run time on, of these (edge, iteration) that read the newest.
  * False where it is not the next one, or names what is no input of it. */
 bool order_task(TimedProcess *p, int64_t place, int64_t iteration, double start,
-                const int64_t *reads, int64_t count)
+                const int32_t *reads, int64_t count)
 {
     TimedTask *task = p->task + place;
     if (task->ordered || iteration != task->ended || iteration >= task->iterations)
@@ -53,6 +46,7 @@ bool order_task(TimedProcess *p, int64_t place, int64_t iteration, double start,
             return false;
         in->needed = newest;
     }
+    p->stirred = true;
     task->ordered = true;
     task->start = start;
     task->since = NAN;
@@ -169,95 +163,26 @@ static void run_tasks(TimedProcess *p)
     }
 }
 
-/* Set the alarms of tasks and of senders. */
-static void set_alarms(TimedProcess *p)
+/* Return when something is to begin, or to be sent. */
+static double next_due(const TimedProcess *p)
 {
-    double due = INFINITY;
+    double due = p->pacing->due;
     for (int64_t i = 0; i < p->tasks; i++)
         if (p->task[i].ordered)
             due = smaller(due, p->task[i].next);
-    if (due != p->due) {
-        p->due = due;
-        set_timer(p->timer, due);
-    }
-    set_alarm(p->pacing);
+    return due;
 }
 
-#ifdef __linux__
-/* Return a descriptor by which others wait for all that is watched, -1: there is none. */
-int32_t open_watch(void) { return epoll_create1(EPOLL_CLOEXEC); }
-
-/* Watch for what comes over an edge. */
-bool watch_inlet(TimedProcess *p, int64_t place)
-{
-    return watch(p, p->inlet[place].receiver->fd, COMES, place);
-}
-
-/* Watch the alarms of senders and of tasks. */
-bool watch_alarms(TimedProcess *p)
-{
-    p->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    return p->timer >= 0 && watch(p, p->timer, STARTS, 0)
-           && watch(p, p->pacing->alarm, RINGS, 0);
-}
-
-static bool has_expired(int32_t timer)
-{
-    uint64_t count;
-    return read(timer, &count, sizeof count) == sizeof count;
-}
-
-static void take_event(TimedProcess *p, uint64_t data)
-{
-    int64_t place = (int64_t)(data & UINT32_MAX);
-    switch (data >> 32) {
-    case COMES:
-        if (!receive_all(p, place))
-            ask_python(p->odd_inlet, &p->odd_inlets, place);
-        break;
-    case GOES:
-        go_on_writing(p, place);
-        break;
-    case RINGS:
-        if (has_expired(p->pacing->alarm))
-            ring_senders(p, monotonic());
-        break;
-    default:
-        if (has_expired(p->timer))
-            p->due = INFINITY;
-    }
-}
-
-static void take_events(TimedProcess *p)
-{
-    struct epoll_event ready[EVENTS];
-    int count = epoll_wait(p->epoll, ready, EVENTS, 0);
-    for (int i = 0; i < count; i++)
-        take_event(p, ready[i].data.u64);
-}
-#else
-int32_t open_watch(void) { return -1; }
-
-bool watch_inlet(TimedProcess *p, int64_t place)
-{
-    (void)p, (void)place;
-    return false;
-}
-
-bool watch_alarms(TimedProcess *p)
-{
-    (void)p;
-    return false;
-}
-
-static void take_events(TimedProcess *p) { (void)p; }
-#endif
-
-/* Do all that there is to do now. */
+/* Do all that a process has to do now, of which nothing comes from sockets. */
 void take_turn(TimedProcess *p)
 {
+    Pacing *pacing = p->pacing;
+    p->stirred = false;
     p->is_full = false;
-    take_events(p);
+    double now = monotonic();
+    if (pacing->due <= now)
+        ring_senders(p, now);
     run_tasks(p);
-    set_alarms(p);
+    pacing->due = soonest(pacing);
+    p->due = next_due(p);
 }
