@@ -11,6 +11,7 @@ import numpy as np
 from emu.emulation.coordinator.desk import Desk
 from emu.errors import DeadlineExceeded
 from emu.prediction.scheduling import Scheduler
+from emu.prediction.scheduling.compiled_problem import Ints
 from emu.problem import Problem
 
 #: Lines of a message, and names of a list: those of a large job are hundreds.
@@ -56,25 +57,40 @@ class Deadlines:
         desk = self._desk
         holds = self._scheduler.holds
         runs = (state.started > state.ended) & ~self._is_gate
+        tasks = np.flatnonzero(runs)
+        iterations = state.ended[tasks]
 
-        due = {}
-        for task in np.flatnonzero(runs).tolist():
-            key = (task, int(state.ended[task]))
-            if desk.known[task] == key[1]:
-                due[key] = float(desk.known_end[task])
-            else:
-                least = 0.0 if holds is None else float(holds[key])
-                due[key] = float(desk.task_start[key]) + least
-        return dict(sorted(due.items(), key=lambda item: desk.task_start[item[0]]))
+        start = desk.task_start[tasks, iterations]
+        least = 0.0 if holds is None else holds[tasks, iterations]
+        is_known = desk.known[tasks] == iterations
+        due = np.where(is_known, desk.known_end[tasks], start + least)
+        order = np.argsort(start, kind="stable")
+        return {
+            (task, iteration): end
+            for task, iteration, end in zip(
+                tasks[order].tolist(),
+                iterations[order].tolist(),
+                due[order].tolist(),
+                strict=True,
+            )
+        }
 
     def _flows(self) -> list[Key]:
         """Return the flows that have begun and not ended, in the order of that."""
-        desk = self._desk
+        edges = self._open_edges()
+        iterations = self._scheduler.newest_flows[edges]
+        begun = self._desk.activated[edges, iterations]
+        order = np.argsort(begun, kind="stable")
+        edges = edges[order]
+        iterations = iterations[order]
+        return [*zip(edges.tolist(), iterations.tolist(), strict=True)]
+
+    def _open_edges(self) -> Ints:
+        """Return the edges whose newest flow has begun and not ended."""
         newest = self._scheduler.newest_flows
         begun = np.flatnonzero(newest >= 0)
-        is_open = np.isnan(desk.flow_end[begun, newest[begun]])
-        flows = [(edge, int(newest[edge])) for edge in begun[is_open].tolist()]
-        return sorted(flows, key=lambda flow: desk.activated[flow])
+        is_open = np.isnan(self._desk.flow_end[begun, newest[begun]])
+        return begun[is_open]
 
     def check(self, now: float, awake: float) -> None:
         """Raise when something is overdue at run time ``now``.
@@ -116,12 +132,14 @@ class Deadlines:
         """Note which flows have been served: from here on a last byte is awaited."""
         scheduler = self._scheduler
         served = {key: self._served[key] for key in flows if key in self._served}
-        for key in flows:
-            edge, _ = key
-            if key not in served:
-                volume = scheduler.volumes[key]
-                if scheduler.service_of(edge, now) >= volume:
-                    served[key] = now
+        waiting = np.array([key for key in flows if key not in served], np.int64)
+        edges, iterations = waiting.reshape(-1, 2).T
+        edges = np.ascontiguousarray(edges)
+
+        volumes = scheduler.volumes[edges, iterations]
+        is_served = scheduler.services_of(edges, now) >= volumes
+        for edge, iteration in waiting.reshape(-1, 2)[is_served].tolist():
+            served[edge, iteration] = now
         self._served = served
 
     def _line_of(self, wait: Wait, begin: float, *, has_flows: bool) -> str:

@@ -73,8 +73,8 @@ class Desk(Record):
             self.lead[task] = self._numbers[name]
         self.core.leads = len(self.names)
 
-    def take(self, speaker: str, notes: bytes, now: float) -> Iterator[TaskEnded]:
-        """Note ends that were reported by ``now``, run time; yield those with a report.
+    def take(self, speaker: str, notes: bytes, now: float) -> list[TaskEnded]:
+        """Note ends that were reported by ``now``, run time; return those that report.
 
         Raises MalformedFrame when the notes are none, NodeMisbehaved when one cannot be
         or is not of whom this process speaks for.
@@ -85,10 +85,11 @@ class Desk(Record):
         if fault != lib.TAKEN:
             _refuse(speaker, fault, notes[core.place :])
 
-        for place in self.report_place[: core.reports].tolist():
-            end = next(unpack_ends(notes[place:]))
-            if isinstance(end, TaskEnded):
-                yield end
+        if not core.reports:
+            return []
+        places = self.report_place[: core.reports].tolist()
+        ends = [next(unpack_ends(notes[place:])) for place in places]
+        return [end for end in ends if isinstance(end, TaskEnded)]
 
     def unannounced(self) -> str:
         """Return of which flow other bytes arrived than were announced, and how many.

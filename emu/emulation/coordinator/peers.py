@@ -311,9 +311,11 @@ class Barrier:
         `until`.
         """
         replies: dict[str, Any] = {}
+        awaited = {*missing}
 
         def on_message(name: str, message: Message) -> None:
-            if isinstance(message, kind) and name in {*missing} - replies.keys():
+            if isinstance(message, kind) and name in awaited:
+                awaited.remove(name)
                 replies[name] = message
             else:
                 self._early.append((name, message))
@@ -322,7 +324,7 @@ class Barrier:
         self._early = []
         for name, message in early:
             on_message(name, message)
-        await self.until(lambda: {*missing} - replies.keys(), purpose, on_message)
+        await self.until(lambda: awaited, purpose, on_message)
         return replies
 
     async def until(
@@ -345,8 +347,9 @@ class Barrier:
             deadline = max(self._deadline, patience)
         end = this_host.monotonic() + deadline
 
-        while names := sorted(missing()):
+        while names := missing():
             if awake.read(this_host.monotonic()) > end:
+                names = sorted(names)
                 listing = ", ".join(names[:_LISTED])
                 count = len(names) - _LISTED
                 if count > 0:

@@ -569,6 +569,12 @@ int64_t pass_instants(const Layout *layout, State *state, const double *volumes,
                       const double *holds, Gates *gates, RateChanges *board,
                       const Ends *ends, double until, Instants *found, Passage *passage);
 
+/* Say how many bytes the fluids of the newest flows of some edges have been served by a time
+ * that is not before the last instant by much; NaN where none is active. */
+void services_of(const Layout *layout, const State *state, const RateChanges *board,
+                 const double *volumes, const int64_t *edge, int64_t count, double time,
+                 double *bytes);
+
 /* True where every iteration of every task has ended. */
 bool all_ended(const Layout *layout, const State *state);
 

@@ -259,3 +259,26 @@ bool all_ended(const Layout *layout, const State *state)
             return false;
     return true;
 }
+
+/* Flows of a group share a service clock, which runs on until the next settling: a flow is
+ * served from where it stood at its start (`base`), and no more than its volume. */
+static double served_bytes(const Layout *layout, const State *state, const double *volumes,
+                           int64_t edge, double time)
+{
+    int64_t iteration = state->delivered[edge];
+    double volume = volumes[edge * layout->iterations + iteration];
+    if (state->served[edge] > iteration) /* the last byte is on its way */
+        return volume;
+    double service = service_of(layout, state, layout->group[edge], time);
+    return smaller(service - state->base[edge], volume);
+}
+
+void services_of(const Layout *layout, const State *state, const RateChanges *board,
+                 const double *volumes, const int64_t *edge, int64_t count, double time,
+                 double *bytes)
+{
+    for (int64_t i = 0; i < count; i++) {
+        bool is_active = board->iteration[edge[i]] == state->delivered[edge[i]];
+        bytes[i] = is_active ? served_bytes(layout, state, volumes, edge[i], time) : NAN;
+    }
+}

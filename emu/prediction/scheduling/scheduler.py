@@ -389,27 +389,24 @@ class Scheduler:
         newest: Ints = self._board.iteration
         return newest
 
-    def service_of(self, edge: int, time: float) -> float:
-        """Return the bytes that the fluid of the active flow of ``edge`` has served.
+    def services_of(self, edges: Ints, time: float) -> Floats:
+        """Return the bytes that the fluids of the active flows of edges have served.
 
-        The rates of the last settling go on until ``time``; the volume is the most.
-
-        Raises SchedulingError when no flow of ``edge`` is active.
+        The rates of the last settling go on until ``time``, which may be before the
+        newest instant; the volume is the most. NaN where no flow of an edge is active.
         """
-        state = self.state
-        iteration = int(state.delivered[edge])
-        if self._board.iteration[edge] != iteration:
-            raise SchedulingError(f"{self._flow_name(edge, iteration)} is not active")
-        if state.served[edge] > iteration:  # the last byte is on its way
-            return float(self.volumes[edge, iteration])
-        # Flows of a group share a service clock; `base` is where it stood at the start.
-        # The coordinator may ask for a time that is before the newest instant.
-        layout = self._layout
-        service = lib.service_of(layout.c, state.c, layout.group[edge], time)
-        progress = service - state.base[edge]
-        # The clock of a group runs on until the next settling, a flow ends with its
-        # volume.
-        return min(float(progress), float(self.volumes[edge, iteration]))
+        served = np.empty(len(edges))
+        lib.services_of(
+            self._layout.c,
+            self.state.c,
+            self._board.core,
+            self._volumes,
+            pointer(edges),
+            len(edges),
+            time,
+            pointer(served),
+        )
+        return served
 
     @property
     def quotas(self) -> Ints | None:
