@@ -90,7 +90,8 @@ class Deadlines:
         newest = self._scheduler.newest_flows
         begun = np.flatnonzero(newest >= 0)
         is_open = np.isnan(self._desk.flow_end[begun, newest[begun]])
-        return begun[is_open]
+        edges: Ints = begun[is_open]
+        return edges
 
     def check(self, now: float, awake: float) -> None:
         """Raise when something is overdue at run time ``now``.

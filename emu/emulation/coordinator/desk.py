@@ -117,14 +117,15 @@ class Desk(Record):
             since=self.news_since[:count],
         )
 
-    def written_orders(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the orders that the last call of the core wrote, and who gets them."""
+    def written_orders(self) -> list[tuple[str, bytes]]:
+        """Return the orders that the last call of the core wrote, by who gets them."""
         core = self.core
         starts = core.order_start
-        for place in range(core.addressees):
-            number = core.addressed[place]
+        orders = []
+        for number in core.addressed[0 : core.addressees]:
             notes = self._orders[starts[number] : starts[number + 1]]
-            yield self.names[number], notes.tobytes()
+            orders.append((self.names[number], notes.tobytes()))
+        return orders
 
     def ends(self) -> Iterator[TaskEnded | FlowEnded]:
         """Yield what the last settling took in; tasks without their reports."""

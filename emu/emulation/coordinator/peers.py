@@ -208,19 +208,15 @@ class Mailbox(Generic[T]):
         if not self._waiting:
             loop = asyncio.get_running_loop()
             self._waiter = loop.create_future()
-            self._set_alarm(loop, wake)
+            if self._alarm is None:
+                self._alarm = Alarm(loop, self._ring)
+            if wake != self._rings_at:  # what is set already takes no system call
+                self._rings_at = wake
+                self._alarm.set(wake)
             await self._waiter
         things = self._waiting
         self._waiting = []
         return things
-
-    def _set_alarm(self, loop: asyncio.AbstractEventLoop, wall: float) -> None:
-        """Wake who waits at a wall time; what is set already takes no system call."""
-        if self._alarm is None:
-            self._alarm = Alarm(loop, self._ring)
-        if wall != self._rings_at:
-            self._rings_at = wall
-            self._alarm.set(wall)
 
     def _ring(self) -> None:
         self._rings_at = math.nan

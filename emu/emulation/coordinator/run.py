@@ -345,19 +345,22 @@ class Coordinator:
         speakers = {task: speaker_of(name) for task, name in self._owner.items()}
         driver.begin(speakers, self._near_boards())
         turns.start()
+        ahead = _AHEAD / clock.time_scale
         while not driver.finished:
             wake = self._wake_time(clock, last_look)
             mail = await self._membership.events(wake)
             now = this_host.monotonic()
             turns.begin(now)
-            states = self._take_mail(mail, clock.to_emulated(now))
-            if now >= clock.to_wall(kills.due.time):
+            run_time = clock.to_emulated(now)
+            states = self._take_mail(mail, run_time)
+            kill_time = kills.due.time
+            if run_time >= kill_time:
                 await self._kill(clock, awake)
 
             # Reports of one instant come one after the other: what is not safe waits
             # for them a moment, lest something is decided without the last of them.
-            ahead = min(clock.to_emulated(now + _AHEAD), kills.due.time)
-            driver.settle(clock.to_emulated(now - _REPORTED), ahead)
+            due = clock.to_emulated(now - _REPORTED)
+            driver.settle(due, min(run_time + ahead, kill_time))
             for name, state in states:  # nothing waits for them
                 self._cuts.add(name, state)
             if now - last_look >= _LOOK:
@@ -373,8 +376,10 @@ class Coordinator:
         early = due - _AHEAD / 2
         wake = early if early > now else due + _REPORTED
 
-        kill = clock.to_wall(self._kills.due.time)
-        return min(wake, kill, last_look + _LOOK)
+        kill_time = self._kills.due.time
+        if kill_time < math.inf:
+            wake = min(wake, clock.to_wall(kill_time))
+        return min(wake, last_look + _LOOK)
 
     async def _kill(self, clock: RunClock, awake: PauseAwareClock) -> NoReturn:
         """Kill what is due, and wait until it is noticed: nothing begins any more."""

@@ -90,7 +90,7 @@ class SchedulerDriver:
     @property
     def finished(self) -> bool:
         """True where every task has ended in every iteration."""
-        return self._scheduler.finished
+        return bool(self._turn.finished)
 
     @property
     def next_end(self) -> float:
@@ -161,12 +161,14 @@ class SchedulerDriver:
         # earlier one: a decision that was published cannot be taken back.
         self._scheduler.state.keep_room(ROOM)
         outcome = lib.settle_due(self._turn, until, ahead)
-        try:
-            self._go_on(outcome)
-        except (SchedulingError, TypeError, ValueError) as error:
-            raise NodeMisbehaved(
-                f"a process reported the impossible: {error}"
-            ) from error
+        # Ends are mostly reported ahead: nothing follows from them before their time.
+        if outcome != lib.DONE or self._scheduler.passage.count:
+            try:
+                self._go_on(outcome)
+            except (SchedulingError, TypeError, ValueError) as error:
+                raise NodeMisbehaved(
+                    f"a process reported the impossible: {error}"
+                ) from error
         self._notify()
 
     def _go_on(self, outcome: int) -> None:

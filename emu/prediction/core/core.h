@@ -1039,6 +1039,7 @@ typedef struct {
     RateRows *rates;
     Boards *boards;
     double until;              /* by when ends are taken in */
+    bool finished;             /* every iteration of every task has ended */
 } Turn;
 
 int64_t begin_schedule(Turn *turn);

@@ -20,6 +20,7 @@ int64_t settle_rest(Turn *turn)
         return UNSOUND;
     if (outcome == DONE)
         drop_ends(desk, turn->passage->taken);
+    turn->finished = all_ended(turn->layout, turn->state);
     return outcome;
 }
 
