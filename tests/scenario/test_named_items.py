@@ -114,6 +114,40 @@ def test_errors_of_machines_behind_still_name_their_line() -> None:
 
 
 @pytest.mark.parametrize(
+    ("right", "wrong", "key"),
+    [
+        ("name: a, time: 1 s", "name: a, time: 1 sec.", "job.tasks[0].time"),
+        ("name: b, time: 1 s", "name: b, time: 1 sec.", "job.tasks[1].time"),
+        ("volume: 1 MB", "volume: 1 MBs", "job.flows[0].volume"),
+        ("new, nic: 1 MB/s", "new, nic: 1 MBs", "cluster.machines[0].nic"),
+    ],
+)
+def test_what_is_no_machine_behind_keeps_its_place_and_line(
+    right: str, wrong: str, key: str
+) -> None:
+    file = FILE.replace(right, wrong)
+    (line,) = (
+        number for number, text in enumerate(file.splitlines(), 1) if wrong in text
+    )
+    with pytest.raises(ScenarioError) as caught:
+        loads(file, ["cluster.machines.old2.nic=2 MB/s"])
+
+    assert (caught.value.line, caught.value.key) == (line, key)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 5])
+def test_a_list_without_names_has_the_places_of_its_items(count: int) -> None:
+    flows = ", ".join(["{from: a, to: b, volume: 1 MB}"] * count)
+    file = FILE.replace("[{from: a, to: b, volume: 1 MB}]", f"[{flows}]")
+    places = f"job.flows[0] to job.flows[{count - 1}]" if count else "none"
+    with pytest.raises(ScenarioError) as caught:
+        loads(file, ["job.flows.a.volume=1 MB"])
+
+    said = f"job.flows is a list of {count}, it has no a; its places: {places}"
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("override", "said"),
     [
         ("cluster.machines.odl2.nic=1 MB/s", "cluster.machines has no 'odl2', did you"),
