@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.graph_data.readers.columns import Column, kind_of
+from emu.graph_data.readers.found_graph import _begin_above_zero
 
 EXAMPLES = {
     "integer": ("0", "7", "+12", "3.", "1.0", "007"),
@@ -65,3 +67,20 @@ def test_a_column_has_the_kind_of_its_rows(rows: list[tuple[str, str]]) -> None:
     assert column.main_kind == main
     # Words and whole numbers name vertices; dates and truth values do not.
     assert column.is_id == (main in {"integer", "text"})
+
+
+@pytest.mark.parametrize(
+    ("classes", "is_from_one"),
+    [
+        ([1.0, 2.0], True),
+        ([3.0, 1.0, 2.0**53 - 1], True),
+        ([1.0, 2.0**53], False),  # its neighbour is the same number
+        ([0.0, 1.0], False),
+        ([-1.0, 2.0], False),
+        ([1.0, 1.5], False),
+    ],
+)
+def test_classes_from_one_are_whole_numbers_that_are_told_apart(
+    classes: list[float], *, is_from_one: bool
+) -> None:
+    assert _begin_above_zero(np.array(classes)) == is_from_one

@@ -239,6 +239,8 @@ READ: list[tuple[str, Files, dict[str, Any], dict[str, Any]]] = [
     ("letters", {"e.csv": "a,b\nb,c\nc,a\n"}, UP, {"vertices": 3, "edges": 3}),
     ("other letters", {"e.csv": "u,v\nv,w\nw,u\n"}, UP, {"vertices": 3, "edges": 3}),
     ("commas at the ends", {"t.csv": "0,1,\n1,2,\n0,3,\n"}, UP, {"edges": 3}),
+    ("as many edges as columns", {"e.txt": "1 2 .5\n2 3 .25\n3 1 .75\n"}, UP,
+     {"vertices": 3, "edges": 3}),
     # METIS and MatrixMarket
     ("METIS 0", {"a.graph": "% c\n4 3\n2\n1 3\n2 4\n3\n"}, UP, {"edges": 3}),
     ("METIS 1", {"a.graph": "3 2 1\n2 7\n1 7 3 8\n2 8\n"}, UP, {"edges": 2}),
@@ -484,6 +486,13 @@ REFUSED: list[tuple[str, Files, dict[str, Any], str]] = [
     ("METIS whose counts are wrong", {"a.graph": "4 5\n2\n1 3\n2 4\n3\n"}, UP,
      "is no METIS: .*stand for 5 edges"),
     ("METIS with fmt 2", {"a.graph": "3 2 2\n2\n1 3\n2\n"}, UP, "is no METIS: fmt"),
+    ("METIS of no vertices", {"a.graph": "0 0\n"}, UP, "is no METIS: fmt"),
+    ("mtx of two sizes", {"a.mtx": "%%MatrixMarket matrix coordinate pattern general\n"
+     "2 2\n1 2\n"}, UP, "states '2 2'; rows, columns and entries are needed"),
+    ("mtx of four sizes", {"a.mtx": "%%MatrixMarket matrix coordinate pattern general\n"
+     "2 2 1 1\n1 2\n"}, UP, "states '2 2 1 1'; rows, columns and entries are needed"),
+    ("a symmetric matrix of numbers", {"e.txt": "0 1 0\n1 0 1\n0 1 0\n"}, UP,
+     "may be a matrix of 3 rows, 3 columns"),
     ("mtx with an entry beyond", {"a.mtx": "%%MatrixMarket matrix coordinate pattern "
      "general\n2 2 1\n1 3\n"}, UP, "line 3 is '1 3', it needs row and column"),
     ("mtx, dense", {"a.mtx": "%%MatrixMarket matrix array real general\n2 2\n0\n1\n1\n0"

@@ -11,6 +11,7 @@ import pytest
 
 from emu.errors import DataError
 from emu.graph_data.dataset import open_dataset
+from emu.graph_data.sources import list_data
 
 
 def neighbours(dataset: Any) -> list[list[int]]:
@@ -294,3 +295,22 @@ def test_columns_are_cut_or_repeated() -> None:
     expected = np.concatenate([rows, rows[:, :50]], axis=1)
     np.testing.assert_array_equal(long.gather(vertices), expected)
     np.testing.assert_array_equal(long.look_at(vertices), expected)
+
+
+def test_folders_with_files_of_a_graph_are_listed_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One as OGB publishes it, one with an array file; and three with neither."""
+    monkeypatch.setenv("EMU_DATA", str(tmp_path))
+    for name in ("ogbn_x/raw", "tiny", "empty", "notes", ".coming/raw"):
+        (tmp_path / name).mkdir(parents=True)
+    np.savez(tmp_path / "tiny" / "tiny.npz", labels=[1, 2])
+    (tmp_path / "notes" / "read.me").write_text("no graph")
+
+    files = {kept.name: kept.origin for kept in list_data() if kept.kind == "file"}
+
+    folders = {"ogbn-x": tmp_path / "ogbn_x", "tiny": tmp_path / "tiny"}
+    assert {name: files.get(name) for name in folders} == {
+        name: str(folder) for name, folder in folders.items()
+    }
+    assert not {*files} & {"empty", "notes", ".coming"}

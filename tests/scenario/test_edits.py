@@ -478,6 +478,31 @@ def test_what_ifs_of_a_profile(seed: int, tmp_path: Path) -> None:
     assert note.endswith("it would have tasks without measured times")
 
 
+@pytest.mark.parametrize("pins", [("m0", "m1"), ()])
+def test_a_profile_knows_the_tasks_that_one_more_machine_leaves_as_they_are(
+    pins: tuple[str, ...], tmp_path: Path
+) -> None:
+    """It is tried where they may go there, and is never said to lack their times."""
+    tasks: list[Drawn] = [{"name": name, "time": "1 ms"} for name in "ab"]
+    for task, pin in zip(tasks, pins, strict=False):
+        task["pin"] = pin
+    flow = {"from": "a", "to": "b", "volume": "1 kB"}
+    content: Drawn = {
+        "name": "measured",
+        "cluster": {"machines": [{"nic": "1 MB/s"}, {"nic": "2 MB/s"}]},
+        "job": {"system": "custom", "iterations": 3, "tasks": tasks, "flows": [flow]},
+    }
+    job = build_job(loads(content))
+    profile = Profile(np.full((2, 3), 0.25), np.full((1, 3), 1e6))
+    write_profile(tmp_path / "times.json", ProfileFile.of(job, profile))
+    drawn = loads(content, {"profile": str(tmp_path / "times.json")})
+
+    explanation = emu.explain(drawn)
+
+    assert explanation.schedule.makespan >= 1.0  # by the profile
+    assert not any("without measured times" in note for note in explanation.notes)
+
+
 def test_latencies_of_two_directions_are_scaled_each_by_itself() -> None:
     """A what-if states in which direction a machine waits how long."""
     nic = {"in": "1 MB/s", "out": "1 MB/s", "latency": {"in": "40 ms", "out": "8 ms"}}

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from emu.cli import app
 from emu.errors import ScenarioError
 from emu.lab.setup import find_lab_errors
-from emu.scenario.scenario_file import list_labs, load
+from emu.scenario.scenario_file import list_labs, load, load_lab
 from emu.scenario.schema import file_schema
 
 LAB: dict[str, Any] = {
@@ -119,6 +119,49 @@ def test_what_no_lab_can_be_names_its_line(
 
     assert path.read_text().splitlines()[error.line - 1].strip().startswith(line)
     assert CliRunner().invoke(app, ["validate", str(path)]).exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["a-1", "a.b", "A9", "-", "7"])
+def test_letters_digits_hyphens_and_dots_make_a_host_name(
+    name: str, tmp_path: Path
+) -> None:
+    lab = copy.deepcopy(LAB)
+    lab["cluster"]["machines"][0]["name"] = name
+    assert find_lab_errors(_written(lab, tmp_path)) == []
+
+    for wrong in (f"{name}_", f"{name} x", f"ä{name}"):
+        lab["cluster"]["machines"][0]["name"] = wrong
+        (error,) = find_lab_errors(_written(lab, tmp_path))
+        assert "is no host name" in error.problem
+
+
+@pytest.mark.parametrize(
+    ("cores", "time_scale", "expected"),
+    [
+        ((None, None), 1, {}),
+        ((None, 2), 1, {"a": 1.0, "b": 2.0}),
+        ((0.5, None), 1, {"a": 0.5, "b": 1.0}),
+        ((None, None), 4, {"a": 1.0, "b": 1.0}),
+        ((3, 2), 4, {"a": 3.0, "b": 2.0}),
+    ],
+)
+def test_machines_have_cores_where_any_has_or_time_is_dilated(
+    cores: tuple[float | None, ...],
+    time_scale: float,
+    expected: dict[str, float],
+    tmp_path: Path,
+) -> None:
+    machines = [
+        {"name": name, "nic": "1 Gbit/s"} | ({} if count is None else {"cpu": count})
+        for name, count in zip("ab", cores, strict=True)
+    ]
+    program = {"name": "p", "run": "true"}
+    lab = {
+        "cluster": {"machines": machines},
+        "lab": {"programs": [program], "time_scale": time_scale},
+    }
+
+    assert load_lab(_written(lab, tmp_path)).cores == expected
 
 
 def test_what_would_be_right_is_said_once(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,10 @@ def test_a_workload_survives_a_round_trip(tmp_path: Path) -> None:
         ({"placement": {"g0": 7}}, "no machine 'm7'"),
         ({"edges": [["g0", "s0", -1]] * 4}, "is not a workload"),
         ({"edges": [["g0", "s9", 0]] * 4}, "no task 's9'"),
+        ({"edges": [["g0", 7, 0]] * 4}, "is not a workload"),
+        ({"edges": [[7, "g0", 0]] * 4}, "is not a workload"),
+        ({"edges": [["g0", "s0", 0.5]] * 4}, "is not a workload"),
+        ({"volumes": [[1.0, math.inf]] * 4}, "is not a workload"),
     ],
 )
 def test_a_broken_workload_is_one_error(
