@@ -99,6 +99,34 @@ def test_memory_is_refused_where_it_lacks(row: str) -> None:
             check_memory(prepare(small), schedule)
 
 
+@pytest.mark.parametrize("row", ["dgcl", "p3.none", "data_parallel"])
+def test_payloads_are_held_by_the_machines_of_both_their_ends(
+    row: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held against the names of edges that each machine is asked about."""
+    asked: list[set[str]] = []
+    names = np.array([])
+
+    def note(_: object, is_asked: np.ndarray) -> float:
+        asked.append({*names[is_asked].tolist()})
+        return 0.0
+
+    monkeypatch.setattr("emu.experiment.machine_memory._Payloads.most_waiting", note)
+    ready = prepare(as_variant(scenario_of(machines=["a0", "a1", "b"]), row))
+    job = ready.problem.job
+    names = np.array(job.edge_names)
+    memory_by_machine(ready, ready.simulate())
+
+    homes = [ready.tasks[task.name] for task in job.tasks]
+    for machine, found in zip(ready.placing["machines"], asked, strict=True):
+        assert found == {
+            name
+            for name, edge in zip(job.edge_names, job.edges, strict=True)
+            if machine in (homes[edge.source], homes[edge.destination])
+        }
+    assert len(asked) == 3
+
+
 @pytest.mark.parametrize("kind", ["gcn", "gat"])
 def test_memory_of_rows_is_that_of_their_own_part(
     kind: str, monkeypatch: pytest.MonkeyPatch
