@@ -11,13 +11,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emu.errors import ScenarioError
-from emu.interchange.gpu_matrix import read_matrix
+from emu.interchange.gpu_matrix import GPUS, read_matrix
 from emu.interchange.slurm_switches import read_switches
 from emu.interchange.topology import Answers
 from tests.interchange.platforms import Flow, makespan
 
 #: Bytes that 18 NVLinks of 25 GB/s carry in a millisecond.
 SIZE = 450e6
+
+
+#: GB/s of all NVLinks of a GPU, both ways together, as its maker sums them up.
+NVLINK = {
+    "P100": 160, "V100": 300, "A100": 600, "A800": 400, "H800": 400, "H100": 900,
+    "H200": 900, "H20": 900, "B200": 1800, "B300": 1800,
+}  # fmt: skip
+
+
+def test_gpus_have_the_nvlink_that_their_maker_states() -> None:
+    both_ways = {name: 2e-9 * gpu.lanes * gpu.lane for name, gpu in GPUS.items()}
+    assert both_ways == pytest.approx(NVLINK)
+    # 16 lanes of 8, 16 and 32 GT/s, 130 bits for 128.
+    lanes = {name: round(gpu.pcie * 8 * 130 / 128 / 16e9) for name, gpu in GPUS.items()}
+    assert {*lanes.values()} == {8, 16, 32}
+    assert (lanes["V100"], lanes["A100"], lanes["H100"]) == (8, 16, 32)
 
 
 def matrix(gpus: int, word: str, nics: int = 2, above: str = "") -> str:

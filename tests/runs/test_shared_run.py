@@ -6,6 +6,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 from emu.cli import app
 from emu.errors import DataError
+from emu.runs.audit_inputs import read_to_audit
 from emu.runs.run_directory import RunDirectory
 from emu.runs.shared_run import MOST, share_run, unpack_shared
 from emu.scenario.scenario_file import loads
@@ -129,6 +131,30 @@ def test_an_edit_with_digests_of_its_own_is_named(shared: Path, said: str) -> No
         forge(folder)
         code, output = audited(folder)
     assert (code, said in " ".join(output.split())) == (6, True), output
+
+
+def test_a_run_without_its_digests_is_no_older_one(shared: Path) -> None:
+    """Who took them out of result.json left the text of the scenario in manifest."""
+    with unpack_shared(shared) as folder:
+        path = folder / "result.json"
+        result = json.loads(path.read_text())
+        del result["records"]
+        path.write_text(json.dumps(result))
+        code, output = audited(folder)
+    assert (code, "records" in output) == (6, True), output
+
+
+def test_payloads_of_a_run_are_those_of_its_result_and_a_simulation_has_none(
+    shared: Path,
+) -> None:
+    with unpack_shared(shared) as folder:
+        subject = read_to_audit(folder)
+        payloads = json.loads((folder / "result.json").read_text())["payloads"]
+    assert subject.payloads == pytest.approx(payloads)
+    assert sum(payloads.values()) > 0
+
+    simulated = replace(subject, evidence=None)
+    assert simulated.payloads == {}
 
 
 def test_the_verdict_is_computed_from_the_records_alone(shared: Path) -> None:
