@@ -164,6 +164,23 @@ def test_uneven_all_to_all_by_hand(tmp_path: Path) -> None:
     assert simulate(paths) == pytest.approx(4 + 6 + 3)
 
 
+@pytest.mark.parametrize("uneven_rank", [0, 1])
+def test_one_rank_alone_may_send_unequal_shares(
+    tmp_path: Path, uneven_rank: int
+) -> None:
+    """It sends 2,000 of 8,000 bytes; the other sends half of its 4,000."""
+    ranks = []
+    for rank in range(2):
+        about = nccl("all_to_allv", count=1000)
+        if rank == uneven_rank:
+            splits = [1, 3] if rank else [3, 1]
+            about = nccl("all_to_allv", **{"In split size": splits})
+        ranks.append([*kernel(0, 4, 0), *kernel(4, 20, 1, **about), *kernel(20, 23, 2)])
+    paths = write_traces(tmp_path, *ranks, backend="nccl")
+
+    assert simulate(paths) == pytest.approx(4 + 2 + 3)
+
+
 def test_messages_go_together_in_order(tmp_path: Path) -> None:
     """Rank 0 sends 4,000 bytes at 10 ms, 2,000 at 12; rank 1 computes 3 after each."""
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from emu.errors import ScenarioError
 from emu.scenario.document import parse_document
 from emu.scenario.scenario_file import loads
+from emu.scenario.yaml_slips import _braces
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 FILES = [SCENARIOS / "demo.yaml"]
@@ -180,6 +181,22 @@ def test_other_slips(before: str, after: str, line: int, problem: str) -> None:
 
     assert caught.value.line == line
     assert problem in caught.value.problem
+
+
+@pytest.mark.parametrize("comment", ["", "  # one more"])
+@pytest.mark.parametrize(
+    "sound",
+    ["a: [{x: 1}, {y: 2}]", "- {name: a, on: [b, c]}", "on: [a, b]", "a: {b: {c: 1}}"],
+)
+@pytest.mark.parametrize("closing", ["}", "]"])
+def test_the_last_bracket_of_a_kind_that_is_one_too_many_is_left_out(
+    sound: str, closing: str, comment: str
+) -> None:
+    """And nothing else of its line, before or behind it."""
+    head, found, tail = sound.rpartition(closing)
+    if found:
+        line = f"{head}{closing}{closing}{tail}{comment}"
+        assert sound + comment in [*_braces([line], 0)]
 
 
 @pytest.mark.parametrize("written", ["policy ifs", "policy:ifs", "policy = ifs"])
