@@ -18,6 +18,7 @@ from emu.errors import ScenarioError
 from emu.experiment.system_rows import compare_systems
 from emu.experiment.systems import (
     as_system,
+    as_variant,
     edits,
     list_sources,
     list_variants,
@@ -79,6 +80,20 @@ def document(system: str, job: dict[str, Any]) -> Scenario:
         whole.setdefault("machines", ["a0", "a1", "b"])
     content = {"name": "one", "cluster": {"machines": MACHINES}, "job": whole}
     return loads(json.dumps(content), name="one.json")
+
+
+def test_epochs_of_a_row_over_whole_graphs_are_its_own_steps() -> None:
+    """Those of mini-batches are the file's, as all that its job knows."""
+    job = {"iterations": None, "epochs": 1, "batch_size": 60, "rates": RATES}
+    base = document("dgtp", {**job, "times": None})
+
+    whole: Any = as_variant(base, "dgcl", {"job.epochs": 7, "job.model.hidden": 16}).job
+    parts = as_variant(base, "data_parallel", {"job.epochs": 2})
+    once = as_variant(base, "data_parallel")
+
+    assert whole.epochs == 7
+    assert whole.model.hidden == 16
+    assert build_job(parts).iterations == 2 * build_job(once).iterations
 
 
 def translated(scenario: Scenario, system: str) -> Any:

@@ -174,7 +174,7 @@ def test_one_rank_alone_may_send_unequal_shares(
         about = nccl("all_to_allv", count=1000)
         if rank == uneven_rank:
             splits = [1, 3] if rank else [3, 1]
-            about = nccl("all_to_allv", **{"In split size": splits})
+            about = nccl("all_to_allv") | {"In split size": splits}
         ranks.append([*kernel(0, 4, 0), *kernel(4, 20, 1, **about), *kernel(20, 23, 2)])
     paths = write_traces(tmp_path, *ranks, backend="nccl")
 

@@ -8,7 +8,7 @@ import pytest
 
 from emu.errors import ScenarioError
 from emu.scenario import Scenario, build_job, load, realize
-from emu.scenario.placements import place
+from emu.scenario.placements import _search_options, place
 
 FILE = """\
 cluster:
@@ -102,6 +102,25 @@ def test_every_policy_gives_a_feasible_placement_of_its_seed(
     assert first.placement.violations(job, cluster) == []
     assert place(scenario, job, cluster).placement == first.placement
     assert (first.candidates > 0) == (policy == "etp")
+
+
+@pytest.mark.parametrize("policy", ["ifs", "etp", "best", "distdgl", "random"])
+def test_the_walk_of_etp_alone_has_its_options(
+    scenario_file: Path, policy: str
+) -> None:
+    stated = {"tolerance": 0.25, "beta": 7.0, "beta_unit": "3 s"}
+    overrides = [f"placement.policy={policy}"]
+    if policy == "etp":
+        overrides += [f"placement.{key}={value}" for key, value in stated.items()]
+    scenario = load(scenario_file, overrides)
+
+    options = _search_options(scenario, build_job(scenario))
+
+    walk = {key: options[key] for key in ("mu", "beta", "beta_unit") if key in options}
+    expected = {"mu": 0.25, "beta": 7.0, "beta_unit": 3.0}
+    assert walk == (expected if policy == "etp" else {})
+    # Searches alone have candidates to simulate.
+    assert ("iterations" in options) == (policy in {"etp", "best"})
 
 
 def test_a_checkpoint_takes_its_time_before_iterations_that_follow_one(

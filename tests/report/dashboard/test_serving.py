@@ -111,6 +111,21 @@ async def test_idle_connections_take_no_more_than_their_share(
     assert len(served) <= 260
 
 
+async def test_a_viewer_may_speak_and_goes_on_hearing(
+    client: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    """What it says means nothing; a ping of its own, and bytes, are messages too."""
+    with Dashboard(Replay().live, tmp_path) as dashboard:
+        async with client.ws_connect(dashboard.at("ws")) as viewer:
+            await viewer.receive_json(timeout=10)
+            await viewer.send_str("hello")
+            await viewer.send_bytes(b"\x00")
+            await viewer.ping()
+            for _ in range(3):
+                assert await viewer.receive_json(timeout=10)
+            assert not viewer.closed
+
+
 async def test_loopback_asks_for_the_token_too(
     client: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
