@@ -52,15 +52,19 @@ class CachePlan:
 
     @classmethod
     def from_settings(
-        cls, settings: Mapping[str, Any], dataset: Dataset
+        cls,
+        settings: Mapping[str, Any],
+        dataset: Dataset,
     ) -> CachePlan | None:
         """Return the plan of ``Job.settings``; None where nothing is kept."""
         section = settings.get("cache")
         if section is None:
             return None
+
         number_bytes = np.dtype(feature_type(settings)).itemsize
+        row_bytes = dataset.feature_length * number_bytes
         # Either is stated: memory, or a share of the rows of a mean store.
-        rows = section["size"] // (dataset.feature_length * number_bytes)
+        rows = section["size"] // row_bytes
         if section["share"]:
             rows = section["share"] * dataset.vertices / dataset.parts
         return cls(
@@ -88,13 +92,16 @@ def _chance_to_meet(dataset: Dataset, plan: BatchPlan, sampler: int | None) -> F
     if sampler is not None:
         bounds = plan.share_bounds(len(train))
         # A sampler meets only what is reached from its own share.
-        train = train[bounds[sampler] : bounds[sampler + 1]]
+        first = bounds[sampler]
+        last = bounds[sampler + 1]
+        train = train[first:last]
 
     degrees = structure.degrees
     chance = np.zeros(structure.vertices)
     # A batch that is larger than the share has all of it.
     chance[train] = min(1.0, plan.batch_size / len(train))
-    for hop in range(1, len(plan.fanouts) + 1):
+    hops = len(plan.fanouts)
+    for hop in range(1, hops + 1):
         fanout = plan.hop_fanout(hop)
         # Vertices without neighbours draw none: the 1 only spares a division by 0.
         drawn_share = np.minimum(1.0, fanout / np.maximum(degrees, 1))
@@ -110,7 +117,9 @@ def _chance_to_miss(structure: Structure, draws: Floats, misses: Floats) -> Floa
     """
     if isinstance(structure, DrawnStructure):
         # Its edges are drawn themselves: a mean over them stands for their product.
-        return misses * np.exp(-structure.expect_hits(draws * structure.degrees))
+        hits = structure.expect_hits(draws * structure.degrees)
+        return misses * np.exp(-hits)
+
     misses = misses.copy()
     lib.missed(
         pointer(structure.indptr),
@@ -135,16 +144,17 @@ def choose_rows(dataset: Dataset, plan: BatchPlan, cache: CachePlan, home: int) 
     worth = dataset.structure.degrees.astype(np.float64)
     if cache.policy == "vip":
         has_share = plan.epoch != "replicate"
-        chances = [
-            _chance_to_meet(dataset, plan, sampler if has_share else None)
-            for sampler, store in enumerate(cache.homes)
-            if store == home
-        ]
+        chances = []
+        for sampler, store in enumerate(cache.homes):
+            if store == home:
+                walker = sampler if has_share else None
+                chances.append(_chance_to_meet(dataset, plan, walker))
         worth = np.sum(chances, axis=0)
 
     # Its own rows are at hand: to keep them would take room from others'.
     others = np.flatnonzero(np.asarray(dataset.owner) != home)
-    return others[places_of_most(worth[others], cache.rows)]
+    places = places_of_most(worth[others], cache.rows)
+    return others[places]
 
 
 def places_of_most(worth: Array, count: int) -> Ints:
@@ -162,7 +172,8 @@ def places_of_most(worth: Array, count: int) -> Ints:
     least = np.partition(worth, first)[first]
     is_chosen = worth > least
     equals = np.flatnonzero(worth == least)
-    is_chosen[equals[: count - np.count_nonzero(is_chosen)]] = True
+    rest = count - np.count_nonzero(is_chosen)
+    is_chosen[equals[:rest]] = True
     return np.flatnonzero(is_chosen)
 
 
@@ -175,7 +186,8 @@ def kept_batches(dataset: Dataset, plan: BatchPlan, sampler: int) -> Drawer:
     train = plan.walk(dataset)
 
     def draw(iteration: int) -> Array:
-        return draw_batch(dataset, plan, train, sampler, iteration).vertices
+        batch = draw_batch(dataset, plan, train, sampler, iteration)
+        return batch.vertices
 
     return draw
 
@@ -185,7 +197,8 @@ def _drawn_anew(dataset: Dataset, plan: BatchPlan, sampler: int) -> Drawer:
 
     def draw(iteration: int) -> Array:
         train = plan.walk(dataset)
-        return plan.batch(dataset.structure, train, sampler, iteration).vertices
+        batch = plan.batch(dataset.structure, train, sampler, iteration)
+        return batch.vertices
 
     return draw
 
@@ -211,8 +224,10 @@ class SamplerCache:
         self._changes = cache.policy not in FIXED
         self._window = cache.window
         # Samplers of one machine share its room equally, whatever each would need.
-        self._most = cache.rows // cache.homes.count(self._home)
+        sharing = cache.homes.count(self._home)
+        self._most = cache.rows // sharing
         self.held = choose_rows(dataset, plan, cache, self._home)
+
         self._stamps = np.empty(0, np.int64)  # of a row, when it was used last
         self._next_stamp = 0
         self._coming = deque[Array]()
@@ -226,16 +241,20 @@ class SamplerCache:
         """Return which rows of the next batch are there; keep those of it, too."""
         # Before the batch's own rows are kept: a hit is what need not be sent.
         hits = self._find_held(vertices)
-        if self._changes:
-            # What is drawn twice is equal: a batch is a function of its iteration.
-            while len(self._coming) < self._window:
-                distance = len(self._coming) + 1
-                self._coming.append(self._draw(self._iteration + distance))
-            owners = np.asarray(self._owner)[vertices]
-            self._keep(vertices[owners != self._home])
-            self._iteration += 1
-            if self._coming:
-                self._coming.popleft()
+        if not self._changes:
+            return hits
+
+        # What is drawn twice is equal: a batch is a function of its iteration.
+        while len(self._coming) < self._window:
+            distance = len(self._coming) + 1
+            batch = self._draw(self._iteration + distance)
+            self._coming.append(batch)
+        owners = np.asarray(self._owner)[vertices]
+        remote = vertices[owners != self._home]
+        self._keep(remote)
+        self._iteration += 1
+        if self._coming:
+            self._coming.popleft()
         return hits
 
     def _find_held(self, vertices: Array) -> Mask:
@@ -258,14 +277,16 @@ class SamplerCache:
         # the vertices that were met last, farthest from its seeds.
         stamps = self._next_stamp + np.arange(len(batch))
         self._next_stamp += len(batch)
-        vertices = np.concatenate([batch, self.held])
-        vertices, first = np.unique(vertices, return_index=True)
-        stamps = np.concatenate([stamps, self._stamps])[first]
+        all_vertices = np.concatenate([batch, self.held])
+        all_stamps = np.concatenate([stamps, self._stamps])
+        vertices, first = np.unique(all_vertices, return_index=True)
+        stamps = all_stamps[first]
 
         need = np.full(len(vertices), self._window)
         # Farthest first: the nearest batch that needs a row has the last word.
         for distance in reversed(range(len(self._coming))):
-            need[np.isin(vertices, self._coming[distance])] = distance
+            is_needed = np.isin(vertices, self._coming[distance])
+            need[is_needed] = distance
         order = np.lexsort((-stamps, need))
         places = np.sort(order[: self._most])
         self.held = vertices[places]
@@ -300,14 +321,16 @@ class HotCache(SamplerCache):
         last = min(first + self._window, self._batches)
         batches = [self._draw(number) for number in range(first, last)]
         drawn = np.concatenate(batches)
-        if len(self._owner) <= _TABLE * len(drawn):
+        is_small = len(self._owner) <= _TABLE * len(drawn)
+        if is_small:
             counts = np.bincount(drawn)
             vertices = np.flatnonzero(counts)
             needs = counts[vertices]
         else:
             vertices, needs = np.unique(drawn, return_counts=True)
 
-        is_remote = np.asarray(self._owner)[vertices] != self._home
+        owners = np.asarray(self._owner)[vertices]
+        is_remote = owners != self._home
         remote: Ints = vertices[is_remote].astype(np.int64)
         hottest = places_of_most(needs[is_remote], self._most)
         return remote[hottest]
@@ -386,6 +409,13 @@ def batch_counts(
     frontiers = [vertices[: len(drawn)] for drawn in batch.drawn]
     answered = tuple(map(count_by_store, frontiers, batch.drawn))
     edge_counts = [sum(counts) for counts in answered]
+    hits_by_store: tuple[int, ...] = ()
+    if hits is not None:
+        hits_by_store = count_by_store(vertices[hits])
+    early_by_store: tuple[int, ...] = ()
+    if early is not None:
+        early_by_store = count_by_store(early)
+
     return SampleCounts(
         owned=count_by_store(vertices),
         edges=sum(edge_counts),
@@ -395,8 +425,8 @@ def batch_counts(
         first_edges=edge_counts[-1],
         frontier_owned=tuple(map(count_by_store, frontiers)),
         answered=answered,
-        hits=() if hits is None else count_by_store(vertices[hits]),
-        ahead=() if early is None else count_by_store(early),
+        hits=hits_by_store,
+        ahead=early_by_store,
     )
 
 
@@ -411,14 +441,17 @@ def count_samples(
     train = plan.walk(dataset)
 
     def count(
-        sampler: int, iteration: int, held: SamplerCache | None = None
+        sampler: int,
+        iteration: int,
+        held: SamplerCache | None = None,
     ) -> SampleCounts:
         batch = draw_batch(dataset, plan, train, sampler, iteration)
         early = None
         hits = None
         if held is not None:
             early = held.look_ahead()
-            hits = held.look(batch.vertices.astype(np.int64))
+            vertices = batch.vertices.astype(np.int64)
+            hits = held.look(vertices)
         return batch_counts(batch, dataset.owner, dataset.parts, hits, early)
 
     def count_in_order(sampler: int) -> tuple[SampleCounts, ...]:
@@ -426,9 +459,8 @@ def count_samples(
         # Rows that are kept depend on the batches before: one sampler is one task.
         draw = kept_batches(dataset, plan, sampler)
         sampler_cache = open_cache(dataset, plan, cache, sampler, 0, batches, draw)
-        counts = [
-            count(sampler, iteration, sampler_cache) for iteration in range(batches)
-        ]
+        iterations = range(batches)
+        counts = [count(sampler, number, sampler_cache) for number in iterations]
         return tuple(counts)
 
     if cache is not None:
@@ -442,17 +474,19 @@ def count_samples(
         if cache is not None:
             return tuple(pool.map(count_in_order, samplers))
 
-        promises = [
-            [pool.submit(count, sampler, iteration) for iteration in range(batches)]
-            for sampler in samplers
-        ]
+        promises = []
+        for sampler in samplers:
+            row = [pool.submit(count, sampler, number) for number in range(batches)]
+            promises.append(row)
         # In the order of samplers and batches, whichever was done first.
         counts = [[promise.result() for promise in row] for row in promises]
         return tuple(map(tuple, counts))
 
 
 def count_job(
-    settings: Mapping[str, Any], dataset: Dataset, batches: int
+    settings: Mapping[str, Any],
+    dataset: Dataset,
+    batches: int,
 ) -> tuple[tuple[SampleCounts, ...], ...]:
     """Return `count_samples` of ``Job.settings``, with the cache that they state.
 

@@ -71,7 +71,8 @@ def partition(
     if partitioner == "metis-dgl":
         return _metis_of_dgl(structure, parts)
     if partitioner == "hierarchical":
-        if sum(boxes) != parts or min(boxes) < 1:
+        has_room = sum(boxes) == parts and min(boxes) >= 1
+        if not has_room:
             raise ValueError(f"boxes {[*boxes]} do not hold {parts} parts")
         return _metis_by_box(structure, boxes)
     if partitioner != "hash":
@@ -83,20 +84,26 @@ def hash_parts(vertices: int, parts: int, seed: int) -> SmallInts:
     """Return the parts by the finaliser of MurmurHash3, of vertex plus seed."""
     shift = np.uint64(33)
     # Unsigned numbers wrap around.
-    keys = np.arange(vertices, dtype=np.uint64) + stream_key(seed)
+    keys = np.arange(vertices, dtype=np.uint64)
+    keys += stream_key(seed)
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
-        keys = (keys ^ (keys >> shift)) * np.uint64(factor)
+        keys ^= keys >> shift
+        keys *= np.uint64(factor)
     keys >>= shift
-    return (keys % np.uint64(parts)).astype(np.int32)
+    owner = keys % np.uint64(parts)
+    return owner.astype(np.int32)
 
 
 def _metis(
-    structure: Structure, parts: int, shares: list[float] | None = None
+    structure: Structure,
+    parts: int,
+    shares: list[float] | None = None,
 ) -> SmallInts:
     import pymetis  # noqa: PLC0415 - only what is prepared for the first time needs it
 
     indptr = structure.indptr.astype(np.int64)
-    graph = pymetis.CSRAdjacency(indptr, structure.indices.astype(np.int64))
+    indices = structure.indices.astype(np.int64)
+    graph = pymetis.CSRAdjacency(indptr, indices)
     # Recursive bisection cuts up to 23 % fewer edges than k-way, in as much time.
     cut = pymetis.part_graph(parts, graph, tpwgts=shares, recursive=True)
     return np.array(cut.vertex_part, np.int32)
@@ -106,7 +113,8 @@ def _metis_by_box(structure: Structure, boxes: Sequence[int]) -> SmallInts:
     box = np.zeros(structure.vertices, np.int32)
     if len(boxes) > 1:
         # METIS is told the shares: boxes of unequal size get as unequal parts.
-        shares = [size / sum(boxes) for size in boxes]
+        total = sum(boxes)
+        shares = [size / total for size in boxes]
         box = _metis(structure, len(boxes), shares)
     owner = np.zeros(structure.vertices, np.int32)
     first = 0
@@ -115,7 +123,8 @@ def _metis_by_box(structure: Structure, boxes: Sequence[int]) -> SmallInts:
         owner[members] = first
         # METIS may leave a box empty, and cannot cut a graph without vertices.
         if size > 1 and len(members):
-            owner[members] += _metis(_induced(structure, members), size)
+            inside = _induced(structure, members)
+            owner[members] += _metis(inside, size)
         first += size
     return owner
 
@@ -125,10 +134,11 @@ def _induced(structure: Structure, members: Ints) -> Structure:
     position = np.full(structure.vertices, -1, np.int64)
     position[members] = np.arange(len(members))
     indptr, neighbours = structure.neighbours(members)
-    is_inside = position[neighbours] >= 0
+    places = position[neighbours]
+    is_inside = places >= 0
     # Edges kept before a row are where it begins in what is left.
     starts = bounds_of(is_inside)[indptr]
-    return Structure(starts, position[neighbours[is_inside]])
+    return Structure(starts, places[is_inside])
 
 
 def _metis_of_dgl(structure: Structure, parts: int) -> SmallInts:
@@ -221,7 +231,9 @@ class Dataset:
     @override
     def __eq__(self, other: object) -> bool:
         """Return True where graph and parts are the same: folders go by content."""
-        return isinstance(other, Dataset) and self.folder == other.folder
+        if not isinstance(other, Dataset):
+            return False
+        return self.folder == other.folder
 
     @override
     def __hash__(self) -> int:
@@ -239,7 +251,7 @@ class Dataset:
     def structure(self) -> Structure:
         """In-neighbours of every vertex."""
         array = self._prepared.array
-        return Structure(array("indptr"), array("indices"))
+        return Structure(indptr=array("indptr"), indices=array("indices"))
 
     labels: SmallInts = _map_once("labels")
     """Class of every vertex, -1 where unknown."""
@@ -263,27 +275,31 @@ class Dataset:
         # A view of the mapped file; only the repeated columns below are copied.
         if self.feature_length <= self._columns:
             return rows[:, : self.feature_length]
-        return rows[:, np.arange(self.feature_length) % self._columns]
+        columns = np.arange(self.feature_length) % self._columns
+        return rows[:, columns]
 
     def look_at(self, vertices: Ints) -> Rows:
         """Return features of a few vertices, past the checksums of whole partitions."""
         # A few rows do not justify reading whole partitions for their checksums.
         if not self._looks:
-            names = (f"features_{part}" for part in range(self.parts))
-            self._looks = [*map(self._prepared.map_unchecked, names)]
+            names = [f"features_{part}" for part in range(self.parts)]
+            self._looks = [self._prepared.map_unchecked(name) for name in names]
         places = zip(self.owner[vertices], self.local[vertices], strict=True)
-        rows = [self._looks[part][row] for part, row in places]
-        return self._convert(np.array(rows, np.float32).reshape(-1, self._columns))
+        found_rows = [self._looks[part][row] for part, row in places]
+        rows = np.array(found_rows, np.float32).reshape(-1, self._columns)
+        return self._convert(rows)
 
     def gather(self, vertices: Ints) -> Rows:
         """Copy the features of any vertices, from every partition that owns one."""
-        rows = np.empty((len(vertices), self.feature_length), np.float32)
+        shape = (len(vertices), self.feature_length)
+        rows = np.empty(shape, np.float32)
         owners = self.owner[vertices]
         # Every partition is mapped at most once.
         for part in range(self.parts):
             is_owned = owners == part
             owned_rows = self.local[vertices[is_owned]]
-            rows[is_owned] = self.features(part)[owned_rows]
+            features = self.features(part)
+            rows[is_owned] = features[owned_rows]
         return rows
 
 
@@ -345,18 +361,22 @@ def open_dataset(
     folder = cache_home() / "prepared" / f"{file_part(name)}-{key}"
 
     def build(partial: Path) -> prepared.Facts:
-        return _write(partial, source.load(), spec)
+        graph = source.load()
+        return _write(partial, graph, spec)
 
-    return Dataset(prepared.prepare_arrays(folder, build), feature_length)
+    arrays = prepared.prepare_arrays(folder, build)
+    return Dataset(arrays, feature_length)
 
 
 def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> prepared.Facts:
     # Refused before the graph is cut, which takes far longer.
     for ids in (graph.train, graph.valid, graph.test):
-        missing = ids[graph.labels[ids] < 0]
-        if len(missing):
-            problem = f"vertex {missing[0]} is in the split and has no label"
+        is_unlabelled = graph.labels[ids] < 0
+        if is_unlabelled.any():
+            first = ids[is_unlabelled][0]
+            problem = f"vertex {first} is in the split and has no label"
             raise DataError(problem, path=graph.origin)
+
     owner = _assign_parts(graph, spec)
     # Rows of a part keep the order of its vertices, as `by_part` writes them.
     local = np.empty(len(owner), np.int64)
@@ -366,16 +386,18 @@ def _write(folder: Path, graph: RawGraph, spec: DatasetSpec) -> prepared.Facts:
         count = int(np.count_nonzero(is_member))
         local[is_member] = np.arange(count)
         shapes[f"features_{part}"] = (count, graph.feature_length)
-    prepared.write_arrays(folder, {**graph.arrays, "owner": owner, "local": local})
+    arrays = {**graph.arrays, "owner": owner, "local": local}
+    prepared.write_arrays(folder, arrays)
 
     # One slice is in memory at a time: features of papers100M are larger than that.
     def by_part() -> Iterator[list[Rows]]:
+        smallest = np.finfo(np.float32).tiny
         for vertices, read in graph.slices():
             rows = read
             if spec.normalise:
                 length = np.linalg.norm(rows, axis=1, keepdims=True)
                 # A row of zeros stays one.
-                rows = rows / np.maximum(length, np.finfo(np.float32).tiny)
+                rows = rows / np.maximum(length, smallest)
             owners = owner[vertices]
             yield [rows[owners == part] for part in range(spec.parts)]
 
@@ -424,7 +446,8 @@ def open_columns(dataset: Dataset, blocks: Sequence[int]) -> prepared.PreparedAr
     """
     # The folder's name has the content of the data set already: the key adds the blocks
     # alone.
-    key = hashlib.sha256(repr([*blocks]).encode()).hexdigest()[:8]
+    words = repr(list(blocks))
+    key = hashlib.sha256(words.encode()).hexdigest()[:8]
 
     def write(folder: Path) -> prepared.Facts:
         vertices = dataset.vertices
@@ -437,11 +460,12 @@ def open_columns(dataset: Dataset, blocks: Sequence[int]) -> prepared.PreparedAr
                 rows = dataset.gather(np.arange(start, stop))
                 yield np.split(rows, cuts, axis=1)
 
-        shapes = {
-            f"columns_{number}": (vertices, size) for number, size in enumerate(blocks)
-        }
+        shapes = {}
+        for number, size in enumerate(blocks):
+            shapes[f"columns_{number}"] = (vertices, size)
         prepared.write_rows(folder, shapes, slices())
         return {"vertices": vertices, "blocks": list(blocks)}
 
     name = f"{dataset.folder.name}-columns-{key}"
-    return prepared.prepare_arrays(dataset.folder.with_name(name), write)
+    folder = dataset.folder.with_name(name)
+    return prepared.prepare_arrays(folder, write)

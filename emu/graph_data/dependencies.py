@@ -40,12 +40,20 @@ COSTS = "dependencies"
 def _spread(structure: Structure, amounts: Floats) -> Floats:
     """Return the sum over every vertex and its neighbours."""
     rows = rows_of(structure.indptr)
-    sums = np.bincount(rows, amounts[structure.indices], structure.vertices)
+    amounts_of_neighbours = amounts[structure.indices]
+    sums = np.bincount(rows, amounts_of_neighbours, structure.vertices)
     return amounts + sums
 
 
+def _reads(structure: Structure, is_there: Mask) -> Mask:
+    """Return which vertices, or their neighbours, are some that are marked."""
+    return _spread(structure, is_there.astype(float)) > 0
+
+
 def choose_replicas(
-    structure: Structure, is_own: Mask, costs: Mapping[str, Sequence[float]]
+    structure: Structure,
+    is_own: Mask,
+    costs: Mapping[str, Sequence[float]],
 ) -> Ints:
     """Return the last layer that a part computes of each vertex as a replica, or 0.
 
@@ -56,24 +64,27 @@ def choose_replicas(
     """
     layers = len(costs["row"])
     last_layer = np.zeros(structure.vertices, np.int64)
-    is_read = (_spread(structure, is_own.astype(float)) > 0) & ~is_own
+    is_read = _reads(structure, is_own) & ~is_own
     for layer in range(2, layers + 1):
         # Seconds until the row of a vertex is there after each layer below.
         need = np.zeros(structure.vertices)
         for below in range(1, layer):
             vertex = costs["vertex"][below - 1]
             edge = costs["edge"][below - 1]
+            reading = costs["input"][below - 1]
             is_there = is_own | (last_layer >= below)
-            is_input = _spread(structure, is_there.astype(float)) > 0
-            inputs = need + np.where(is_input, 0.0, costs["input"][below - 1])
+            is_input = _reads(structure, is_there)
+            inputs = need + np.where(is_input, 0.0, reading)
             compute = vertex + edge * structure.degrees + _spread(structure, inputs)
             need = np.where(is_there, 0.0, compute)
 
-        is_cached = is_read & (need < costs["row"][layer - 1])
-        for below in range(layer - 1, 0, -1):
-            last_layer[is_cached & (last_layer < below)] = below
+        communicating = costs["row"][layer - 1]
+        is_cached = is_read & (need < communicating)
+        for below in reversed(range(1, layer)):
+            is_new = is_cached & (last_layer < below)
+            last_layer[is_new] = below
             # A layer reads the rows of neighbours after the layer below it.
-            is_cached = (_spread(structure, is_cached.astype(float)) > 0) & ~is_own
+            is_cached = _reads(structure, is_cached) & ~is_own
     return last_layer
 
 
@@ -93,7 +104,8 @@ def split_by_costs(
         shells[0] = shells[0][:0]
         own = np.flatnonzero(is_own)
         for layer in range(1, layers + 1):
-            local = np.concatenate([own, *shells[: layer - 1 : -1]])
+            computed = shells[: layer - 1 : -1]
+            local = np.concatenate([own, *computed])
             held = shells[layer - 1]
             yield part_of(dataset.structure, owner, local, held, aggregation)
 
@@ -116,7 +128,8 @@ def open_dependencies(
         )
 
     aggregation = Aggregation.of_model(settings["model"])
-    key = hashlib.sha256(json.dumps(costs).encode()).hexdigest()[:16]
+    content = json.dumps(costs)
+    key = hashlib.sha256(content.encode()).hexdigest()[:16]
     read = open_prepared(
         dataset,
         f"whole-{aggregation.form}-{key}",

@@ -265,13 +265,14 @@ def narrow(vertices: Ints) -> Any:
 
 def _range_around(vertices: Ids, bounds: Ids) -> tuple[Ids, Ids]:
     """Return the first vertex of the range that each is in, and that behind it."""
-    group = np.searchsorted(bounds, vertices, "right") - 1
-    return bounds[group], bounds[group + 1]
+    next_group = np.searchsorted(bounds, vertices, "right")
+    return bounds[next_group - 1], bounds[next_group]
 
 
 def _number_draws(counts: Ids) -> tuple[Ids, Ids]:
     """Return the row and the number of each of so many draws per row, row by row."""
-    rows = np.repeat(np.arange(len(counts)), counts)
+    numbers = np.arange(len(counts))
+    rows = np.repeat(numbers, counts)
     bounds = bounds_of(counts)
     starts = bounds[:-1]
     places = np.arange(len(rows))
@@ -309,8 +310,9 @@ class DrawnGraph(Dataset):
     def __init__(self, settings: dict[str, Any], partitioner: str, parts: int) -> None:
         name = settings["name"]
         if name not in PRESETS:
+            names = ", ".join(PRESETS)
             problem = f"{name} is not made up, and cannot be drawn: remove job.dataset"
-            raise DataError(f"{problem}.drawn, or write one of {', '.join(PRESETS)}")
+            raise DataError(f"{problem}.drawn, or write one of {names}")
         preset = PRESETS[name]
 
         scale = settings["scale"]
@@ -386,7 +388,8 @@ class DrawnGraph(Dataset):
         stride = int(max(1, all_draws // _READER_DRAWS))
         samples = []
         for part in range(self.parts):
-            members = narrow(np.flatnonzero(self.owner == part))
+            is_member = self.owner == part
+            members = narrow(np.flatnonzero(is_member))
             drawn = members[::stride].astype(np.int64)
             indptr, targets = self.drawn.neighbours(drawn)
             rows, _ = _number_draws(np.diff(indptr))

@@ -104,19 +104,18 @@ def import_graph(
     if not path.exists():
         raise DataError("there is no such file or folder", path=str(path))
 
-    options = replace(
-        table or TableOptions(), tell=tell, split_codes=choices.split_codes
-    )
+    options = table or TableOptions()
+    options = replace(options, tell=tell, split_codes=choices.split_codes)
     files = {"features": features, "labels": labels, "split": splits}
     with one_error(path):
         has_npz = splits is not None and splits.suffix == ".npz"
         graph = _read_file(path, choices, options, beside=has_npz)
         graph_ids = KnownIds(graph)
-        tables = [
-            _read_beside(file, kind, options, choices, graph_ids)
-            for kind, file in files.items()
-            if file is not None
-        ]
+        tables = []
+        for kind, file in files.items():
+            if file is not None:
+                table_of_kind = _read_beside(file, kind, options, choices, graph_ids)
+                tables.append(table_of_kind)
         graph = _join(graph, tables, path, options)
         # Splits may come from tables beside, which know nothing of choices.
         graph = replace(graph, overlap=choices.overlap)
@@ -128,13 +127,18 @@ def import_graph(
             "notes": list(graph.notes),
             "left_out": list(graph.left_out),
         }
-        return prepared.prepare_arrays(
-            folder, lambda partial: _write(partial, raw, path, facts, graph.ids)
-        )
+
+        def write(partial: Path) -> Facts:
+            return _write(partial, raw, path, facts, graph.ids)
+
+        return prepared.prepare_arrays(folder, write)
 
 
 def _join(
-    graph: FoundGraph, tables: list[VertexTable], path: Path, options: TableOptions
+    graph: FoundGraph,
+    tables: list[VertexTable],
+    path: Path,
+    options: TableOptions,
 ) -> FoundGraph:
     """Return the graph with tables beside it; what they stand for is left out."""
     # Asked before the join, which replaces them.
@@ -143,17 +147,18 @@ def _join(
         "labels": graph.labels,
         "split": graph.splits or None,
     }
-    instead = [
-        f"{table.kind} of {path.name} itself"
-        for table in tables
-        if own_values[table.kind] is not None
-    ]
+    replaced = [table for table in tables if own_values[table.kind] is not None]
+    instead = [f"{table.kind} of {path.name} itself" for table in replaced]
     graph = join_tables(graph, tables, options.order)
     return replace(graph, left_out=(*graph.left_out, *instead))
 
 
 def _read_beside(
-    file: Path, kind: str, options: TableOptions, choices: Choices, known: KnownIds
+    file: Path,
+    kind: str,
+    options: TableOptions,
+    choices: Choices,
+    known: KnownIds,
 ) -> VertexTable:
     """Return a table of vertices, by the name of its file and its content."""
     with one_error(file):
@@ -166,12 +171,13 @@ def _read_beside(
                 table = vertex_arrays.read_mapping(file, kind, options)
             return replace(table, is_stated=bool(options.ids))
 
-        read = {
+        readers = {
             "features": vertex_table.read_features,
             "labels": vertex_table.read_labels,
             "split": vertex_table.read_splits,
         }
-        return read[kind](file, options, known)
+        read = readers[kind]
+        return read(file, options, known)
 
 
 def source_of_import(folder: Path, *, seed: int) -> Source:
@@ -180,11 +186,17 @@ def source_of_import(folder: Path, *, seed: int) -> Source:
 
     def load() -> RawGraph:
         def members(part: str) -> Ints:
-            return arrays.array(part) if arrays.holds(part) else np.empty(0, np.int64)
+            if not arrays.holds(part):
+                return np.empty(0, np.int64)
+            return arrays.array(part)
 
         features = arrays.array("features")
+        structure = Structure(
+            indptr=arrays.array("indptr"),
+            indices=arrays.array("indices"),
+        )
         graph = RawGraph(
-            structure=Structure(arrays.array("indptr"), arrays.array("indices")),
+            structure=structure,
             labels=arrays.array("labels"),
             train=members("train"),
             valid=members("valid"),
@@ -209,10 +221,16 @@ def open_imported(folder: Path) -> PreparedArrays:
 
 
 def _read_file(
-    path: Path, choices: Choices, options: TableOptions, *, beside: bool
+    path: Path,
+    choices: Choices,
+    options: TableOptions,
+    *,
+    beside: bool,
 ) -> FoundGraph:
     check_command(path, IMPORT)
-    description = path if path.suffix == ".json" else dgl_file.partition_json(path)
+    description: Path | None = path
+    if path.suffix != ".json":
+        description = dgl_file.partition_json(path)
     is_folder = path.is_dir() or description is not None
     is_text = not is_folder and path.suffix not in _READERS
     # Told at once: an answer that does nothing would look as if it had.
@@ -251,15 +269,21 @@ def _read_text(path: Path, options: TableOptions) -> FoundGraph:
         return neighbour_lists.read_neighbours(path, layout, options)
     # Files of METIS have no options: whoever states one has a list of edges.
     is_open = answers | {options.bipartite} == {None}
-    graph = matrix_files.read_metis(path, options.tell) if is_open else None
-    return graph or edge_list.read_edge_list(path, options)
+    if is_open:
+        graph = matrix_files.read_metis(path, options.tell)
+        if graph is not None:
+            return graph
+    return edge_list.read_edge_list(path, options)
 
 
 def _make_up(
-    found: FoundGraph, feature_length: int | None, classes: int | None
+    found: FoundGraph,
+    feature_length: int | None,
+    classes: int | None,
 ) -> FoundGraph:
     """Return the graph with features and labels, made up where there are none."""
-    vertices = max(found.counts, default=0) or found.highest + 1
+    counted = max(found.counts, default=0)
+    vertices = counted or found.highest + 1
     # Before anything is made up: labels alone would take memory for each vertex.
     check_size(vertices, feature_length or 1, found.origin)
 
@@ -275,9 +299,11 @@ def _make_up(
         def rows(start: int, stop: int) -> Rows:
             # By the slice: the same rows come of every slice that begins there.
             rng = np.random.default_rng([start, 7])
-            return rng.standard_normal((stop - start, feature_length), np.float32)
+            shape = (stop - start, feature_length)
+            return rng.standard_normal(shape, np.float32)
 
-        found = replace(found, features=FeatureRows(vertices, feature_length, rows))
+        features = FeatureRows(vertices, feature_length, rows)
+        found = replace(found, features=features)
     if classes is not None and found.labels is None:
         notes.append(f"labels of {classes} classes are made up")
         if classes > vertices:
@@ -285,7 +311,8 @@ def _make_up(
         # Every class has as many vertices, or one more.
         # A seed of its own: labels do not depend on whether features are made up as
         # well.
-        labels = np.random.default_rng(8).permutation(np.arange(vertices) % classes)
+        rng = np.random.default_rng(8)
+        labels = rng.permutation(np.arange(vertices) % classes)
         found = replace(found, labels=labels)
     return replace(found, notes=(*found.notes, *notes))
 
@@ -303,8 +330,9 @@ def _write(
             del arrays[part]
     files = {name: array for name, array in arrays.items() if array is not None}
     prepared.write_arrays(folder, files)
-    shapes = {"features": (graph.structure.vertices, graph.feature_length)}
-    prepared.write_rows(folder, shapes, ([rows] for _, rows in graph.slices()))
+    shape = (graph.structure.vertices, graph.feature_length)
+    slices = ([rows] for _, rows in graph.slices())
+    prepared.write_rows(folder, {"features": shape}, slices)
     note = ""
     if ids is not None:
         note = f"{ids[0]} to {ids[-1]}, by vertex in {folder.stem}/ids.npy"
@@ -313,11 +341,16 @@ def _write(
 
 def summarize(graph: RawGraph, split_origin: str) -> Facts:
     """Return the facts of an import, JSON values; ``split_origin`` may be empty."""
-    sizes = np.bincount(graph.labels[graph.labels >= 0], minlength=graph.classes)
+    is_labelled = graph.labels >= 0
+    sizes = np.bincount(graph.labels[is_labelled], minlength=graph.classes)
     degrees = graph.structure.degrees
     # Each edge stands there in both directions.
     pairs = len(graph.structure.indices) // 2
-    is_drawn = not len(graph.train)
+    if not len(graph.train):
+        split_origin = "drawn at random"
+    parts = 0
+    if graph.owner is not None:
+        parts = int(graph.owner.max()) + 1
     return {
         "vertices": graph.structure.vertices,
         "edges": 2 * pairs,
@@ -329,19 +362,20 @@ def summarize(graph: RawGraph, split_origin: str) -> Facts:
         "classes": graph.classes,
         "class_sizes": sizes.tolist(),
         "class_names": [*graph.class_names],
-        "unlabelled": int((graph.labels < 0).sum()),
+        "unlabelled": int((~is_labelled).sum()),
         "feature_length": graph.feature_length,
         "train": len(graph.train),
         "valid": len(graph.valid),
         "test": len(graph.test),
-        "split_origin": "drawn at random" if is_drawn else split_origin or "the file",
-        "parts": int(graph.owner.max()) + 1 if graph.owner is not None else 0,
+        "split_origin": split_origin or "the file",
+        "parts": parts,
     }
 
 
 def summary_lines(facts: Mapping[str, Any]) -> list[str]:
     """Return the facts of an import as lines for people."""
-    names = facts["class_names"] or [*map(str, range(facts["classes"]))]
+    numbers = range(facts["classes"])
+    names = facts["class_names"] or [str(number) for number in numbers]
     pairs = zip(names, facts["class_sizes"], strict=True)
     sizes = [f"{name}: {size:,}" for name, size in pairs]
     if len(sizes) > _SHOWN:
@@ -351,14 +385,15 @@ def summary_lines(facts: Mapping[str, Any]) -> list[str]:
         classes += f"; {facts['unlabelled']:,} vertices without"
     split = f"{facts['split_origin']}, 60 : 20 : 20 of what has a label"
     if facts["train"]:
-        counts = (f"{facts[part]:,} {part}" for part in ("train", "valid", "test"))
-        split = f"{', '.join(counts)}, by {facts['split_origin']}"
+        counts = ", ".join(f"{facts[part]:,} {part}" for part in SPLIT)
+        split = f"{counts}, by {facts['split_origin']}"
 
     loops = f"{facts['self_loops']:,} self-loops"
     doubles = f"{facts['doubles']:,} doubles (in either direction)"
+    left_out = [f"left out: {text}" for text in facts["left_out"]]
     lines = [
         *facts["notes"],
-        *(f"left out: {text}" for text in facts["left_out"]),
+        *left_out,
         f"edges: {facts['edges_given']:,} given; dropped: {loops}, {doubles}",
         f"vertices: {facts['vertices']:,}; {facts['isolated']:,} without an edge",
         f"classes: {classes}",

@@ -40,7 +40,11 @@ class IntervalCounts:
 
 
 def cut_intervals(
-    structure: Structure, owner: SmallInts, parts: int, each: int, how: Cut
+    structure: Structure,
+    owner: SmallInts,
+    parts: int,
+    each: int,
+    how: Cut,
 ) -> SmallInts:
     """Return the interval of every vertex, numbered part by part: int32, (vertices,).
 
@@ -67,14 +71,14 @@ def cut_intervals(
         else:
             # Largest degrees first, so that each round of dealing has vertices of like
             # degree; ties by number.
-            degrees = degree[vertices]
-            order = np.argsort(-degrees, kind="stable")
+            order = np.argsort(-degree[vertices], kind="stable")
             vertices = vertices[order]
             forth = np.arange(each)
             back = forth[::-1]
             # There and back: who gets the largest of one round gets the smallest of the
             # next.
-            dealt = np.resize([*forth, *back], len(vertices))
+            round_trip = np.concatenate([forth, back])
+            dealt = np.resize(round_trip, len(vertices))
         interval[vertices] = part * each + dealt
     if how == "balanced":
         for first in range(0, parts * each, each):
@@ -173,8 +177,10 @@ def _best_swap(
     if apart[best] >= most - fewest:
         return None
     partner = places[best]
+    leaving_vertex = leaving[best]
+    joining_vertex = joining[partner]
     return _Swap(
-        vertices=(leaving[best], joining[partner]),
+        vertices=(leaving_vertex, joining_vertex),
         edges=(int(first[best]), int(second[best])),
     )
 
@@ -236,7 +242,8 @@ def interval_counts(
     # Weighted counts are float64, and whole numbers below 2^53 exact there.
     edges = np.bincount(interval, weights=structure.degrees, minlength=count)
 
-    pushes = np.zeros((count if sources else 0, parts), np.int64)
+    rows_of_sources = count if sources else 0
+    pushes = np.zeros((rows_of_sources, parts), np.int64)
     for number in range(len(pushes)):
         members = np.flatnonzero(interval == number)
         # A source with several edges into the interval counts once.
@@ -244,8 +251,9 @@ def interval_counts(
         sources_part = part[np.unique(neighbours)]
         pushes[number] = np.bincount(sources_part, minlength=parts)
         pushes[number, number // each] = 0
+    sizes = np.bincount(interval, minlength=count)
     return IntervalCounts(
-        vertices=np.bincount(interval, minlength=count),
+        vertices=sizes,
         edges=edges.astype(np.int64),
         ghosts=ghosts,
         sources=pushes,
@@ -254,12 +262,15 @@ def interval_counts(
 
 def _needs(structure: Structure, part: SmallInts, parts: int) -> Mask:
     """Return which other parts read each vertex: bool, (vertices, parts)."""
-    needs = np.zeros((structure.vertices, parts), dtype=bool)
+    shape = (structure.vertices, parts)
+    needs = np.zeros(shape, dtype=bool)
     step = 1 << 20  # vertices: of all edges at once the indices take gigabytes
     for first in range(0, structure.vertices, step):
         last = min(first + step, structure.vertices)
         indptr = structure.indptr[first : last + 1]
-        sources = structure.indices[indptr[0] : indptr[-1]]
+        first_edge = indptr[0]
+        last_edge = indptr[-1]
+        sources = structure.indices[first_edge:last_edge]
         degrees = np.diff(indptr)
         readers = np.repeat(part[first:last], degrees)
         # Repeated pairs set one mark: a part reads a vertex once.
@@ -273,7 +284,11 @@ def _needs(structure: Structure, part: SmallInts, parts: int) -> Mask:
 # The cut depends on the graph alone: other settings ask for the same one.
 @lru_cache(maxsize=4)
 def count_intervals(
-    dataset: Dataset, each: int, how: Cut, *, sources: bool = False
+    dataset: Dataset,
+    each: int,
+    how: Cut,
+    *,
+    sources: bool = False,
 ) -> IntervalCounts:
     """Return `interval_counts` of a data set's parts; raises as `cut_intervals`."""
     structure = dataset.structure
@@ -302,8 +317,9 @@ def _drawn_counts(dataset: DrawnGraph, each: int, *, sources: bool) -> IntervalC
         reads = dataset.readers >> reader & 1
         ghosts[:, reader] = np.bincount(interval, weights=reads, minlength=count)
     edges = np.bincount(interval, weights=structure.degrees, minlength=count)
+    sizes = np.bincount(interval, minlength=count)
     return IntervalCounts(
-        vertices=np.bincount(interval, minlength=count),
+        vertices=sizes,
         edges=edges.astype(np.int64),
         ghosts=ghosts,
         sources=np.zeros((0, parts), np.int64),

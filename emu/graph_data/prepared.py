@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, TypeAlias, TypedDict
 
 import numpy as np
 from isal import isal_zlib
@@ -28,6 +28,14 @@ from emu.host.input_file import map_array, open_input, read_json
 
 #: What is known of arrays beside themselves, JSON values by name.
 Facts: TypeAlias = dict[str, Any]
+
+
+class _FileKeys(TypedDict):
+    """Keys of a file in the manifest."""
+
+    bytes: int
+    crc32: int
+
 
 _MANIFEST = "manifest.json"
 _MOST_MANIFEST = 1 << 24  # bytes; those of papers100M have 20 kB
@@ -40,14 +48,21 @@ def _file_checksum(path: Path) -> int:
     checksum = 0
     with open_input(path) as file:
         # Features have gigabytes.
-        while piece := file.read(1 << 20):
+        while True:
+            piece = file.read(1 << 20)
+            if not piece:
+                return checksum
             checksum = isal_zlib.crc32(piece, checksum)
-    return checksum
 
 
 @lru_cache(maxsize=_MOST_MAPPED)
 def _map_whole(
-    path: Path, checksum: int, *, inode: int, changed: int, size: int
+    path: Path,
+    checksum: int,
+    *,
+    inode: int,
+    changed: int,
+    size: int,
 ) -> Array | None:
     """Map an array of this checksum, None where a file has another.
 
@@ -57,7 +72,9 @@ def _map_whole(
     """
     del inode, changed, size  # only to tell one file from the next
     # Read once for the checksum; mapped after, its pages are mostly in memory.
-    return map_array(path) if _file_checksum(path) == checksum else None
+    if _file_checksum(path) != checksum:
+        return None
+    return map_array(path)
 
 
 class PreparedArrays:
@@ -77,13 +94,12 @@ class PreparedArrays:
             # Raised below: the clause here would catch it and wrap it once more.
             is_damaged = content["crc32"] != _body_checksum(body)
             self.facts: Facts = body["facts"]
-            self._files: dict[str, dict[str, int]] = body["files"]
+            self._files: dict[str, _FileKeys] = body["files"]
             self.checksum: int = content["crc32"]
             sizes = {name: fields["bytes"] for name, fields in self._files.items()}
         # JSON may be whole and hold something else: a list, or other keys.
         except (DataError, KeyError, TypeError, AttributeError) as error:
-            problem = getattr(error, "problem", str(error))
-            raise self._damage(manifest, problem) from error
+            raise self._damage(manifest, _problem_of(error)) from error
 
         if is_damaged:
             raise self._damage(manifest, "its content changed")
@@ -96,9 +112,8 @@ class PreparedArrays:
 
     def _damage(self, path: Path, problem: str) -> DataError:
         remedy = f"delete {self.folder} and {self._remedy}"
-        return DataError(
-            f"prepared data is damaged ({problem}); {remedy}", path=str(path)
-        )
+        text = f"prepared data is damaged ({problem}); {remedy}"
+        return DataError(text, path=str(path))
 
     def holds(self, name: str) -> bool:
         """Return True where there is an array of that name."""
@@ -106,7 +121,8 @@ class PreparedArrays:
 
     def checksum_of(self, name: str) -> int:
         """Return the checksum of an array, as it was written."""
-        return self._files.get(f"{name}.npy", {}).get("crc32", 0)
+        file = self._files.get(f"{name}.npy")
+        return 0 if file is None else file.get("crc32", 0)
 
     @property
     def size(self) -> int:
@@ -117,7 +133,8 @@ class PreparedArrays:
         """Map an array read-only; DataError when its content changed or is lost."""
         path = self.folder / f"{name}.npy"
         try:
-            checksum = self._files[path.name]["crc32"]
+            file = self._files[path.name]
+            checksum = file["crc32"]
             status = path.stat()
             mapped = _map_whole(
                 path,
@@ -128,8 +145,7 @@ class PreparedArrays:
             )
         # A header that numpy evaluates may be no mapping at all: TypeError.
         except (OSError, KeyError, ValueError, TypeError, DataError) as error:
-            problem = getattr(error, "problem", str(error))
-            raise self._damage(path, problem) from error
+            raise self._damage(path, _problem_of(error)) from error
         if mapped is None:
             raise self._damage(path, "its content changed")
         return mapped
@@ -141,8 +157,12 @@ class PreparedArrays:
             return map_array(path)
         # A header that numpy evaluates may be no mapping at all: TypeError.
         except (OSError, ValueError, TypeError, DataError) as error:
-            problem = getattr(error, "problem", str(error))
-            raise self._damage(path, problem) from error
+            raise self._damage(path, _problem_of(error)) from error
+
+
+def _problem_of(error: Exception) -> str:
+    """Return the problem of an error of ours, of another its text."""
+    return getattr(error, "problem", str(error))
 
 
 def _begin_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> BinaryIO:
@@ -164,9 +184,11 @@ def _begin_array(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Bi
 def write_arrays(folder: Path, arrays: Mapping[str, Array]) -> None:
     """Write arrays as npy files."""
     for name, array in arrays.items():
-        with _begin_array(folder / f"{name}.npy", array.dtype, array.shape) as file:
+        path = folder / f"{name}.npy"
+        with _begin_array(path, array.dtype, array.shape) as file:
             # The header says C order, which a view need not have.
-            file.write(np.ascontiguousarray(array).data)
+            in_order = np.ascontiguousarray(array)
+            file.write(in_order.data)
 
 
 def write_rows(
@@ -175,18 +197,21 @@ def write_rows(
     slices: Iterable[Sequence[Rows]],
 ) -> None:
     """Write matrices as npy files, float32, by name; a slice has next rows of each."""
+    dtype = np.dtype(np.float32)
     with contextlib.ExitStack() as open_files:
         files = []
         for name, shape in shapes.items():
-            file = _begin_array(folder / f"{name}.npy", np.dtype(np.float32), shape)
+            file = _begin_array(folder / f"{name}.npy", dtype, shape)
             files.append(open_files.enter_context(file))
         for pieces in slices:
             for file, rows in zip(files, pieces, strict=True):
-                file.write(np.ascontiguousarray(rows, np.float32).data)
+                in_order = np.ascontiguousarray(rows, dtype)
+                file.write(in_order.data)
 
 
 def _body_checksum(body: Mapping[str, Any]) -> int:
-    return isal_zlib.crc32(json.dumps(body, sort_keys=True).encode())
+    text = json.dumps(body, sort_keys=True)
+    return isal_zlib.crc32(text.encode())
 
 
 def prepare_arrays(folder: Path, build: Callable[[Path], Facts]) -> PreparedArrays:
@@ -200,7 +225,8 @@ def prepare_arrays(folder: Path, build: Callable[[Path], Facts]) -> PreparedArra
     try:
         if not folder.exists():
             folder.parent.mkdir(parents=True, exist_ok=True)
-            with folder.with_suffix(".lock").open("w") as lock:
+            lock_path = folder.with_suffix(".lock")
+            with lock_path.open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel frees it with the process
                 # Asked again: another process may have built it while this one waited.
                 if not folder.exists():
@@ -222,9 +248,11 @@ def forget_oldest(home: Path, pattern: str, most: int) -> None:
     }
     # By time of change, which whoever uses one sets anew. `most` is 1 or more: a slice
     # up to -0 would be empty.
-    for folder in sorted(times, key=lambda folder: times[folder])[:-most]:
+    oldest_first = sorted(times, key=times.__getitem__)
+    for folder in oldest_first[:-most]:
         shutil.rmtree(folder, ignore_errors=True)
-        folder.with_suffix(".lock").unlink(missing_ok=True)
+        lock_path = folder.with_suffix(".lock")
+        lock_path.unlink(missing_ok=True)
 
 
 def _build(folder: Path, build: Callable[[Path], Facts]) -> None:
@@ -234,16 +262,17 @@ def _build(folder: Path, build: Callable[[Path], Facts]) -> None:
     partial.mkdir()
     try:
         facts = build(partial)
-        files = {
-            path.name: {"bytes": path.stat().st_size, "crc32": _file_checksum(path)}
-            for path in sorted(partial.glob("*.npy"))
-        }
+        files: dict[str, _FileKeys] = {}
+        for path in sorted(partial.glob("*.npy")):
+            size = path.stat().st_size
+            files[path.name] = {"bytes": size, "crc32": _file_checksum(path)}
 
         body = {"facts": facts, "files": files}
         manifest = {"body": body, "crc32": _body_checksum(body)}
         text = json.dumps(manifest, indent=1)
         # Last of all: its checksums are those of finished files.
-        (partial / _MANIFEST).write_text(text, encoding="utf-8")
+        manifest_path = partial / _MANIFEST
+        manifest_path.write_text(text, encoding="utf-8")
         # After a crash the name must not be there without the content.
         for path in (*partial.iterdir(), partial):
             _sync(path)

@@ -62,7 +62,8 @@ class RawGraph:
             if not is_finite.all():
                 row, column = np.argwhere(~is_finite)[0]
                 name = f"feature {column} of vertex {start + row}"
-                raise DataError(f"{name} is {rows[row, column]}", path=self.origin)
+                value = rows[row, column]
+                raise DataError(f"{name} is {value}", path=self.origin)
             yield slice(start, stop), rows
 
     def __post_init__(self) -> None:
@@ -98,12 +99,17 @@ def count_loops(sources: Array, destinations: Array) -> int:
     loops = 0
     for begin in range(0, len(sources), _STEP):
         part = slice(begin, begin + _STEP)
-        loops += int((sources[part] == destinations[part]).sum())
+        is_loop = sources[part] == destinations[part]
+        loops += int(is_loop.sum())
     return loops
 
 
 def build_structure(
-    sources: Array, destinations: Array, *, vertices: int, origin: str
+    sources: Array,
+    destinations: Array,
+    *,
+    vertices: int,
+    origin: str,
 ) -> Structure:
     """Compress edges and their reverses by destination, without loops and duplicates.
 
@@ -115,43 +121,57 @@ def build_structure(
         problem = f"edges have ends of shapes {sources.shape} and {destinations.shape}"
         raise DataError(f"{problem}: two lists of one length are needed", path=origin)
     for ends in (sources, destinations):
-        for begin in range(0, len(ends), _STEP):
-            part = np.asarray(ends[begin : begin + _STEP])
-            is_wrong = (part < 0) | (part >= vertices)
-            if is_wrong.any():
-                place = int(np.argmax(is_wrong))
-                problem = f"edge {begin + place} names vertex {part[place]}, there are "
-                raise DataError(f"{problem}only 0..{vertices - 1}", path=origin)
+        _check_ends(ends, vertices, origin)
 
     is_small = vertices <= np.iinfo(np.int32).max
     # Half the memory, for all but the largest graphs.
-    indices = np.empty(2 * len(sources), np.int32 if is_small else np.int64)
+    indices_type = np.int32 if is_small else np.int64
+    indices = np.empty(2 * len(sources), indices_type)
     # The compiled code reads both lists in one width; others are converted.
     are_narrow = sources.dtype == destinations.dtype == np.int32
     ends_type = np.int32 if are_narrow else np.int64
     # Both directions of every edge; loops and duplicates are cut off at the end.
     indptr = np.zeros(vertices + 1, np.int64)
+    from_lists = np.ascontiguousarray(sources, ends_type)
+    to_lists = np.ascontiguousarray(destinations, ends_type)
+    counts = np.zeros_like(indptr)
+    cursors = np.empty_like(indptr)  # one for each vertex
     lib.compressed(
-        pointer(np.ascontiguousarray(sources, ends_type)),
-        pointer(np.ascontiguousarray(destinations, ends_type)),
+        pointer(from_lists),
+        pointer(to_lists),
         not are_narrow,
         len(sources),
         vertices,
-        pointer(np.zeros_like(indptr)),
-        pointer(np.empty_like(indptr)),  # a cursor for each vertex
+        pointer(counts),
+        pointer(cursors),
         pointer(indices),
         not is_small,
         pointer(indptr),
     )
-    return Structure(indptr, indices[: indptr[-1]])
+    edges = indptr[-1]
+    return Structure(indptr, indices[:edges])
+
+
+def _check_ends(ends: Array, vertices: int, origin: str) -> None:
+    """Refuse ends of edges that are no vertices; the error names the first edge."""
+    for begin in range(0, len(ends), _STEP):
+        part = np.asarray(ends[begin : begin + _STEP])
+        is_wrong = (part < 0) | (part >= vertices)
+        if is_wrong.any():
+            place = int(np.argmax(is_wrong))
+            problem = f"edge {begin + place} names vertex {part[place]}, there are "
+            raise DataError(f"{problem}only 0..{vertices - 1}", path=origin)
 
 
 def random_split(
-    vertices: int, shares: tuple[int, int, int], rng: np.random.Generator
+    vertices: int,
+    shares: tuple[int, int, int],
+    rng: np.random.Generator,
 ) -> tuple[Ints, Ints, Ints]:
     """Return sorted train, valid and test ids, ``shares`` of each."""
     # Shares may leave some over: most vertices of papers100M are in no part.
-    train, valid, test, _ = np.split(rng.permutation(vertices), np.cumsum(shares))
+    order = rng.permutation(vertices)
+    train, valid, test, _ = np.split(order, np.cumsum(shares))
     return np.sort(train), np.sort(valid), np.sort(test)
 
 
@@ -166,6 +186,7 @@ def split_at_random(graph: RawGraph, seed: int) -> RawGraph:
     valid = int(0.2 * count)
     # The last part takes what rounding leaves: every labelled vertex is in one.
     shares = (train, valid, count - train - valid)
-    parts = random_split(count, shares, np.random.default_rng([seed, 3]))
-    first, second, third = (vertices[part] for part in parts)
-    return replace(graph, train=first, valid=second, test=third)
+    rng = np.random.default_rng([seed, 3])
+    parts = random_split(count, shares, rng)
+    train_ids, valid_ids, test_ids = (vertices[part] for part in parts)
+    return replace(graph, train=train_ids, valid=valid_ids, test=test_ids)

@@ -132,7 +132,12 @@ class SampledBatch:
 
 
 def sample_neighbours(
-    structure: Structure, frontier: Ids, *, fanout: int, stream: np.uint64, hop: int
+    structure: Structure,
+    frontier: Ids,
+    *,
+    fanout: int,
+    stream: np.uint64,
+    hop: int,
 ) -> tuple[Ids, Ids]:
     """Draw min(in-degree, fanout) distinct in-neighbours of every frontier vertex.
 
@@ -147,7 +152,11 @@ def sample_neighbours(
 
 
 def _sample_frontier(
-    structure: Structure, frontier: Ids, fanout: int, stream: np.uint64, hop: int
+    structure: Structure,
+    frontier: Ids,
+    fanout: int,
+    stream: np.uint64,
+    hop: int,
 ) -> tuple[Ids, Positions]:
     if fanout < 1:
         raise ValueError(f"a fanout of {fanout} samples nothing")
@@ -273,7 +282,11 @@ class GrowingBatch:
 
 
 def sample_batch(
-    structure: Structure, seeds: Ids, *, fanouts: Sequence[int], stream: np.uint64
+    structure: Structure,
+    seeds: Ids,
+    *,
+    fanouts: Sequence[int],
+    stream: np.uint64,
 ) -> SampledBatch:
     """Sample the blocks of one mini-batch.
 
@@ -282,7 +295,8 @@ def sample_batch(
     """
     batch = GrowingBatch(seeds, structure.vertices)
     # DGL states the seeds' fanout last, and the seeds are sampled first.
-    for hop, fanout in enumerate(reversed(fanouts), start=1):
+    from_seeds = reversed(fanouts)
+    for hop, fanout in enumerate(from_seeds, start=1):
         edges = _sample_frontier(structure, batch.frontier, fanout, stream, hop)
         batch.add(*edges)
     return batch.finish()

@@ -83,24 +83,31 @@ def synthetic_source(name: str, *, scale: float, seed: int) -> Source:
     edges = round(preset.edges * scale)
     # Share of all pairs; it grows as the scale falls, which cuts vertices and edges
     # alike.
-    density = 2 * edges / max(vertices, 1) ** 2
+    pairs = max(vertices, 1) ** 2
+    density = 2 * edges / pairs
     if vertices < preset.classes or density > _MAX_DENSITY:
         for_density = 2 * preset.edges / preset.vertices**2 / _MAX_DENSITY
         for_classes = preset.classes / preset.vertices
         # Rounded up, so that the scale which the message names is accepted.
-        least = math.ceil(1e6 * max(for_density, for_classes)) / 1e6
+        millionths = 1e6 * max(for_density, for_classes)
+        least = math.ceil(millionths) / 1e6
         raise DataError(
             f"{name}: at scale {scale} there are {vertices} vertices, and "
             f"{min(density, 1):.0%} of their pairs are edges; write {least} or more"
         )
     # At least one each: a graph without a part could not be trained or judged.
     train, valid, test = (max(1, round(part * scale)) for part in preset.split)
-
-    shares = (train, valid, min(test, vertices - train - valid))
+    rest = vertices - train - valid
+    shares = (train, valid, min(test, rest))
 
     def generate() -> RawGraph:
         return _generate(
-            preset, name=name, vertices=vertices, edges=edges, shares=shares, seed=seed
+            preset,
+            name=name,
+            vertices=vertices,
+            edges=edges,
+            shares=shares,
+            seed=seed,
         )
 
     fingerprint = f"synthetic {_VERSION} {asdict(preset)} {scale} {seed}"
@@ -135,10 +142,13 @@ def _generate(
     labels[is_redrawn] = rng.integers(preset.classes, size=count)
     split_rng = np.random.default_rng([seed, 3])
     structure = build_structure(ids[first], ids[second], vertices=vertices, origin=name)
+    train, valid, test = raw_graph.random_split(vertices, shares, split_rng)
     return RawGraph(
-        structure,
-        labels.astype(np.int32),
-        *raw_graph.random_split(vertices, shares, split_rng),
+        structure=structure,
+        labels=labels.astype(np.int32),
+        train=train,
+        valid=valid,
+        test=test,
         classes=preset.classes,
         feature_length=preset.feature_length,
         rows=_feature_rows(preset, vertex_class, vertex_block, seed),
@@ -154,17 +164,20 @@ class Blocks:
         # Zipf's law: the class of rank r has a share of r to the minus zipf.
         share = rank**-preset.zipf
         ends = np.cumsum(share / share.sum()) * vertices
-        self.class_bounds = np.round([0, *ends]).astype(np.int64)
+        bounds = np.round([0, *ends])
+        self.class_bounds = bounds.astype(np.int64)
 
         starts = []
         # Blocks lie within a class.
         for first, last in itertools.pairwise(self.class_bounds):
             size = last - first
             count = max(1, round(size / preset.block))
-            starts.append(first + np.arange(count) * size // count)
+            offsets = np.arange(count) * size // count
+            starts.append(first + offsets)
         starts.append(np.array([vertices]))
+        all_starts = np.concatenate(starts)
         # A class that is rounded to no vertex begins where the next does.
-        self.block_bounds = np.unique(np.concatenate(starts))
+        self.block_bounds = np.unique(all_starts)
 
     @cached_property
     def classes(self) -> Ints:
@@ -178,7 +191,10 @@ class Blocks:
 
 
 def weigh_vertices(
-    preset: Preset, vertices: int, edges: int, rng: np.random.Generator
+    preset: Preset,
+    vertices: int,
+    edges: int,
+    rng: np.random.Generator,
 ) -> Floats:
     """Return the weight by which each vertex is an end of edges."""
     exponent = -1 / (preset.tail - 1)
@@ -187,24 +203,32 @@ def weigh_vertices(
     degree = 2 * edges / vertices
     # sqrt(2 edges) is where two hubs would expect more than one edge, and none is drawn
     # twice; 0.2 of the vertices bounds a hub of a small graph.
-    cap = min(0.2 * vertices, np.sqrt(vertices * degree)) / degree
+    most_expected = min(0.2 * vertices, np.sqrt(vertices * degree))
+    cap = most_expected / degree
     capped_weight: Floats = np.minimum(weight, cap * weight.mean())
     return capped_weight
 
 
 def _draw_edges(
-    preset: Preset, blocks: Blocks, edges: int, rng: np.random.Generator
+    preset: Preset,
+    blocks: Blocks,
+    edges: int,
+    rng: np.random.Generator,
 ) -> tuple[Ints, Ints]:
     vertices = len(blocks.blocks)
-    prefix = bounds_of(weigh_vertices(preset, vertices, edges, rng))
+    weights = weigh_vertices(preset, vertices, edges, rng)
+    prefix = bounds_of(weights)
     # Begin and end of the block, and of the class, of every vertex.
     begin_and_end = np.array([0, 1])
-    bounds_of_block = blocks.block_bounds[blocks.blocks[:, None] + begin_and_end]
-    bounds_of_class = blocks.class_bounds[blocks.classes[:, None] + begin_and_end]
+    block_places = blocks.blocks[:, None] + begin_and_end
+    class_places = blocks.classes[:, None] + begin_and_end
+    bounds_of_block = blocks.block_bounds[block_places]
+    bounds_of_class = blocks.class_bounds[class_places]
     near = (preset.in_block, preset.in_block + preset.in_class)
 
     keys = np.empty(edges, np.int64)
-    slot_bits = max(2 * edges - 1, 15).bit_length()  # half of the slots stay free
+    last_slot = max(2 * edges - 1, 15)  # half of the slots stay free
+    slot_bits = last_slot.bit_length()
     slots = np.full(1 << slot_bits, -1, np.int64)
     draws = rng.bit_generator.ctypes
     next_double = ctypes.cast(draws.next_double, ctypes.c_void_p).value
@@ -229,7 +253,10 @@ def _draw_edges(
 
 
 def _feature_rows(
-    preset: Preset, classes: Ints, blocks: Ints, seed: int
+    preset: Preset,
+    classes: Ints,
+    blocks: Ints,
+    seed: int,
 ) -> Callable[[int, int], Rows]:
     """Return what makes rows by chunks from the seed, the same in every process."""
     length = preset.feature_length
@@ -241,7 +268,8 @@ def _feature_rows(
     block_mean = preset.signal / 2 * of_block
 
     def make(start: int, stop: int) -> Rows:
-        chunks = range(start // CHUNK, -(-stop // CHUNK))
+        last_chunk = -(-stop // CHUNK)
+        chunks = range(start // CHUNK, last_chunk)
         pieces = []
         # Whole chunks, whatever rows are asked for: the noise of a row never depends on
         # it.
@@ -249,11 +277,13 @@ def _feature_rows(
             members = slice(chunk * CHUNK, (chunk + 1) * CHUNK)
             member_classes = classes[members]
             noise = np.random.default_rng([seed, 4, chunk])
-            rows = noise.standard_normal((len(member_classes), length), np.float32)
+            shape = (len(member_classes), length)
+            rows = noise.standard_normal(shape, np.float32)
             rows += class_mean[member_classes]
             rows += block_mean[blocks[members]]
             pieces.append(rows)
         offset = chunks.start * CHUNK
-        return np.concatenate(pieces)[start - offset : stop - offset]
+        made = np.concatenate(pieces)
+        return made[start - offset : stop - offset]
 
     return make

@@ -56,12 +56,15 @@ class Aggregation:
     @property
     def form(self) -> str:
         """Word of it in names of files."""
-        return f"{self.norm}-loops" if self.loops else self.norm
+        if self.loops:
+            return f"{self.norm}-loops"
+        return self.norm
 
     @classmethod
     def of_model(cls, model: Mapping[str, Any]) -> Aggregation:
         """Return the aggregation of a model of ``Job.settings``: its kind and norm."""
-        return cls(model["norm"], model["kind"] in _WITH_LOOPS)
+        has_loops = model["kind"] in _WITH_LOOPS
+        return cls(norm=model["norm"], loops=has_loops)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +97,10 @@ class Adjacency:
         )
 
 
+def _no_vertices() -> Ints:
+    return np.empty(0, np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class Part:
     """One part's vertices, and the rows of both directions of the adjacency."""
@@ -108,7 +115,7 @@ class Part:
     """Rows of A of the local vertices; columns are positions in ``vertices``."""
     backward: Adjacency
     """Rows of A transposed of the local vertices; columns likewise."""
-    held: Ints = field(default_factory=lambda: np.empty(0, np.int64))
+    held: Ints = field(default_factory=_no_vertices)
     """Further replicas, which it computed for this layer and computes no more."""
 
     @property
@@ -117,13 +124,18 @@ class Part:
         return np.concatenate([self.local, self.held, self.remote])
 
     @property
+    def _rows_held(self) -> int:
+        """Number of local vertices, and of those it holds besides."""
+        return len(self.local) + len(self.held)
+
+    @property
     def size(self) -> int:
         """Number of `vertices`."""
-        return len(self.local) + len(self.held) + len(self.remote)
+        return self._rows_held + len(self.remote)
 
     def count_crossing_edges(self) -> int:
         """Return the entries of `forward` whose source is a vertex of another part."""
-        is_remote = self.forward.columns >= len(self.local) + len(self.held)
+        is_remote = self.forward.columns >= self._rows_held
         return int(is_remote.sum())
 
     def positions(self, vertices: Ints) -> Ints:
@@ -135,12 +147,14 @@ class Part:
         place = np.searchsorted(self.local, vertices)
         # A vertex beyond the last local one has no place: it is held against the last,
         # and differs.
-        is_local = self.local[np.minimum(place, count - 1)] == vertices
+        last = count - 1
+        is_local = self.local[np.minimum(place, last)] == vertices
         remote_place = np.searchsorted(self.remote, vertices)
         rows = np.where(is_local, place, count + remote_place)
         # A vertex above all remote ones is beyond the end, where it cannot be compared.
         is_inside = rows < count + len(self.remote)
-        if not (is_inside.all() and (self.vertices[rows] == vertices).all()):
+        is_there = is_inside.all() and (self.vertices[rows] == vertices).all()
+        if not is_there:
             raise ValueError("a vertex is neither local nor remote here")
         return rows
 
@@ -176,7 +190,10 @@ class WholeGraph:
 
 
 def split_graph(
-    structure: Structure, owner: SmallInts, parts: int, aggregation: Aggregation
+    structure: Structure,
+    owner: SmallInts,
+    parts: int,
+    aggregation: Aggregation,
 ) -> Iterator[Part]:
     """Yield a graph in parts: all at once need not fit in memory.
 
@@ -186,13 +203,17 @@ def split_graph(
     """
     if len(owner) != structure.vertices:
         raise ValueError(f"{len(owner)} owners for {structure.vertices} vertices")
-    if len(owner) and not 0 <= owner.min() <= owner.max() < parts:
-        raise ValueError(f"owners reach from {owner.min()} to {owner.max()} of {parts}")
+    if len(owner):
+        lowest = owner.min()
+        highest = owner.max()
+        if lowest < 0 or highest >= parts:
+            raise ValueError(f"owners reach from {lowest} to {highest} of {parts}")
     # A part without vertices would be a device that has no rows to compute or send.
     sizes = np.bincount(owner, minlength=parts)
     if not sizes.all():
+        empty_part = int(np.argmin(sizes))
         raise DataError(
-            f"part {int(np.argmin(sizes))} of {parts} owns no vertex of "
+            f"part {empty_part} of {parts} owns no vertex of "
             f"{structure.vertices}: write fewer machines, or another partitioner"
         )
 
@@ -216,7 +237,8 @@ def part_of(
     position = np.full(structure.vertices, -1, np.int32)
     position[own] = np.arange(len(own))
     # Sorted and distinct: what several edges need is sent once.
-    remote = np.unique(neighbours[position[neighbours] < 0])
+    is_missing = position[neighbours] < 0
+    remote = np.unique(neighbours[is_missing])
     position[remote] = len(own) + np.arange(len(remote))
     columns = position[neighbours]
     if aggregation.loops:  # first in its row
@@ -236,10 +258,12 @@ def part_of(
         forward = 1.0 / row_degree
         backward = 1.0 / column_degree
     else:
-        forward = backward = np.ones(len(row_degree))
+        forward = np.ones(len(row_degree))
+        backward = forward
     if aggregation.norm == "symmetric":
         # In place: backward is the same array, as this weight is symmetric.
-        forward /= np.sqrt(row_degree.astype(np.float64) * column_degree)
+        degree_product = row_degree.astype(np.float64) * column_degree
+        forward /= np.sqrt(degree_product)
     return Part(
         local=local,
         remote=remote,
@@ -257,16 +281,18 @@ def open_whole_graph(dataset: Dataset, aggregation: Aggregation) -> WholeGraph:
     """
     parts = dataset.parts
     name = f"whole-{aggregation.form}"
-    read = open_prepared(
-        dataset,
-        name,
-        lambda: split_graph(dataset.structure, dataset.owner, parts, aggregation),
-    )
+
+    def split() -> Iterator[Part]:
+        return split_graph(dataset.structure, dataset.owner, parts, aggregation)
+
+    read = open_prepared(dataset, name, split)
     return WholeGraph(dataset.vertices, parts, read)
 
 
 def open_prepared(
-    dataset: Dataset, name: str, parts: Callable[[], Iterator[Part]]
+    dataset: Dataset,
+    name: str,
+    parts: Callable[[], Iterator[Part]],
 ) -> Callable[[int], Part]:
     """Return what reads parts by number, made once; raises as `open_whole_graph`."""
 
@@ -285,7 +311,8 @@ def open_prepared(
     folder = dataset.folder.with_name(f"{dataset.folder.name}-{name}")
     part_arrays = prepare_arrays(folder, write)
     # Each is compared with its checksum when it is read: once is enough.
-    return functools.cache(functools.partial(_read_part, part_arrays))
+    read = functools.partial(_read_part, part_arrays)
+    return functools.cache(read)
 
 
 def _arrays_of(part: Part) -> dict[str, Array]:
@@ -315,13 +342,16 @@ def _read_part(prepared: PreparedArrays, number: int) -> Part:
     owners = array("owners")
     indptr = array("indptr")
     columns = array("columns")
+    held = local[:0]
+    if prepared.holds(f"held_{number}"):
+        held = array("held")
     return Part(
         local=local,
         remote=remote,
         owners=owners,
-        forward=Adjacency(indptr, columns, array("forward")),
-        backward=Adjacency(indptr, columns, array("backward")),
-        held=array("held") if prepared.holds(f"held_{number}") else local[:0],
+        forward=Adjacency(indptr, columns, weights=array("forward")),
+        backward=Adjacency(indptr, columns, weights=array("backward")),
+        held=held,
     )
 
 
@@ -344,7 +374,8 @@ def _drawn_parts(dataset: DrawnGraph, aggregation: Aggregation) -> WholeGraph:
     def read(number: int) -> Part:
         local = dataset.members_of(number)
         bit = dataset.readers.dtype.type(1 << number)
-        remote = narrow(np.flatnonzero(dataset.readers & bit))
+        reads = np.flatnonzero(dataset.readers & bit)
+        remote = narrow(reads)
         edges = dataset.drawn.count_edges(local)
         crossing_edges = round(edges * dataset.crossing_shares[number])
         edges += aggregation.loops * len(local)
@@ -387,38 +418,46 @@ def replicate_parts(
             is_held = holder == device
 
             # Vertices by distance: each layer computes a shell fewer than the last.
-            shells = [
-                np.flatnonzero(is_held & (distance == hops))
-                for hops in range(layers + 1)
-            ]
+            shells = []
+            for hops in range(layers + 1):
+                is_in_shell = is_held & (distance == hops)
+                shells.append(np.flatnonzero(is_in_shell))
             # The first layer computes most: every later one reads what it leaves.
             for layer in range(1, layers + 1):
                 hops = layers - layer
                 local = np.concatenate(shells[: hops + 1])
-                yield part_of(structure, holder, local, shells[hops + 1], aggregation)
+                held = shells[hops + 1]
+                yield part_of(structure, holder, local, held, aggregation)
         first += size
 
 
 def _hold_replicas(
-    structure: Structure, owner: SmallInts, devices: range, layers: int
+    structure: Structure,
+    owner: SmallInts,
+    devices: range,
+    layers: int,
 ) -> tuple[SmallInts, SmallInts]:
     """Return the device of a box that has each vertex, and its distance; -1 beyond."""
     size = len(devices)
     is_inside = (owner >= devices.start) & (owner < devices.stop)
-    holder = np.where(is_inside, owner, np.int32(-1))
-    distance = np.where(is_inside, np.int32(0), np.int32(-1))
+    nowhere = np.int32(-1)
+    holder = np.where(is_inside, owner, nowhere)
+    distance = np.where(is_inside, np.int32(0), nowhere)
     edge = np.flatnonzero(is_inside)
 
     # Breadth first: what a step finds gets its holder only after all of it is counted.
     for hops in range(1, layers + 1):
         indptr, neighbours = structure.neighbours(edge)
-        device = np.repeat(holder[edge], np.diff(indptr)) - devices.start
+        counts = np.diff(indptr)
+        device = np.repeat(holder[edge], counts) - devices.start
         is_new = holder[neighbours] < 0
         edge, row = np.unique(neighbours[is_new], return_inverse=True)
         # Of each new vertex the neighbours that every device of the box has.
-        links = np.bincount(row * size + device[is_new], minlength=len(edge) * size)
+        cells = row * size + device[is_new]
+        links = np.bincount(cells, minlength=len(edge) * size)
+        links_by_device = links.reshape(len(edge), size)
         # Of devices with equally many the first: every process decides alike.
-        holder[edge] = devices.start + links.reshape(len(edge), size).argmax(axis=1)
+        holder[edge] = devices.start + links_by_device.argmax(axis=1)
         distance[edge] = hops
     return holder, distance
 
@@ -440,24 +479,27 @@ def open_layers(settings: Mapping[str, Any]) -> tuple[Dataset, tuple[WholeGraph,
     aggregation = Aggregation.of_model(settings["model"])
     structure = dataset.structure
     sizes = "-".join(map(str, boxes))
-    read = open_prepared(
-        dataset,
-        f"whole-{aggregation.form}-{layers}-{sizes}",
-        lambda: replicate_parts(structure, dataset.owner, boxes, layers, aggregation),
-    )
+    name = f"whole-{aggregation.form}-{layers}-{sizes}"
+
+    def replicate() -> Iterator[Part]:
+        return replicate_parts(structure, dataset.owner, boxes, layers, aggregation)
+
+    read = open_prepared(dataset, name, replicate)
     return dataset, graphs_by_layer(dataset, layers, read)
 
 
 def graphs_by_layer(
-    dataset: Dataset, layers: int, read: Callable[[int], Part]
+    dataset: Dataset,
+    layers: int,
+    read: Callable[[int], Part],
 ) -> tuple[WholeGraph, ...]:
     """Return the parts of every layer; ``read`` has all layers of a device in a row."""
 
     def of_layer(layer: int) -> WholeGraph:
-        return WholeGraph(
-            dataset.vertices,
-            dataset.parts,
-            lambda number: read(number * layers + layer),
-        )
+        def read_part(number: int) -> Part:
+            return read(number * layers + layer)
 
-    return tuple(map(of_layer, range(layers)))
+        return WholeGraph(dataset.vertices, dataset.parts, read_part)
+
+    graphs = [of_layer(layer) for layer in range(layers)]
+    return tuple(graphs)

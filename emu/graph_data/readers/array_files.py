@@ -16,7 +16,7 @@ import warnings
 import zipfile
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -40,6 +40,9 @@ from emu.host.foreign_code import INSTALL_TORCH, import_library
 from emu.host.input_file import one_error, open_input
 from emu.names import printable
 
+#: Attributes of a graph, as a file of torch has them.
+_Mapping: TypeAlias = dict[Any, Any]
+
 
 def npz_source(path: Path, *, seed: int, split: int | None = None) -> Source:
     """Return the graph of an npz file, as ``job.dataset`` names it.
@@ -53,15 +56,18 @@ def npz_source(path: Path, *, seed: int, split: int | None = None) -> Source:
             # By content: a copy elsewhere is the same graph, and prepared once.
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise DataError(error.strerror or "cannot be read", path=path) from error
+        problem = error.strerror or "cannot be read"
+        raise DataError(problem, path=path) from error
     choices = Choices(split_number=split, split_option="job.dataset.split: ")
     suffix = "" if split is None else f" split {split}"
-    return Source(f"npz {digest}{suffix}", partial(_load_npz, path, choices, seed))
+    load = partial(_load_npz, path, choices, seed)
+    return Source(f"npz {digest}{suffix}", load)
 
 
 @confine
 def _load_npz(path: Path, choices: Choices, seed: int) -> RawGraph:
-    return split_at_random(read_npz(path, choices).check(), seed)
+    graph = read_npz(path, choices).check()
+    return split_at_random(graph, seed)
 
 
 def read_npz(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
@@ -82,9 +88,10 @@ def read_npy(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         if array.shape == (2, 2):
             problem = "has shape (2, 2): save it as edges or adj of an npz file"
             raise DataError(problem, path=path)
-        square = array.ndim == 2 and array.shape[0] == array.shape[1]
-        name = "adj" if square else "edges"
-        return graph_of_arrays({name: array}, str(path), choices)
+        is_square = array.ndim == 2 and array.shape[0] == array.shape[1]
+        name = "adj" if is_square else "edges"
+        arrays = {name: array}
+        return graph_of_arrays(arrays, str(path), choices)
 
 
 def refuse_pickle(path: Path) -> None:
@@ -92,9 +99,8 @@ def refuse_pickle(path: Path) -> None:
     with open_input(path) as file:
         begin = file.read(9)
     # Protocols 2 and later; 0 and 1, as Python 2 has written dictionaries and classes.
-    if begin[:1] == b"\x80" or begin.startswith(
-        (b"(dp", b"(lp", b"ccopy_reg", b"cscipy")
-    ):
+    is_pickle = begin[:1] == b"\x80" or begin.startswith(_OLD_PICKLES)
+    if is_pickle:
         raise DataError(
             "is a pickle, which runs what it names when it is read: load it where you "
             "trust it, and save its arrays with np.savez (edge_index, x, y, train_idx)",
@@ -102,6 +108,8 @@ def refuse_pickle(path: Path) -> None:
         )
 
 
+#: First bytes of pickles of Python 2.
+_OLD_PICKLES = (b"(dp", b"(lp", b"ccopy_reg", b"cscipy")
 #: Classes that are stood in for: what a ``Data`` or ``HeteroData`` is saved as.
 _CLASSES = (
     "data.data.Data", "data.data.DataEdgeAttr", "data.data.DataTensorAttr",
@@ -142,16 +150,18 @@ def read_torch(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     """
     torch = import_library("torch", str(path), INSTALL_TORCH)
     with one_error(path):
-        content = choose_graph(_load(torch, path), choices, str(path))
+        loaded = _load(torch, path)
+        content = choose_graph(loaded, choices, str(path))
         # Only relations have three names for a key: without them there is one type.
-        if not any(isinstance(key, tuple) for key in content):
+        has_relations = any(isinstance(key, tuple) for key in content)
+        if not has_relations:
             arrays, others = _arrays(torch, content, path)
             return graph_of_arrays(arrays, str(path), choices, others)
         typed_graph = _typed_graph(torch, content, path)
         return choose_types(typed_graph, choices)
 
 
-def _typed_graph(torch: Any, content: dict[Any, Any], path: Path) -> TypedGraph:
+def _typed_graph(torch: Any, content: _Mapping, path: Path) -> TypedGraph:
     """Return the arrays of every type, and the ends of every relation."""
     vertices = {}
     edges = {}
@@ -180,7 +190,12 @@ def _typed_graph(torch: Any, content: dict[Any, Any], path: Path) -> TypedGraph:
         unread += asked_arrays.unread
 
     distinct = dict.fromkeys(unread)
-    return TypedGraph(str(path), vertices, edges, tuple(distinct))
+    return TypedGraph(
+        origin=str(path),
+        vertices=vertices,
+        edges=edges,
+        unread=tuple(distinct),
+    )
 
 
 def _load(torch: Any, path: Path) -> Any:
@@ -224,7 +239,7 @@ def _explain(message: str) -> str:
     )
 
 
-def choose_graph(content: Any, choices: Choices, origin: str) -> dict[Any, Any]:
+def choose_graph(content: Any, choices: Choices, origin: str) -> _Mapping:
     """Return the attributes of the graph that is read, of one or several.
 
     Several are a list of graphs, or ``(data, slices)`` with the beginning of every
@@ -233,20 +248,23 @@ def choose_graph(content: Any, choices: Choices, origin: str) -> dict[Any, Any]:
     """
     several = content if isinstance(content, (list, tuple)) else [content]
     graphs = [_mapping(graph) for graph in several]
+    are_graphs = all(isinstance(graph, dict) for graph in graphs)
     # A data set in memory is saved as the pair (data, slices).
-    if isinstance(content, tuple) and len(graphs) > 1 and isinstance(graphs[0], dict):
+    is_pair = isinstance(content, tuple) and len(graphs) > 1
+    if is_pair and isinstance(graphs[0], dict):
         whole, slices, *_ = graphs  # the class may follow
-        if slices is None or (isinstance(slices, dict) and _are_slices(slices)):
+        has_slices = isinstance(slices, dict) and _are_slices(slices)
+        if slices is None or has_slices:
             return _cut(whole, slices or {}, choices, origin)
 
-    if not graphs or not all(isinstance(graph, dict) for graph in graphs):
+    if not graphs or not are_graphs:
         raise DataError(
             "holds no graph with names: save a Data, or a dict "
             '{"edge_index": ..., "x": ..., "y": ...}',
             path=origin,
         )
     number = choices.choose_graph(len(graphs), origin)
-    attributes: dict[Any, Any] = graphs[number]
+    attributes: _Mapping = graphs[number]
     return attributes
 
 
@@ -259,7 +277,8 @@ def _mapping(content: Any) -> Any:
     while isinstance(content, _StandIn):
         inner = vars(content)
         if "_node_store_dict" in inner:
-            stores = {**inner["_node_store_dict"], **inner["_edge_store_dict"]}
+            stores = dict(inner["_node_store_dict"])
+            stores.update(inner["_edge_store_dict"])
             return {name: _mapping(store) for name, store in stores.items()}
         content = inner.get("_mapping", inner.get("_store", {}))
         if "_num_nodes" in inner:
@@ -271,12 +290,16 @@ def _are_slices(content: Any) -> bool:
     """Return True for a dict that says where each graph begins in each tensor."""
     if not isinstance(content, dict):
         return getattr(content, "ndim", 0) == 1
-    return bool(content) and all(map(_are_slices, content.values()))
+    values = content.values()
+    return bool(content) and all(map(_are_slices, values))
 
 
 def _cut(
-    merged: dict[Any, Any], slices: dict[Any, Any], choices: Choices, origin: str
-) -> dict[Any, Any]:
+    merged: _Mapping,
+    slices: _Mapping,
+    choices: Choices,
+    origin: str,
+) -> _Mapping:
     """Return one graph of those that are merged, by its beginning in each tensor."""
     bounds: Any = slices
     # Every tensor is cut into as many graphs: one says how many.
@@ -287,9 +310,7 @@ def _cut(
     return _cut_values(merged, slices, number)
 
 
-def _cut_values(
-    values: dict[Any, Any], slices: dict[Any, Any], number: int
-) -> dict[Any, Any]:
+def _cut_values(values: _Mapping, slices: _Mapping, number: int) -> _Mapping:
     graph = {}
     counts = values.get("_num_nodes")  # num_nodes is their sum
 
@@ -302,29 +323,38 @@ def _cut_values(
         elif bounds is None:
             graph[name] = value
         else:
-            span = slice(int(bounds[number]), int(bounds[number + 1]))
+            first = int(bounds[number])
+            last = int(bounds[number + 1])
             # As in PyTorch Geometric: what holds ids grows along the last axis.
-            graph[name] = value[..., span] if "index" in name else value[span]
+            if "index" in name:
+                graph[name] = value[..., first:last]
+            else:
+                graph[name] = value[first:last]
     return graph
 
 
 def _arrays(
-    torch: Any, content: dict[Any, Any], path: Path
+    torch: Any,
+    content: _Mapping,
+    path: Path,
 ) -> tuple[dict[str, Array], list[str]]:
     """Return the arrays that are read, and the names of what is not."""
     arrays: dict[str, Array] = {}
     unread = []
     # Of other arrays a sparse one has no meaning that is known.
     may_be_sparse = {*found_graph.MATRICES, *found_graph.FEATURES}
+    sparse_layouts = (torch.sparse_coo, torch.sparse_csr)
 
-    for name, value in _without_nesting(content).items():
+    by_name = _without_nesting(content)
+    for name, value in by_name.items():
         is_tensor = isinstance(value, torch.Tensor)
-        is_sparse = is_tensor and value.layout in (torch.sparse_coo, torch.sparse_csr)
+        is_sparse = is_tensor and value.layout in sparse_layouts
         may_be_other = name in CODES and not is_tensor
         if is_sparse and value.ndim == 2 and name in may_be_sparse:
             arrays |= _sparse_arrays(torch, name, value, path)
             # Weights of edges are not used: the summary says so.
-            unread += [f"{name}.values"] * (name in found_graph.MATRICES)
+            if name in found_graph.MATRICES:
+                unread.append(f"{name}.values")
         elif is_read(name) and value is not None and not may_be_other:
             arrays[name] = _array(torch, name, value, path)
         elif value is not None:
@@ -332,18 +362,18 @@ def _arrays(
     return arrays, unread
 
 
-def _without_nesting(content: dict[Any, Any]) -> dict[str, Any]:
+def _without_nesting(content: _Mapping) -> dict[str, Any]:
     """Return values by name, those of a dictionary of splits among them."""
     by_name: dict[str, Any] = {}
     for key, value in content.items():
-        if key in NESTED and isinstance(value, dict):
-            for inner, ids in value.items():
-                name = str(inner)
-                if split_part(name) is None:
-                    name = f"{key}.{name}"
-                by_name[name] = ids
-        else:
+        if key not in NESTED or not isinstance(value, dict):
             by_name[str(key)] = value
+            continue
+        for inner, ids in value.items():
+            name = str(inner)
+            if split_part(name) is None:
+                name = f"{key}.{name}"
+            by_name[name] = ids
     return by_name
 
 
@@ -368,10 +398,12 @@ def _sparse_arrays(torch: Any, name: str, value: Any, path: Path) -> dict[str, A
 
     # COO may be in any order, a CSR matrix is by rows.
     order = np.argsort(row, kind="stable")
+    counts = np.bincount(row, minlength=rows)
+    values = _array(torch, name, data, path)
     return {
-        "attr_indptr": np.cumsum([0, *np.bincount(row, minlength=rows)]),
+        "attr_indptr": np.cumsum([0, *counts]),
         "attr_indices": col[order],
-        "attr_data": _array(torch, name, data, path)[order],
+        "attr_data": values[order],
         "attr_shape": shape,
     }
 
@@ -389,7 +421,8 @@ def _array(torch: Any, name: str, value: Any, path: Path) -> Array:
     # A tensor may repeat one number without end: its shape is no size of the file.
     size = value.numel() * value.element_size()
     storage = value.untyped_storage().nbytes()
-    if size > max(storage, input_file.ALWAYS_ALLOWED):
+    allowed = max(storage, input_file.ALWAYS_ALLOWED)
+    if size > allowed:
         raise DataError(
             f"{name} would take {size / 1e9:.3g} GB and repeats {storage} bytes of the "
             f"file: save {name}.contiguous(), or leave it out",

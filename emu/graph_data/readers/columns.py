@@ -52,7 +52,9 @@ def is_number(text: str) -> bool:
 def whole(text: str) -> str:
     """Return a whole number from 0 in its shortest form, 1.0 as 1; "" of others."""
     match = _INTEGER.fullmatch(text)
-    return match[1].lstrip("0") or "0" if match else ""
+    if match is None:
+        return ""
+    return match[1].lstrip("0") or "0"
 
 
 def is_padded(text: str) -> bool:
@@ -82,7 +84,8 @@ def real(text: str) -> float:
     if word in _TRUTH:
         return _TRUTH[word]
     if _COMMA.fullmatch(text):
-        return float(text.replace(",", "."))
+        with_dot = text.replace(",", ".")
+        return float(with_dot)
     if is_number(text):
         return float(text)
     return np.nan
@@ -102,10 +105,7 @@ class Column:
         """Return the column of some texts."""
         places: dict[str, int] = {}
         values = [places.setdefault(text, len(places)) for text in fields]
-        return cls(
-            values=np.array(values, np.int64),
-            words=tuple(places),
-        )
+        return cls(values=np.array(values, np.int64), words=tuple(places))
 
     @property
     def rows(self) -> int:
@@ -161,7 +161,8 @@ class Column:
     @cached_property
     def is_padded(self) -> bool:
         """True where whole numbers among its words begin with zeros."""
-        return any(map(is_padded, self.words or ()))
+        words = self.words or ()
+        return any(is_padded(word) for word in words)
 
     def names_words(self, *, stated: bool | None) -> bool:
         """Return whether its ids are words, as an option states or its fields show."""
@@ -185,7 +186,8 @@ class Column:
         # 1 and 1.0 are one id, 7 and 007 may be two.
         if self.kind == INTEGER and not self.is_padded:
             return {whole(word) for word in self.words if word}
-        return {*self.words} - {""}
+        texts = set(self.words)
+        return texts - {EMPTY}
 
     @cached_property
     def real(self) -> Floats:
@@ -200,14 +202,16 @@ class Column:
     def may_be_thousands(self) -> bool:
         """True where its commas may part thousands as well as decimals."""
         # Only if all may be: one 1,5 shows that a comma is decimal.
-        commas = [word for word in self.words or () if "," in word]
+        words = self.words or ()
+        commas = [word for word in words if "," in word]
         return bool(commas) and all(map(_THOUSANDS.fullmatch, commas))
 
     def fields(self) -> list[str]:
         """Return the text of every row."""
+        places = self.values.tolist()
         if self.words is None:
-            return [*map(str, self.values.tolist())]
-        return [self.words[place] for place in self.values.tolist()]
+            return [str(number) for number in places]
+        return [self.words[place] for place in places]
 
     def below(self, first: str) -> Column:
         """Return the column with one more field on top."""
@@ -254,7 +258,8 @@ def join_columns(columns: Sequence[Column], *, as_words: bool) -> Keys:
     Numbers that int64 cannot hold are words too; ``1.0`` is 1. Raises DataError where
     the words would take far more memory than the file has bytes.
     """
-    if not as_words and all(column.words is None for column in columns):
+    are_numbers = all(column.words is None for column in columns)
+    if are_numbers and not as_words:
         return _join_numbers(columns)
 
     places: dict[str, int] = {}
@@ -349,7 +354,8 @@ def word_array(words: Sequence[str]) -> NDArray[np.str_]:
     # numpy pads every word to the longest one, four bytes for each letter.
     letters = sum(map(len, words))
     room = len(longest) * len(words)
-    if room > max(_MOST_WIDENING * letters, _ALWAYS_ALLOWED):
+    allowed = max(_MOST_WIDENING * letters, _ALWAYS_ALLOWED)
+    if room > allowed:
         raise DataError(
             f"an id of {len(longest)} letters stands among {len(words)} short ones",
             path=f"{longest[:40]}...",

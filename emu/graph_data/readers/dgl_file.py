@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -54,6 +53,8 @@ _VERTEX = "_N"
 _EDGE = "_N:_E:_N"
 
 
+#: A file of DistDGL that says where parts lie, as JSON.
+_Description: TypeAlias = dict[str, Any]
 #: Arrays by their names.
 Frame = dict[str, Array]
 
@@ -78,7 +79,8 @@ def read_graph(path: Path) -> DglGraph:
     graphs, _ = _read_graphs(path)
     if len(graphs) == 1:
         (graph,) = graphs
-        if len(graph.vertices) == len(graph.edges) == 1:
+        is_homogeneous = len(graph.vertices) == len(graph.edges) == 1
+        if is_homogeneous:
             return graph
     problem = "holds several graphs or types; one homogeneous graph is needed"
     raise DataError(problem, path=path)
@@ -112,7 +114,8 @@ def _read_graphs(path: Path) -> tuple[list[DglGraph], Frame]:
         # A vector of positions follows, by its length in bytes.
         length = 8 * (count + 1)
         content.expect(length, "positions")
-        if content.vector().tolist() != starts:
+        stated_starts = content.vector()
+        if stated_starts.tolist() != starts:
             raise ValueError("its graphs are said to begin elsewhere")
         content.expect(length, "end")
         content.end()
@@ -129,7 +132,8 @@ def _graph(content: _Content) -> DglGraph:
     pairs_of_types = np.stack([sources, targets])
     ordered_pairs = _by_id(pairs_of_types, order)
     ends: list[list[int]] = ordered_pairs.T.tolist()
-    if content.number() != len(ends):
+    announced = content.number()
+    if announced != len(ends):
         raise ValueError("it announces another number of relations than it has")
     relations = [_relation(content) for _ in ends]
     edges = [array for _, array in relations]
@@ -156,7 +160,8 @@ def _graph(content: _Content) -> DglGraph:
     edges_by_relation = {}
     rows = zip(ends, edge_names, edges, strict=True)
     for (source, target), name, array in rows:
-        edges_by_relation[names[source], name, names[target]] = array
+        relation = (names[source], name, names[target])
+        edges_by_relation[relation] = array
     return DglGraph(vertices, edges=edges_by_relation, of_edges=edge_frames)
 
 
@@ -208,7 +213,8 @@ def _relation(content: _Content) -> tuple[tuple[int, int], Array]:
     for row, most in zip(edges, sizes, strict=True):
         if not row.size:
             continue
-        if row.min() < 0 or row.max() >= most:
+        is_inside = row.min() >= 0 and row.max() < most
+        if not is_inside:
             raise ValueError(f"an edge leaves the {most} vertices")
     return sizes, _by_id(edges, order)
 
@@ -219,7 +225,8 @@ def _by_id(edges: Array, order: Array) -> Array:
     # A file may say anything: numbers that are doubled would leave edges out.
     _, count = edges.shape
     sorted_ids = np.sort(order)
-    if not np.array_equal(sorted_ids, np.arange(count)):
+    all_ids = np.arange(count)
+    if not np.array_equal(sorted_ids, all_ids):
         raise ValueError("its edge ids are not each edge's once")
     by_id = np.empty_like(edges)
     by_id[:, order] = edges
@@ -244,7 +251,8 @@ class _Content:
 
     def __init__(self, file: BufferedReader) -> None:
         self._file = file
-        self._size = os.fstat(file.fileno()).st_size
+        status = os.fstat(file.fileno())
+        self._size = status.st_size
         self.name = str(file.name)
 
     def take(self, count: int) -> bytes:
@@ -266,12 +274,14 @@ class _Content:
         if self.number() != mark:
             raise ValueError(f"no {content} where they should begin")
 
-    def entries(self) -> Iterator[int]:
-        return iter(range(self.number()))
+    def entries(self) -> range:
+        count = self.number()
+        return range(count)
 
     def vector(self) -> Ints:
         size = 8 * self.number()
-        return np.frombuffer(self.take(size), "<i8")
+        content = self.take(size)
+        return np.frombuffer(content, "<i8")
 
     def read_named_arrays(self) -> Frame:
         arrays = {}
@@ -315,14 +325,14 @@ class _Content:
 
         sides = [self.number() for _ in range(dimensions)]
         shape = tuple(sides)
-        is_bfloat = _KINDS[kind] == "bfloat" and bits == 16
-        form = f"{_KINDS[kind]}{bits // 8}"
-        if is_bfloat:
-            form = "u2"
+        letter = _KINDS[kind]
+        is_bfloat = letter == "bfloat" and bits == 16
+        form = "u2" if is_bfloat else f"{letter}{bits // 8}"
         dtype = np.dtype(f"<{form}")
         size = self.number()
         # Python's numbers do not overflow: no shape wraps around to a small size.
-        if size != math.prod(shape) * dtype.itemsize:
+        expected_size = math.prod(shape) * dtype.itemsize
+        if size != expected_size:
             raise ValueError(f"an array of shape {shape} has {size} bytes")
 
         content = self.take(size)
@@ -397,16 +407,12 @@ def read_partitions(description: Path, choices: Choices = NO_CHOICES) -> FoundGr
         return choose_types(typed_graph, choices)
 
 
-def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGraph:
+def _join(parts: list[_Part], content: _Description, origin: str) -> TypedGraph:
     """Return the graph of all parts; dgl numbers the vertices of all types together."""
     ids = np.concatenate([part.ids for part in parts])
     kinds = np.concatenate([part.kinds for part in parts])
     count = int(content["num_nodes"])
-    # A count that is too large is not to be made a list of so many.
-    is_whole = len(ids) == count
-    if is_whole:
-        is_whole = np.array_equal(np.sort(ids), np.arange(count))
-    if not is_whole:
+    if not _are_all(ids, count):
         problem = f"the parts do not hold each of {count} vertices once"
         raise DataError(problem, path=origin)
     counts = [len(part.ids) for part in parts]
@@ -427,7 +433,7 @@ def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGrap
         frame = {"num_nodes": np.array(len(members))}
         for key in parts[0].values:
             if key.startswith(f"{name}/"):
-                array_name = key.split("/")[1]
+                _, array_name, *_ = key.split("/")
                 # Parts hold values of their own vertices alone, in the order of these.
                 rows = np.concatenate([part.values[key] for part in parts])
                 frame[array_name] = rows[order]
@@ -446,8 +452,19 @@ def _join(parts: list[_Part], content: dict[str, Any], origin: str) -> TypedGrap
     )
 
 
+def _are_all(ids: Array, count: int) -> bool:
+    """Return True where each id below a count is there once."""
+    # A count that is too large is not to be made a list of so many.
+    if len(ids) != count:
+        return False
+    all_ids = np.arange(count)
+    return np.array_equal(np.sort(ids), all_ids)
+
+
 def _join_edges(
-    parts: list[_Part], kinds: dict[str, int], places: Ints
+    parts: list[_Part],
+    kinds: dict[str, int],
+    places: Ints,
 ) -> dict[Relation, Array]:
     """Return the edges of each relation, between places of vertices in their types."""
     edges = {}
@@ -469,7 +486,7 @@ def _join_edges(
 class _Part:
     """One part: the ids and values of its own vertices, and its own edges."""
 
-    def __init__(self, description: Path, content: dict[str, Any], number: int) -> None:
+    def __init__(self, description: Path, content: _Description, number: int) -> None:
         files = content[f"part-{number}"]
         graph_file = str(files.get("part_graph", ".pt"))
         if not graph_file.endswith(".dgl"):

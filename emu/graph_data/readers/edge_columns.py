@@ -29,7 +29,7 @@ id ids node nodes vertex vertices idx index key
 """
 #: Kinds of vertices on the two sides of a bipartite list, and words that say no more
 #: than that a column has vertices.
-_LEFT, _RIGHT, _PLAIN = ({*line.split()} for line in _KINDS.strip().splitlines())
+_LEFT, _RIGHT, _PLAIN = (set(line.split()) for line in _KINDS.strip().splitlines())
 #: Words of ids; u and i are names of ends as well.
 _ID_WORDS = _PLAIN | (_LEFT | _RIGHT) - {"i", "u"}
 #: Words that ``id`` may follow without a mark between: nodeid, sourceid.
@@ -64,9 +64,10 @@ def named_ends(names: Sequence[str]) -> tuple[int, int] | None:
     """Return the columns whose names say that they are ends; None if none do."""
     words = [words_of(name) for name in names]
     # Words that say more than that a column has vertices, if there are some.
-    telling_words = [
-        [word for word in of_name if word not in _PLAIN] or of_name for of_name in words
-    ]
+    telling_words = []
+    for of_name in words:
+        telling = [word for word in of_name if word not in _PLAIN]
+        telling_words.append(telling or of_name)
     for source, target in _ENDS:
         # A column called by the word alone goes before one that has it among others.
         for is_exact in (True, False):
@@ -80,7 +81,11 @@ def named_ends(names: Sequence[str]) -> tuple[int, int] | None:
 
 
 def _only_pair(
-    words: Sequence[Sequence[str]], left: set[str], right: set[str], *, is_exact: bool
+    words: Sequence[Sequence[str]],
+    left: set[str],
+    right: set[str],
+    *,
+    is_exact: bool,
 ) -> tuple[int, int] | None:
     """Return the one column with a word of either side, if there is one of each."""
     lefts = []
@@ -95,20 +100,25 @@ def _only_pair(
 
     # With two candidates on a side nothing says which it is.
     is_pair = len(lefts) == len(rights) == 1 and lefts != rights
-    return (lefts[0], rights[0]) if is_pair else None
+    if not is_pair:
+        return None
+    return lefts[0], rights[0]
 
 
 def _pair_called_alike(
-    names: Sequence[str], words: Sequence[Sequence[str]]
+    names: Sequence[str],
+    words: Sequence[Sequence[str]],
 ) -> tuple[int, int] | None:
     """Return the one pair of columns that are called alike, as node1 and node2."""
     same = []
     pairs = []
     for place, other in combinations(range(len(names)), 2):
-        if names[place] == names[other] and is_id(names[place]):
+        first = names[place]
+        second = names[other]
+        if first == second and is_id(first):
             same.append((place, other))
-        stem = _stem(names[place])
-        if stem and stem == _stem(names[other]):
+        stem = _stem(first)
+        if stem and stem == _stem(second):
             pairs.append((place, other))
 
     if len(same) == 1:  # LDBC's Person.id|Person.id, geom-gcn's node_id, node_id
@@ -124,12 +134,14 @@ def _stem(name: str) -> str:
     """Return what node1, node2, id_a, id_b have in common; "" of other names."""
     match = _NUMBERED.fullmatch(name)
     # The mark keeps an empty stem from reading as none: a and b are alike.
-    return f"{match[1]}-" if match and not is_number(name) else ""
+    if match is None or is_number(name):
+        return ""
+    return f"{match[1]}-"
 
 
 def are_two_kinds(names: Sequence[str]) -> bool | None:
     """Return whether two names are of kinds that differ; None if they do not say."""
-    left_words, right_words = ({*words_of(name)} - _PLAIN for name in names)
+    left_words, right_words = (set(words_of(name)) - _PLAIN for name in names)
     for left, right in _ENDS:
         if left in left_words and right in right_words:
             left_kind = left_words - {left}

@@ -76,11 +76,13 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
     Raises DataError with the line that is no edge, or with every reading that is
     plausible and the option that decides.
     """
-    table = replace(text_table.open_table(path, options), hint=_HINT)
+    table = text_table.open_table(path, options)
+    table = replace(table, hint=_HINT)
     lines = [*text_table.first_lines(path, 2), "", ""]
     konect = _KONECT.match(lines[0])
     # One field above several is most likely a number of edges.
-    if options.header is None and len(table.first_row) == 1 < table.width:
+    has_one_field = len(table.first_row) == 1 < table.width
+    if options.header is None and has_one_field:
         first = table.first_row[0]
         raise table.error(f"the first line, {first!r}, is no edge; if so, --header")
     if table.width < 2:
@@ -89,11 +91,13 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
             "blanks, tabs, or one of , ; | :: between (--header if it is no edge)"
         )
 
-    table = _read_columns(table, is_konect=konect is not None)
+    is_konect = konect is not None
+    table = _read_columns(table, is_konect=is_konect)
     # KONECT states its sizes in comments, and a header is no number.
-    if not konect and not table.names and options.header is None:
+    has_header = bool(table.names) or options.header is not None
+    if not konect and not has_header:
         _check_sizes(table)
-    ends = _choose_ends(table, is_konect=konect is not None)
+    ends = _choose_ends(table, is_konect=is_konect)
     counts = (0, 0)
     if konect:
         ends = _take_konect(ends, konect, options)
@@ -107,7 +111,8 @@ def read_edge_list(path: Path, options: TableOptions) -> FoundGraph:
     # Last, since only a table of words can have a second header that passes for a row.
     _check_second_row(table, ends.columns, pair)
 
-    left_out = count_left_out("column", table.left_out(ends.columns))
+    unused = table.left_out(ends.columns)
+    left_out = count_left_out("column", unused)
     if table.has_attributes:
         left_out += ("attributes of edges, in braces",)
     count_notes = _count_stated(path, pair[0])
@@ -123,7 +128,8 @@ def _take_konect(ends: Ends, line: re.Match[str], options: TableOptions) -> Ends
     two_kinds = options.bipartite
     if two_kinds is None:
         two_kinds = line[1].lower() == "bip"
-    reason = f"{ends.reason}, {line[0][1:].strip()} by the first line"
+    kind = line[0][1:].strip()
+    reason = f"{ends.reason}, {kind} by the first line"
     return replace(ends, reason=reason, two_kinds=two_kinds)
 
 
@@ -132,8 +138,11 @@ def _count_stated(path: Path, column: Column) -> list[str]:
     for line in text_table.first_lines(path, _COMMENTS):
         match = _EDGES.match(line) or _SIZES.match(line)
         # A note, no error: the rows are what counts.
-        if match and int(match[1]) != column.rows:
-            return [f"{match[1]} edges are stated, {column.rows} are there"]
+        if match is None:
+            continue
+        stated = int(match[1])
+        if stated != column.rows:
+            return [f"{stated} edges are stated, {column.rows} are there"]
     return []
 
 
@@ -158,9 +167,11 @@ def _build(
         if table.names:
             source, destination = ends.columns
             names = (table.names[source], table.names[destination])
+        left, right = sides
+        left_count, right_count = counts
         return join_sides(
-            left=_fill(sides[0], counts[0]),
-            right=_fill(sides[1], counts[1]),
+            left=_fill(left, left_count),
+            right=_fill(right, right_count),
             names=names,
             origin=str(table.path),
             notes=notes,
@@ -168,14 +179,16 @@ def _build(
 
     keys = join_columns(columns, as_words=as_words)
     # One kind of vertices has one count, which KONECT states twice.
-    if counts[0] == counts[1]:
-        keys = _fill(keys, counts[0])
+    count, other_count = counts
+    if count == other_count:
+        keys = _fill(keys, count)
+    sources, destinations = keys.codes
     return FoundGraph(
-        sources=keys.codes[0],
-        destinations=keys.codes[1],
+        sources=sources,
+        destinations=destinations,
         origin=str(table.path),
         # None lets rows of a table beside the list say how many vertices there are.
-        vertices=len(keys.ids) if counts[0] else None,
+        vertices=len(keys.ids) if count else None,
         ids=keys.ids,
         notes=tuple(notes),
     )
@@ -190,7 +203,8 @@ def _fill(keys: Keys, count: int) -> Keys:
         return keys
     # KONECT numbers from 1, and lists no vertex that has no edge.
     places = ids - 1
-    return Keys(np.arange(1, count + 1), codes=places[keys.codes])
+    all_ids = np.arange(1, count + 1)
+    return Keys(all_ids, codes=places[keys.codes])
 
 
 def join_sides(
@@ -211,7 +225,8 @@ def join_sides(
 
     ids: Array = np.concatenate([left.ids, right.ids])
     # Ids are those of the user: one of both sides is told by its side.
-    if len(np.unique(ids)) < len(ids):
+    distinct = np.unique(ids)
+    if len(distinct) < len(ids):
         sides = np.repeat(names, [lefts, rights])
         pairs = zip(sides, ids.tolist(), strict=True)
         ids = np.array([f"{name}:{vertex}" for name, vertex in pairs])
@@ -231,13 +246,15 @@ def _read_columns(table: TextTable, *, is_konect: bool) -> TextTable:
     has_header = table.options.header
     if has_header is None and is_konect:
         has_header = False
-    if has_header is not None or not text_table.starts_with_words(table):
+    is_decided = has_header is not None or not text_table.starts_with_words(table)
+    if is_decided:
         table = table.decide(header=bool(has_header))
         return table.with_columns(_wanted_columns(table))
 
     # Read without the first row: only what is below shows whether that has names.
     below = replace(table, lines_before=table.lines_before + 1)
-    table = replace(table, columns=below.read(_wanted_columns(table)))
+    columns = below.read(_wanted_columns(table))
+    table = replace(table, columns=columns)
     if _is_header(table):
         return table.decide(header=True)
     if len(table.first_row) != table.width:
@@ -250,11 +267,10 @@ def _wanted_columns(table: TextTable) -> list[int]:
     """Return the columns that are read: those that are named ends, else the first."""
     column_names = table.options.columns
     if column_names:
-        places = [
-            place
-            for place, name in enumerate(table.header)
-            if name in column_names or str(place + 1) in column_names
-        ]
+        places = []
+        for place, name in enumerate(table.header):
+            if name in column_names or str(place + 1) in column_names:
+                places.append(place)
         # One column at least: that the names are wrong is told with all of them at
         # hand.
         return places or [0]
@@ -264,12 +280,15 @@ def _wanted_columns(table: TextTable) -> list[int]:
         ends = _ends_by_name(table, names)
         if ends:
             return list(ends)
-    return list(range(table.width))[:_MOST_COLUMNS]
+    count = min(table.width, _MOST_COLUMNS)
+    return list(range(count))
 
 
 def _ends_by_name(table: TextTable, names: tuple[str, ...]) -> tuple[int, int] | None:
     """Return the ends that words of a header or a comment name, if they do."""
-    return named_ends(names) if len(names) == table.width else None
+    if len(names) != table.width:
+        return None
+    return named_ends(names)
 
 
 def _is_header(table: TextTable) -> bool:
@@ -279,10 +298,11 @@ def _is_header(table: TextTable) -> bool:
     names = table.options.columns
     names_are_stated = names and not any(word.isdecimal() for word in names)
     has_index = table.first_row[0] == ""  # that of pandas has no name
-    is_over_numbers = any(
-        column.main_kind not in {TEXT, EMPTY} and kind_of(first[c]) == TEXT
-        for c, column in columns.items()
-    )
+    no_numbers = {TEXT, EMPTY}
+    is_over_numbers = False
+    for place, column in columns.items():
+        if column.main_kind not in no_numbers and kind_of(first[place]) == TEXT:
+            is_over_numbers = True
     if names_are_stated or has_index or is_over_numbers:
         return True
 
@@ -337,26 +357,30 @@ def _choose_ends(table: TextTable, *, is_konect: bool) -> Ends:
             end_names = [names[source], names[destination]]
             reason = f"columns {source + 1}, {destination + 1} by their names, "
             reason += " and ".join(end_names)
-            return Ends(ends, _two_kinds(table, end_names), reason)
+            two_kinds = _two_kinds(table, end_names)
+            return Ends(ends, two_kinds, reason)
     # Columns with names are never guessed: the names say that their order is free.
     if table.names:
         raise _ask_for_names(table)
 
     # Two columns leave no choice; KONECT and MovieLens fix theirs.
-    if table.width > 2 and not is_konect and not _may_rate(table):
+    is_open = table.width > 2 and not is_konect
+    if is_open and not _may_rate(table):
         _check_pairs(table)
-    return Ends((0, 1), _two_kinds(table), "columns 1, 2")
+    two_kinds = _two_kinds(table)
+    return Ends((0, 1), two_kinds, "columns 1, 2")
 
 
 def _stated_ends(table: TextTable, stated: tuple[str, ...]) -> Ends:
     places = [table.column(name, "--columns") for name in stated]
-    if len({*places}) != 2 or len(places) != 2:
+    if len(places) != 2 or len(set(places)) != 2:
         raise table.error("--columns names two columns: --columns source,target")
 
     source, destination = places
     names = [table.names[place] for place in places if table.names]
     reason = f"{table.name(source)} and {table.name(destination)} by --columns"
-    return Ends((source, destination), _two_kinds(table, names), reason)
+    two_kinds = _two_kinds(table, names)
+    return Ends((source, destination), two_kinds, reason)
 
 
 def _two_kinds(table: TextTable, names: Sequence[str] = ()) -> bool | None:
@@ -366,22 +390,26 @@ def _two_kinds(table: TextTable, names: Sequence[str] = ()) -> bool | None:
     if names:
         return are_two_kinds(names)
     # Without any hint ends are of one kind, as in SNAP's lists.
-    return None if _may_rate(table) else False
+    if _may_rate(table):
+        return None
+    return False
 
 
 def _may_rate(table: TextTable) -> bool:
     """Return True for a file that may have ratings of MovieLens."""
-    return table.separator == "::" or _RATINGS.match(table.path.name) is not None
+    is_named_so = _RATINGS.match(table.path.name) is not None
+    return is_named_so or table.separator == "::"
 
 
 def _readings(table: TextTable, pairs: Iterable[Pair], edges: int) -> list[Reading]:
     readings = []
     for pair in list(pairs)[:_MOST_ASKED]:
         source, destination = pair.ends
+        columns = f"{table.option(source)},{table.option(destination)}"
         reading = Reading(
             meaning=f"{table.name(source)} and {table.name(destination)}",
             counts=size_of(pair.vertices, edges),
-            option=f"--columns {table.option(source)},{table.option(destination)}",
+            option=f"--columns {columns}",
         )
         readings.append(reading)
     return readings
@@ -410,7 +438,8 @@ def _check_pairs(table: TextTable) -> None:
     """Refuse columns without names of which others may be the ends as well."""
     rows = table.columns[0].rows
     # As many rows as columns: each entry may stand for an edge.
-    if rows == table.width or (rows == 2 and table.width > _WIDE):
+    are_two_of_many = rows == 2 and table.width > _WIDE
+    if rows == table.width or are_two_of_many:
         _refuse_matrix(table)
 
     pairs = plausible_pairs(table.columns)
@@ -424,7 +453,8 @@ def _check_pairs(table: TextTable) -> None:
     question = f"begins with {fields!r}: which two columns are ids?"
     readings = _readings(table, pairs, rows)
     # Every column has ids in common with every other: lines may be lists of neighbours.
-    are_all = len(pairs) == math.comb(len(table.columns), 2)
+    all_pairs = math.comb(len(table.columns), 2)
+    are_all = len(pairs) == all_pairs
     if not are_first_two:
         other = Reading(
             meaning="column 1 and column 2",
@@ -446,7 +476,10 @@ def _check_pairs(table: TextTable) -> None:
 def _refuse_matrix(table: TextTable) -> None:
     rows = [fields for _, fields in table.rows()]
     is_square = len(rows) == table.width
-    is_symmetric = is_square and rows == list(map(list, zip(*rows, strict=True)))
+    is_symmetric = False
+    if is_square:
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        is_symmetric = rows == columns
     are_numbers = all(map(is_number, rows[0]))
     if is_symmetric or (are_numbers and table.width > _WIDE):
         raise table.error(
@@ -456,7 +489,10 @@ def _refuse_matrix(table: TextTable) -> None:
 
 
 def _are_words(
-    table: TextTable, ends: tuple[int, int], left: Column, right: Column
+    table: TextTable,
+    ends: tuple[int, int],
+    left: Column,
+    right: Column,
 ) -> bool:
     """Return whether ids are words; DataError with a line that has no two ids."""
     as_words = table.options.words
@@ -466,7 +502,9 @@ def _are_words(
         as_words = as_words and left.is_id and right.is_id
 
     def fits(fields: list[str]) -> bool:
-        return all(fields) if as_words else all(map(whole, fields))
+        if as_words:
+            return all(fields)
+        return all(map(whole, fields))
 
     has_gaps = left.kinds[EMPTY] + right.kinds[EMPTY] > 0
     are_numbers = left.kind == right.kind == INTEGER
@@ -476,7 +514,8 @@ def _are_words(
         need += ", by --columns" if table.width > 2 else ""
         raise table.bad_line(ends, fits, need)
 
-    if table.options.words is None and (left.is_padded or right.is_padded):
+    is_padded = left.is_padded or right.is_padded
+    if table.options.words is None and is_padded:
         return _check_padded(table, left, right)
     return as_words
 
@@ -485,8 +524,9 @@ def _check_padded(table: TextTable, left: Column, right: Column) -> bool:
     """Return True: ids that begin with zeros are words, if none is another's number."""
     if TEXT not in {left.main_kind, right.main_kind}:
         # Where no two ids are one number, both answers give one graph.
-        words = len(join_columns([left, right], as_words=True).ids)
-        numbers = len(join_columns([left, right], as_words=False).ids)
+        columns = [left, right]
+        words = len(join_columns(columns, as_words=True).ids)
+        numbers = len(join_columns(columns, as_words=False).ids)
         if words != numbers:
             readings = [
                 Reading("as words", size_of(words, left.rows), "--words"),
@@ -498,41 +538,47 @@ def _check_padded(table: TextTable, left: Column, right: Column) -> bool:
 
 
 def _check_kinds(
-    table: TextTable, ends: tuple[int, int], sides: Sequence[Keys]
+    table: TextTable,
+    ends: tuple[int, int],
+    sides: Sequence[Keys],
 ) -> None:
     """Refuse sides with ids in common where nothing says that they are two kinds."""
     left, right = sides
     # Sides without an id in common give the same graph either way.
-    common = len(np.intersect1d(left.ids, right.ids))
+    common_ids = np.intersect1d(left.ids, right.ids)
+    common = len(common_ids)
     if not common:
         return
 
     vertices = len(left.ids) + len(right.ids)
     edges = left.codes.size
     names = " and ".join(map(table.name, ends))
-    raise ask(
-        f"{names} have {common} ids in common: two kinds of vertices or one?",
-        [
-            Reading("two", size_of(vertices, edges), "--bipartite"),
-            Reading("one", size_of(vertices - common, edges), "--no-bipartite"),
-        ],
-        table.path,
-    )
+    question = f"{names} have {common} ids in common: two kinds of vertices or one?"
+    readings = [
+        Reading("two", size_of(vertices, edges), "--bipartite"),
+        Reading("one", size_of(vertices - common, edges), "--no-bipartite"),
+    ]
+    raise ask(question, readings, table.path)
 
 
 def _check_second_row(
-    table: TextTable, ends: tuple[int, int], columns: Sequence[Column]
+    table: TextTable,
+    ends: tuple[int, int],
+    columns: Sequence[Column],
 ) -> None:
     """Refuse words below names that may be a second header, as string,string."""
-    fields = [table.row[end] for end in ends]
+    first, second = (table.row[end] for end in ends)
     are_words = columns[0].main_kind == TEXT
     # A row of types says the same of both columns: string,string.
-    if not table.names or not are_words or fields[0] != fields[1]:
+    if not table.names or not are_words or first != second:
         return
-    counts = [column.fields().count(fields[0]) for column in columns]
-    if counts == [1, 1] and columns[0].rows > 1 and table.options.header is None:
+
+    counts = [column.fields().count(first) for column in columns]
+    is_alone = counts == [1, 1] and columns[0].rows > 1
+    if is_alone and table.options.header is None:
+        words = f"{first} {second}"
         raise table.error(
-            f"line {table.lines_before + 1}, {' '.join(fields)!r}, may be a second "
+            f"line {table.lines_before + 1}, {words!r}, may be a second "
             "header: remove it, or the one above and state --no-header, --columns"
         )
 
@@ -546,7 +592,8 @@ def _check_sizes(table: TextTable) -> None:
     if are_whole and states_sizes(table.row, *columns):
         words = " ".join(table.row)
         question = f"the first line, {words!r}, may state sizes."
-        raise _ask_for_header(table, question, "sizes", columns[0].rows - 1)
+        edges = columns[0].rows - 1
+        raise _ask_for_header(table, question, "sizes", edges)
 
 
 def states_sizes(row: tuple[str, ...], left: Column, right: Column) -> bool:
@@ -554,12 +601,15 @@ def states_sizes(row: tuple[str, ...], left: Column, right: Column) -> bool:
 
     Those have no id beyond the sizes.
     """
-    if not all(map(is_number, row)) or left.rows < 2:
+    are_numbers = all(map(is_number, row))
+    if not are_numbers or left.rows < 2:
         return False
     sizes = [float(field) for field in row]
     # The first number is of vertices, one of the others of rows.
     if left.rows - 1 not in sizes[1:]:
         return False
     # An id beyond the sizes shows that the first row is none of these.
-    highest = max(left.real[1:].max(), right.real[1:].max())
+    highest_left = left.real[1:].max()
+    highest_right = right.real[1:].max()
+    highest = max(highest_left, highest_right)
     return bool(highest <= max(sizes[:2]))

@@ -47,7 +47,8 @@ class FeatureRows:
     @classmethod
     def dense(cls, array: Array, origin: str) -> FeatureRows:
         """Return the rows of a matrix; DataError when it is none of real numbers."""
-        if array.ndim != 2 or array.dtype.kind not in "fiub":
+        are_real = array.dtype.kind in "fiub"
+        if array.ndim != 2 or not are_real:
             raise DataError(
                 f"features are {array.dtype} of shape {array.shape}, a number per "
                 "vertex and feature is needed",
@@ -55,7 +56,7 @@ class FeatureRows:
             )
 
         vertices, length = array.shape
-        return cls(vertices, length, partial(_dense_rows, array))
+        return cls(vertices, length, rows=partial(_dense_rows, array))
 
 
 def _dense_rows(array: Array, start: int, stop: int) -> Rows:
@@ -124,7 +125,10 @@ class FoundGraph:
         vertices = self.features.vertices
         # Edges are checked against the rows of features, which are one per vertex.
         structure = build_structure(
-            self.sources, self.destinations, vertices=vertices, origin=self.origin
+            self.sources,
+            self.destinations,
+            vertices=vertices,
+            origin=self.origin,
         )
         splits = split_arrays.check_splits(
             self.splits,
@@ -202,17 +206,20 @@ def class_numbers(stated: Array, origin: str) -> tuple[SmallInts, int, tuple[str
     one_hot = _are_one_hot(stated)
     if one_hot:
         # A row of zeros has no class; argmax would give it the first.
-        stated = np.where(stated.any(1), stated.argmax(1), -1)
+        has_class = stated.any(1)
+        stated = np.where(has_class, stated.argmax(1), -1)
     labels = _one_per_vertex(stated, origin)
     are_words = labels.dtype.kind in "US"
-    has_label = labels != (labels.dtype.type() if are_words else -1)
+    no_label = labels.dtype.type() if are_words else -1
+    has_label = labels != no_label
     if labels.dtype.kind == "f":
         has_label &= ~np.isnan(labels)
     if not has_label.any():
         raise DataError("no vertex has a label", path=origin)
 
     classes = labels[has_label]
-    if are_words or (not one_hot and _begin_above_zero(classes)):
+    names_classes = are_words or (not one_hot and _begin_above_zero(classes))
+    if names_classes:
         names, codes = np.unique(classes, return_inverse=True)
         if not are_words:
             names = names.astype(np.int64)
@@ -224,7 +231,8 @@ def class_numbers(stated: Array, origin: str) -> tuple[SmallInts, int, tuple[str
     labels = np.where(has_label, labels, -1)
     # Numbers of classes make layers of a model: one label of a billion must not.
     limit = max(len(labels), 2)
-    is_wrong = (labels < -1) | (labels >= limit) | (np.floor(labels) != labels)
+    is_outside = (labels < -1) | (labels >= limit)
+    is_wrong = is_outside | (np.floor(labels) != labels)
     if is_wrong.any():
         first = int(np.argmax(is_wrong))
         raise DataError(
@@ -232,16 +240,19 @@ def class_numbers(stated: Array, origin: str) -> tuple[SmallInts, int, tuple[str
             "-1 stands for none",
             path=origin,
         )
-    return labels.astype(np.int32), int(labels.max()) + 1, ()
+    count = int(labels.max()) + 1
+    return labels.astype(np.int32), count, ()
 
 
 def _are_one_hot(labels: Array) -> bool:
     """Return True for rows with a column per class: at most one 1, else 0."""
-    if labels.ndim != 2 or labels.shape[1] < 2 or labels.dtype.kind not in "biuf":
+    has_columns = labels.ndim == 2 and labels.shape[1] >= 2
+    if not has_columns or labels.dtype.kind not in "biuf":
         return False
     is_binary = (labels == 0) | (labels == 1)
     # Two ones in a row are several classes, which no loss here takes.
-    return bool(is_binary.all() and (labels.sum(1) <= 1).all())
+    has_one_at_most = labels.sum(1) <= 1
+    return bool(is_binary.all() and has_one_at_most.all())
 
 
 def _one_per_vertex(stated: Array, origin: str) -> Array:
@@ -258,13 +269,16 @@ def _one_per_vertex(stated: Array, origin: str) -> Array:
         problem = f"labels are {labels.dtype}, numbers or texts are needed"
         raise DataError(problem, path=origin)
     # Truth values cannot hold the -1 of no label.
-    return labels.astype(np.int8) if labels.dtype.kind == "b" else labels
+    if labels.dtype.kind == "b":
+        return labels.astype(np.int8)
+    return labels
 
 
 def _begin_above_zero(classes: Array) -> bool:
     """Return True for whole numbers above 0 that float64 holds exactly."""
     is_inside = classes.min() > 0 and classes.max() < 1 << 53
-    return bool(is_inside and (np.floor(classes) == classes).all())
+    is_whole = np.floor(classes) == classes
+    return bool(is_inside and is_whole.all())
 
 
 #: Names of lists of edges, and the axis on which both ends stand.
@@ -306,7 +320,8 @@ class AskedArrays(UserDict[str, Array]):
     def __init__(self, arrays: Arrays, others: Iterable[str] = ()) -> None:
         # num_nodes is often a number alone, which has no length.
         super().__init__({name: np.atleast_1d(arrays[name]) for name in arrays})
-        self.unread = {*arrays, *others}
+        self.unread = set(arrays)
+        self.unread.update(others)
 
     @override
     def __getitem__(self, name: str) -> Array:
@@ -338,17 +353,17 @@ def graph_of_arrays(
         notes.append(f"edges from {edges.array}")
 
     feature_name = first_name(asked_arrays, FEATURES)
+    features: FeatureRows | None
     if feature_name:
-        features: FeatureRows | None = FeatureRows.dense(
-            asked_arrays[feature_name], origin
-        )
+        features = FeatureRows.dense(asked_arrays[feature_name], origin)
     else:
         features = sparse_rows(asked_arrays, origin)
     if features:
         notes.append(f"features from {feature_name or 'attr_data'}")
 
     splits = split_arrays.sort_splits(asked_arrays, choices, origin)
-    split_names = ", ".join(split_arrays.split_names(asked_arrays, choices))
+    names_of_splits = split_arrays.split_names(asked_arrays, choices)
+    split_names = ", ".join(names_of_splits)
 
     labels = None
     label_name = first_name(asked_arrays, LABELS)
@@ -379,7 +394,8 @@ def _stated_vertices(arrays: Arrays, vertices: int | None, origin: str) -> int |
     if name is None:
         return vertices
 
-    count = int(arrays[name].reshape(-1)[0])
+    counts = arrays[name].reshape(-1)
+    count = int(counts[0])
     if vertices not in {None, count}:
         problem = f"states {count} vertices, its matrix has {vertices}"
         raise DataError(problem, path=origin)
@@ -418,11 +434,14 @@ def find_edges(arrays: Arrays, origin: str) -> FoundEdges:
         edges = _matrix_edges(arrays[matrix], matrix, origin)
     elif pairs:
         source, destination = pairs[0]
+        vertices = None
+        if "shape" in arrays:
+            vertices = _square(arrays["shape"], origin)
         edges = FoundEdges(
             sources=arrays[source],
             destinations=arrays[destination],
             array=source,
-            vertices=_square(arrays["shape"], origin) if "shape" in arrays else None,
+            vertices=vertices,
         )
     else:
         edges = _row_edges(arrays, origin)
@@ -465,17 +484,21 @@ def _matrix_edges(matrix: Array, name: str, origin: str) -> FoundEdges:
 
 def _row_edges(arrays: Arrays, origin: str) -> FoundEdges:
     """Return the edges of a CSR or CSC matrix, by names of scipy or as adj_*."""
-    layout = np.reshape(arrays.get("format", b"csr"), -1)[0]
+    formats = np.reshape(arrays.get("format", b"csr"), -1)
+    layout = formats[0]
     if layout not in (b"csr", b"csc", "csr", "csc"):
         problem = f"its matrix is {layout.item()!r}, save one that is .tocsr()"
         raise DataError(problem, path=origin)
 
     # Names of scipy, else those of gnn-benchmark.
-    prefix = "" if "indptr" in arrays and "indices" in arrays else "adj_"
+    is_of_scipy = "indptr" in arrays and "indices" in arrays
+    prefix = "" if is_of_scipy else "adj_"
     names = [f"{prefix}{part}" for part in _CSR]
     missing = [name for name in names if name not in arrays]
     if missing and prefix:
-        lacking = ", ".join(missing) if len(missing) < len(_CSR) else "adj_indices"
+        lacking = "adj_indices"
+        if len(missing) < len(_CSR):
+            lacking = ", ".join(missing)
         problem = f"holds no {lacking}, and neither edge_index nor edges"
         raise DataError(problem, path=origin)
 
@@ -505,7 +528,11 @@ def _square(shape: Any, origin: str) -> int:
 
 
 def check_rows(
-    indptr: Array, indices: Array, rows: int, kind: str, origin: str
+    indptr: Array,
+    indices: Array,
+    rows: int,
+    kind: str,
+    origin: str,
 ) -> Ints:
     """Return the row pointers of a CSR matrix, int64; DataError if they do not fit."""
     fits = (
@@ -528,7 +555,9 @@ def value_names(names: Collection[str], known: Iterable[str], kind: str) -> list
     if name or kind != "features":
         return [name] if name else []
     parts = [f"attr_{part}" for part in (*_CSR, "data")]
-    return parts if set(names).issuperset(parts) else []
+    if not set(names).issuperset(parts):
+        return []
+    return parts
 
 
 def sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
@@ -560,7 +589,12 @@ def sparse_rows(arrays: Arrays, origin: str) -> FeatureRows | None:
 
 
 def _sparse_rows(
-    pointers: Array, indices: Array, data: Array, width: int, start: int, stop: int
+    pointers: Array,
+    indices: Array,
+    data: Array,
+    width: int,
+    start: int,
+    stop: int,
 ) -> Rows:
     entries = slice(pointers[start], pointers[stop])
     row = rows_of(pointers[start : stop + 1])

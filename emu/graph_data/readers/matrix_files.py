@@ -28,13 +28,20 @@ from emu.graph_data.readers.text_table import TableOptions, Tell, TextTable
 
 _METIS = {".graph", ".metis"}
 #: Numbers of a value of a matrix, by its type.
-_VALUES = {"pattern": 0, "real": 1, "double": 1, "integer": 1, "complex": 2}
+_VALUES = {
+    "pattern": 0,
+    "real": 1,
+    "double": 1,
+    "integer": 1,
+    "complex": 2,
+}
 
 
 def is_matrix(path: Path) -> bool:
     """Return True where the first line is that of MatrixMarket."""
-    first = "".join(text_table.first_lines(path)).lstrip("%").lower()
-    return first.startswith("matrixmarket")
+    first = "".join(text_table.first_lines(path))
+    words = first.lstrip("%").lower()
+    return words.startswith("matrixmarket")
 
 
 def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
@@ -47,23 +54,26 @@ def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
     rows, columns, entries = _read_sizes(table)
     # The line of sizes stands where a table has its header, and is left out as one.
     table = table.decide(header=True)
-    values = _VALUES[forms[0]]
+    kind = forms[0]
+    values = _VALUES[kind]
     width = 2 + values
     if table.width != width:
-        problem = f"has {table.width} columns of {width} of {forms[0]} entries"
+        problem = f"has {table.width} columns of {width} of {kind} entries"
         raise table.error(problem)
 
     ends = _read_entries(table, rows, columns)
     # A file that was cut off in copying is a table of fewer rows, and nothing else
     # shows it.
-    if ends.shape[1] != entries:
-        raise table.error(f"states {entries} entries and holds {ends.shape[1]}")
+    _, count = ends.shape
+    if count != entries:
+        raise table.error(f"states {entries} entries and holds {count}")
     if rows != columns and options.bipartite is False:
         raise table.error(f"has {rows} rows and {columns} columns: it is bipartite")
 
     note = f"MatrixMarket, {' '.join(forms)}: rows and columns are the ends"
     left_out = count_left_out("column", ["values"] if values else [])
     row_ids = np.arange(1, rows + 1)
+    column_ids = np.arange(1, columns + 1)
     places = ends - 1
     # Rows and columns of a square matrix are the same vertices, unless stated
     # otherwise.
@@ -79,7 +89,7 @@ def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
         )
     return join_sides(
         left=Keys(row_ids, places[:1]),
-        right=Keys(np.arange(1, columns + 1), places[1:]),
+        right=Keys(column_ids, places[1:]),
         names=("row", "column"),
         origin=str(path),
         notes=[note],
@@ -90,10 +100,11 @@ def read_matrix(path: Path, options: TableOptions) -> FoundGraph:
 def _read_forms(path: Path, table: TextTable) -> list[str]:
     """Return the type of entries and their symmetry, by the first line."""
     first_line = text_table.first_lines(path)[0]
-    words = first_line.lstrip("%").lower().split()[1:]
+    _, *words = first_line.lstrip("%").lower().split()
     forms = words[2:]
     is_sparse = words[:2] == ["matrix", "coordinate"]
-    if is_sparse and forms and forms[0] in _VALUES:
+    is_known = bool(forms) and forms[0] in _VALUES
+    if is_sparse and is_known:
         return forms
 
     text = " ".join(words)
@@ -103,7 +114,8 @@ def _read_forms(path: Path, table: TextTable) -> list[str]:
 def _read_sizes(table: TextTable) -> list[int]:
     """Return the numbers of rows, columns and entries."""
     sizes = table.first_row
-    if len(sizes) != 3 or not all(map(str.isdecimal, sizes)):
+    are_numbers = all(map(str.isdecimal, sizes))
+    if len(sizes) != 3 or not are_numbers:
         words = " ".join(sizes)
         raise table.error(f"states {words!r}; rows, columns and entries are needed")
     return [int(size) for size in sizes]
@@ -112,9 +124,11 @@ def _read_sizes(table: TextTable) -> list[int]:
 def _read_entries(table: TextTable, rows: int, columns: int) -> Ints:
     """Return rows and columns of entries, from 1."""
     read = table.read([0, 1]).values()
-    if all(column.words is None for column in read):
+    are_numbers = all(column.words is None for column in read)
+    if are_numbers:
         ends = np.stack([column.values for column in read])
-        is_inside = (ends >= 1) & (ends <= [[rows], [columns]])
+        most = [[rows], [columns]]
+        is_inside = (ends >= 1) & (ends <= most)
         if is_inside.all():
             # Whole tables pass at once; line by line is only to find the wrong one.
             return ends.astype(np.int64)
@@ -169,7 +183,8 @@ class _Form:
             # Leading zeros may be left out: 1 is 001, weights of edges (manual of
             # 5.1.0, 4.1.1).
             flags = fields[2].rjust(3, "0")
-        if len(flags) != 3 or set(flags) - set("01") or vertices < 1:
+        is_of_flags = len(flags) == 3 and set(flags) <= set("01")
+        if not is_of_flags or vertices < 1:
             raise ValueError(f"fmt is {flags}")
 
         has_size, has_weights, has_edge_weights = (flag == "1" for flag in flags)
@@ -194,7 +209,9 @@ class _Form:
     @property
     def numbers(self) -> int:
         """Most numbers below the first line."""
-        return self.vertices * self.before + 2 * self.edges * self.step
+        before_neighbours = self.vertices * self.before
+        of_neighbours = 2 * self.edges * self.step
+        return before_neighbours + of_neighbours
 
 
 def _read_metis(path: Path, tell: Tell | None) -> FoundGraph:
@@ -221,7 +238,8 @@ def _read_metis(path: Path, tell: Tell | None) -> FoundGraph:
     # Vertices without an edge at the end may lack their empty lines.
     counts = np.zeros(form.vertices, np.int64)
     counts[: len(lengths)] = lengths[: form.vertices]
-    sources, destinations = _take_edges(np.array(numbers, np.int64), counts, form)
+    neighbours = np.array(numbers, np.int64)
+    sources, destinations = _take_edges(neighbours, counts, form)
     return FoundGraph(
         sources=sources,
         destinations=destinations,
@@ -238,19 +256,22 @@ def _take_edges(numbers: Ints, counts: Ints, form: _Form) -> tuple[Ints, Ints]:
     before = form.before
     if (counts < before).any():
         raise ValueError(f"a line has fewer than {before} numbers before neighbours")
-    if ((counts - before) % form.step).any():
+    rests = (counts - before) % form.step
+    if rests.any():
         raise ValueError("a neighbour has no weight")
 
     vertices = len(counts)
     starts = np.cumsum(counts) - counts
     # Place of every number in its line, from the first neighbour on.
-    places = np.arange(len(numbers)) - np.repeat(starts, counts) - before
+    starts_of_numbers = np.repeat(starts, counts)
+    places = np.arange(len(numbers)) - starts_of_numbers - before
     is_end = (places >= 0) & (places % form.step == 0)
     sources = np.repeat(np.arange(vertices), counts)[is_end]
     ends = numbers[is_end] - 1
     if len(sources) != 2 * form.edges:
         raise ValueError(f"{len(sources)} neighbours stand for {form.edges} edges")
-    is_wrong = (ends < 0) | (ends >= vertices) | (sources == ends)
+    is_outside = (ends < 0) | (ends >= vertices)
+    is_wrong = is_outside | (sources == ends)
     if is_wrong.any():
         raise ValueError(
             f"a neighbour is not from 1 to {vertices}, or the vertex itself"
@@ -260,7 +281,9 @@ def _take_edges(numbers: Ints, counts: Ints, form: _Form) -> tuple[Ints, Ints]:
     forth = sources * vertices + ends
     back = ends * vertices + sources
     # METIS demands it, and an edge list that looks like METIS hardly ever has it.
-    if not np.array_equal(np.sort(forth), np.sort(back)):
+    forth.sort()
+    back.sort()
+    if not np.array_equal(forth, back):
         raise ValueError("an edge stands at one of its ends only")
 
     # Each edge once: both directions are made of it later.

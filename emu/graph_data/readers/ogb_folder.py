@@ -38,19 +38,22 @@ def ogb_source(folder: Path) -> Source:
     Raises DataError when ``raw/`` or ``split/`` is not there.
     """
     files = sorted([*folder.glob("raw/*"), *folder.glob("split/*/*.csv.gz")])
-    if not any(file.name == "train.csv.gz" for file in files):
+    has_split = any(file.name == "train.csv.gz" for file in files)
+    if not has_split:
         raise DataError("holds no split/*/train.csv.gz", path=folder)
     # Sizes and times instead of content: papers100M has 57 GB.
     stats = []
     for file in files:
         stat = file.stat()
         stats.append((file.name, stat.st_size, stat.st_mtime_ns))
-    return Source(f"ogb {stats}", partial(_load, folder))
+    load = partial(_load, folder)
+    return Source(f"ogb {stats}", load)
 
 
 @confine
 def _load(folder: Path) -> RawGraph:
-    return read_ogb(folder).check()
+    graph = read_ogb(folder)
+    return graph.check()
 
 
 def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
@@ -59,13 +62,15 @@ def read_ogb(folder: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
     Raises DataError when a file is missing or damaged, or they do not fit together.
     """
     raw = folder / "raw"
-    is_ogb = any(raw.glob("*.csv.gz")) or any(raw.glob("*.npz"))
-    if not is_ogb:
+    has_text = any(raw.glob("*.csv.gz"))
+    has_arrays = any(raw.glob("*.npz"))
+    if not has_text and not has_arrays:
         raise DataError(_explain(folder), path=folder)
 
     with one_error(folder):
         if (raw / "triplet-type-list.csv.gz").exists():
-            return choose_types(_read_types(folder), choices)
+            typed_graph = _read_types(folder)
+            return choose_types(typed_graph, choices)
         # Told at once: a choice that does nothing would look as if it had.
         if choices not in (NO_CHOICES, Choices(flatten=True)):
             raise DataError(
@@ -101,16 +106,20 @@ class _Folder:
         files = [file for file in files if file.name != "num-edge-list.csv.gz"]
         self._unread = {str(file.relative_to(folder)) for file in files}
         for file in self._raw.glob("*.npz"):
-            self._unread |= {f"raw/{file.name}/{n}" for n in array_names(file)}
+            names = array_names(file)
+            self._unread.update(f"raw/{file.name}/{name}" for name in names)
 
     def holds(self, name: str) -> bool:
-        return (self._raw / name).exists()
+        path = self._raw / name
+        return path.exists()
 
     def table(self, name: str, dtype: Any) -> Array:
-        return self.read(self._raw / f"{name}.csv.gz", dtype)
+        path = self._raw / f"{name}.csv.gz"
+        return self.read(path, dtype)
 
     def read(self, path: Path, dtype: Any) -> Array:
-        self._unread.discard(str(path.relative_to(self.folder)))
+        name = path.relative_to(self.folder)
+        self._unread.discard(str(name))
         return _table(path, dtype)
 
     def ids(self, path: Path) -> Ints:
@@ -159,10 +168,12 @@ def _read(path: Path) -> FoundGraph:
     if features is not None:
         rows = FeatureRows.dense(features, str(raw))
     # The split that `_split` takes: the first by name.
-    names = sorted({file.parent.name for file in path.glob("split/*/train.csv.gz")})
+    train_files = path.glob("split/*/train.csv.gz")
+    names = sorted({file.parent.name for file in train_files})
     notes = []
     if len(names) > 1:
-        notes.append(f"of the splits {', '.join(names)} the first")
+        all_names = ", ".join(names)
+        notes.append(f"of the splits {all_names} the first")
     return FoundGraph(
         sources=edges[0],
         destinations=edges[1],
@@ -172,7 +183,7 @@ def _read(path: Path) -> FoundGraph:
         labels=labels,
         splits=splits,
         split_origin=f"split/{names[0]}",
-        notes=(*notes,),
+        notes=tuple(notes),
         left_out=count_left_out("file", folder.unread),
     )
 
@@ -184,7 +195,8 @@ def _check_count(folder: _Folder, file: Path, vertices: int) -> None:
     counts = folder.ids(file).tolist()
     # A folder of many graphs lists a number for each; this reads one.
     if counts != [vertices]:
-        text = ", ".join(map(str, counts[:4]))
+        first_counts = map(str, counts[:4])
+        text = ", ".join(first_counts)
         problem = f"says {text} vertices, one graph of {vertices} labels is there"
         raise DataError(problem, path=file)
 
@@ -194,10 +206,9 @@ def _read_types(path: Path) -> TypedGraph:
     raw = path / "raw"
     folder = _Folder(path)
     counts = folder.table("num-node-dict", str)
-    vertices: dict[str, dict[str, Array]] = {
-        name: {"num_nodes": np.array(int(count))}
-        for name, count in zip(*counts, strict=True)
-    }
+    vertices: dict[str, dict[str, Array]] = {}
+    for name, count in zip(*counts, strict=True):
+        vertices[name] = {"num_nodes": np.array(int(count))}
     for name, arrays in vertices.items():
         feature = f"node-feat/{name}/node-feat"
         label = f"node-label/{name}/node-label"
@@ -207,12 +218,15 @@ def _read_types(path: Path) -> TypedGraph:
             arrays["y"] = folder.table(label, np.float64)
         for part in SPLIT:
             # Of several splits the first.
-            for file in sorted(path.glob(f"split/*/{name}/{part}.csv.gz"))[:1]:
+            files = sorted(path.glob(f"split/*/{name}/{part}.csv.gz"))
+            for file in files[:1]:
                 arrays[part] = folder.ids(file)
 
     edges = {}
-    for source, relation, target in folder.table("triplet-type-list", str):
-        file = raw / "relations" / f"{source}___{relation}___{target}" / "edge.csv.gz"
+    for triplet in folder.table("triplet-type-list", str):
+        source, relation, target = triplet
+        name = f"{source}___{relation}___{target}"
+        file = raw / "relations" / name / "edge.csv.gz"
         edges[source, relation, target] = folder.edges(file)
     return TypedGraph(
         origin=str(path),
@@ -260,11 +274,13 @@ def _member(path: Path, name: str) -> Array:
                 info = archive.getinfo(f"{name}.npy")
             # Only what is stored as it is can be mapped.
             if info.compress_type != zipfile.ZIP_STORED:
-                return input_file.read_arrays(path, [name])[name]
+                arrays = input_file.read_arrays(path, [name])
+                return arrays[name]
             # The directory does not say how long the local header is; that says it
             # itself.
             file.seek(info.header_offset)
-            lengths = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
+            header = file.read(_LOCAL_HEADER.size)
+            lengths = _LOCAL_HEADER.unpack(header)
             file.seek(sum(lengths), 1)
             return input_file.map_member(file)
     except KeyError as error:

@@ -70,13 +70,18 @@ NO_CHOICES = Choices()
 
 
 def _choose(
-    option: str, count: int, chosen: int | None, problem: str, origin: str
+    option: str,
+    count: int,
+    chosen: int | None,
+    problem: str,
+    origin: str,
 ) -> int:
     if chosen is None and count == 1:
         return 0
     if chosen is None or not 0 <= chosen < count:
         if count:
-            problem += f": {option}0 to {option}{count - 1} chooses one"
+            last = count - 1
+            problem += f": {option}0 to {option}{last} chooses one"
         raise DataError(problem, path=origin)
     return chosen
 
@@ -88,7 +93,8 @@ def split_part(name: str) -> str | None:
     stem = re.search(r"(?:^|_)(tr|te|ts|va|de)", name)
     parts = {"tr": "train", "te": "test", "ts": "test"}
     # Of the stems only tr, te and ts are told apart: va and de are both valid.
-    return parts.get(stem[1] if stem else "", "valid")
+    letters = stem[1] if stem else ""
+    return parts.get(letters, "valid")
 
 
 def split_names(arrays: Iterable[str], choices: Choices) -> list[str]:
@@ -132,11 +138,13 @@ def _choose_split(array: Array, name: str, choices: Choices, origin: str) -> Arr
     """Return the one split of an array that is chosen; the longer axis is vertices."""
     # Nothing says which axis of a square array is that of vertices.
     is_square = array.ndim == 2 and array.shape[0] == array.shape[1] > 1
-    if array.ndim > 2 or is_square:
+    if is_square or array.ndim > 2:
         problem = f"{name} has shape {array.shape}, an entry per vertex is needed"
         raise DataError(problem, path=origin)
 
-    rows = array.reshape(1, -1) if array.ndim < 2 else array
+    rows = array
+    if array.ndim < 2:
+        rows = array.reshape(1, -1)
     # There are far fewer splits than vertices.
     if array.ndim == 2 and len(rows) > rows.shape[1]:
         rows = rows.T
@@ -151,7 +159,10 @@ def _choose_split(array: Array, name: str, choices: Choices, origin: str) -> Arr
 
 
 def parts_of_codes(
-    values: Array, codes: Sequence[str], name: str, origin: str
+    values: Array,
+    codes: Sequence[str],
+    name: str,
+    origin: str,
 ) -> tuple[Mask, str]:
     """Return whether each vertex is in each part, by codes, and what is in none.
 
@@ -162,13 +173,12 @@ def parts_of_codes(
         raise DataError(problem, path=origin)
     words = values.reshape(-1).astype(str)
     distinct, counts = np.unique(words, return_counts=True)
-    examples = [
-        f"{word} ({count:,})"
-        for word, count in zip(distinct[:_SHOWN], counts, strict=False)
-    ]
-    text = f"{name} holds codes {', '.join(examples)}".lstrip()
+    shown = zip(distinct[:_SHOWN], counts, strict=False)
+    examples = ", ".join(f"{word} ({count:,})" for word, count in shown)
+    text = f"{name} holds codes {examples}".lstrip()
     # Each data set has codes of its own: a default would train on what is to test.
-    if not 1 < len(codes) <= len(SPLIT) or len({*codes}) < len(codes):
+    are_different = len(set(codes)) == len(codes)
+    if not 1 < len(codes) <= len(SPLIT) or not are_different:
         option = "--split-codes TRAIN,VALID,TEST, such as --split-codes 0,1,2"
         raise DataError(f"{text}: which is which? {option}", path=origin)
     if codes[0] not in distinct:
@@ -176,12 +186,14 @@ def parts_of_codes(
         raise DataError(problem, path=origin)
 
     # A part without a code is empty.
-    places = [*codes, *[""] * (len(SPLIT) - len(codes))]
-    masks = words[:, None] == np.array(places, dtype=words.dtype)
+    no_codes = [""] * (len(SPLIT) - len(codes))
+    code_of_part = np.array([*codes, *no_codes], dtype=words.dtype)
+    masks = words[:, None] == code_of_part
     rest = [word for word in distinct.tolist() if word not in codes]
     if not rest:
         return masks, ""
-    left_out = len(words) - int(masks.any(1).sum())
+    in_parts = int(masks.any(1).sum())
+    left_out = len(words) - in_parts
     return masks, f"; {left_out:,} vertices of {', '.join(rest)} are in no part"
 
 
@@ -193,7 +205,8 @@ def _is_mask(name: str, array: Array, choices: Choices, origin: str) -> bool:
     if array.dtype.kind == "b":
         return True
 
-    is_binary = bool(np.all((array == 0) | (array == 1)))
+    is_bit = (array == 0) | (array == 1)
+    is_binary = bool(is_bit.all())
     if choices.split_arrays == "masks" and not is_binary:
         problem = f"{name} holds other values than 0 and 1: no mask"
         raise DataError(problem, path=origin)
@@ -201,9 +214,11 @@ def _is_mask(name: str, array: Array, choices: Choices, origin: str) -> bool:
         return choices.split_arrays == "masks"
     # Types of a byte are those of masks; ids of that type reach 255 vertices.
     is_called_mask = "mask" in name
-    if is_called_mask and is_binary and array.dtype.itemsize == 1:
+    has_bytes = array.dtype.itemsize == 1
+    if is_called_mask and is_binary and has_bytes:
         return True
-    if is_called_mask or (is_binary and len(array) > 2):
+    may_be_mask = is_binary and len(array) > 2
+    if is_called_mask or may_be_mask:
         raise DataError(
             f"{name} holds {len(array)} whole numbers ({array.dtype}), index array or "
             "mask? --split-arrays ids or --split-arrays masks says which",
@@ -254,7 +269,10 @@ def check_splits(
 
 
 def _members(
-    part: str, splits: Mapping[str, Array], vertices: int, origin: str
+    part: str,
+    splits: Mapping[str, Array],
+    vertices: int,
+    origin: str,
 ) -> Ints:
     """Return the vertices of a part, sorted."""
     ids = splits.get(part, np.empty(0, np.int64))
@@ -266,8 +284,15 @@ def _members(
 
     members = np.sort(ids)
     # Sorted: the first and the last bound all others.
-    if len(members) and not 0 <= members[0] <= members[-1] < vertices:
-        beyond = members[0] if members[0] < 0 else members[-1]
+    beyond = None
+    if len(members):
+        lowest = members[0]
+        highest = members[-1]
+        if lowest < 0:
+            beyond = lowest
+        elif highest >= vertices:
+            beyond = highest
+    if beyond is not None:
         raise DataError(
             f"the {part} split names vertex {beyond}, there are only 0..{vertices - 1}",
             path=origin,

@@ -102,13 +102,16 @@ class _Content(io.BufferedIOBase):
         data = self._file.read1(size)
         self._count += len(data)
         # A number may be cut in two by the end of a piece.
-        if _PADDED.search(self._end + data):
+        recent = self._end + data
+        if _PADDED.search(recent):
             self.has_padded = True
         self._end = data[-1:]
 
         now = time.monotonic()
-        if self._tell and now - self._last > self._pause:
-            self._tell(f"{self._name}: {self._count / 1e6:,.0f} MB read")
+        is_due = now - self._last > self._pause
+        if self._tell and is_due:
+            megabytes = self._count / 1e6
+            self._tell(f"{self._name}: {megabytes:,.0f} MB read")
             self._last = now
             self._pause *= 1.5
         return data
@@ -127,7 +130,8 @@ def open_lines(path: Path, tell: Tell | None = None) -> Iterator[TextIO]:
         start = content.read(1 << 20)
         content.seek(0)
         part = _Content(cast("BinaryIO", content), tell, path.name)
-        yield io.TextIOWrapper(cast("Any", part), _encoding_of(start))
+        encoding = _encoding_of(start)
+        yield io.TextIOWrapper(cast("Any", part), encoding)
 
 
 def _encoding_of(start: bytes) -> str:
@@ -136,7 +140,8 @@ def _encoding_of(start: bytes) -> str:
         return "utf-16"
 
     # The last line may end within a letter.
-    whole_lines = start[: start.rfind(b"\n") + 1] or start
+    end_of_last = start.rfind(b"\n") + 1
+    whole_lines = start[:end_of_last] or start
     try:
         whole_lines.decode()
     except UnicodeDecodeError:
@@ -195,7 +200,9 @@ class TextTable:
         # The last name may stand for a list, as that of JODIE does.
         if missing > 0 and "list" in names[-1]:
             return names + ("",) * missing
-        return ("", *names) if missing == 1 else names
+        if missing == 1:
+            return ("", *names)
+        return names
 
     def decide(self, *, header: bool) -> TextTable:
         """Return the table with its first row as names, or as a row.
@@ -220,7 +227,8 @@ class TextTable:
 
     def name(self, column: int) -> str:
         """Return the name of a column for people, its number without a header."""
-        return (self.names[column] if self.names else "") or f"column {column + 1}"
+        name = self.names[column] if self.names else ""
+        return name or f"column {column + 1}"
 
     def option(self, column: int) -> str:
         """Return what an option calls a column: its name, if that is clear."""
@@ -238,7 +246,7 @@ class TextTable:
     def left_out(self, used: Sequence[int | None]) -> tuple[str, ...]:
         """Return the names of the columns that nobody asked for."""
         rest = [place for place in range(self.width) if place not in used]
-        return tuple(map(self.name, rest))
+        return tuple(self.name(place) for place in rest)
 
     def column(self, stated: str, option: str) -> int:
         """Return the place of a column that an option states; DataError without one."""
@@ -246,8 +254,9 @@ class TextTable:
         # A name goes before a number: a column may be called 2.
         if stated in self.names:
             return self.names.index(stated)
-        if stated.isdecimal() and 1 <= int(stated) <= self.width:
-            return int(stated) - 1
+        number = int(stated) if stated.isdecimal() else 0
+        if 1 <= number <= self.width:
+            return number - 1
 
         problem = f"{option} names {stated!r}, there are {self.width} columns"
         if self.names:
@@ -256,7 +265,8 @@ class TextTable:
 
     def error(self, problem: str) -> DataError:
         """Return an error about this file."""
-        return DataError(printable(problem, limit=600), path=self.path)
+        text = printable(problem, limit=600)
+        return DataError(text, path=self.path)
 
     def rows(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the number of every line with a row, and its fields."""
@@ -290,7 +300,9 @@ class TextTable:
         """
         # By the first row alone: what a later row has, numpy finds and refuses.
         numeric = [column for column in wanted if is_number(self.row[column])]
-        columns = self._read_numbers(numeric) if numeric else {}
+        columns: dict[int, Column] = {}
+        if numeric:
+            columns = self._read_numbers(numeric)
         rest = [column for column in wanted if column not in columns]
         if rest:
             columns |= self._read_words(rest)
@@ -304,7 +316,8 @@ class TextTable:
         """Return columns if all are of numbers, and none begins with a zero."""
         kinds = dict.fromkeys(range(self.width), "U1")  # so that lengths are seen
         for column in wanted:
-            kinds[column] = "i8" if whole(self.row[column]) else "f8"
+            is_whole = whole(self.row[column])
+            kinds[column] = "i8" if is_whole else "f8"
         fields = [(f"f{column}", kind) for column, kind in kinds.items()]
         dtype: np.dtype[Any] = np.dtype(fields)
         are_alike = set(kinds.values()) == {"i8"}
@@ -371,7 +384,10 @@ class TextTable:
         return columns
 
     def bad_line(
-        self, columns: Sequence[int], fits: Callable[[list[str]], bool], need: str
+        self,
+        columns: Sequence[int],
+        fits: Callable[[list[str]], bool],
+        need: str,
     ) -> DataError:
         """Return an error that names the first line whose columns do not fit."""
         # Read once more, line by line: numpy does not say what was wrong with which
@@ -399,7 +415,9 @@ def _narrow(numbers: Array) -> Array:
         return numbers
     largest = np.abs(numbers).max(initial=0)
     # Beyond 2^53 float64 has lost the last digits already.
-    return numbers.astype(np.int64) if largest < 1 << 53 else numbers
+    if largest >= 1 << 53:
+        return numbers
+    return numbers.astype(np.int64)
 
 
 def split_line(line: str, separator: str | None, comment: str) -> list[str]:
@@ -408,7 +426,8 @@ def split_line(line: str, separator: str | None, comment: str) -> list[str]:
     Raises csv.Error where a quote does not end.
     """
     text = line.rstrip("\r\n")
-    if text.lstrip()[:1] in {"", *COMMENTS}:
+    first_letter = text.lstrip()[:1]
+    if first_letter in {"", *COMMENTS}:
         return []
     if comment in text or _ATTRIBUTES in text:
         # Only behind a blank, and never within quotes: a#b is a word.
@@ -417,15 +436,19 @@ def split_line(line: str, separator: str | None, comment: str) -> list[str]:
     # A reader of csv takes 4 us per line, and one character between fields.
     if '"' not in text or separator == "::":
         fields = text.split(separator)
-        return fields if separator is None else [field.strip() for field in fields]
+        if separator is None:
+            return fields
+        return [field.strip() for field in fields]
 
+    content = text.strip() if separator is None else text
     reader = csv.reader(
-        [text.strip() if separator is None else text],
+        [content],
         delimiter=separator or " ",
         skipinitialspace=True,
         strict=True,
     )
-    return [field.strip() for field in next(reader)]
+    fields = next(reader)
+    return [field.strip() for field in fields]
 
 
 def open_table(path: Path, options: TableOptions) -> TextTable:
@@ -434,7 +457,8 @@ def open_table(path: Path, options: TableOptions) -> TextTable:
     Raises DataError when it holds no row, or is a file of another kind.
     """
     # First of all: a file of another program may well pass for a table.
-    refuse_other_formats(path, IMPORT, (*FORMATS, *OTHER_FORMATS))
+    formats = (*FORMATS, *OTHER_FORMATS)
+    refuse_other_formats(path, IMPORT, formats)
     rows: list[tuple[int, str]] = []
     comment = ""
     above = ""
@@ -468,14 +492,16 @@ def open_table(path: Path, options: TableOptions) -> TextTable:
         lines_before=first_number - 1,
         has_attributes=bool(attributes),
     )
-    first_row, *below = (tuple(table.split(line, number)) for number, line in rows)
+    rows_of_fields = [tuple(table.split(line, number)) for number, line in rows]
+    first_row, *below = rows_of_fields
     second_row = below[0] if below else ()
+    words_above = above.split(table.separator)
     return replace(
         table,
         first_row=first_row,
         second_row=second_row,
         row=second_row if below else first_row,
-        words_above=tuple(above.split(table.separator)),
+        words_above=tuple(words_above),
     )
 
 
@@ -492,4 +518,7 @@ def starts_with_words(table: TextTable) -> bool:
     """Return True where some field of the first row is no number."""
     fields = table.first_row
     # An empty first field is where pandas has its index, whose name is empty.
-    return fields[0] == "" or not all(map(is_number, filter(None, fields)))
+    if fields[0] == "":
+        return True
+    filled_fields = filter(None, fields)
+    return not all(map(is_number, filled_fields))

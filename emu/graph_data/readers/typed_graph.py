@@ -52,7 +52,8 @@ def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
     if choices.relation:
         return _take_relation(graph, choices.relation, choices)
     # One type and one relation: there is nothing to choose.
-    if len(types) == len(graph.edges) == 1:
+    is_of_one_type = len(types) == len(graph.edges) == 1
+    if is_of_one_type:
         (relation,) = graph.edges
         return _take_relation(graph, relation, choices)
     if choices.flatten:
@@ -73,7 +74,9 @@ def choose_types(graph: TypedGraph, choices: Choices) -> FoundGraph:
 
 
 def _take_relation(
-    graph: TypedGraph, relation: tuple[str, ...], choices: Choices
+    graph: TypedGraph,
+    relation: tuple[str, ...],
+    choices: Choices,
 ) -> FoundGraph:
     """Return the graph of one relation, between vertices of one type."""
     name = ",".join(relation)
@@ -100,16 +103,21 @@ def _take_relation(
 
 
 def _read_type(
-    graph: TypedGraph, kind: str, edges: Array, choices: Choices
+    graph: TypedGraph,
+    kind: str,
+    edges: Array,
+    choices: Choices,
 ) -> FoundGraph:
     """Return the graph of one type with some edges."""
     # As if a file of one type had these arrays: every check is the same.
-    arrays = {**graph.vertices.get(kind, {}), "edge_index": edges}
+    arrays = dict(graph.vertices.get(kind, {}))
+    arrays["edge_index"] = edges
     return found_graph.graph_of_arrays(arrays, graph.origin, choices)
 
 
 def _list_relations(graph: TypedGraph) -> str:
-    return _list(map(",".join, graph.edges))
+    names = map(",".join, graph.edges)
+    return _list(names)
 
 
 def _list(names: Iterable[str]) -> str:
@@ -151,6 +159,7 @@ def _flatten(graph: TypedGraph, names: Sequence[str], choices: Choices) -> Found
         left_out += [f"{text} of {kind.name}" for text in found.left_out]
     sources, destinations = _join_edges(graph, types)
     owners = [graph.owner[name] for name in names if name in graph.owner]
+    unread = count_left_out("array", graph.unread)
     return FoundGraph(
         sources=sources,
         destinations=destinations,
@@ -162,7 +171,7 @@ def _flatten(graph: TypedGraph, names: Sequence[str], choices: Choices) -> Found
         split_origin="; ".join(split_origins),
         owner=np.concatenate(owners) if owners else None,
         notes=tuple(_describe(types)),
-        left_out=(*left_out, *count_left_out("array", graph.unread)),
+        left_out=(*left_out, *unread),
         overlap=choices.overlap,
     )
 
@@ -228,7 +237,8 @@ def _stack_features(types: list[_Type], total: int) -> FeatureRows | None:
     # A one-hot of types behind: vertices of a type without features would all be zeros.
     length = width + len(types)
 
-    return FeatureRows(total, length, partial(_rows_of_types, types, width))
+    rows = partial(_rows_of_types, types, width)
+    return FeatureRows(vertices=total, length=length, rows=rows)
 
 
 def _rows_of_types(types: list[_Type], width: int, start: int, stop: int) -> Rows:
@@ -241,7 +251,9 @@ def _rows_of_types(types: list[_Type], width: int, start: int, stop: int) -> Row
         if first >= last:
             continue
 
-        place = matrix[first - start : last - start]
+        begin = first - start
+        end = last - start
+        place = matrix[begin:end]
         place[:, width + number] = 1
         features = kind.found.features
         if features:
@@ -255,7 +267,8 @@ def _lengths(types: list[_Type]) -> set[int]:
     lengths = set()
     for kind in types:
         features = kind.found.features
-        lengths.add(features.length if features else 0)
+        length = features.length if features else 0
+        lengths.add(length)
     return lengths
 
 

@@ -25,7 +25,10 @@ from emu.graph_data.readers.vertex_table import PARTS, VertexTable, lists_of_ids
 from emu.host.input_file import array_names, map_array, read_arrays, read_json
 
 _IDS = ("ids", "node_ids", "node_id")
-_NAMES = {"features": found_graph.FEATURES, "labels": found_graph.LABELS}
+_NAMES = {
+    "features": found_graph.FEATURES,
+    "labels": found_graph.LABELS,
+}
 _SPLIT_NAMES = ("train_mask", "train_idx", "split")
 
 
@@ -50,16 +53,13 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
     Raises DataError when it has no such array, or it is open what one means.
     """
     names = array_names(path)
-    if kind == "split":
-        value_names = split_arrays.split_names(names, choices)
-    else:
-        value_names = found_graph.value_names(names, _NAMES[kind], kind)
+    value_names = _names_of_values(names, kind, choices)
     if not value_names:
         alternatives = ", ".join(_NAMES.get(kind, _SPLIT_NAMES))
         raise DataError(f"holds no {kind} ({alternatives})", path=path)
 
     id_name = found_graph.first_name(names, _IDS)
-    read_names = [*value_names]
+    read_names = list(value_names)
     if id_name:
         read_names.append(id_name)
     arrays = read_arrays(path, read_names)
@@ -70,9 +70,10 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
     if kind == "split":
         parts = split_arrays.sort_splits(arrays, choices, str(path))
         # Lists of ids name their vertices, and need no rows in order.
-        has_mask = any(members.dtype == bool for members in parts.values())
+        lists = parts.values()
+        has_mask = any(members.dtype == bool for members in lists)
         if not has_mask:
-            columns = [Column(members) for members in parts.values()]
+            columns = [Column(members) for members in lists]
             table = lists_of_ids(path, list(parts), columns, TableOptions())
             return replace(table, how=origin, left_out=left_out)
         values = _stack_masks(parts, path)
@@ -92,7 +93,15 @@ def read_npz(path: Path, kind: str, choices: Choices) -> VertexTable:
         return table
     # Ids may stand in a column of shape (rows, 1).
     ids = arrays[id_name].reshape(-1)
-    return replace(table, ids=ids, how=f"{origin}, by id in {id_name}")
+    how = f"{origin}, by id in {id_name}"
+    return replace(table, ids=ids, how=how)
+
+
+def _names_of_values(names: list[str], kind: str, choices: Choices) -> list[str]:
+    """Return the names of the arrays that hold features, labels or a split."""
+    if kind == "split":
+        return split_arrays.split_names(names, choices)
+    return found_graph.value_names(names, _NAMES[kind], kind)
 
 
 def _stack_masks(parts: dict[str, Array], path: Path) -> Mask:
@@ -101,7 +110,8 @@ def _stack_masks(parts: dict[str, Array], path: Path) -> Mask:
     vertices = len(first_mask)
     matrix = np.zeros((vertices, len(SPLIT)), bool)
     for part, mask in parts.items():
-        if mask.dtype != bool or len(mask) != vertices:
+        is_mask = mask.dtype == bool
+        if not is_mask or len(mask) != vertices:
             raise DataError("has masks of several lengths, or beside ids", path=path)
         column = SPLIT.index(part)
         matrix[:, column] = mask
@@ -116,13 +126,15 @@ def read_mapping(path: Path, kind: str, options: TableOptions) -> VertexTable:
     content = read_json(path)
     if kind == "split":
         return _read_roles(path, content, options)
-    if not isinstance(content, (dict, list)) or not content:
+    is_known = isinstance(content, (dict, list))
+    if not is_known or not content:
         raise DataError(f"holds no object of ids and {kind}", path=path)
 
     if isinstance(content, list):
         values = _value_array(content, kind, path)
         return VertexTable(path=path, kind=kind, values=values)
-    values = _value_array(list(content.values()), kind, path)
+    entries = list(content.values())
+    values = _value_array(entries, kind, path)
     as_words = bool(options.words)
     ids = _ids_of(list(content), as_words=as_words)
     return VertexTable(
@@ -136,7 +148,8 @@ def read_mapping(path: Path, kind: str, options: TableOptions) -> VertexTable:
 
 def _value_array(values: list[Any], kind: str, path: Path) -> Array:
     """Return values as numbers or words; DataError where they are neither."""
-    if all(isinstance(value, str) for value in values):
+    are_words = all(isinstance(value, str) for value in values)
+    if are_words:
         return word_array(values)
     try:
         array = np.array(values)

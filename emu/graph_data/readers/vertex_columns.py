@@ -29,7 +29,11 @@ label labels class classes y target category community subject topic
 split set fold part subset train valid val test mask
 """
 #: Words in names of columns of classes, and of parts.
-_CLASS, _PART = ({*line.split()} for line in _NAMES.strip().splitlines())
+_CLASS_LINE, _PART_LINE = _NAMES.strip().splitlines()
+_CLASS = set(_CLASS_LINE.split())
+_PART = set(_PART_LINE.split())
+#: Words that say of a name that it is one of vertices.
+_OF_VERTICES = {"node", "id"}
 #: Names of ids that go before others, where they join no fewer vertices.
 _FIRST_IDS = {"id", "node_id"}
 #: Columns from which 0 and 1 in each, one 1 per row, are classes.
@@ -42,12 +46,14 @@ def is_beside(name: str) -> bool:
     """Return True for names of classes and parts, which are no features."""
     # A name like node_label is of a class as well; one like target_score may be a
     # feature.
-    return {*words_of(name)} - {"node", "id"} <= _CLASS | _PART and bool(name)
+    words = set(words_of(name)) - _OF_VERTICES
+    return bool(name) and words <= _CLASS | _PART
 
 
 def is_part(name: str) -> bool:
     """Return True for names of parts of a split."""
-    return bool({*words_of(name)} & _PART)
+    words = set(words_of(name))
+    return not words.isdisjoint(_PART)
 
 
 def names_vertices(names: Sequence[str], parts: Mapping[str, str]) -> bool:
@@ -72,7 +78,8 @@ class KnownIds:
         if self.graph.vertices is not None:
             return Column(np.arange(self.graph.vertices))
         ends = np.concatenate([self.graph.sources, self.graph.destinations])
-        return Column(np.unique(ends).astype(np.int64))
+        distinct = np.unique(ends)
+        return Column(distinct.astype(np.int64))
 
     def meet(self, column: Column) -> Meeting:
         """Return how many ids a column and the graph have in common."""
@@ -106,7 +113,9 @@ class Meeting:
 
 
 def choose_id(
-    table: TextTable, known: KnownIds | None, others: Sequence[int]
+    table: TextTable,
+    known: KnownIds | None,
+    others: Sequence[int],
 ) -> int | None:
     """Return the column that names vertices, None where rows are in order.
 
@@ -119,11 +128,8 @@ def choose_id(
     if options.ids is False:
         return None
 
-    id_columns = [
-        place
-        for place, name in enumerate(table.names)
-        if is_id(name) and place not in others
-    ]
+    named = [place for place, name in enumerate(table.names) if is_id(name)]
+    id_columns = [place for place in named if place not in others]
     if len(id_columns) > 1:
         return _best_id(table, id_columns, known)
     if id_columns or options.ids:
@@ -132,7 +138,8 @@ def choose_id(
     has_index = table.names[:1] == ("",)
     first = table.columns[0]
     # pandas writes the number of each row under no name: that is no id.
-    if has_index and not np.array_equal(first.real, np.arange(first.rows)):
+    counts_rows = np.array_equal(first.real, np.arange(first.rows))
+    if has_index and not counts_rows:
         raise table.error(
             "has a first column without a name: ids of the vertices, or to be skipped? "
             "--ids or --no-ids"
@@ -142,25 +149,32 @@ def choose_id(
 
 def _best_id(table: TextTable, places: list[int], known: KnownIds | None) -> int:
     """Return which of several columns of ids joins; DataError where two may."""
-    first = [c for c in places if table.names[c].lower() in _FIRST_IDS]
+    plain = [place for place in places if table.names[place].lower() in _FIRST_IDS]
     # Without a graph nothing says which joins: the plainest name, else the first.
     if known is None:
-        return (first or places)[0]
+        candidates = plain or places
+        return candidates[0]
 
-    meetings = {c: known.meet(table.columns[c]) for c in places}
-    joining = [c for c in places if meetings[c].matched]
+    meetings = {place: known.meet(table.columns[place]) for place in places}
+    matched = {place: meeting.matched for place, meeting in meetings.items()}
+    joining = [place for place in places if matched[place]]
     if len(joining) == 1:
         return joining[0]
-    best = max(joining or places, key=lambda c: meetings[c].matched)
-    rest = [meetings[c].matched for c in joining if c != best]
+    candidates = joining or places
+    best = max(candidates, key=matched.__getitem__)
+    rest = [matched[place] for place in joining if place != best]
     # A plain id wins only where it joins more than any other does.
-    if best in first and meetings[best].matched > max(rest, default=0):
+    if best in plain and matched[best] > max(rest, default=0):
         return best
 
-    readings = [
-        Reading(table.name(c), str(meetings[c]), f"--id-column {table.option(c)}")
-        for c in joining or places
-    ]
+    readings = []
+    for place in candidates:
+        reading = Reading(
+            meaning=table.name(place),
+            counts=str(meetings[place]),
+            option=f"--id-column {table.option(place)}",
+        )
+        readings.append(reading)
     raise ask("has several columns of ids: which joins?", readings, table.path)
 
 
@@ -169,9 +183,11 @@ def first_as_id(table: TextTable, place: int | None, value: int) -> int | None:
 
     Raises DataError where the first may be it, and nothing says so.
     """
-    is_alone = table.width == 1 or table.names[:1] == ("",)  # an index counts the rows
+    has_index = table.names[:1] == ("",)  # which counts the rows
+    is_alone = table.width == 1 or has_index
     if place is not None or table.options.ids is False or is_alone:
         return place
+
     # A header that calls no column an id leaves it open, and a wrong guess would give
     # vertices the labels of others.
     if table.names or value == 0:
@@ -190,17 +206,22 @@ def number_column(table: TextTable, known: KnownIds | None) -> int | None:
     classes. Raises DataError where its numbers may be ids as well as values.
     """
     first = table.columns[0]
-    has_words = any(column.main_kind == TEXT for column in table.columns.values())
-    if table.width == 1 or first.main_kind == TEXT:
-        return 0 if first.main_kind == TEXT else None
+    kinds = {column.main_kind for column in table.columns.values()}
+    has_words = TEXT in kinds
+    if first.main_kind == TEXT:
+        return 0
+    if table.width == 1:
+        return None
 
     # Ids are distinct: numbers that recur are values.
-    if first.main_kind != INTEGER or len(first.distinct) < first.rows:
+    recurs = len(first.distinct) < first.rows
+    if first.main_kind != INTEGER or recurs:
         return None
     if has_words:
         return 0
     # Numbers that are no ids of the graph are values.
-    if known is not None and not known.meet(first).matched:
+    joins = known is None or known.meet(first).matched > 0
+    if not joins:
         return None
     raise table.error(
         "is column 1 the id of the vertex, or a value and the rows in order? "
@@ -213,8 +234,9 @@ def choose_class(table: TextTable, place: int | None) -> int | None:
 
     Raises DataError where several may have them.
     """
-    if table.options.label_column is not None:
-        return table.column(table.options.label_column, "--label-column")
+    label_column = table.options.label_column
+    if label_column is not None:
+        return table.column(label_column, "--label-column")
     has_index = table.names[:1] == ("",)
     # An index of pandas is the first column and has no name: it is no class.
     others = [c for c in table.columns if c != place and c >= has_index]
@@ -222,13 +244,17 @@ def choose_class(table: TextTable, place: int | None) -> int | None:
         return others[0]
 
     if table.names:
-        words = [{*words_of(name)} - {"node", "id"} for name in table.names]
-        class_columns = [c for c in others if words[c] and words[c] <= _CLASS]
+        class_columns = []
+        for c in others:
+            words = set(words_of(table.names[c])) - _OF_VERTICES
+            if words and words <= _CLASS:
+                class_columns.append(c)
     elif table.width == 2:
         class_columns = [1]
     else:
         # Classes as words in a table of numbers; the first column may be words for ids.
-        class_columns = [c for c in others if c and table.columns[c].main_kind == TEXT]
+        of_words = [c for c in others if table.columns[c].main_kind == TEXT]
+        class_columns = [c for c in of_words if c]
     if len(class_columns) == 1:
         return class_columns[0]
     if one_hot_columns(table, place):
@@ -245,8 +271,11 @@ def one_hot_columns(table: TextTable, place: int | None) -> list[int]:
     if len(others) < _FEWEST_ONE_HOT or not kinds <= {INTEGER, BOOLEAN}:
         return []
     values = np.stack([table.columns[c].real for c in others])
-    are_binary = ((values == 0) | (values == 1)).all()
-    return others if are_binary and (values.sum(0) == 1).all() else []
+    is_binary = (values == 0) | (values == 1)
+    have_one = values.sum(0) == 1
+    if is_binary.all() and have_one.all():
+        return others
+    return []
 
 
 def choose_features(table: TextTable) -> list[int]:
@@ -257,7 +286,8 @@ def choose_features(table: TextTable) -> list[int]:
     places = []
     for place, column in table.columns.items():
         name = table.names[place] if table.names else ""
-        has_other_use = is_id(name) or is_beside(name) or (table.names and not name)
+        is_index = bool(table.names) and not name
+        has_other_use = is_id(name) or is_beside(name) or is_index
 
         # A column without a name among named ones is the index that pandas writes.
         if has_other_use or column.main_kind not in NUMERIC:

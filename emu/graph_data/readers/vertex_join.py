@@ -24,7 +24,9 @@ LABELS = "labels"
 
 
 def join_tables(
-    graph: FoundGraph, tables: Sequence[VertexTable], order: str = ""
+    graph: FoundGraph,
+    tables: Sequence[VertexTable],
+    order: str = "",
 ) -> FoundGraph:
     """Return a graph with the features, labels and split of tables beside it.
 
@@ -57,7 +59,8 @@ def join_tables(
     for table in tables:
         graph = _add(graph, table, ids)
     # Ids 0, 1, 2 and so on are the vertices themselves: nothing has to be kept.
-    is_sequence = ids.dtype.kind == "i" and np.array_equal(ids, np.arange(len(ids)))
+    places = np.arange(len(ids))
+    is_sequence = ids.dtype.kind == "i" and np.array_equal(ids, places)
     return replace(graph, ids=None if is_sequence else ids)
 
 
@@ -68,7 +71,8 @@ def _check_lengths(graph: FoundGraph, tables: Sequence[VertexTable]) -> None:
         counts = []
         for rows, table in tables_by_rows.items():
             counts.append(f"{rows} {table.kind} in {table.path.name}")
-        raise DataError(" and ".join(counts), path=graph.origin)
+        problem = " and ".join(counts)
+        raise DataError(problem, path=graph.origin)
 
 
 def _check_meeting(graph: FoundGraph, table: VertexTable) -> None:
@@ -89,7 +93,8 @@ def _check_meeting(graph: FoundGraph, table: VertexTable) -> None:
         direction = "lower" if shift > 0 else "higher"
         question += f" They would meet in all if each were {abs(shift)} {direction}."
     # Consecutive ids are as good as rows in order, and that is an option.
-    if shift and (np.diff(ids) == 1).all():
+    is_consecutive = bool((np.diff(ids) == 1).all())
+    if shift and is_consecutive:
         order = ROWS if ids[0] == shift else IDS
         other = Reading(
             meaning="rows in order are the graph's vertices",
@@ -108,8 +113,10 @@ def _find_shift(ids: Array, graph_ids: Array | set[str]) -> int:
     if not len(graph_ids):
         return 0
     # Ids from 1 beside ids from 0, most often.
-    shift = int(ids.min()) - int(graph_ids[0])
-    is_met = np.isin(graph_ids + shift, ids)
+    lowest = int(graph_ids[0])
+    shift = int(ids.min()) - lowest
+    shifted_ids = graph_ids + shift
+    is_met = np.isin(shifted_ids, ids)
     if is_met.all():
         return shift
     return 0
@@ -122,6 +129,7 @@ def _take_order(graph: FoundGraph, tables: Sequence[VertexTable]) -> list[Vertex
         problem = "--order labels takes the ids of --labels, and that has none"
         raise DataError(problem, path=graph.origin)
 
+    ids_of_labels = labels[0].ids
     classes = len(labels[0].values)
     tables_by_id = []
     for table in tables:
@@ -133,17 +141,21 @@ def _take_order(graph: FoundGraph, tables: Sequence[VertexTable]) -> list[Vertex
             problem = f"{rows} {table.kind}, {classes} labels: --order labels needs "
             raise DataError(f"{problem}as many of each", path=table.path)
         how = f"{table.how} of the labels' ids"
-        with_ids = replace(table, ids=labels[0].ids, how=how, is_stated=True)
+        with_ids = replace(table, ids=ids_of_labels, how=how, is_stated=True)
         tables_by_id.append(with_ids)
     return tables_by_id
 
 
 def _labels_by_id(tables: Sequence[VertexTable]) -> list[VertexTable]:
-    return [table for table in tables if table.kind == LABELS and table.ids is not None]
+    labels = [table for table in tables if table.kind == LABELS]
+    return [table for table in labels if table.ids is not None]
 
 
 def _take_rows(
-    graph: FoundGraph, table: VertexTable, tables: Sequence[VertexTable], order: str
+    graph: FoundGraph,
+    table: VertexTable,
+    tables: Sequence[VertexTable],
+    order: str,
 ) -> FoundGraph:
     """Return the graph with the vertices that the rows of a table belong to."""
     rows = len(table.values)
@@ -158,8 +170,10 @@ def _take_rows(
             return replace(graph, vertices=rows)
         # Vertices without an edge are missing among the ids: rows have them all, from
         # 1.
-        if are_numbers and ids[0] >= 1 and ids[-1] <= rows:
-            return _renumber(graph, ids - 1, np.arange(1, rows + 1), rows)
+        are_from_one = are_numbers and ids[0] >= 1 and ids[-1] <= rows
+        if are_from_one:
+            ids_of_rows = np.arange(1, rows + 1)
+            return _renumber(graph, ids - 1, ids_of_rows, rows)
 
     # Ids from 1 may be rows from 0: that is asked.
     starts_at_one = are_numbers and len(ids) > 1 and ids[0] == 1
@@ -171,7 +185,10 @@ def _take_rows(
 
 
 def _renumber(
-    graph: FoundGraph, places: Array, ids: Array | None, vertices: int
+    graph: FoundGraph,
+    places: Array,
+    ids: Array | None,
+    vertices: int,
 ) -> FoundGraph:
     """Return a graph with vertices at other places."""
     return replace(
@@ -225,7 +242,9 @@ def _number(
     graph: FoundGraph, tables: Sequence[VertexTable]
 ) -> tuple[FoundGraph, Array]:
     """Return the graph with all vertices, and the ids of these."""
-    ids = graph.ids if graph.ids is not None else np.arange(graph.vertices or 0)
+    ids = graph.ids
+    if ids is None:
+        ids = np.arange(graph.vertices or 0)
     if graph.vertices is not None:
         return graph, ids
 
@@ -237,7 +256,8 @@ def _number(
         arrays = [array.astype(str) for array in arrays]
 
     if len(arrays) > 1:
-        ids = np.unique(np.concatenate(arrays))
+        all_ids = np.concatenate(arrays)
+        ids = np.unique(all_ids)
         # Every id of the graph is among all ids: the search always hits.
         places = np.searchsorted(ids, arrays[0])
         graph = _renumber(graph, places, graph.ids, len(ids))
@@ -257,21 +277,24 @@ def _places(table: VertexTable, named: Array, ids: Array, graph: FoundGraph) -> 
     order = np.argsort(ids, kind="stable")
     ranks = np.searchsorted(ids, named, sorter=order)
     # What is beyond all ids is held against the last, and found wrong.
-    places = order[np.minimum(ranks, len(ids) - 1)].astype(np.int64)
+    present_ranks = np.minimum(ranks, len(ids) - 1)
+    places = order[present_ranks].astype(np.int64)
     is_wrong = ids[places] != named
     if is_wrong.any():
-        first = named[int(np.argmax(is_wrong))]
+        row = int(np.argmax(is_wrong))
+        first = named[row]
         raise refuse(f"names vertex {first!s}, which is not in the graph")
 
     counts = np.bincount(places, minlength=len(ids))
     is_double = counts > 1
     if is_double.any():
-        twice = ids[int(np.argmax(is_double))]
-        problem = f"names vertex {twice!s} {counts.max()} times (or --no-ids)"
-        raise refuse(problem)
+        vertex = int(np.argmax(is_double))
+        twice = ids[vertex]
+        raise refuse(f"names vertex {twice!s} {counts.max()} times (or --no-ids)")
     # A label may be missing, and a part; a row of features may not.
     if table.kind == "features" and not counts.all():
-        raise refuse(f"has no features of vertex {ids[int(np.argmin(counts))]!s}")
+        vertex = int(np.argmin(counts))
+        raise refuse(f"has no features of vertex {ids[vertex]!s}")
 
     has_edge = np.zeros(len(ids), bool)
     has_edge[graph.sources] = True
