@@ -104,7 +104,8 @@ def _read_overrides(overrides: Overrides) -> Iterator[tuple[Trail, Any, str]]:
             trail = _trail(keys)
             if not trail:
                 raise ScenarioError("an override without a key", file=repr(keys))
-            excerpt = printable(repr(value), limit=60)  # a whole job, or placement
+            words = repr(value)
+            excerpt = printable(words, limit=60)  # a whole job, or placement
             # A copy: nulls are dropped from it and paths resolved in it, and the
             # caller's stays.
             option = f"{keys}={excerpt}"
@@ -229,7 +230,8 @@ def _write(place: Any, trail: Trail, value: Any, option: str) -> None:
         elif isinstance(place, list) and is_last and step == len(place):
             place.append(None)
         elif not isinstance(place, list) or not _is_position(step, place):
-            owner = ".".join(map(str, trail[:depth]))
+            steps = map(str, trail[:depth])
+            owner = ".".join(steps)
             problem = _missing(place, step, owner or "the scenario")
             raise ScenarioError(problem, file=option)
 

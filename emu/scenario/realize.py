@@ -275,7 +275,8 @@ def realize(scenario: Scenario, job: Job) -> Realization:
         # A task may keep state of several teams: its iteration is longer once.
         keepers: set[int] = set()
         for names in tasks_with_state_of(job).values():
-            keepers.update(job.index(name) for name in names)
+            positions = [job.index(name) for name in names]
+            keepers.update(positions)
         # As iterations every, 2 every, ... begin: before the first there is nothing to
         # keep.
         rows = list(keepers)
@@ -285,7 +286,8 @@ def realize(scenario: Scenario, job: Job) -> Realization:
     if section.to == "peer":
         scale = scenario.emulation.stated_byte_scale
         # States are real arrays, volumes emulated bytes.
-        sizes = {name: size / scale for name, size in state_bytes(job).items()}
+        state_sizes = state_bytes(job)
+        sizes = {name: size / scale for name, size in state_sizes.items()}
     copy_volumes = count_copy_bytes(job, sizes, section.every)
     volumes = np.vstack([realization.volumes, copy_volumes])
     return Realization(times, volumes)

@@ -152,8 +152,8 @@ def _match(sent: Sent, traffic: Traffic, places: Numbers, sends: Numbers) -> Non
     sent.next_call[places] = sends[last_head]
     sent.next_called[places] = begins[last_head]
     sent.taken[places] = rows["end"][last]
-    inside = call_starts[last_head] - starts
-    sent.split[places] = np.maximum(inside, 0)
+    bytes_inside = call_starts[last_head] - starts
+    sent.split[places] = np.maximum(bytes_inside, 0)
 
 
 def _kernel_times(traffic: Traffic) -> Row:
@@ -177,7 +177,8 @@ def _kernel_times(traffic: Traffic) -> Row:
     crossing = packets["bytes"] / rates
     idle = times - busy
     is_idle = idle > _IDLE + 2 * crossing
-    return np.where(is_idle, times - crossing, -np.inf)
+    left = times - crossing
+    return np.where(is_idle, left, -np.inf)
 
 
 def _group(rows: Records, names: Sequence[str]) -> dict[tuple[int, ...], Numbers]:
@@ -233,7 +234,8 @@ class Threads:
             # Who receives behind a wait was woken by the kernel.
             kinds = self._calls["kind"][rows]
             is_wait = kinds[:-1] == WAIT
-            is_woken = is_wait & (kinds[1:] == RECEIVE)
+            then_receives = kinds[1:] == RECEIVE
+            is_woken = is_wait & then_receives
             woken = rows[:-1][is_woken]
             causes["kind"][woken] = RECEIVE
 
@@ -272,7 +274,8 @@ class Threads:
             if kind == RECEIVE:
                 peer = int(note["peer"])
                 pause.sources.add(peer)
-            if following - end > _APART:
+            computed = following - end
+            if computed > _APART:
                 pause.groups += 1
             pause.ready = begin
             following = begin
@@ -295,7 +298,8 @@ class Threads:
             last = _latest(received, instant)
             if instant - last <= _WOKEN:
                 return instant
-            earlier = _latest(waits, instant - _WOKEN)
+            limit = instant - _WOKEN
+            earlier = _latest(waits, limit)
             if earlier == -np.inf:
                 return last
             instant = earlier

@@ -171,7 +171,8 @@ def longest(steps: Sequence[Step]) -> slice:
     """Return the longest stretch of iterations that have all steps."""
     count = min(len(step.first) for step in steps)
     firsts = np.array([step.first[:count] for step in steps])
-    is_missing = np.isnan(firsts).any(axis=0)
+    is_unknown = np.isnan(firsts)
+    is_missing = is_unknown.any(axis=0)
     return longest_run(~is_missing)
 
 
@@ -256,7 +257,8 @@ class _Order(Times):
             start = starts[step.clock]
             for moment in (BEGUN, GOT):
                 phases = self._moments[number][moment] - start
-                self._phase[number, moment] = float(np.median(phases))
+                phase = float(np.median(phases))
+                self._phase[number, moment] = phase
 
         self._before = [self._precede(number) for number in self._numbers]
         waits = [self._await(number) for number in self._numbers]
@@ -336,7 +338,8 @@ class _Order(Times):
                 cause = Cause(k, moment, lag)
                 gap = self.gap_behind(number, cause)
                 is_before = gap >= 0
-                if np.mean(is_before) >= ALWAYS:
+                share = np.mean(is_before)
+                if share >= ALWAYS:
                     causes.append(cause)
                     break
         return causes
@@ -399,7 +402,8 @@ class _Order(Times):
                 continue
             peer = self._steps[cause.step].source
             rival = latest.get(peer, cause)
-            latest[peer] = max(rival, cause, key=self._when)
+            later = max(rival, cause, key=self._when)
+            latest[peer] = later
         return [*sends, *latest.values()]
 
     def _has_peers(self, number: int, chosen: _Rows) -> bool:
@@ -448,8 +452,9 @@ def _behind_senders(
     holds: list[float] = []
     for step in steps:
         median = float(np.median(step.sizes))
+        is_large = median > HELD
         medians.append(median)
-        holds.append(HELD if median > HELD else 0.0)
+        holds.append(HELD if is_large else 0.0)
     waiting = _waits_for_large(steps, causes, holds)
 
     times = Times(steps, holds)

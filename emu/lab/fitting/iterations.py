@@ -167,11 +167,13 @@ def _common_clock(clocks: Marks) -> Marks:
         return clocks
     times = np.array(list(clocks.values()))  # (processes, iterations)
     length = np.median(np.diff(times))
-    distance = np.median(np.ptp(times, axis=0))
+    distances = np.ptp(times, axis=0)
+    distance = np.median(distances)
     begins_last = times.max(0)[:-1]
     begins_next = times.min(0)[1:]
     go_together = begins_last < begins_next
-    if 2 * distance < length and np.mean(go_together) >= ALWAYS:
+    is_close = 2 * distance < length
+    if is_close and np.mean(go_together) >= ALWAYS:
         return {ALL: times[0]}
     return clocks
 
@@ -203,7 +205,8 @@ def fit_iterations(
         exchanges_of_client = by_client[client]
         rounds[client] = []
         for start, end in zip(starts, ends, strict=True):
-            rounds[client].append(_rounds(exchanges_of_client, start, end))
+            rounds_between = _rounds(exchanges_of_client, start, end)
+            rounds[client].append(rounds_between)
 
     numbers = [[len(turns) for turns in row] for row in rounds.values()]
     counts = np.array(numbers)
@@ -253,7 +256,8 @@ def _sums(
     sent_before = [np.append(0, np.cumsum(sizes)) for _, sizes in ring.sent]
     answers = []
     for client in ring.members:
-        ends_of_answers = [exchange.answered[1] for exchange in by_client[client]]
+        spans_of_answers = [exchange.answered for exchange in by_client[client]]
+        ends_of_answers = [last for _, last in spans_of_answers]
         answers.append(sorted(ends_of_answers))
     bursts = _bursts(ring, answers)
     burst_size = _usual_burst(bursts, sent_before)
@@ -267,9 +271,7 @@ def _sums(
     spans: list[list[tuple[float, float]]] = []
     for (times, _), counts, row in zip(ring.sent, sent_before, bursts, strict=True):
         ranges = _whole(row, times, counts, usual, pieces)
-        spans_of_member = []
-        for first, last in ranges:
-            spans_of_member.append((times[first], times[last - 1]))
+        spans_of_member = [(times[first], times[last - 1]) for first, last in ranges]
         spans.append(spans_of_member)
     numbers = {len(row) for row in spans}
     if len(numbers) > 1:
@@ -280,7 +282,8 @@ def _sums(
 
     # A process has the sum with the last packet of the one before it in the ring.
     ends = [[last for _, last in row] for row in spans]
-    sum_times = np.array(ends[-1:] + ends[:-1])
+    ends_before = ends[-1:] + ends[:-1]
+    sum_times = np.array(ends_before)
     began = []
     for place, bursts_of_member in enumerate(spans):
         firsts = _first_after(
@@ -320,7 +323,8 @@ def _iteration_size(ring: Ring, usual: float, count: int | None) -> float:
         chain = find_chain(sent_before[firsts], total)
         if chain is None:
             continue
-        began = times[firsts[chain.bursts]].tolist()
+        beginnings = firsts[chain.bursts]
+        began = times[beginnings].tolist()
         turns = count_turns(began, chain.turns, count)
         size = chain.period * turns
         is_usual = abs(size / usual - 1) <= TOLERANCE
@@ -338,14 +342,16 @@ def _bursts(
     In each it sent one all-reduce at most: an answer parts them, or silence.
     """
     times = np.sort(np.concatenate(ring.any_sent))
-    quiet = np.flatnonzero(np.diff(times) > silence)
+    gaps = np.diff(times)
+    quiet = np.flatnonzero(gaps > silence)
     # The middle of each silence.
     silences = (times[quiet] + times[quiet + 1]) / 2
     bursts = []
     for (send_times, _), instants in zip(ring.sent, answers, strict=True):
         # Processes that ask no server have no answers: silence parts what they send.
         numbers = np.searchsorted(instants or silences, send_times)
-        cuts = np.flatnonzero(np.diff(numbers)) + 1
+        changes = np.flatnonzero(np.diff(numbers))
+        cuts = changes + 1
         edges = [0, *cuts.tolist(), len(send_times)]
         bursts.append(list(pairwise(edges)))
     return bursts
@@ -490,7 +496,8 @@ def _fit_rounds(
 
     last_began = sums.began.max(0)
     last_summed = sums.summed[:, 1:].max(0)
-    took = float(np.median(last_summed - last_began))
+    lengths = last_summed - last_began
+    took = float(np.median(lengths))
     overhead = took - _ring_seconds(ring, sums.volume, nics)
     mean = sums.summed.mean(0)
     return FittedIterations(
@@ -510,7 +517,8 @@ def _ring_seconds(ring: Ring, volume: float, nics: Row) -> float:
     machines = [machine for machine, _ in ring.members]
     hops = 2 * (len(machines) - 1)
     sent_bytes = hops * volume / len(machines)
-    slowest_rate = float(nics[:, machines].min())
+    rates = nics[:, machines]
+    slowest_rate = float(rates.min())
     return sent_bytes / slowest_rate
 
 

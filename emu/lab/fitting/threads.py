@@ -119,7 +119,8 @@ def _hold(step: Step, held: float) -> float:
     if not step.is_noted:
         return held
     waits = step.taken - step.first
-    if np.median(waits) < TOGETHER:
+    usual_wait = np.median(waits)
+    if usual_wait < TOGETHER:
         return 0.0
 
     rest = on_its_way(step, step.taken)
@@ -188,7 +189,9 @@ class _Sends:
 def _is_earlier(cause: Cause, number: int, steps: _Steps) -> bool:
     """Return True if a cause usually comes first: there are no cycles then."""
     step = steps[cause.step]
-    instants = step.last if cause.moment == GOT else step.first
+    instants = step.first
+    if cause.moment == GOT:
+        instants = step.last
     moment = float(np.median(instants))
     effects = steps[number].first
     effect = float(np.median(effects))
@@ -201,11 +204,12 @@ def _sent_earlier(pauses: _Pauses, begins: _Begins) -> list[Cause]:
     """Return the step that a thread always had sent last; empty if there is none."""
     counts: Counter[Cause] = Counter()
     for iteration, pause in enumerate(pauses):
-        if pause.before >= 0:
-            number, begun = begins[pause.before]
-            lag = iteration - begun
-            cause = Cause(number, BEGUN, lag)
-            counts[cause] += 1
+        if pause.before < 0:
+            continue
+        number, begun = begins[pause.before]
+        lag = iteration - begun
+        cause = Cause(number, BEGUN, lag)
+        counts[cause] += 1
 
     # The first iterations have theirs outside the fit.
     least = ALWAYS * (len(pauses) - 2)
@@ -264,6 +268,7 @@ class _Latest:
         reads = [machine in pause.sources for pause in self._pauses]
         is_read = np.array(reads)
         is_read |= self._is_woken
+        limits = self._over + STEADIER
 
         for place in places:
             last = steps[place].last
@@ -271,7 +276,7 @@ class _Latest:
                 arrivals = np.full(count, np.nan)
                 arrivals[lag:] = last[: count - lag]
                 is_newer = is_read & (arrivals >= newest)
-                is_newer &= arrivals <= self._over + STEADIER
+                is_newer &= arrivals <= limits
                 newest[is_newer] = arrivals[is_newer]
                 iterations = np.flatnonzero(is_newer)
                 for iteration in iterations.tolist():

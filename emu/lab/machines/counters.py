@@ -131,7 +131,9 @@ class Counters:
 
         Each out of and into every machine. Raises OSError when a machine has gone.
         """
-        queues_out = [kernel.queue(index) for kernel, (index,) in self._out]
+        queues_out = []
+        for kernel, (index,) in self._out:
+            queues_out.append(kernel.queue(index))
         queues_in = [self._into.queue(index) for index in self._devices]
         drops = []
         waiting = []
@@ -189,7 +191,8 @@ class CoreWaits:
             folder = Path(f"/proc/{process}/task")
             for counts in folder.glob("*/schedstat"):
                 try:
-                    ran, wait, _ = map(int, counts.read_text().split())
+                    columns = counts.read_text().split()
+                    ran, wait, _ = map(int, columns)
                 except (OSError, ValueError):
                     continue
                 thread = int(counts.parent.name)
@@ -261,9 +264,10 @@ class QuotaWaits:
         for number, (waits, quota) in enumerate(self._machines):
             last = self._before[number]
             self._before[number] = dict(waits.seen)
+            nothing = (0, 0)
             threads = []
             for thread, (ran, wait) in waits.seen.items():
-                old_ran, old_wait = last.get(thread, (0, 0))
+                old_ran, old_wait = last.get(thread, nothing)
                 seconds = 1e-9 * (ran - old_ran)
                 delay = 1e-9 * (wait - old_wait)
                 threads.append((seconds, delay))
@@ -292,7 +296,8 @@ def processes_below(root: int) -> list[int]:
         folder = Path(f"/proc/{process}/task")
         for children in folder.glob("*/children"):
             try:
-                below = [int(child) for child in children.read_text().split()]
+                words = children.read_text().split()
+                below = [int(word) for word in words]
             except OSError:  # it has ended
                 continue
             processes += below
