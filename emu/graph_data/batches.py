@@ -153,7 +153,11 @@ class BatchPlan:
         return self.fanouts[-hop]
 
     def batch(
-        self, structure: Structure, train: Ids, sampler: int, iteration: int
+        self,
+        structure: Structure,
+        train: Ids,
+        sampler: int,
+        iteration: int,
     ) -> SampledBatch:
         """Sample the batch of one (sampler, iteration); raises as `steps_per_epoch`."""
         return sample_batch(
@@ -179,11 +183,13 @@ def near_owners(dataset: Dataset, plan: BatchPlan) -> Ids:
     stores = dataset.parts
     # Where there are more samplers than stores, several have one home.
     homes = min(plan.samplers, stores)
-    sizes = np.diff(plan.share_bounds(len(train)))
+    bounds = plan.share_bounds(len(train))
+    sizes = np.diff(bounds)
     # Whole numbers: consecutive samplers share a home.
     samplers = np.arange(plan.samplers)
     home_of_sampler = samplers * homes // plan.samplers
-    room = np.bincount(home_of_sampler, sizes, homes).astype(np.int64)
+    sums = np.bincount(home_of_sampler, sizes, homes)
+    room = sums.astype(np.int64)
 
     owner = np.asarray(dataset.owner)
     train_owners = owner[train].astype(np.int64)

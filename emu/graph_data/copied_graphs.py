@@ -44,8 +44,10 @@ class GraphFiles:
         for home in data_folders(dataset.get("root") or ""):
             folder = home / dataset["name"]
             if (folder / MANIFEST).is_file():
-                return cls(dataset, fingerprint, tuple(sorted(folder.iterdir())))
-            if files := sorted(folder.glob("*.npz")):
+                imported = sorted(folder.iterdir())
+                return cls(dataset, fingerprint, tuple(imported))
+            files = sorted(folder.glob("*.npz"))
+            if files:
                 return cls(dataset, fingerprint, tuple(files))
         return cls(dataset, fingerprint, ())
 
@@ -78,7 +80,8 @@ def _read_at(path: Path, position: int) -> bytes:
             file.seek(position)
             return file.read(PIECE)
     except OSError as error:
-        raise DataError(error.strerror or "cannot be read", path=str(path)) from error
+        problem = error.strerror or "cannot be read"
+        raise DataError(problem, path=str(path)) from error
 
 
 def list_graphs(datasets: Iterable[Mapping[str, Any]]) -> Iterator[GraphFiles]:

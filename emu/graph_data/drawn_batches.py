@@ -41,10 +41,10 @@ class DrawnBatch:
         """Return what is counted of a sampled batch, ``edges``: with its sources."""
         frontiers = reversed(batch.sizes[1:])
         positions = [destinations for _, destinations in reversed(batch.edges)]
-        drawn = [
-            np.bincount(destinations, minlength=size).astype(np.int32)
-            for destinations, size in zip(positions, frontiers, strict=True)
-        ]
+        drawn = []
+        for destinations, size in zip(positions, frontiers, strict=True):
+            counts = np.bincount(destinations, minlength=size)
+            drawn.append(counts.astype(np.int32))
         vertices: Ints | SmallInts = batch.vertices
         # Half the bytes, for every graph of fewer than 2 billion vertices.
         if vertices.max(initial=0) <= np.iinfo(np.int32).max:

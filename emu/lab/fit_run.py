@@ -173,12 +173,17 @@ def _hold_against(job: Fit, held: Traffic, measured: float) -> Fit:
 
 
 def _mismatch(
-    traffic: Traffic, held: Traffic, lab: LabResult, other_lab: LabResult
+    traffic: Traffic,
+    held: Traffic,
+    lab: LabResult,
+    other_lab: LabResult,
 ) -> str:
     """Return why a run says nothing of a fit at other NICs; empty if it does."""
     if traffic.machines != held.machines:
         return "is of other machines than the run that is fitted: run the same lab"
-    if lab.get("cpu", {}) != other_lab.get("cpu", {}):
+    cores = lab.get("cpu", {})
+    other_cores = other_lab.get("cpu", {})
+    if cores != other_cores:
         return "has other cores than the run that is fitted: state the same cpu"
     if np.array_equal(traffic.nics, held.nics):
         return "has the NICs of the run that is fitted: state others, as half of them"
@@ -246,17 +251,22 @@ def _make_fit(
 
 
 def _simulated(name: str, job: dict[str, Any]) -> float:
-    scenario = loads(json.dumps(job), name=f"{name}.json")
-    return prepare(scenario).simulate().makespan
+    text = json.dumps(job)
+    scenario = loads(text, name=f"{name}.json")
+    schedule = prepare(scenario).simulate()
+    return schedule.makespan
 
 
 def _notes(found: FittedIterations | FittedSteps, traffic: Traffic) -> Iterator[str]:
     """Yield a sentence where programs may wait for the kernel to take a step."""
     # A kernel that took all of a large message takes less of it at slower NICs: a
     # server that answers three workers in turn was off by 13 %.
-    large = overtaken(found) if isinstance(found, FittedSteps) else []
+    if not isinstance(found, FittedSteps):
+        return
+    large = overtaken(found)
     if not large:
         return
+
     count = f" (and {len(large) - 1} others)" if len(large) > 1 else ""
     largest = max(large, key=lambda step: float(np.median(step.sizes)))
     yield (

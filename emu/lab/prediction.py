@@ -222,7 +222,8 @@ def _since(outcome: Fitted, predicted: Schedule, threshold: float) -> float:
     iterations = np.arange(outcome.count)
     turn, number = np.divmod(iterations, len(simulated))
     ends = turn * predicted.makespan + simulated[number]
-    error = np.abs(outcome.ends - outcome.starts[0] - ends)
+    found_ends = outcome.ends - outcome.starts[0]
+    error = np.abs(found_ends - ends)
     is_wrong = error > threshold * ends[-1]
     last = outcome.ends[-1]
     return float(np.min(outcome.ends, initial=last, where=is_wrong))
@@ -342,7 +343,8 @@ def laid_out(
     slowest_rate = float(traffic.nics.min())
     silence = max(_SILENCE, _PACKETS * _PACKET / slowest_rate)
     rows = messages(traffic.packets, silence)
-    is_within = (rows["first"] > begin) & (rows["first"] <= end)
+    first_times = rows["first"]
+    is_within = (first_times > begin) & (first_times <= end)
     rows = rows[is_within]
     directions, edges = np.unique(rows[CONNECTION], return_inverse=True)
     if not len(rows):
@@ -356,7 +358,8 @@ def laid_out(
     # A sort that is not stable would mix them up within a direction.
     order = np.argsort(edges, kind="stable")
     starts = np.cumsum(counts) - counts
-    number = np.arange(len(rows)) - np.repeat(starts, counts)
+    starts_of_rows = np.repeat(starts, counts)
+    number = np.arange(len(rows)) - starts_of_rows
     cell = (edges[order], number)
 
     def table(values: Floats) -> Floats:
@@ -371,8 +374,12 @@ def laid_out(
     problem = _problem(traffic, directions, counts.tolist())
     # A sender computes up to each message, so that all begin when they did.
     gaps = np.diff(first, axis=1, prepend=0.0)
-    work = np.concatenate([gaps, np.zeros_like(gaps)])
-    times = Realization(np.nan_to_num(work), np.nan_to_num(sizes))
+    no_work = np.zeros_like(gaps)
+    work = np.concatenate([gaps, no_work])
+    times = Realization(
+        times=np.nan_to_num(work),
+        volumes=np.nan_to_num(sizes),
+    )
     schedule = _schedule(problem, first, last, sizes)
     return schedule, simulate(problem, times, "maxmin")
 

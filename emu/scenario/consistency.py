@@ -56,7 +56,9 @@ def misspelt_keys(data: Data) -> Problems:
 
     # Data as written: nothing has been validated yet, so that any value may be there.
     cluster = data.get("cluster")
-    machines = cluster.get("machines") if isinstance(cluster, dict) else None
+    machines = None
+    if isinstance(cluster, dict):
+        machines = cluster.get("machines")
     if not isinstance(machines, list):
         return
     for position, machine in enumerate(machines):
@@ -286,7 +288,8 @@ def _rates(scenario: Scenario) -> Problems:
         except DataError as error:
             yield ("schedule", "policy"), error.problem
 
-    if schedule.source is not None and not is_program(schedule.policy):
+    has_text = schedule.source is not None
+    if has_text and not is_program(schedule.policy):
         problem = f"is for classes of your own, policy is {schedule.policy}: remove it"
         yield ("schedule", "source"), problem
     # `rule` ends in ``_by_job`` here: two policies are known so, too.
@@ -377,7 +380,8 @@ def _structure(scenario: Scenario) -> Problems:
         yield ("job",), str(error)
         return
 
-    problems = [*standing_problems(scenario, job), *_kill_problems(scenario, job)]
+    problems = list(standing_problems(scenario, job))
+    problems += _kill_problems(scenario, job)
     yield from problems
 
     is_auto = getattr(scenario.job, "stores", None) == "auto"

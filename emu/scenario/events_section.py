@@ -35,6 +35,10 @@ class _Kind(NamedTuple):
     allowed: set[str]
     """Those that it may have beside them."""
 
+    def fits(self, keys: set[str]) -> bool:
+        """Return True where an event of the kind may have these keys."""
+        return self.needed <= keys <= self.needed | self.allowed
+
 
 _KINDS = (
     _Kind(needed={"machine", "nic"}, allowed=set()),
@@ -142,16 +146,17 @@ class EventSection(Section):
         # The file calls it ``for``, which no name in Python may be.
         if "length" in keys:
             keys = keys - {"length"} | {"for"}
-        if not any(
-            kind.needed <= keys <= kind.needed | kind.allowed for kind in _KINDS
-        ):
+        is_known = any(kind.fits(keys) for kind in _KINDS)
+        if not is_known:
+            found = " and ".join(sorted(keys))
             raise ValueError(
-                f"found {' and '.join(sorted(keys)) or 'only at'}, write machine and "
+                f"found {found or 'only at'}, write machine and "
                 "nic, or link and bandwidth, or cut, or slow and by, or pause "
                 "and for, or kill"
             )
 
-        if isinstance(self.at, ProgressSection) and self.kill is None:
+        is_of_progress = isinstance(self.at, ProgressSection)
+        if is_of_progress and self.kill is None:
             raise ValueError(
                 "found at: {task, iteration}, write a time: a kill alone comes as a "
                 "task ends an iteration"
@@ -161,12 +166,16 @@ class EventSection(Section):
     @property
     def time(self) -> float:
         """Seconds; infinite where it is the progress of a task."""
-        return math.inf if isinstance(self.at, ProgressSection) else self.at
+        if isinstance(self.at, ProgressSection):
+            return math.inf
+        return self.at
 
     @property
     def until(self) -> float:
         """When a fault is over, infinite where it never is."""
-        return math.inf if self.length is None else self.time + self.length
+        if self.length is None:
+            return math.inf
+        return self.time + self.length
 
     def changes(self) -> tuple[CapacityChange, ...]:
         """Return the changes that the event makes to the links of a cluster."""
@@ -178,7 +187,9 @@ class EventSection(Section):
         if self.link is not None:
             # With a link a bandwidth is stated, see `_of_one_kind`: 0 is for mypy
             # alone.
-            return (CapacityChange(self.time, self.link, self.bandwidth or 0.0),)
+            bandwidth = self.bandwidth or 0.0
+            change = CapacityChange(self.time, self.link, bandwidth)
+            return (change,)
         return ()
 
     def faults(self, links: Sequence[str]) -> tuple[Fault, ...]:
@@ -212,9 +223,10 @@ class EventSection(Section):
 def event_errors(events: Sequence[EventSection], cluster: ClusterSection) -> Problems:
     """Yield (where, what is wrong and what would be right) of what events change."""
     nics = {name: machine.nic for name, machine in cluster.by_name.items()}
-    links = [link.name for link in cluster.links]
     # Links of racks, which no section of their own names, may change like others.
-    links += [link.name for link in cluster_section.rack_links(cluster.racks)]
+    rack_links = cluster_section.rack_links(cluster.racks)
+    links = [link.name for link in cluster.links]
+    links += [link.name for link in rack_links]
     counts: Counter[tuple[float, str]] = Counter()
     for position, event in enumerate(events):
         if event.kill:
@@ -264,7 +276,8 @@ def kill_errors(
 
         kinds = [kind for kind, names in names_of_kinds.items() if name in names]
         if len(kinds) > 1:
-            problem = f"{name!r} is a {' and a '.join(kinds)}: give one another name"
+            words = " and a ".join(kinds)
+            problem = f"{name!r} is a {words}: give one another name"
             yield trail, problem
         elif not kinds and name not in job.processes:
             # A machine of P3 has thirty tasks and one process.
@@ -273,9 +286,10 @@ def kill_errors(
             yield trail, f"no task, process, machine or host {name!r}, {hint}"
         # A machine without a stated host may be on any, this one included.
         elif kinds == ["host"] and homeless:
+            machines_without = ", ".join(homeless[:8])
             problem = (
                 f"what dies with {name} is open: write the host of "
-                f"{', '.join(homeless[:8])} into emulation.hosts, too"
+                f"{machines_without} into emulation.hosts, too"
             )
             yield trail, problem
 
@@ -388,9 +402,11 @@ class FailuresSection(Section):
             return []
         seed = seed if self.seed is None else self.seed
         names = [machine.name for machine in cluster.machines]
-        return [
-            (time, name) for name in names for time, _ in self.machine.draw(name, seed)
-        ]
+        deaths = []
+        for name in names:
+            for time, _ in self.machine.draw(name, seed):
+                deaths.append((time, name))
+        return deaths
 
     def faults(self, cluster: Cluster, seed: int) -> list[Fault]:
         """Return all faults, subject by subject in the order of their times.
@@ -477,7 +493,8 @@ def idle_faults(
 def _parse(found: object) -> int:
     if not isinstance(found, str) or not re.fullmatch(_PATTERN, found):
         raise ValueError(f"found {found!r}, write for example {_EXAMPLE!r}")
-    return int(found.split()[0])
+    number, _ = found.split()
+    return int(number)
 
 
 #: ``20 iterations``.

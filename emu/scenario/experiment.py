@@ -222,7 +222,8 @@ class Experiment:
         Events that change nothing, a kill that ends the job, a latency longer than it.
         """
         scenario = self.scenario
-        remarks = [*scenario.cluster.remarks(), *self._latency_remarks()]
+        remarks = list(scenario.cluster.remarks())
+        remarks += self._latency_remarks()
         if not scenario.events and not scenario.failures:
             return remarks
 
@@ -383,7 +384,8 @@ def prepare(scenario: Scenario, *, progress: Progress | None = None) -> Experime
         built = _build(variant)
         candidate = _place_built(variant, built, progress)
         # The scenario as it is comes first: others have to be worth the change.
-        if _length(candidate) < _length(best) * (1 - WORTHWHILE):
+        limit = _length(best) * (1 - WORTHWHILE)
+        if _length(candidate) < limit:
             best = candidate
 
     if best.scenario is scenario:
@@ -398,7 +400,8 @@ def _prepare_until(scenario: Scenario, progress: Progress | None) -> Experiment:
     without_until = scenario.model_copy(update={"until": None})
     longest = prepare(without_until, progress=progress)
     # On the machines that it has chosen: they decide what is trained.
-    placed_scenario = scenario.model_copy(update={"job": longest.scenario.job})
+    placed_job = longest.scenario.job
+    placed_scenario = scenario.model_copy(update={"job": placed_job})
     try:
         looks = look_until(placed_scenario, longest.simulate)
     except ScenarioError as error:

@@ -246,7 +246,9 @@ class ScheduleSection(Section):
         """The name of the rate policy, by job or not; of a class, with its text."""
         if own_rules.is_program(self.policy):
             return own_rules.register_program(self.policy, self.source)
-        return f"{self.policy}_by_job" if self.share == "job" else self.policy
+        if self.share == "job":
+            return f"{self.policy}_by_job"
+        return self.policy
 
     @property
     def rule_of_searches(self) -> str:

@@ -77,9 +77,10 @@ def _short_nic(schema: _Schema) -> _Schema:
     rate = quantities.text_schema(RATE, "50 Gbit/s")
     machine = schema["$defs"]["MachineSection"]
     section = machine["properties"]["nic"]
+    one_of_several = {"anyOf": [rate, section]}
     several = {
         "type": "array",
-        "items": {"anyOf": [rate, section]},
+        "items": one_of_several,
         "minItems": 1,
     }
     no_nic = {"const": "none"}

@@ -61,13 +61,16 @@ def expand_topology(document: Document, folder: Path) -> None:
         cluster.update(boxes_of(boxes, nvlinks=nvlinks))
         job = document.data.get("job")
         # Only DGCL's plan ``swap`` has use for it: rows go through the host's memory.
-        if boxes == 1 and isinstance(job, dict) and job.get("plan") == "swap":
+        swaps = isinstance(job, dict) and job.get("plan") == "swap"
+        if swaps and boxes == 1:
             _add_host(cluster)
         return
 
     content = _read(document, Path(word), answers)
-    if unknown := content.keys() - {*_KEYS}:
-        problem = f"{word} has a key {min(unknown)!r}, it can have {', '.join(_KEYS)}"
+    unknown = content.keys() - set(_KEYS)
+    if unknown:
+        keys = ", ".join(_KEYS)
+        problem = f"{word} has a key {min(unknown)!r}, it can have {keys}"
         raise document.error(_AT, problem)
     cluster.update(content)
 
@@ -158,12 +161,11 @@ def _read_keys(path: Path, answers: Data) -> tuple[Data, list[str]]:
         return read_document(path).data, []
     content = read_mapping(path) if is_mapping(row) else None
     topology = read_topology(path, row, Answers(**answers), content)
-    left_out = [
-        f"left out: {words}, {count:,} times"
-        for words, count in topology.left_out.items()
-        if count
-    ]
-    return cluster_keys(topology), [*topology.notes, *left_out]
+    notes = list(topology.notes)
+    for words, count in topology.left_out.items():
+        if count:
+            notes.append(f"left out: {words}, {count:,} times")
+    return cluster_keys(topology), notes
 
 
 def read_mapping(path: Path) -> Any:
@@ -175,7 +177,9 @@ def read_mapping(path: Path) -> Any:
         return read_json(path)
     with one_error(path):
         # Aliases are read as one object each, however often they stand somewhere.
-        return YAML(typ="safe").load(read_text(path, MOST_YAML))
+        text = read_text(path, MOST_YAML)
+        parser = YAML(typ="safe")
+        return parser.load(text)
 
 
 @functools.cache  # a scenario is read several times
@@ -240,7 +244,8 @@ def _lanes(sender: int, receiver: int) -> str:
     """Return the NVLink between two devices, empty where there is none."""
     if sender // _DEVICES != receiver // _DEVICES:
         return ""
-    first, second = sorted([sender % _DEVICES, receiver % _DEVICES])
+    places = (sender % _DEVICES, receiver % _DEVICES)
+    first, second = sorted(places)
     pair = f"{first}{second}"
     if pair in _TWO_LANES.split():
         return "nv2"

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from emu.graph_data.array_types import Array
 from emu.graph_data.readers import text_table
 from emu.graph_data.readers.columns import (
     EMPTY,
@@ -37,6 +36,7 @@ from emu.graph_data.readers.edge_columns import (
 )
 from emu.graph_data.readers.found_graph import FoundGraph
 from emu.graph_data.readers.questions import Reading, ask, count_left_out, size_of
+from emu.graph_data.readers.sides import fill_ids, join_sides
 from emu.graph_data.readers.text_table import TableOptions, TextTable
 
 #: Files of MovieLens that have no header: users and items, two kinds.
@@ -170,8 +170,8 @@ def _build(
         left, right = sides
         left_count, right_count = counts
         return join_sides(
-            left=_fill(left, left_count),
-            right=_fill(right, right_count),
+            left=fill_ids(left, left_count),
+            right=fill_ids(right, right_count),
             names=names,
             origin=str(table.path),
             notes=notes,
@@ -181,7 +181,7 @@ def _build(
     # One kind of vertices has one count, which KONECT states twice.
     count, other_count = counts
     if count == other_count:
-        keys = _fill(keys, count)
+        keys = fill_ids(keys, count)
     sources, destinations = keys.codes
     return FoundGraph(
         sources=sources,
@@ -191,53 +191,6 @@ def _build(
         vertices=len(keys.ids) if count else None,
         ids=keys.ids,
         notes=tuple(notes),
-    )
-
-
-def _fill(keys: Keys, count: int) -> Keys:
-    """Return keys whose ids are 1 to ``count``, if they are among them."""
-    ids = keys.ids
-    if ids.dtype.kind in "US" or not len(ids):
-        return keys
-    if ids[0] < 1 or ids[-1] > count:
-        return keys
-    # KONECT numbers from 1, and lists no vertex that has no edge.
-    places = ids - 1
-    all_ids = np.arange(1, count + 1)
-    return Keys(all_ids, codes=places[keys.codes])
-
-
-def join_sides(
-    left: Keys,
-    right: Keys,
-    names: tuple[str, ...],
-    origin: str,
-    notes: Iterable[str],
-    left_out: tuple[str, ...] = (),
-) -> FoundGraph:
-    """Return a bipartite graph: first the vertices of the left side, then the right.
-
-    An id that both sides have is called ``NAME:ID``.
-    """
-    lefts = len(left.ids)
-    rights = len(right.ids)
-    kinds = f"{lefts} of {names[0]}, {rights} of {names[1]}"
-
-    ids: Array = np.concatenate([left.ids, right.ids])
-    # Ids are those of the user: one of both sides is told by its side.
-    distinct = np.unique(ids)
-    if len(distinct) < len(ids):
-        sides = np.repeat(names, [lefts, rights])
-        pairs = zip(sides, ids.tolist(), strict=True)
-        ids = np.array([f"{name}:{vertex}" for name, vertex in pairs])
-    return FoundGraph(
-        sources=left.codes.reshape(-1),
-        destinations=right.codes.reshape(-1) + lefts,
-        origin=origin,
-        ids=ids,
-        vertices=len(ids),
-        notes=(*notes, f"bipartite: {kinds}"),
-        left_out=left_out,
     )
 
 

@@ -21,9 +21,9 @@ from emu.errors import DataError
 from emu.graph_data.array_types import Ints
 from emu.graph_data.readers import text_table
 from emu.graph_data.readers.columns import Keys
-from emu.graph_data.readers.edge_list import join_sides
 from emu.graph_data.readers.found_graph import FoundGraph
 from emu.graph_data.readers.questions import count_left_out
+from emu.graph_data.readers.sides import join_sides
 from emu.graph_data.readers.text_table import TableOptions, Tell, TextTable
 
 _METIS = {".graph", ".metis"}

@@ -119,7 +119,8 @@ class _Lists:
             return
         elif layout == "blocks":
             neighbour, *weights = text.split()
-            if not self.heads or len(weights) > 1:
+            has_weights = len(weights) > 1
+            if not self.heads or has_weights:
                 raise ValueError("a neighbour and at most a weight, below # vertex")
             self.left_out["weights"] += len(weights)
             self._add_list(self._head, [neighbour])
@@ -136,12 +137,14 @@ class _Lists:
         if not match:
             raise ValueError("vertex:neighbour,neighbour")
         words = match[2].split(",")
-        self.left_out.update(word for word in words if word in _UNKNOWN)
+        kept_back = [word for word in words if word in _UNKNOWN]
+        self.left_out.update(kept_back)
         neighbours = [word for word in words if word and word not in _UNKNOWN]
         self._add_list(match[1], neighbours)
 
     def _add_list(self, head: str, neighbours: Sequence[str]) -> None:
         # Also without neighbours: it is a vertex for all that.
         self.heads[head] = None
-        self.sources.extend([head] * len(neighbours))
+        sources = [head] * len(neighbours)
+        self.sources.extend(sources)
         self.neighbours.extend(neighbours)

@@ -12,6 +12,7 @@ import numpy as np
 from emu.errors import DataError
 from emu.graph_data.array_types import Array, Ints, Rows, SmallInts
 from emu.graph_data.readers import found_graph
+from emu.graph_data.readers.class_numbers import class_numbers
 from emu.graph_data.readers.found_graph import Arrays, FeatureRows, FoundGraph
 from emu.graph_data.readers.questions import count_left_out
 from emu.graph_data.readers.split_arrays import Choices, check_splits
@@ -288,7 +289,7 @@ def _stack_labels(types: list[_Type], origin: str) -> Ints | None:
 
     holder = holders[0]
     type_labels = np.asarray(holder.found.labels)
-    classes, _, words = found_graph.class_numbers(type_labels, origin)
+    classes, _, words = class_numbers(type_labels, origin)
     if words:
         # As the file has them: classes are numbered when the whole is checked.
         years = [int(word) for word in words]

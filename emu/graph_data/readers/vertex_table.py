@@ -64,7 +64,9 @@ _WORDS = {
     "": "none nan unlabeled unlabelled",
 }
 #: Part of a split by each of its words; an empty field is in none.
-PARTS = {"": "", **{w: part for part, words in _WORDS.items() for w in words.split()}}
+PARTS = {"": ""}
+for _part, _words in _WORDS.items():
+    PARTS.update(dict.fromkeys(_words.split(), _part))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,20 +88,24 @@ class VertexTable:
 
 
 def read_features(
-    path: Path, options: TableOptions, known: KnownIds | None = None
+    path: Path,
+    options: TableOptions,
+    known: KnownIds | None = None,
 ) -> VertexTable:
     """Return features: the numbers of every row of a text.
 
     Raises DataError with the line that is something else, or of another length.
     """
     table = _open(path, options)
-    counts = tuple(map(str, range(table.width)))
+    numbers = tuple(str(number) for number in range(table.width))
     # pandas writes the numbers of columns so, and ids may begin like that.
-    if not table.names and table.width > 2 and table.row == counts:
+    is_numbered = table.width > 2 and table.row == numbers
+    if is_numbered and not table.names:
         raise table.error("begins 0, 1, 2: remove numbers of columns, or write 0.0, 1")
     table = table.with_columns(range(table.width))
     place = choose_id(table, known, ())
-    if place is None and not table.names and options.ids is None:
+    is_open = not table.names and options.ids is None
+    if place is None and is_open:
         place = number_column(table, known)
 
     columns = [column for column in choose_features(table) if column != place]
@@ -119,8 +125,9 @@ def read_features(
 
 def _feature_values(table: TextTable, chosen: Sequence[int]) -> Rows:
     """Return the numbers of some columns; DataError with a line that has others."""
-    rows = table.columns[chosen[0]].rows
-    values = np.empty((rows, len(chosen)), np.float32)
+    first = table.columns[chosen[0]]
+    shape = (first.rows, len(chosen))
+    values = np.empty(shape, np.float32)
     # Column by column: one at a time is float64, the whole is float32.
     for feature, column in enumerate(chosen):
         values[:, feature] = table.columns[column].real
@@ -147,13 +154,14 @@ def _finish(
 ) -> VertexTable:
     """Return the values of some columns with the vertices that they belong to."""
     ids, order = _ids(table, place)
+    unused = table.left_out([place, *used])
     return VertexTable(
         path=table.path,
         kind=kind,
         values=values,
         ids=ids,
         how=f"{source}, {order}{note}",
-        left_out=count_left_out("column", table.left_out([place, *used])),
+        left_out=count_left_out("column", unused),
         is_stated=table.options.states_ids,
     )
 
@@ -163,18 +171,17 @@ def _describe(table: TextTable, chosen: Sequence[int]) -> str:
     forms = {BOOLEAN: "True and False as 1 and 0", COMMA: "decimal commas"}
     text = ""
     for kind, form in forms.items():
-        names = [
-            table.name(column)
-            for column in chosen
-            if table.columns[column].main_kind == kind
-        ]
+        of_kind = [place for place in chosen if table.columns[place].main_kind == kind]
+        names = [table.name(place) for place in of_kind]
         if names:
             text += f"; {form}: {name_some(names)}"
     return text
 
 
 def read_labels(
-    path: Path, options: TableOptions, known: KnownIds | None = None
+    path: Path,
+    options: TableOptions,
+    known: KnownIds | None = None,
 ) -> VertexTable:
     """Return the classes of a table, numbers from 0; -1 and "" where there is none.
 
@@ -182,11 +189,14 @@ def read_labels(
     """
     table = _read_all(_open(path, options))
     column_name = options.label_column
-    columns = [table.column(column_name, "--label-column")] if column_name else []
+    columns = []
+    if column_name:
+        columns.append(table.column(column_name, "--label-column"))
     place = choose_id(table, known, columns)
     first = table.columns[0]
     # A column of distinct values beside one-hot columns names the vertices.
-    may_be_ids = not table.names and len(first.distinct) == first.rows
+    is_distinct = len(first.distinct) == first.rows
+    may_be_ids = is_distinct and not table.names
     if place is None and may_be_ids and one_hot_columns(table, 0):
         place = 0
     column = choose_class(table, place)
@@ -227,8 +237,10 @@ def _check_first_class(table: TextTable, column: Column) -> None:
     if table.names or words[0] in words[1:]:
         return
     # A first line "2708 7" states sizes: the first is the number of rows that follow.
-    states_size = table.width > 1 and first[0] == str(len(words) - 1)
-    if states_size or not any(map(is_number, first)):
+    rows_that_follow = str(len(words) - 1)
+    states_size = table.width > 1 and first[0] == rows_that_follow
+    has_number = any(map(is_number, first))
+    if states_size or not has_number:
         fields = " ".join(first)
         raise table.error(
             f"begins with sizes or names of columns, {fields!r}: remove them, or write "
@@ -254,11 +266,14 @@ def _check_classes(table: TextTable, column: int, values: Array) -> None:
 def _classes(column: Column) -> tuple[Array, str]:
     """Return classes as numbers from 0 where all are numbers, else as words."""
     word_column = column.as_words()
-    names = [
-        "" if word.lower() in _NO_CLASS else word for word in word_column.words or ()
-    ]
-    if not all(map(is_number, filter(None, names))):
-        return word_array(names)[word_column.values], ""
+    names = []
+    for word in word_column.words or ():
+        has_class = word.lower() not in _NO_CLASS
+        names.append(word if has_class else "")
+    are_numbers = all(map(is_number, filter(None, names)))
+    if not are_numbers:
+        words = word_array(names)
+        return words[word_column.values], ""
 
     # Per distinct word: a column of ten million rows has few.
     numbers = np.array([float(name or -1) for name in names])
@@ -277,7 +292,9 @@ def _classes(column: Column) -> tuple[Array, str]:
 
 
 def read_splits(
-    path: Path, options: TableOptions, known: KnownIds | None = None
+    path: Path,
+    options: TableOptions,
+    known: KnownIds | None = None,
 ) -> VertexTable:
     """Return the parts of every vertex, by a table or by a folder of lists of ids.
 
@@ -297,7 +314,8 @@ def read_splits(
         return _read_masks(table, masks, known)
 
     part_columns = [column for column, name in enumerate(table.names) if is_part(name)]
-    if len(part_columns) > 1 or (table.width > 2 and not part_columns):
+    is_lost = table.width > 2 and not part_columns
+    if is_lost or len(part_columns) > 1:
         raise table.error("needs one column with train, valid or test, and one of ids")
     # Without a name the last column, as lists of id and part are written.
     column = part_columns[0] if part_columns else table.width - 1
@@ -320,8 +338,10 @@ def _parts(table: TextTable, column: Column) -> tuple[Mask, str]:
     words = [word.lower() for word in column.fields()]
     codes = table.options.split_codes
     unknown = [word for word in words if word not in PARTS]
+    has_words = any(kind_of(word) == TEXT for word in unknown)
+    may_be_codes = bool(unknown) and not has_words
     # Numbers may be codes in any order; which is which, only a person can say.
-    if codes or (unknown and all(kind_of(word) != TEXT for word in unknown)):
+    if codes or may_be_codes:
         return parts_of_codes(np.array(words), codes, "", str(table.path))
     if unknown:
         raise table.error(
@@ -329,21 +349,27 @@ def _parts(table: TextTable, column: Column) -> tuple[Mask, str]:
             "these, --split-codes TRAIN,VALID,TEST"
         )
     parts = np.array([PARTS[word] for word in words])
-    return parts[:, None] == np.array(SPLIT), ""
+    is_in_part = parts[:, None] == np.array(SPLIT)
+    return is_in_part, ""
 
 
 def _read_masks(
-    table: TextTable, masks: Mapping[int, str], known: KnownIds | None
+    table: TextTable,
+    masks: Mapping[int, str],
+    known: KnownIds | None,
 ) -> VertexTable:
     """Return parts of which each has a column of 0 and 1, or of True and False."""
-    place = choose_id(table, known, [*masks])
-    if len({*masks.values()}) < len(masks):
+    place = choose_id(table, known, list(masks))
+    parts = set(masks.values())
+    if len(parts) < len(masks):
         raise table.error(f"has {len(masks)} columns of masks for one part")
 
-    values = np.zeros((table.columns[0].rows, len(SPLIT)), bool)
+    shape = (table.columns[0].rows, len(SPLIT))
+    values = np.zeros(shape, bool)
     for column, part in masks.items():
         numbers = table.columns[column].real
-        if not np.isin(numbers, (0, 1)).all():
+        is_binary = np.isin(numbers, (0, 1))
+        if not is_binary.all():
             name = table.name(column)
             raise table.error(f"{name} holds other values than 0 and 1, True and False")
         values[:, SPLIT.index(part)] = numbers == 1
@@ -362,8 +388,8 @@ def _read_lists(folder: Path, options: TableOptions) -> VertexTable:
     lists = {}
     others = []
     for file in sorted(folder.iterdir()):
-        stem = file.name.split(".")[0].lower()
-        part = PARTS.get(stem)
+        stem, *_ = file.name.split(".")
+        part = PARTS.get(stem.lower())
         # Files beside the lists are named, and left out.
         if part:
             lists[file] = part
@@ -377,7 +403,7 @@ def _read_lists(folder: Path, options: TableOptions) -> VertexTable:
         if table.width != 1:
             problem = f"has {table.width} columns, an id per line is needed"
             raise table.error(problem)
-        column = table.read([0])[0]
+        (column,) = table.read([0]).values()
         _check_ids(table, column, 0)
         columns.append(column)
 
@@ -428,7 +454,8 @@ def _open(path: Path, options: TableOptions) -> TextTable:
     if not path.exists():
         raise DataError("there is no such file", path=path)
     # Its rows are entries, which would pass for features of vertices.
-    if "".join(text_table.first_lines(path)).lstrip("%").startswith("MatrixMarket"):
+    first_line = "".join(text_table.first_lines(path))
+    if first_line.lstrip("%").startswith("MatrixMarket"):
         problem = "is MatrixMarket, a table with a row per vertex is needed"
         raise DataError(problem, path=path)
     table = text_table.open_table(path, options)
@@ -436,10 +463,10 @@ def _open(path: Path, options: TableOptions) -> TextTable:
         return table.decide(header=False)
 
     names = table.header
-    are_above_numbers = any(
-        kind_of(name) == TEXT and is_number(field)
-        for name, field in zip(names, table.second_row, strict=False)
-    )
+    are_above_numbers = False
+    for name, field in zip(names, table.second_row, strict=False):
+        if kind_of(name) == TEXT and is_number(field):
+            are_above_numbers = True
     has_index = table.first_row[0] == "" and table.width > 1
     has_names = are_above_numbers or has_index or names_vertices(names, PARTS)
     return table.decide(header=has_names)
@@ -471,7 +498,8 @@ def _check_ids(table: TextTable, column: Column, place: int) -> None:
         return
 
     def fits(fields: list[str]) -> bool:
-        return bool(fields[0] if are_words else whole(fields[0]))
+        text = fields[0]
+        return bool(text if are_words else whole(text))
 
     raise table.bad_line([place], fits, "a vertex id")
 
@@ -484,4 +512,5 @@ def _ids(table: TextTable, place: int | None) -> tuple[Array | None, str]:
     _check_ids(table, column, place)
     as_words = column.names_words(stated=table.options.words)
     keys = join_columns([column], as_words=as_words)
-    return keys.ids[keys.codes[0]], f"by id in {table.name(place)}"
+    ids = keys.ids[keys.codes[0]]
+    return ids, f"by id in {table.name(place)}"

@@ -229,7 +229,8 @@ class Lab:
         ends.callback(self._keeper.kill)  # everything below dies with it
 
         holders = []
-        for name, (parent, child) in zip(names, pairs, strict=True):
+        for name, pair in zip(names, pairs, strict=True):
+            parent, child = pair
             ends.enter_context(parent)
             child.close()
             holders.append(Holder(name, parent))
