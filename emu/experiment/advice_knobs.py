@@ -45,7 +45,8 @@ def list_knobs(prospect: Prospect) -> dict[str, Sequence[object]]:
     if "cache" in fields:
         choices["cache"] = (None, *list_caches(prospect))
     knobs: dict[str, Sequence[object]] = {}
-    for key, options in systems()[job.system].knobs.items():
+    system = systems()[job.system]
+    for key, options in system.knobs.items():
         knobs[f"job.{key}"] = options
 
     for key, values in choices.items():
@@ -61,5 +62,6 @@ def list_caches(prospect: Prospect) -> Iterator[Edit]:
     # 4 bytes for a number.
     features = 4 * dataset.vertices * dataset.feature_length
     for share in _CACHES:
-        size = SIZE.exact(round(features * share))
+        size_in_bytes = round(features * share)
+        size = SIZE.exact(size_in_bytes)
         yield {"policy": "degree", "size": size}

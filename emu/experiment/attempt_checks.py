@@ -46,7 +46,8 @@ def _own_faults(
     """Yield what is wrong with one attempt by itself."""
     if attempt.clock:
         zero, seen, noticed = attempt.clock
-        ran = max(seen - zero, 0.0) / time_scale
+        wall_seconds = max(seen - zero, 0.0)
+        ran = wall_seconds / time_scale
         if not _is_near(attempt.ran, ran):
             yield f"ran for {attempt.ran:g} s, {ran:g} by the clock of its host"
         if not _is_near(attempt.detection, noticed - seen):
@@ -57,9 +58,11 @@ def _own_faults(
     is_known = bool(coming) and max(coming) < math.inf
     if attempt.killed and is_known:
         least = min(coming) - attempt.began
-        if attempt.ran < least - _ROUNDING * least:
+        rounding = _ROUNDING * least
+        if attempt.ran < least - rounding:
             yield f"ran for {attempt.ran:g} s, and was killed after {least:g}"
 
 
 def _is_near(found: float, expected: float) -> bool:
-    return abs(found - expected) <= _ROUNDING * max(1.0, abs(expected))
+    margin = _ROUNDING * max(1.0, abs(expected))
+    return abs(found - expected) <= margin

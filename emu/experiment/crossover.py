@@ -27,7 +27,8 @@ def _in_unit(text: str, unit: str) -> float:
     """Return the number that stands before ``unit`` where ``text`` is meant."""
     for quantity in (RATE, SIZE, DURATION):
         try:
-            return quantity.parse(text) / quantity.parse(f"1 {unit}")
+            number = quantity.parse(text)
+            return number / quantity.parse(f"1 {unit}")
         except ValueError:
             continue
     raise ValueError(f"{text} is no number of {unit or 'nothing'}")
@@ -64,8 +65,8 @@ class Values:
 
         if not 0 < start < end:
             raise ValueError(f"{low} must be more than 0 and less than {high}")
-        whole = not unit and first[1].isdigit() and last[1].isdigit()
-        return cls(start, end, unit, whole)
+        are_whole = first[1].isdigit() and last[1].isdigit()
+        return cls(start, end, unit, whole=are_whole and not unit)
 
     @classmethod
     def around(cls, value: object) -> Values:
@@ -74,13 +75,16 @@ class Values:
         Raises ValueError when it is neither a bare number nor one with a unit, such as
         ``10 Gbit/s``.
         """
-        if isinstance(value, dict) and len({*map(str, value.values())}) == 1:
-            value = next(iter(value.values()))  # a NIC, as fast in as out
+        if isinstance(value, dict):
+            texts = {str(speed) for speed in value.values()}
+            if len(texts) == 1:
+                value = next(iter(value.values()))  # a NIC, as fast in as out
         if isinstance(value, str):
             match = _QUANTITY.fullmatch(value)
             if match is not None and match[2]:
                 number = float(match[1])
-                return cls(number / WIDE, number * WIDE, match[2].strip())
+                unit = match[2].strip()
+                return cls(number / WIDE, number * WIDE, unit)
 
         # Python takes True for 1.
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -94,7 +98,9 @@ class Values:
     def write(self, value: float) -> Any:
         """Return a value as a scenario has it."""
         number = int(value) if self.whole else value
-        return f"{number:.6g} {self.unit}" if self.unit else number
+        if not self.unit:
+            return number
+        return f"{number:.6g} {self.unit}"
 
 
 @dataclass(frozen=True)
@@ -153,7 +159,8 @@ class _Search:
         # The search for the estimate bisects the same range, and shares its values.
         if value not in self.seen:
             text = self.values.write(value)
-            self.watch(f"{self.key} {text}, value {len(self.seen) + 1}")
+            place = len(self.seen) + 1
+            self.watch(f"{self.key} {text}, value {place}")
             first, second = self.between
             answers = (self._ask(first, text), self._ask(second, text))
             self.seen[value] = Side(text, answers)
@@ -217,7 +224,8 @@ def find_crossover(
     """
     first, second = between
     if first == second:
-        raise ScenarioError("write two systems", file=f"--between {','.join(between)}")
+        names = ",".join(between)
+        raise ScenarioError("write two systems", file=f"--between {names}")
     search = _Search(scenario, key, between, values, watch)
     # Before anything is simulated, which may take minutes.
     search.check_key()
@@ -225,12 +233,16 @@ def find_crossover(
 
     change = search.change_of(lambda side: side.best.system == first)
     below, above = change or ends
-    estimate = search.change_of(_has_fewer_bytes)
+    estimate = None
+    estimated_change = search.change_of(_has_fewer_bytes)
+    if estimated_change is not None:
+        lower_side, _ = estimated_change
+        estimate = lower_side.value
     return Crossover(
         key=key,
         below=below,
         above=above,
-        estimate=estimate[0].value if estimate else None,
+        estimate=estimate,
         simulations=2 * len(search.seen),
     )
 

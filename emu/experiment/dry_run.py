@@ -118,17 +118,20 @@ def dry_run(experiment: Experiment) -> DryRun:
     scale = emulation.stated_time_scale
     byte_scale = emulation.stated_byte_scale
     is_explicit = emulation.time_scale != AUTO
-    waiting = most_waiting(schedule, realization.volumes) * byte_scale
-    if setup := setup_to_run(experiment):  # whose processes have ended by then
-        of_setup = most_waiting(setup.simulate(), setup.realization.volumes)
-        waiting = max(waiting, of_setup * byte_scale)
-
+    waiting = _most_waiting(experiment, schedule) * byte_scale
     processes = len(problem.job.processes)
     host_processes = count_host_processes(experiment)
     sharing = processes - host_processes
     flows = len(schedule.flows())
     memory = waiting + _COMMAND + host_processes * _PROCESS + sharing * _SHARING
     payload = np.nan_to_num(schedule.flow_bytes).sum()
+    memory += training_memory(experiment, byte_scale)
+    wall_seconds = None
+    peak_traffic = None
+    if is_explicit:
+        wall_seconds = schedule.makespan * scale
+        peak_traffic = peak_rate(schedule) * byte_scale / scale
+
     return DryRun(
         time_scale=scale if is_explicit else None,
         byte_scale=byte_scale,
@@ -138,12 +141,23 @@ def dry_run(experiment: Experiment) -> DryRun:
         ends=schedule.task_end.size + flows,
         payload=float(payload) * byte_scale,
         waiting=waiting,
-        memory=memory + training_memory(experiment, byte_scale),
-        wall_seconds=schedule.makespan * scale if is_explicit else None,
-        peak_traffic=peak_rate(schedule) * byte_scale / scale if is_explicit else None,
+        memory=memory,
+        wall_seconds=wall_seconds,
+        peak_traffic=peak_traffic,
         sensitivity=effect_of_slight_delays(realization, policy, profile, schedule),
         tcp=_full_queues(experiment, schedule),
     )
+
+
+def _most_waiting(experiment: Experiment, schedule: Schedule) -> float:
+    """Return the emulated bytes that payloads hold at a time, also before time 0."""
+    waiting = most_waiting(schedule, experiment.realization.volumes)
+    setup = setup_to_run(experiment)
+    # Its processes have ended by then, so that only one of the two counts.
+    if setup:
+        of_setup = most_waiting(setup.simulate(), setup.realization.volumes)
+        waiting = max(waiting, of_setup)
+    return waiting
 
 
 def count_host_processes(experiment: Experiment) -> int:
@@ -161,7 +175,10 @@ def count_host_processes(experiment: Experiment) -> int:
         return len(processes)
 
     machine_of = problem.placement.machine_of
-    machines = {machine_of[tasks[0]] for tasks in processes.values()}
+    machines = set()
+    for tasks in processes.values():
+        first_task = tasks[0]
+        machines.add(machine_of[first_task])
     return len(machines)
 
 
@@ -196,7 +213,8 @@ def training_memory(experiment: Experiment, byte_scale: float) -> float:
     if scenario.emulation.compute == "timed":
         return total
 
-    largest = experiment.realization.volumes.max(axis=1, initial=0.0) * byte_scale
+    largest_payloads = experiment.realization.volumes.max(axis=1, initial=0.0)
+    largest = (largest_payloads * byte_scale).tolist()
     for numbers in job.processes.values():
         learners = set()
         for number in numbers:
@@ -205,11 +223,12 @@ def training_memory(experiment: Experiment, byte_scale: float) -> float:
                 learners.add(number)
         # The largest payload of a process tells the size of what it keeps.
         payload = 0.0
-        for edge, size in zip(job.edges, largest.tolist(), strict=True):
+        for edge, size in zip(job.edges, largest, strict=True):
             if edge.source in learners or edge.destination in learners:
                 payload = max(payload, size)
         total += _TENSORS * payload
-        if any(job.tasks[number].phase == "training" for number in learners):
+        phases = {job.tasks[number].phase for number in learners}
+        if "training" in phases:
             total += _TORCH
     return total
 
@@ -228,9 +247,12 @@ def strain(known: DryRun, cores: int, loopback: float | None) -> str:
     busy = known.ends * _END / cores / wall
     warnings = []
     if busy > 1:
-        warnings.append(f"{known.ends / wall:.3g} ends of tasks and flows per second")
-    # A connection keeps two cores busy, its sender's and its receiver's.
-    capacity = inf if loopback is None else _LEFT * loopback * max(cores / 2, 1)
+        ends_per_second = known.ends / wall
+        warnings.append(f"{ends_per_second:.3g} ends of tasks and flows per second")
+    capacity = inf
+    if loopback is not None:
+        # A connection keeps two cores busy, its sender's and its receiver's.
+        capacity = _LEFT * loopback * max(cores / 2, 1)
     if known.peak_traffic > capacity:
         peak = format_rate(known.peak_traffic)
         most = format_rate(capacity)
@@ -238,10 +260,11 @@ def strain(known: DryRun, cores: int, loopback: float | None) -> str:
     if not warnings:
         return ""
     # Twice as much is advised: both estimates are of the least that is needed.
-    enough = scale * max(busy, known.peak_traffic / capacity)
+    enough = 2 * scale * max(busy, known.peak_traffic / capacity)
+    reasons = "; ".join(warnings)
     return (
-        f"too fast for this host with {cores} cores: {'; '.join(warnings)}: state "
-        f"emulation.time_scale: auto, or {2 * enough:.2g} or more"
+        f"too fast for this host with {cores} cores: {reasons}: state "
+        f"emulation.time_scale: auto, or {enough:.2g} or more"
     )
 
 
@@ -252,10 +275,13 @@ def check_memory(known: DryRun, window: object) -> None:
     """
     free = memory("available")
     if free is not None and known.memory > free:
+        need = format_size(known.memory)
+        waiting = format_size(known.waiting)
+        room = format_size(free)
         raise ScenarioError(
-            f"{format_size(known.memory)} of memory may be needed, of it "
-            f"{format_size(known.waiting)} for payloads that wait, and this host has "
-            f"{format_size(free)} free: state a smaller emulation.byte_scale or a "
+            f"{need} of memory may be needed, of it "
+            f"{waiting} for payloads that wait, and this host has "
+            f"{room} free: state a smaller emulation.byte_scale or a "
             f"job.credit_window below {window}, or run it on several hosts",
             key="emulation.byte_scale",
         )
@@ -282,7 +308,8 @@ def check_ready(scenario: Scenario, runs: Path, *, here: bool = True) -> None:
     folders = (runs, *runs.absolute().parents)
     parent = next(path for path in folders if path.exists())
     try:
-        Path(tempfile.mkdtemp(prefix=".emu-", dir=parent)).rmdir()
+        folder = tempfile.mkdtemp(prefix=".emu-", dir=parent)
+        Path(folder).rmdir()
     except OSError as error:
         problem = f"cannot make a run directory here: {error.strerror}; choose another "
         raise DataError(f"{problem}with --runs", path=str(runs)) from error

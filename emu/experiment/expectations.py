@@ -29,18 +29,21 @@ def run_figures(result: Row) -> dict[str, float | None]:
     """Return a run's figures for the expectations, from the content of result.json."""
     loss: float | None = None
     if result["training"]:
-        loss = result["training"][-1]["loss"]
+        last_step = result["training"][-1]
+        loss = last_step["loss"]
     if "diverged" in result:
         loss = math.inf
 
+    accuracy = result.get("accuracy", {})
+    sizes = [row["bytes"] for row in result["edges"]]
     return {
         "gap": result.get("gap"),
         "makespan_error": result.get("makespan_error"),
         "replay_error": result.get("replay_error"),
         "makespan": result["predicted_makespan"],
         "emulated": result["makespan"],
-        "bytes": sum(row["bytes"] for row in result["edges"]),
-        "accuracy": result.get("accuracy", {}).get("test"),
+        "bytes": sum(sizes),
+        "accuracy": accuracy.get("test"),
         "loss": loss,
     }
 
@@ -73,7 +76,8 @@ def punctual(result: Result) -> Result:
         if not least:
             return None
         # Recovery is as stated in both: no error is a share of it.
-        return (makespan - recovery) / (least - recovery) - 1
+        error = (makespan - recovery) / (least - recovery)
+        return error - 1
 
     return {
         **result,
@@ -103,10 +107,11 @@ def list_unchecked(expect: ExpectSection) -> str:
 
     Empty where there is none.
     """
-    keys = [f"expect.{key}" for key in _OF_RUNS if getattr(expect, key) is not None]
-    if not keys:
+    stated_keys = [key for key in _OF_RUNS if getattr(expect, key) is not None]
+    if not stated_keys:
         return ""
-    return f"not checked in a simulation, emu run does: {', '.join(keys)}"
+    names = ", ".join(f"expect.{key}" for key in stated_keys)
+    return f"not checked in a simulation, emu run does: {names}"
 
 
 def list_misses(
@@ -127,17 +132,25 @@ def list_misses(
         figure = figures[key]
         # NaN is within no limits: what was not reported is missed.
         value = math.nan if figure is None else figure
-        words = "not reported" if math.isnan(value) else check.write(value)
+        words = "not reported"
+        if not math.isnan(value):
+            words = check.write(value)
         text = f"{check.words} is {words}"
         # A plain value is to be met, a range to be kept.
         if key in _EXACT and isinstance(aim, float):
-            if exact and not math.isclose(value, aim, rel_tol=expect.tolerance):
-                misses.append(f"{text}, expected {check.write(aim)}")
+            is_met = math.isclose(value, aim, rel_tol=expect.tolerance)
+            if exact and not is_met:
+                expected = check.write(aim)
+                misses.append(f"{text}, expected {expected}")
             continue
 
         limits = _limits(check.kind, aim)
-        if limits is not None and not limits[0] <= value <= limits[1]:
-            misses.append(f"{text}, expected {_words_of(*limits, check.write)}")
+        if limits is None:
+            continue
+        low, high = limits
+        if not low <= value <= high:
+            expected = _words_of(low, high, check.write)
+            misses.append(f"{text}, expected {expected}")
     return misses
 
 

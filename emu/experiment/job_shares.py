@@ -284,7 +284,8 @@ class _Divider:
             ready = alone.experiment
             content = ready.scenario.to_json()
             for key in keys:
-                edit[f"jobs[{number}].{key}"] = content.get(key)
+                job_key = f"jobs[{number}].{key}"
+                edit[job_key] = content.get(key)
 
         joint_scenario = load(self.scenario, edit)
         ready = prepare(joint_scenario)
@@ -317,7 +318,8 @@ class _Divider:
         kinds = list_kinds(self.scenario.stated_cluster)
         seconds = []
         for position, item in enumerate(jobs):
-            watch(f"{item.name} alone, {position + 1} of {len(jobs)}")
+            place = position + 1
+            watch(f"{item.name} alone, {place} of {len(jobs)}")
             seconds.append(self.time_alone(position, kinds))
 
         free = tuple(map(len, kinds))

@@ -55,7 +55,8 @@ class Learning:
 
     def is_slow(self, leader: Learning) -> bool:
         """Return True for a rate that is several times as slow as another one."""
-        early = max(ceil(len(leader.levels) / _SLOWER), 1)
+        early_looks = ceil(len(leader.levels) / _SLOWER)
+        early = max(early_looks, 1)
         level = leader.levels[:early].max(initial=0.0)
         return self.level < float(level)
 
@@ -98,7 +99,8 @@ def find_rate(
     """
     most = min(most, target.within)
     # Looks that make it sure come after the one that reaches it.
-    passes = min(target.within, max(floor(most), 1) + HELD - 1)
+    useful_passes = max(floor(most), 1)
+    passes = min(target.within, useful_passes + HELD - 1)
     file_rate = rate_of(plain)
     race = _Race(plain, target, watch)
     if keep:
@@ -179,7 +181,8 @@ class _Race:
             # With the looks that make it sure; a rate
             # that is there later is not the best.
             useful = learning.passes + HELD - 1
-            passes = max(int(min(passes, useful)), HELD)
+            useful_passes = int(min(passes, useful))
+            passes = max(useful_passes, HELD)
 
     def train(self, rate: float, passes: int) -> Learning:
         """Return one rate, trained for so many passes, or until it is there."""
@@ -209,7 +212,13 @@ def _train(plain: Scenario, target: Target, rate: float, passes: int) -> Learnin
     if place is None:
         return Learning(rate, levels)
     # Looks are a pass apart, see `Target.end`.
-    return Learning(rate, levels, steps=looks[place].step, passes=place + 1)
+    step = looks[place].step
+    return Learning(
+        rate=rate,
+        levels=levels,
+        steps=step,
+        passes=place + 1,
+    )
 
 
 def count_steps(scenario: Scenario) -> int:
@@ -271,4 +280,6 @@ def _nth_rate(place: int) -> float:
 def rates_words(tried: Sequence[float]) -> Iterator[str]:
     """Yield the range of what was tried, in words; nothing where nothing was."""
     if len(tried) > 1:
-        yield f"lr tried {min(tried):g} to {max(tried):g}"
+        lowest = min(tried)
+        highest = max(tried)
+        yield f"lr tried {lowest:g} to {highest:g}"

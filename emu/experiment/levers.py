@@ -55,7 +55,8 @@ class Lever:
         def is_low(value: float) -> bool:
             # `bisect` wants what holds at the lower end,
             # which is the present value or `end`.
-            return wins(self.edit(value)) != grows
+            holds = wins(self.edit(value))
+            return holds != grows
 
         ends = (self.now, end)
         low, high = bisect(min(ends), high=max(ends), is_low=is_low, whole=self.whole)
@@ -93,7 +94,8 @@ def list_levers(scenario: Scenario, *, priced: bool) -> Iterator[Lever]:
     if priced:
         prices = [machine.price or 0.0 for machine in cluster.machines]
         dearest = max(prices)
-        key = f"cluster.machines[{prices.index(dearest)}].price"
+        place = prices.index(dearest)
+        key = f"cluster.machines[{place}].price"
 
         def price(factor: float) -> Edit:
             return {key: PRICE.exact(dearest * factor)}

@@ -43,7 +43,8 @@ def look_seconds(experiment: Experiment) -> float:
         if section.place_on(machine) == "device":
             rate_of["collect"] = rate_of["collect_device"]
         terms = [rate_of[operation] * counts[operation] for operation in counts]
-        seconds.append(sum(terms) / len(machines))
+        whole_look = sum(terms)
+        seconds.append(whole_look / len(machines))
     return max(seconds)
 
 
@@ -56,7 +57,8 @@ def _count_look(settings: JobSettings) -> dict[str, float]:
     counts = {"collect": row_bytes * vertices}
 
     kind = model.get("kind", "sage")
-    hidden = [model["hidden"]] * (model["layers"] - 1)
+    inner_layers = model["layers"] - 1
+    hidden = [model["hidden"]] * inner_layers
     widths = [dataset.feature_length, *hidden, dataset.classes]
     for ends in pairwise(widths):
         layer = count_layer(
@@ -74,7 +76,8 @@ def _count_look(settings: JobSettings) -> dict[str, float]:
 
 def delay_looks(curve: Curve, pause: float) -> Curve:
     """Return a curve whose looks take so many seconds each: they show at their end."""
-    return tuple(
-        (seconds + pause * number, accuracy)
-        for number, (seconds, accuracy) in enumerate(curve, 1)
-    )
+    delayed_looks = []
+    for number, (seconds, accuracy) in enumerate(curve, 1):
+        shown = seconds + pause * number
+        delayed_looks.append((shown, accuracy))
+    return tuple(delayed_looks)

@@ -134,8 +134,10 @@ def memory_by_machine(experiment: Experiment, schedule: Schedule) -> Sizes:
 
     payloads = _Payloads(schedule, volumes)
     homes = [experiment.tasks[task.name] for task in job.tasks]
-    senders = np.array([homes[edge.source] for edge in job.edges])
-    receivers = np.array([homes[edge.destination] for edge in job.edges])
+    sender_names = [homes[edge.source] for edge in job.edges]
+    receiver_names = [homes[edge.destination] for edge in job.edges]
+    senders = np.array(sender_names)
+    receivers = np.array(receiver_names)
 
     needs = Sizes()
     for machine in experiment.placing["machines"]:

@@ -29,7 +29,8 @@ def observe(prepared: PreparedRun, run: EmulatedRun) -> Observations:
     for host in run.hosts:
         if "nic" in host and "tcp" in host:  # other hosts name theirs
             for direction, share in host["nic"].items():
-                nics[f"{host['name']} {direction}"] = share
+                name = f"{host['name']} {direction}"
+                nics[name] = share
 
     processes = {}
     logs = []
@@ -121,9 +122,12 @@ def foreign_rates(prepared: PreparedRun, run: EmulatedRun) -> dict[str, float]:
         for direction, way_back in opposite.items():
             link = f"{host['name']} {direction}"
             link_back = f"{host['name']} {way_back}"
-            retransmitted = sum(row["tcp"]["retransmitted"] for row in run.hosts)
-            run_bytes = _WIRE * payload[ports[link]]
-            run_bytes += _ACKNOWLEDGED * payload[ports[link_back]]
+            retransmissions = [row["tcp"]["retransmitted"] for row in run.hosts]
+            retransmitted = sum(retransmissions)
+            port = ports[link]
+            port_back = ports[link_back]
+            run_bytes = _WIRE * payload[port]
+            run_bytes += _ACKNOWLEDGED * payload[port_back]
             run_bytes += _OPENING * len(problem.job.edges)
             run_bytes += _PACKET * retransmitted
             foreign = traffic[f"{direction}_bytes"] - run_bytes

@@ -78,12 +78,15 @@ def premise_line(premises: Sequence[Premises]) -> str:
     if len(walks) > _WALKS:
         walks = ["each its own"]
     if walks:
-        parts.append(f"walk: {' | '.join(walks)}")
+        all_walks = " | ".join(walks)
+        parts.append(f"walk: {all_walks}")
     counts = [count for count in _distinct(premises, "seeds_per_step") if count]
     if counts:
-        count = f"{min(counts):,}"
+        fewest = min(counts)
+        most = max(counts)
+        count = f"{fewest:,}"
         if len(counts) > 1:
-            count += f" to {max(counts):,}"
+            count += f" to {most:,}"
         parts.append(f"{count} seeds per step")
 
     lengths = _distinct(premises, "length")
@@ -102,7 +105,9 @@ def premise_line(premises: Sequence[Premises]) -> str:
     seeds: set[int] = set()
     for premise in premises:
         seeds.update(premise.seeds)
-    line = f"seeds {min(seeds)} to {max(seeds)}"
+    first = min(seeds)
+    last = max(seeds)
+    line = f"seeds {first} to {last}"
     if len(seeds) == 1:
         line = f"seed {min(seeds)}"
     parts.append(line)

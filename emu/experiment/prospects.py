@@ -73,7 +73,9 @@ class Terms:
     def words(self) -> str:
         """Unit of all times, in words."""
         target = self.target
-        return f"to accuracy {target.accuracy:g}" if target else "per epoch"
+        if target is None:
+            return "per epoch"
+        return f"to accuracy {target.accuracy:g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +102,8 @@ class Choice:
     @property
     def seconds(self) -> float:
         """Seconds likewise, with the first seed."""
-        return next(iter(self.draws.values()))
+        first, *_ = self.draws.values()
+        return first
 
     @cached_property
     def cost(self) -> float | None:

@@ -440,6 +440,7 @@ class Answer:
             length = f"to accuracy={target.accuracy:g} of {target.split} vertices"
             if isinstance(target, Target) and target.counts_looks:
                 length += ", looks counted"
+
         choice = "chosen" if self.chosen else ""
         settings = [f"{key}={value}" for key, value in question.settings.items()]
         grid = [grid_words(*item) for item in question.grid.items()]

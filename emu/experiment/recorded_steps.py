@@ -48,9 +48,11 @@ def recorded_looks(
     if place is None:
         levels = hold(shares)
         best = int(levels.argmax())
+        level = levels[best]
+        moment = curve.moments[best]
         problem = (
             f"{file} never reaches {accuracy:.2%}: at best {HELD} looks in a row hold "
-            f"{levels[best]:.2%}, from {curve.unit} {curve.moments[best]:g} on; write "
+            f"{level:.2%}, from {curve.unit} {moment:g} on; write "
             "a lower accuracy, or a longer curve"
         )
         raise scenario.origin.error(trail, problem)
@@ -74,11 +76,14 @@ def _looks_until(curve: AccuracyCurve, last: int, settings: JobSettings) -> list
         steps_per_moment = epoch.steps
     moments = curve.moments[: last + 1]
     steps = [math.ceil(moment * steps_per_moment) for moment in moments]
-    seeds = count_seeds(settings, open_for(settings).train_count, steps[-1])
-    return [
-        Look(step, int(seeds[step - 1]), share)
-        for step, share in zip(steps, curve.accuracy, strict=False)
-    ]
+    train_count = open_for(settings).train_count
+    seeds = count_seeds(settings, train_count, steps[-1])
+    looks = []
+    for step, share in zip(steps, curve.accuracy, strict=False):
+        seen = int(seeds[step - 1])
+        looks.append(Look(step, seen, share))
+
+    return looks
 
 
 def time_steps(looks: list[Look], step_seconds: float) -> Curve:

@@ -44,7 +44,8 @@ def busy_of(schedule: Schedule) -> float | None:
 
     rows_of = defaultdict(list)
     for row, task in enumerate(job.tasks):
-        if "layer" in task.settings and task.kind not in system.parameter_kinds:
+        is_layer = "layer" in task.settings
+        if is_layer and task.kind not in system.parameter_kinds:
             machine = problem.placement.machine_of[row]
             rows_of[machine].append(row)
     if not rows_of or not schedule.length:
@@ -52,9 +53,9 @@ def busy_of(schedule: Schedule) -> float | None:
 
     total = 0.0
     for rows in rows_of.values():
-        starts = schedule.task_start[rows]
-        ends = schedule.task_end[rows]
-        total += _covered(starts.ravel(), ends.ravel())
+        starts = schedule.task_start[rows].ravel()
+        ends = schedule.task_end[rows].ravel()
+        total += _covered(starts, ends)
     mean = total / len(rows_of)
     return mean / schedule.length
 
@@ -68,7 +69,8 @@ def _covered(starts: Floats, ends: Floats) -> float:
     # A span adds what is beyond the latest end of those that began before it.
     latest_before = np.zeros_like(latest)
     latest_before[1:] = latest[:-1]
-    gains = latest - np.maximum(starts, latest_before)
+    begins = np.maximum(starts, latest_before)
+    gains = latest - begins
     # NaN sorts last: a task of a pipeline has no mini-batch in some cycles.
     return float(np.nansum(gains))
 
@@ -104,10 +106,11 @@ def limits_of(experiment: Experiment, schedule: Schedule) -> Shares:
     operations = RowOperations(experiment)
     shares = defaultdict[str, float](float)
     for link in critical_path(schedule).links:
-        share = float(link.end - link.start) / length
+        seconds = float(link.end - link.start)
+        share = seconds / length
         causes = operations.name_causes(link, schedule)
-        for name in causes:
-            shares[name] += share * causes[name]
+        for name, part in causes.items():
+            shares[name] += share * part
 
     most_first = sorted(shares.items(), key=lambda item: -item[1])
     return {name: share for name, share in most_first if share > 0}
@@ -141,7 +144,8 @@ class RowOperations:
         name = problem.cluster.machines[machine].name
         settings = self._cluster.by_name[name]
         device = settings.device or DEFAULT_DEVICE
-        return self._section.rates_of(problem.job.tasks[task], device)
+        stated_task = problem.job.tasks[task]
+        return self._section.rates_of(stated_task, device)
 
     def name_causes(self, link: ChainLink, schedule: Schedule) -> Shares:
         """Return the share of a link by its causes."""
@@ -151,7 +155,8 @@ class RowOperations:
             if link.cause is Cause.LATENCY:
                 name = "latency"
             elif link.port >= 0:
-                name = f"link {problem.links[link.port].name}"
+                port_name = problem.links[link.port].name
+                name = f"link {port_name}"
             return {name: 1.0}
 
         machine = problem.placement.machine_of[link.task]
@@ -164,8 +169,9 @@ class RowOperations:
         # By the rates of the device that the machine has, as its time was counted.
         rates = self.rates_on(problem, link.task)
         counts = self.counts[:, link.task, link.iteration]
-        seconds = counts * [rates[operation] for operation in OPERATIONS]
+        seconds_of_one = [rates[operation] for operation in OPERATIONS]
+        seconds = counts * seconds_of_one
         total = seconds.sum() or 1.0
-        shares = seconds / total
+        shares = (seconds / total).tolist()
         names = [f"rate {operation}" for operation in OPERATIONS]
-        return dict(zip(names, shares.tolist(), strict=True))
+        return dict(zip(names, shares, strict=True))

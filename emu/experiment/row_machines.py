@@ -119,7 +119,8 @@ class Row:
         """Return how fast it is on some machines, without deaths."""
         names = tuple(machines)
         try:
-            ready = prepare(self.on(names))
+            scenario = self.on(names)
+            ready = prepare(scenario)
             schedule = ready.simulate()
             check_memory(ready, schedule)
         except (ScenarioError, PlacementError, DataError) as error:
@@ -127,7 +128,8 @@ class Row:
             return Trial(names, refused=error)
 
         seeds = seeds_seen(ready.problem.job) or 1
-        return Trial(names, schedule.makespan / seeds)
+        seconds_per_seed = schedule.makespan / seeds
+        return Trial(names, seconds_per_seed)
 
     def choose(self, trials: Sequence[Trial]) -> Machines | None:
         """Return the machines of the fastest trial; None where there is none.
@@ -137,8 +139,10 @@ class Row:
         """
         best = Trial(())
         for trial in trials:
-            if trial.seconds < best.seconds * (1 - WORTHWHILE):
+            worthwhile = best.seconds * (1 - WORTHWHILE)
+            if trial.seconds < worthwhile:
                 best = trial
+
         if best.machines:
             return best.machines
         # A row with all machines open may fit where no set
@@ -159,8 +163,10 @@ class Row:
             return plain
         self._check(machines)
         job = plain.job
-        if not (self._spreads(job) or _has_part_per_machine(job)):
+        has_parts = self._spreads(job) or _has_part_per_machine(job)
+        if not has_parts:
             return plain if self._has_stores else _fewer(plain, machines)
+
         # A file of that system says itself what its machines do.
         is_same_system = self.source.job.system == job.system
         if isinstance(job, WholeGraphSection) and is_same_system:
@@ -175,20 +181,25 @@ class Row:
         spreads = self._spreads(job)
         roomy = machines if is_whole else _list_roomy(source)
         if self._has_stores:  # others take part, too, and own the graph
-            machines = [name for name in machines if name in roomy] or machines
-        if without := [name for name in machines if name not in roomy]:
-            problem = f"{', '.join(without)} has no room for a worker with its samplers"
+            roomy_machines = [name for name in machines if name in roomy]
+            machines = roomy_machines or machines
+        without = [name for name in machines if name not in roomy]
+        if without:
+            names = ", ".join(without)
+            problem = f"{names} has no room for a worker with its samplers"
             raise ScenarioError(problem, key="job.machines")
 
         # As many stores as machines, each of which takes what the file states of one.
         if not self._has_stores:
             source = _fewer(source, machines)
         target = translation_of(job.system)
-        common = replace(common_job(source, target), machines=tuple(machines))
+        all_machines = common_job(source, target)
+        common = replace(all_machines, machines=tuple(machines))
         if is_whole or spreads:
             common = replace(common, stated=tuple(machines))
         if spreads:
-            common = common.spread(len(machines), common.stores_on(machines))
+            stores = common.stores_on(machines)
+            common = common.spread(len(machines), stores)
 
         keys = ["machines", "batch_size", "times"]
         if is_whole:
@@ -215,7 +226,8 @@ class Row:
             raise ScenarioError("found none, write one at least", key="job.machines")
         for name in machines:
             if name not in names:
-                problem = f"no machine {name!r}, {nearest(name, names)}"
+                hint = nearest(name, names)
+                problem = f"no machine {name!r}, {hint}"
                 raise ScenarioError(problem, key="job.machines")
 
 

@@ -51,7 +51,8 @@ def list_settings(scenario: Scenario, name: str) -> list[Edit]:
                 trail = ("systems", row, word)
                 raise scenario.origin.error(trail, problem)
 
-    count = prod(map(len, choices.values()))
+    counts = [len(values) for values in choices.values()]
+    count = prod(counts)
     if count > MOST_SETTINGS:
         problem = f"{count} settings, write {MOST_SETTINGS} or fewer"
         raise scenario.origin.error(("systems", name), problem)

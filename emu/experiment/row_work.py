@@ -67,13 +67,14 @@ def list_work(experiment: Experiment, schedule: Schedule) -> list[Work]:
 
     work = []
     for (kind, machine, pool), members in rows.items():
+        seconds_waited = [waited[row, -1] for row in members]
         row_work = Work(
             what=kind,
             machine=machine,
             pool=pool,
             tasks=len(members),
             terms=_terms_of_tasks(experiment, schedule, members),
-            waited=sum(waited[row, -1] for row in members),
+            waited=sum(seconds_waited),
         )
         work.append(row_work)
     flows = _list_flows(experiment, schedule, waited)
@@ -97,7 +98,8 @@ def _terms_of_tasks(
     operations = RowOperations(experiment)
     if operations.counts is None:
         spans = schedule.task_end[rows] - schedule.task_start[rows]
-        return (Term("task", spans.size, float(spans.mean())),)
+        mean_span = float(spans.mean())
+        return (Term("task", spans.size, mean_span),)
 
     counts = operations.counts[:, rows].sum(axis=(1, 2))
     rates = operations.rates_on(schedule.problem, rows[0])
@@ -121,19 +123,21 @@ def _list_flows(
 
     work = []
     for (what, machines), members in _group_edges(problem).items():
-        ports = problem.hops[members[0]]
+        first_edge = members[0]
+        ports = problem.hops[first_edge]
         narrowest = min(ports, key=problem.capacities.__getitem__)
         capacity = float(problem.capacities[narrowest])
         # What is for an iteration after the last one is never sent.
         sizes = [volumes[number, : counts[number]].sum() for number in members]
-        size = float(sum(sizes))
+        term = Term("byte", float(sum(sizes)), 1 / capacity)
+        seconds_waited = [waited[-1, number] for number in members]
         flow_work = Work(
             what=what,
             machine=machines,
             pool=problem.links[narrowest].name,
             tasks=len(members),
-            terms=(Term("byte", size, 1 / capacity),),
-            waited=sum(waited[-1, number] for number in members),
+            terms=(term,),
+            waited=sum(seconds_waited),
         )
         work.append(flow_work)
     return work
@@ -152,6 +156,7 @@ def _group_edges(problem: Problem) -> dict[tuple[str, str], list[int]]:
         sender = machine_of[source.name]
         receiver = machine_of[destination.name]
         kinds = f"{source.kind} -> {destination.kind}"
-        edges[kinds, f"{sender} -> {receiver}"].append(number)
+        machines = f"{sender} -> {receiver}"
+        edges[kinds, machines].append(number)
 
     return edges

@@ -50,7 +50,8 @@ def check_setup(
         transfers = list_transfers(job)
         places = {}
         for task in job.tasks:
-            places[task.name] = machine_of[prefix + task.name]
+            name_in_all = prefix + task.name
+            places[task.name] = machine_of[name_in_all]
 
         for machine, size in count_cached_bytes(job, places):
             key = f"{prefix}{CACHED} of {machine}"
@@ -64,7 +65,8 @@ def check_setup(
             if transfer.cause == WEIGHTS and edge in parameters:
                 key = f"{WEIGHTS} from {source} to {destination}"
                 expected[key] = parameters[edge]
-                found[key] = found.get(key, 0.0) + transfer.size
+                found_before = found.get(key, 0.0)
+                found[key] = found_before + transfer.size
 
     return agreement(
         "setup",
@@ -97,7 +99,8 @@ def count_cached_bytes(
         own_rows[machine] += rows
     row_bytes = feature_bytes(job.settings) * dataset.feature_length
     samplers = [task.name for task in job.tasks if task.kind == "sampler"]
-    for machine in dict.fromkeys(places[sampler] for sampler in samplers):
+    machines = [places[sampler] for sampler in samplers]
+    for machine in dict.fromkeys(machines):
         remote_rows = dataset.vertices - own_rows[machine]
         rows = min(cache.rows, remote_rows)
         yield machine, float(row_bytes * rows)
@@ -111,7 +114,8 @@ def _sum_received(
     for transfer in transfers:
         is_cached = transfer.cause == CACHED
         is_sent = places[transfer.source] != machine
-        if is_cached and is_sent and places[transfer.destination] == machine:
+        is_received = places[transfer.destination] == machine
+        if is_cached and is_sent and is_received:
             total += transfer.size
     return total
 
@@ -134,11 +138,12 @@ def list_parameter_bytes(
 
     found = {}
     for position, kinds_of_edge in kinds.items():
-        if kinds_of_edge != {_PARAMETERS} or len(sizes[position]) != 1:
+        sizes_of_edge = sizes[position]
+        if kinds_of_edge != {_PARAMETERS} or len(sizes_of_edge) != 1:
             continue
         ends = job.edges[position]
         source = job.tasks[ends.source]
         destination = job.tasks[ends.destination]
-        (size,) = sizes[position]
+        (size,) = sizes_of_edge
         found[source.name, destination.name] = float(size)
     return found

@@ -427,7 +427,8 @@ def _first_layer_share(settings: Settings) -> float:
     for layer in layers:
         operations = layer.forward
         # A multiplication and an addition each.
-        work = 2 * operations["multiply"] + operations["aggregate"]
+        multiplications = 2 * operations["multiply"]
+        work = multiplications + operations["aggregate"]
         works.append(float(work[0]))
 
     return works[0] / sum(works)

@@ -26,9 +26,10 @@ def check_traffic(run: EmulatedRun) -> dict[str, Findings]:
             counted = host["traffic"][f"{direction}_bytes"]
             checked += 1
             if counted < payload:
-                text = f"the kernel of {machine} counted {counted:,.0f} bytes "
-                text += f"{direction}, payloads alone are {payload:,.0f}"
-                sentences.append(text)
+                sentences.append(
+                    f"the kernel of {machine} counted {counted:,.0f} bytes "
+                    f"{direction}, payloads alone are {payload:,.0f}"
+                )
 
     if not checked:
         return {}
@@ -51,7 +52,8 @@ def _count_payloads(run: EmulatedRun) -> dict[str, dict[str, float]]:
             continue
         sender = machines[home[edge.source]]
         receiver = machines[home[edge.destination]]
-        payloads[sender]["out"] += float(sizes[position])
-        payloads[receiver]["in"] += float(sizes[position])
+        size = float(sizes[position])
+        payloads[sender]["out"] += size
+        payloads[receiver]["in"] += size
 
     return payloads

@@ -156,12 +156,12 @@ class _Job:
             self._add_machine(rank, trace.metadata)
         if "collective" in trace.metadata:
             # MSCCLang's converter makes up the time of a sum, at 50 bytes per ns.
-            sums = [node.kind == "COMP" and node.micros > 0 for node in nodes]
-            nodes = [
-                node._replace(micros=0) if is_sum else node
-                for node, is_sum in zip(nodes, sums, strict=True)
-            ]
-            left_out["made-up time of a sum in a collective"] += sum(sums)
+            timeless_nodes = []
+            for node in nodes:
+                is_sum = node.kind == "COMP" and node.micros > 0
+                left_out["made-up time of a sum in a collective"] += is_sum
+                timeless_nodes.append(node._replace(micros=0) if is_sum else node)
+            nodes = timeless_nodes
 
         ends = [self._add_node(rank, node) for node in nodes]
         for source, destination in needed:
@@ -183,7 +183,8 @@ class _Job:
         if any(machine["name"] == name for machine in machines):
             return
         # `chakra_out` writes 0 for a machine that has no NIC.
-        if not float(metadata["nic_in"]) > 0:
+        nic_rate = float(metadata["nic_in"])
+        if not nic_rate > 0:
             machines.append({"name": name, "nic": "none"})
             return
 
@@ -233,7 +234,8 @@ class _Job:
                 if numbers[source] < numbers[destination]
             ]
             kind = "dependency against the order of ids, where they contradict"
-            left_out[kind] += len(edges) - len(forward)
+            unused_count = len(edges) - len(forward)
+            left_out[kind] += unused_count
         needs = reduce_edges(order, forward)
         self.workload.notes.append(
             f"{Path(origin).name}: {len(nodes):,} nodes; {len(edges):,} dependencies, "
@@ -389,7 +391,8 @@ class _Job:
 
         workload.add_flow(send.task, receive.task, send.size)
         if channel := (send.channel or route):
-            workload.flows[-1]["channel"] = plain_name(channel)
+            last_flow = workload.flows[-1]
+            last_flow["channel"] = plain_name(channel)
 
     def join_collectives(self) -> None:
         """Add the collectives: of a group the first of each rank, the second, ...
@@ -430,7 +433,8 @@ class _Job:
             self.workload.add_flow(exchange.task, f"{exchange.task}.done")
 
         # Alone, or without bytes, nobody sends; a barrier never has any and holds all.
-        if len(companions) > 1 and (first.size or first.kind == "BARRIER"):
+        is_waited_for = first.size or first.kind == "BARRIER"
+        if len(companions) > 1 and is_waited_for:
             self.workload.add_collective(
                 first.kind,
                 size=first.size,

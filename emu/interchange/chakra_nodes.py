@@ -147,7 +147,8 @@ def _take_row(trace: Trace, row: Data) -> None:
 
 
 def _node(row: Data) -> Node:
-    kind = str(row.get("type", row.get("nodetype", 0)))
+    number_or_name = row.get("nodetype", 0)
+    kind = str(row.get("type", number_or_name))
     kind = kind.removesuffix("_NODE")
     if kind.isdecimal():
         number = int(kind)

@@ -65,10 +65,11 @@ def read_schedule(path: Path) -> Workload:
     if lines:
         _, first_line = lines[0]
         size = _SIZE.fullmatch(first_line)
-    if size is None or not int(size[1]):
+    count = int(size[1]) if size else 0
+    if not count:
         raise DataError("begins without num_ranks N", path=path)
 
-    schedule = _Schedule(path, int(size[1]))
+    schedule = _Schedule(path, count)
     for number, line in lines[1:]:
         try:
             schedule.add(line.strip())

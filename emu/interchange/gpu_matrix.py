@@ -72,7 +72,8 @@ def read_matrix(path: Path, answers: Answers) -> Topology:
         topology = Topology(str(path))
         matrix = _parse(text.splitlines(), topology)
         matrix.check(str(path))
-        topology.check_size(answers.boxes * len(matrix.gpus))
+        count = answers.boxes * len(matrix.gpus)
+        topology.check_size(count)
 
         model = _find_model(matrix.beside)
         gpu = GPUS.get(model) or _guess(matrix)
@@ -169,7 +170,8 @@ def _parse(lines: list[str], topology: Topology) -> _Matrix:
     if len({*columns}) < len(columns):
         raise ValueError("it has two columns of one name")
     # Titles behind the devices have blanks in them, as CPU Affinity has.
-    rest = " ".join(titles[len(columns) :])
+    other_titles = titles[len(columns) :]
+    rest = " ".join(other_titles)
     for title in re.findall(r"GPU NUMA ID|\w+ Affinity|\S+", rest):
         topology.leave_out(f"column {title}")
 
@@ -219,7 +221,8 @@ def _find_model(lines: list[str]) -> str:
 
 def _guess(matrix: _Matrix) -> Gpu:
     """Return the first GPU of as many lanes as lead to a switch; else the unnamed."""
-    lanes = max(matrix.lanes_of(matrix.gpus[0]))
+    first_gpu = matrix.gpus[0]
+    lanes = max(matrix.lanes_of(first_gpu))
     if matrix.has_switch(_UNNAMED):
         for gpu in GPUS.values():
             # With a switch every pair has all lanes of a GPU.
@@ -296,7 +299,8 @@ def _join_boxes(
 def _note(topology: Topology, matrix: _Matrix, model: str, gpu: Gpu) -> None:
     """Note what was assumed, and count what was read past."""
     if matrix.has_switch(gpu):
-        lanes = max(matrix.lanes_of(matrix.gpus[0]))
+        first_gpu = matrix.gpus[0]
+        lanes = max(matrix.lanes_of(first_gpu))
         topology.notes.append(
             f"a GPU has {lanes} NVLinks in all, which lead to a switch: to all GPUs "
             "together it sends no more"

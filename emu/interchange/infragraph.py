@@ -398,10 +398,13 @@ def _links(reading: Reading) -> Links:
     links = {}
     for link in reading.parts("links", "link"):
         link.ignore("description")
-        physical = link.part("physical") if "physical" in link else link
+        physical = link
+        if "physical" in link:
+            physical = link.part("physical")
         rate = _amount(physical, "bandwidth")
         latency = _amount(physical, "latency")
-        links[link.text("name")] = Wire(rate, latency)
+        name = link.text("name")
+        links[name] = Wire(rate, latency)
     return links
 
 
@@ -410,12 +413,15 @@ def _amount(physical: Reading, key: str) -> float:
     amount = physical.part(key)
     units = [unit for unit in amount.keys() if unit in _UNITS]  # noqa: SIM118
     # Without a choice the only key that is a unit says it.
-    choice = amount.text("choice", units[0] if units else "")
+    only_unit = units[0] if units else ""
+    choice = amount.text("choice", only_unit)
     if not choice:
         return 0.0
     if choice not in _UNITS:
-        raise ValueError(f"{key} is in {choice!r}, write {', '.join(_UNITS)}")
-    return amount.number(choice) * _UNITS[choice]
+        known = ", ".join(_UNITS)
+        raise ValueError(f"{key} is in {choice!r}, write {known}")
+    number = amount.number(choice)
+    return number * _UNITS[choice]
 
 
 def _expand(stated: str, count: int) -> Iterator[str]:

@@ -398,15 +398,18 @@ class _Job:
 
             first = ends.get(ranks[0], [])
             for rank, rank_ends in ends.items():
-                offsets = [b - a for a, b in zip(first, rank_ends, strict=False)]
+                pairs = zip(first, rank_ends, strict=False)
+                offsets = [later - earlier for earlier, later in pairs]
                 if not offsets:
                     continue
                 # Medians, so that a single late end is not taken for another run.
                 offset = statistics.median(offsets)
-                drift = statistics.median(abs(value - offset) for value in offsets)
+                deviations = [abs(value - offset) for value in offsets]
+                drift = statistics.median(deviations)
                 widest = max(widest, abs(offset))
                 # Ends of one run differ by less than the time between two of them.
-                distance = (rank_ends[-1] - rank_ends[0]) / len(rank_ends)
+                length = rank_ends[-1] - rank_ends[0]
+                distance = length / len(rank_ends)
                 if drift > distance / 4:
                     raise self.workload.error(
                         f"and that of rank {rank} are of two runs: their collectives "
@@ -490,7 +493,8 @@ class _Job:
     def _send_shares(self, part: _Part, companions: Sequence[_Part]) -> None:
         # A rank that sends as much to everybody states no shares.
         equal_share = part.exchange.size / len(companions)
-        shares = part.exchange.shares or (equal_share,) * len(companions)
+        equal_shares = (equal_share,) * len(companions)
+        shares = part.exchange.shares or equal_shares
         for receiver, size in zip(companions, shares, strict=True):
             if receiver is not part:
                 self.workload.add_flow(part.task, f"{receiver.task}.done", size)
@@ -516,7 +520,8 @@ class _Job:
             receive_end = f"{receive.task}.done"
             self.workload.add_flow(send.task, receive_end, size)
             # Messages of two ranks go one after the other, on one connection.
-            self.workload.flows[-1]["channel"] = f"{source}-{destination}"
+            last_flow = self.workload.flows[-1]
+            last_flow["channel"] = f"{source}-{destination}"
             if send.task in self._waited_sends:  # it has ended when all has come
                 self.workload.add_flow(receive_end, f"{send.task}.done")
 
@@ -525,7 +530,8 @@ class _Job:
         ranks = len(self._traces)
         collectives = 0
         for (_, members), parts in self._groups.items():
-            collectives += len(parts[members[0]])
+            first_member = members[0]
+            collectives += len(parts[first_member])
         sends = self._messages["SEND"]
         messages = sum(map(len, sends.values()))
         computing = self._computing / self._scale / ranks

@@ -135,7 +135,8 @@ class Range(NamedTuple):
         """True of a kernel of NCCL and a range of gloo."""
         if self.category == "kernel":
             return self.name.lower().startswith("nccl")
-        return self.category == "user_annotation" and self.name.startswith("gloo:")
+        is_range = self.category == "user_annotation"
+        return is_range and self.name.startswith("gloo:")
 
 
 class Exchange(NamedTuple):
@@ -207,7 +208,8 @@ class RankTrace(Account):
             begin = reading.number("ts") / 1e6
             seconds = reading.number("dur") / 1e6
             if seconds < 0:
-                raise ValueError(f"range {event.get('name')} takes {seconds} s")
+                name = event.get("name")
+                raise ValueError(f"range {name} takes {seconds} s")
 
             yield Range(
                 begin=begin,
@@ -288,14 +290,17 @@ class RankTrace(Account):
                 self.leave_out(f"range of category {row.category}")
             if row.is_exchange or row.name.startswith(_CALLS):
                 unknown = row.args.keys() - _OF_EXCHANGES
-                self.left_out.update(f"{key} of an exchange" for key in unknown)
+                for key in unknown:
+                    self.left_out[f"{key} of an exchange"] += 1
             elif row.args:
                 kind = "argument of a range that exchanges nothing"
                 self.leave_out(kind, len(row.args))
 
     def _merge_busy(self) -> list[tuple[float, float]]:
         spans: list[tuple[float, float]] = []
-        rows = self._kernels() if self.uses_gpu else self._operators()
+        rows = self._operators()
+        if self.uses_gpu:
+            rows = self._kernels()
         for row in sorted(rows, key=lambda row: row.begin):
             # Streams of a GPU, and threads, compute side by side.
             if spans and row.begin <= spans[-1][1]:
@@ -346,12 +351,14 @@ class RankTrace(Account):
                 f"has {len(groups)} groups of ranks, and gloo does not say whose its "
                 "ranges are"
             )
-        ranks = next(iter(groups), tuple(range(self.world)))
+        every_rank = tuple(range(self.world))
+        ranks = next(iter(groups), every_rank)
         ends: list[float] = []
+        are_paired = len(calls) == len(rows)
         for place, row in enumerate(rows):
             # Calls and ranges go together by place only where both are as many.
             # A worker that was not free took up later what had been posted.
-            call_time = calls[place].begin if len(calls) == len(rows) else row.begin
+            call_time = calls[place].begin if are_paired else row.begin
             was_queued = any(call_time < end <= row.begin for end in ends)
             ends.append(row.end)
 
@@ -387,15 +394,18 @@ class RankTrace(Account):
                     f"{row.name:.40} states no bytes: trace CPU and CUDA, by torch 2.3 "
                     "or later"
                 )
-            kind = self._kind_of(str(record["Collective name"]))
-            width = self._width_of(str(record.get("dtype")))
+            name = str(record["Collective name"])
+            kind = self._kind_of(name)
+            number_type = str(record.get("dtype"))
+            width = self._width_of(number_type)
             size = 0.0
             if kind != "BARRIER":
                 size = float(record["In msg nelems"]) * width
             shares: list[float] = []
             splits = _parse_list(record.get("In split size"))
+            total = sum(splits)
             if kind == "ALL_TO_ALL" and len({*splits}) > 1:
-                shares = [size * split / sum(splits) for split in splits]
+                shares = [size * split / total for split in splits]
 
             exchange = Exchange(
                 # At the latest it was ready when it began.
@@ -407,7 +417,8 @@ class RankTrace(Account):
                 ranks=self._ranks_of(record),
                 shares=tuple(shares),
             )
-            root = record.get("Dst Rank" if kind == "SEND" else "Src Rank")
+            root_key = "Dst Rank" if kind == "SEND" else "Src Rank"
+            root = record.get(root_key)
             if root is None:
                 root = record.get("Rank")
             yield self._exchange(kind, root, exchange)

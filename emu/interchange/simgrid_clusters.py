@@ -101,7 +101,8 @@ class Torus(GridZone):
             position = start
             while position != end:
                 next_position = (position + step) % size
-                next_place = place + (next_position - position) * stride
+                step_length = next_position - position
+                next_place = place + step_length * stride
                 # Both ways a link has the name of the host it leads forward from.
                 owner = place if forward else next_place
                 wires += self.limit(f"link_{place}")
@@ -146,8 +147,10 @@ class FatTree(GridZone):
         wires, level = self._climb(place, end, destination)
 
         while level:
+            place_in_level = level - 1
+            children = self.children[place_in_level]
             # As SimGrid does: ports are looked at on from the last one taken.
-            port = source % self.cables[level - 1] * self.children[level - 1]
+            port = source % self.cables[place_in_level] * children
             while level and port < self._ports(level):
                 cable, child = divmod(port, self.children[level - 1])
                 if child == end[level - 1]:
@@ -179,7 +182,8 @@ class FatTree(GridZone):
         # No two hosts are joined but over a switch: one level up at least.
         while level == 0 or place[level:] != end[level:]:
             parents = self.parents[level]
-            port = rest % (parents * self.cables[level])
+            cables = self.cables[level]
+            port = rest % (parents * cables)
             # Each level takes one digit of the destination (d-mod-k).
             rest //= parents
 

@@ -97,7 +97,8 @@ class _Workflow:
         owner = execution if "machines" in execution else content
         rows = owner.parts("machines", "machine")
         machines = [self._read_machine(row) for row in rows]
-        self.workload = Workload(str(path), machines or [{"name": "m0"}])
+        stated_machines = machines or [{"name": "m0"}]
+        self.workload = Workload(str(path), stated_machines)
         self.workload.notes.append(
             f"version {version}: sizes of files in bytes and runtimes in seconds, as "
             "WfCommons' own migration has them"
@@ -230,7 +231,8 @@ class _Workflow:
             source = plain_name(maker)
             destination = plain_name(reader)
             self.workload.add_flow(source, destination, size)
-        text = f"{len(self._tasks)} tasks, {len(flows)} pairs of them with files"
+        task_count = len(self._tasks)
+        text = f"{task_count} tasks, {len(flows)} pairs of them with files"
         self.workload.notes.append(text)
 
     def _maker_of(self, file: str, makers: Mapping[str, list[str]], reads: int) -> str:
@@ -252,7 +254,8 @@ class _Workflow:
         files = {"output": [*output_names], "input": [*input_names]}
         for file in task.parts("files", "file"):  # its own, as before 1.5
             # Files of one name in two folders are two files.
-            name = file.text("path", "") + _id_of(file)
+            folder = file.text("path", "")
+            name = folder + _id_of(file)
             link = file.text("link")
             if link not in files:
                 raise self._error(f"file {name!r} has link {link!r}: input or output")
@@ -284,7 +287,7 @@ class _Workflow:
         by_name: dict[str, str] = {}
         for key, task in self._tasks.items():
             name = task.text("name", key)
-            by_name[name] = "" if name in by_name else key
+            by_name[name] = key if name not in by_name else ""
         return by_name
 
     def _task_of(self, stated: str, key: str, by_name: Mapping[str, str]) -> str:

@@ -54,7 +54,8 @@ class Comparison(list[Candidate]):
         """Return the tables of `comparison_tables`, for notebooks."""
         if not self:
             return repr(self)
-        return "".join(html_of(table) for table in comparison_tables(self))
+        tables = comparison_tables(self)
+        return "".join(html_of(table) for table in tables)
 
 
 def write_makespans(makespans: Mapping[Any, float]) -> tuple[str, str]:
@@ -62,8 +63,10 @@ def write_makespans(makespans: Mapping[Any, float]) -> tuple[str, str]:
     if not makespans:
         return "refused", ""
     span = interval([*makespans.values()])
-    half = format_duration(span.half) if span.half else ""
-    return format_duration(span.mean, 6), half
+    mean = format_duration(span.mean, 6)
+    if not span.half:
+        return mean, ""
+    return mean, format_duration(span.half)
 
 
 #: Moves that are listed below the table; beyond, only their number is shown.
@@ -76,9 +79,8 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
     ``job`` says in a line what it was.
     """
     title = f"Simulated, {job}" if job else "Simulated"
-    table = plain_table(
-        title, "placement", "policy", *COLUMNS, ">bytes moved", ">tasks moved"
-    )
+    columns = ["placement", "policy", *COLUMNS, ">bytes moved", ">tasks moved"]
+    table = plain_table(title, *columns)
 
     first = candidates[0]
     # One that was refused has a makespan of infinity.
@@ -92,11 +94,14 @@ def comparison_table(candidates: Sequence[Candidate], job: str = "") -> Table:
             write_pair(change),
         ]
         if not row.refused:
-            cells.append(f"{row.answer.share_between:.0%}")
-            cells.append(str(len(row.moves)))
-        table.add_row(*cells, style="bold" if row.makespan == best else "")
+            moved_share = f"{row.answer.share_between:.0%}"
+            move_count = str(len(row.moves))
+            cells += [moved_share, move_count]
+        style = "bold" if row.makespan == best else ""
+        table.add_row(*cells, style=style)
 
-    table.caption = "\n".join(_notes_on(candidates))
+    notes = _notes_on(candidates)
+    table.caption = "\n".join(notes)
     return table
 
 
@@ -104,9 +109,11 @@ def coflow_line(times: Mapping[str, float]) -> str:
     """Return `CoflowTimes.to_json` in a line."""
     mean = format_duration(times["mean"], 4)
     most = format_duration(times["p95"], 4)
+    count = times["count"]
+    slowdown = times["slowdown"]
     return (
-        f"{times['count']:,} coflows: {mean} on average, 95 % within {most}, "
-        f"{times['slowdown']:.4g} times as long as alone"
+        f"{count:,} coflows: {mean} on average, 95 % within {most}, "
+        f"{slowdown:.4g} times as long as alone"
     )
 
 
@@ -132,6 +139,7 @@ def _coflow_table(candidates: Sequence[Candidate]) -> Table:
     rows = [(row, row.answer.coflows) for row in candidates if row.answer.coflows]
     shortest = min(times["mean"] for _, times in rows)
     for row, times in rows:
+        is_shortest = times["mean"] == shortest
         table.add_row(
             row.placement,
             row.policy,
@@ -139,7 +147,7 @@ def _coflow_table(candidates: Sequence[Candidate]) -> Table:
             format_duration(times["mean"], 4),
             format_duration(times["p95"], 4),
             f"{times['slowdown']:.3f}",
-            style="bold" if times["mean"] == shortest else "",
+            style="bold" if is_shortest else "",
         )
     return table
 
@@ -148,10 +156,14 @@ def _cost_table(candidates: Sequence[Candidate]) -> Table:
     """Return what each costs; the table of makespans has no room for it."""
     table = plain_table("Cost", "placement", "policy", *_PRICES.values())
     for row in candidates:
-        if cost := row.answer.cost:
-            value = "" if cost["value"] is None else f"{cost['value']:.4g}"
-            total = format_money(cost["total"])
-            table.add_row(row.placement, row.policy, total, value)
+        cost = row.answer.cost
+        if not cost:
+            continue
+        total = format_money(cost["total"])
+        value = ""
+        if cost["value"] is not None:
+            value = f"{cost['value']:.4g}"
+        table.add_row(row.placement, row.policy, total, value)
     return table
 
 
@@ -161,18 +173,22 @@ def _notes_on(candidates: Sequence[Candidate]) -> Iterator[str]:
     answers = [row for row in candidates if not row.refused]
     for row in answers:
         if 0 < len(row.moves) <= _LISTED:
-            yield f"{row.placement}: {', '.join(map(str, row.moves))}"
+            moves = ", ".join(map(str, row.moves))
+            yield f"{row.placement}: {moves}"
     for row in answers:
         # The last digits move either row: the one that they move more decides.
         shift = max(row.answer.rounding, first.answer.rounding)
-        if 0 < abs(row.makespan - first.makespan) < shift:
+        distance = abs(row.makespan - first.makespan)
+        if 0 < distance < shift:
+            length = format_duration(shift)
             yield (
                 f"{row.name}: as good as the first row, rounding alone moves it by "
-                f"{format_duration(shift)}"
+                f"{length}"
             )
     for row in candidates:
         if row.refused:
-            yield f"{row.name}: {reason(row.refused)}"
+            cause = reason(row.refused)
+            yield f"{row.name}: {cause}"
 
     # Rates decide what a placement is worth: two rows may differ by both.
     if any(row.kept for row in candidates):
@@ -209,25 +225,28 @@ def sweep_table(
         values = row["values"]
         # As text, since a value may be a list, which is no key.
         group = tuple(str(values[key]) for key in keys)
-        groups[group][values["seed"]] = row["figures"]
+        seed = values["seed"]
+        groups[group][seed] = row["figures"]
 
     figures_of_all = [row["figures"] for row in rows]
     # By makespan four workers that train on twice as many samples as two looked 97 %
     # slower, at as many samples per second.
     uneven = not by_makespan and _is_uneven(figures_of_all)
     measure = _seconds_per_sample if uneven else _makespan  # least of the best
-    seconds = {
-        group: {seed: measure(figures) for seed, figures in by_seed.items()}
-        for group, by_seed in groups.items()
-    }
+    seconds = {}
+    for group, by_seed in groups.items():
+        seconds[group] = {seed: measure(figures) for seed, figures in by_seed.items()}
     best = min(seconds, key=lambda group: interval([*seconds[group].values()]).mean)
 
     writers = _figure_columns(figures_of_all, uneven=uneven)
     columns = [*keys, ">makespan", ">± (95 %)", ">seeds", ">against the best"]
-    table = plain_table("", *columns, *(_FIGURES[key] for key in writers))
+    columns += [_FIGURES[key] for key in writers]
+    table = plain_table("", *columns)
     for group, by_seed in groups.items():
         makespans = {seed: _makespan(figures) for seed, figures in by_seed.items()}
-        change = None if group == best else pair(seconds[group], seconds[best])
+        change = None
+        if group != best:
+            change = pair(seconds[group], seconds[best])
         cells = [
             *group,
             *write_makespans(makespans),
@@ -238,7 +257,8 @@ def sweep_table(
             runs = [figures for figures in by_seed.values() if key in figures]
             values = [float(figures[key]) for figures in runs]
             cells.append(write(interval(values).mean) if values else "")
-        table.add_row(*cells, style="bold" if group == best else "")
+        style = "bold" if group == best else ""
+        table.add_row(*cells, style=style)
     if uneven:
         table.caption = "by seeds per second: not all train on as many seeds"
     return table
@@ -257,7 +277,8 @@ def _is_uneven(figures: Sequence[Row]) -> bool:
     # The makespan is the one measure that all points have then.
     if not all("samples_per_second" in row for row in figures):
         return False
-    return len({row["samples"] for row in figures}) > 1
+    sample_counts = {row["samples"] for row in figures}
+    return len(sample_counts) > 1
 
 
 def _figure_columns(
@@ -272,5 +293,6 @@ def _figure_columns(
             columns[key] = format_ratio
     # Prices may be what varies: points without any leave their cells empty.
     if any("cost" in row for row in figures):
-        columns |= {"cost": format_money, "value": "{:.4g}".format}
+        columns["cost"] = format_money
+        columns["value"] = "{:.4g}".format
     return columns

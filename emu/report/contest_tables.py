@@ -43,6 +43,7 @@ def contest_json(found: Contest[Any], file: str) -> Result:
         }
         if row.run is not None:
             result[side]["run"] = asdict(row.run)
+
     return result
 
 
@@ -60,6 +61,7 @@ def contest_table(found: Contest[Any]) -> Table:
             error = format_ratio(row.run.makespan_error)
             run = f"{over_sockets(row.run)}, {error}, {row.run.trust}"
         table.add_row(name, format_duration(row.makespan), row.limit, run)
+
     return table
 
 
@@ -72,8 +74,11 @@ def contest_lines(found: Contest[Any]) -> Iterator[str]:
     for words, loss in found.without.items():
         left = "refused" if loss is None else format_ratio(loss)
         yield f"with {words}: {left}"
-    refused = f", {found.refused:,} of them refused" if found.refused else ""
-    yield f"worst of {found.tries:,}{refused}: {found.instance.bounds()}"
+    tries = f"{found.tries:,}"
+    if found.refused:
+        tries += f", {found.refused:,} of them refused"
+    bounds = found.instance.bounds()
+    yield f"worst of {tries}: {bounds}"
 
 
 def flows_table(found: Contest[Any]) -> Table | None:

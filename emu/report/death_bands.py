@@ -63,4 +63,5 @@ def death_bands(result: Row) -> list[DeathBand]:
                 ),
             ]
             begin = end
+
     return bands

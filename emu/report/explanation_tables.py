@@ -69,6 +69,7 @@ def job_line(
     ]
     if pinned_tasks:
         line += f", {len(pinned_tasks)} of {len(job.tasks)} tasks pinned"
+
     if policy:
         line += f", rates by {policy}"
     return line
@@ -115,6 +116,7 @@ def recovery_lines(recovery: Attempts, without: float) -> Iterator[str]:
         times = f"{count} times" if count > 1 else "once"
         length = format_duration(without, 10)
         yield f"killed {times}, lost {write_loss(losses)}; {length} without"
+
     for kill in recovery.killed:
         yield f"{kill.error}: goes on at iteration {kill.next_iteration}"
 
@@ -169,6 +171,7 @@ def pace_rows(pace: Row) -> list[tuple[str, str, str]]:
     if (samples := pace.get("samples_per_second")) is not None:
         speed = f"{format_number(samples, 4)} per s"
         rows.append(("samples", speed, "seeds of all workers"))
+
     if (busy := pace.get("busy")) is not None:
         note = "of the makespan, the mean over workers"
         rows.append(("workers busy", f"{busy:.0%}", note))
@@ -196,6 +199,7 @@ def setup_row(setup: Row) -> tuple[str, str]:
         seconds = format_duration(row["seconds"], 4)
         size = format_size(row["bytes"]) if row["bytes"] else seconds
         parts.append(f"{size} of {cause}")
+
     text = ", ".join(parts) or "nothing to send"
     if run := setup.get("measured"):
         text += (

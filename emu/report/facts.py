@@ -42,7 +42,8 @@ def run_facts(result: Result, digits: int = 4) -> list[Fact]:
     facts = [*setting(result)]
     if result.get("network") == "kernel":
         tcp = result["transport"]
-        facts.append(Fact("network", "kernel", _SHARING[result["sharing"]]))
+        sharing = _SHARING[result["sharing"]]
+        facts.append(Fact("network", "kernel", sharing))
         facts += _nic_facts(result.get("nics"))
         note = f"of {tcp['segments']} segments; {tcp['timeouts']} timeouts"
         facts.append(Fact("TCP", f"{tcp['retransmitted']} again", note))
@@ -53,7 +54,8 @@ def run_facts(result: Result, digits: int = 4) -> list[Fact]:
     if virtual := result.get("virtual"):
         facts += _virtual(virtual, result["job_makespan"], digits)
     if setup := result.get("setup"):
-        facts.append(Fact("setup", *words.setup_row(setup)))
+        label, note = words.setup_row(setup)
+        facts.append(Fact("setup", label, note))
     facts += [Fact(*row) for row in words.pace_rows(result.get("pace", {}))]
     facts += [Fact(*row) for row in words.model_rows(result.get("models", []))]
     if "cost" in result:

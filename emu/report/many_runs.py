@@ -24,14 +24,20 @@ def compare(
     """Return mean, interval and change of makespans by the names that JSON has."""
     spread = interval(list(values.values()))
     change = pair(values, beside)
-    return {
+    content: Result = {
         "makespan": spread.mean,
         "half": spread.half,
         "seeds": spread.count,
-        "change": change.mean if change else None,
-        "change_half": change.half if change else None,
-        "tie": bool(change and change.tie),
+        "change": None,
+        "change_half": None,
+        "tie": False,
     }
+    if change is not None:
+        content["change"] = change.mean
+        content["change_half"] = change.half
+        content["tie"] = change.tie
+
+    return content
 
 
 def write_pair(apart: Interval | None) -> str:
@@ -44,7 +50,9 @@ def write_pair(apart: Interval | None) -> str:
     mean = format_number(100 * apart.mean, 2, "+")
     half = format_number(100 * apart.half, 2)
     text = f"{mean} ± {half} %"
-    return f"tie ({text})" if apart.tie else text
+    if apart.tie:
+        return f"tie ({text})"
+    return text
 
 
 def schedules_of(run: RecordedRun) -> dict[str, Schedule]:
@@ -90,7 +98,8 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
         # Groups stand in the order of their first runs, by which tables compare.
         if content not in groups:
             groups[content] = _Repetition(name=name, keys=keys, runs=[])
-        groups[content].runs.append(run)
+        group = groups[content]
+        group.runs.append(run)
 
     by_name = {}
     # Names are what tables and pictures show: two groups must not share one.
@@ -98,7 +107,8 @@ def repetitions(runs: Sequence[RecordedRun]) -> dict[str, list[RecordedRun]]:
         namesakes = [other for other in groups.values() if other.name == group.name]
         words = [group.name]
         for key, value in group.keys.items():
-            if any(other.keys.get(key) != value for other in namesakes):
+            values = [other.keys.get(key) for other in namesakes]
+            if any(other_value != value for other_value in values):
                 words.append(f"{key}={value}")
         full_name = ", ".join(words)
         by_name[full_name] = group.runs
@@ -181,7 +191,8 @@ def runs_json(runs: Sequence[RecordedRun]) -> list[Result]:
 
         missing = []
         for run in group:
-            missing += [f"{run.name}: {part}" for part in run.missing]
+            names = [f"{run.name}: {part}" for part in run.missing]
+            missing += names
         row: Result = {
             "name": name,
             # A run may lack one of the kinds; the kind that most runs have counts them.
@@ -208,7 +219,10 @@ def _by_seed(runs: Sequence[RecordedRun]) -> dict[int | None, float]:
         seed = scenario.get("seed")
         values_by_seed[seed].append(run.best.makespan)
     # Runs over sockets may repeat a seed: pairs are taken by seed, so it has one value.
-    return {seed: interval(values).mean for seed, values in values_by_seed.items()}
+    means = {}
+    for seed, values in values_by_seed.items():
+        means[seed] = interval(values).mean
+    return means
 
 
 def _error(found: dict[str, Interval], kind: str, recovery: float) -> float | None:
@@ -228,14 +242,18 @@ def runs_table(runs: Sequence[RecordedRun]) -> Table:
     rows = runs_json(runs)
     is_virtual = any("virtual" in row for row in rows)
     length_name = "virtual or emulated" if is_virtual else "emulated"
-    table = plain_table(
-        "Recorded runs",
+    length_name = "virtual or emulated" if is_virtual else "emulated"
+    columns = [
         "scenario, placement, policy",
         ">runs",
         f">{length_name}",
-        *(">±", ">change", ">predicted"),
-        *(">makespan error", ">replay error"),
-    )
+        ">±",
+        ">change",
+        ">predicted",
+        ">makespan error",
+        ">replay error",
+    ]
+    table = plain_table("Recorded runs", *columns)
 
     for row in rows:
         length = "missing"
@@ -264,8 +282,12 @@ def runs_table(runs: Sequence[RecordedRun]) -> Table:
 
 def _write_half(seconds: float) -> str:
     """Return half of an interval, nothing where it is of one value."""
-    return format_duration(seconds) if seconds else ""
+    if not seconds:
+        return ""
+    return format_duration(seconds)
 
 
 def _write_error(error: float | None) -> str:
-    return "" if error is None else format_ratio(error)
+    if error is None:
+        return ""
+    return format_ratio(error)

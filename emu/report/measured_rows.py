@@ -141,10 +141,12 @@ def _check_unit(measurement: Measurement, here: float, name: str) -> None:
     times = np.array(measurement.values["iteration"])
     for unit in (TimeUnit.MS, TimeUnit.US):
         ratios = times * unit.seconds / here
-        if ((ratios > 1 / _NEAR) & (ratios < _NEAR)).all():
+        is_near = (ratios > 1 / _NEAR) & (ratios < _NEAR)
+        if is_near.all():
             middle = float(np.median(times))
+            factor = middle / here
             problem = (
-                f"has times about {middle / here:,.0f} times those of {name} "
+                f"has times about {factor:,.0f} times those of {name} "
                 f"({middle:.4g} s, {here:.4g} s): write --unit {unit} or --unit s"
             )
             raise DataError(problem, path=measurement.path)
@@ -156,10 +158,13 @@ def measurement_tables(
     """Return a table of links, or one of iterations for each run."""
     title = f"Measured elsewhere: {measurement.path.name}"
     if measurement.unit == "seconds":
-        return [
-            _iterations_table(f"{title}, beside {run.name}", measurement, run)
-            for run in runs
-        ]
+        tables = []
+        for run in runs:
+            title_of_run = f"{title}, beside {run.name}"
+            table = _iterations_table(title_of_run, measurement, run)
+            tables.append(table)
+        return tables
+
     columns = ("run", "schedule", "what", ">measured", ">here", ">error")
     table = plain_table(title, *columns)
     for row in measurement_rows(measurement, runs):
@@ -177,9 +182,8 @@ def measurement_tables(
 def _iterations_table(title: str, measurement: Measurement, run: RecordedRun) -> Table:
     """Return a column of what was measured, and one per schedule of a run."""
     rows = list(measurement_rows(measurement, [run]))
-    table = plain_table(
-        title, "", ">measured", *(f">{row['schedule']}" for row in rows)
-    )
+    schedules = [f">{row['schedule']}" for row in rows]
+    table = plain_table(title, "", ">measured", *schedules)
     first = rows[0]
     counts = [str(row["iterations"]) for row in rows]
     table.add_row("iterations", str(first["rows"]), *counts)
@@ -195,7 +199,8 @@ def _iterations_table(title: str, measurement: Measurement, run: RecordedRun) ->
         "median_error": "error of the median",
     }
     for key, name in names.items():
-        table.add_row(name, "", *(_write_share(row[key]) for row in rows))
+        shares = [_write_share(row[key]) for row in rows]
+        table.add_row(name, "", *shares)
     table.add_row("apart on average", "", *map(_write_distance, rows))
     gaps = [f"{row['largest_gap']:.3f}" for row in rows]
     table.add_row("largest distance of distributions", "", *gaps)
@@ -209,7 +214,8 @@ def _iteration_notes(rows: Sequence[Result]) -> Iterator[str]:
     """Yield why schedules differ, and that the numbers of iterations do."""
     for row in rows:
         for reason in row["reasons"]:
-            yield f"{row['schedule'] or 'run'}: {reason}"
+            schedule = row["schedule"] or "run"
+            yield f"{schedule}: {reason}"
         if row["outcome"] == Agreement.UNDECIDED:
             yield "which may be chance: more iterations decide"
     row = rows[0]
@@ -226,21 +232,29 @@ def _write_time(seconds: float) -> str:
 
 def _write_mean(row: Result) -> str:
     mean = _write_time(row["measured"])
-    return f"{mean} ± {format_duration(row['half'])}" if row["half"] else mean
+    if not row["half"]:
+        return mean
+    half = format_duration(row["half"])
+    return f"{mean} ± {half}"
 
 
 def _write_share(share: float | None) -> str:
-    return "" if share is None else format_ratio(share)
+    if share is None:
+        return ""
+    return format_ratio(share)
 
 
 def _write_distance(row: Result) -> str:
     if row["apart"] is None:
         return ""
-    by_chance = f"{100 * row['apart_by_chance']:.2f} % by chance"
-    return f"{100 * row['apart']:.3g} %, {by_chance}"
+    percent = 100 * row["apart"]
+    percent_by_chance = 100 * row["apart_by_chance"]
+    return f"{percent:.3g} %, {percent_by_chance:.2f} % by chance"
 
 
 def _write_drift(row: Result) -> str:
     if row["drift"] is None:
         return ""
-    return f"{format_ratio(row['drift'])} ± {100 * row['drift_half']:.2g} %"
+    drift = format_ratio(row["drift"])
+    percent = 100 * row["drift_half"]
+    return f"{drift} ± {percent:.2g} %"

@@ -26,13 +26,16 @@ def ranges_table(ranges: Mapping[str, NDArray[np.float64]]) -> Table:
     # Bars are shares of the longest: ranges may nest, so that their sum is none.
     longest = max(sums, default=0.0) or 1.0
     for name, seconds in islice(ranges.items(), _RANGES):
+        count = f"{len(seconds):,}"
         mean = format_duration(float(seconds.mean()))
         share = float(seconds.sum() / longest)
         bar = Text("█" * round(30 * share), style="blue")
-        grid.add_row(name, f"{len(seconds):,}", mean, bar)
+        grid.add_row(name, count, mean, bar)
+
     # The trace has them by their time in all, so that the rest is short.
-    if len(ranges) > _RANGES:
-        grid.caption = f"and {len(ranges) - _RANGES} shorter ones"
+    rest = len(ranges) - _RANGES
+    if rest > 0:
+        grid.caption = f"and {rest} shorter ones"
     return grid
 
 
@@ -44,11 +47,12 @@ def times_lines(
     for key, time in times:
         parts = time if isinstance(time, tuple) else (time or 0.0,)
         if any(parts):
-            durations = [format_duration(seconds) for seconds in parts]
-            lines.append(f"  {key}: {', '.join(durations)}")
+            durations = ", ".join(format_duration(seconds) for seconds in parts)
+            lines.append(f"  {key}: {durations}")
     for kind, seconds in rest.items():
         if seconds:
-            lines.append(f"  ({kind}: {format_duration(seconds)}, no key takes it)")
+            duration = format_duration(seconds)
+            lines.append(f"  ({kind}: {duration}, no key takes it)")
     return lines
 
 
@@ -56,9 +60,11 @@ def rates_lines(
     rates: Mapping[str, Any], residuals: Mapping[str, float]
 ) -> Iterator[str]:
     """Yield ``job.rates``, and how far times by them are from what was measured."""
-    yield from (f"  {name}: {rate}" for name, rate in rates.items())
+    for name, rate in rates.items():
+        yield f"  {name}: {rate}"
     for kind, share in residuals.items():
-        yield f"  ({kind}: {format_ratio(share)} at the furthest)"
+        furthest = format_ratio(share)
+        yield f"  ({kind}: {furthest} at the furthest)"
 
 
 def training_table(training: Sequence[Mapping[str, float]]) -> Table:
@@ -67,9 +73,13 @@ def training_table(training: Sequence[Mapping[str, float]]) -> Table:
     looks = [row for row in training if "accuracy" in row]
     # Without vertices to validate on, the last step says what was reached.
     for row in looks or training[-1:]:
-        accuracy = f"{row['accuracy']:.2%}" if looks else "no such vertices"
+        step = f"{row['iteration']:.0f}"
         time = format_duration(row["time"], 5)
-        grid.add_row(f"{row['iteration']:.0f}", time, f"{row['loss']:.4g}", accuracy)
+        loss = f"{row['loss']:.4g}"
+        accuracy = "no such vertices"
+        if looks:
+            accuracy = f"{row['accuracy']:.2%}"
+        grid.add_row(step, time, loss, accuracy)
     return grid
 
 
@@ -83,7 +93,9 @@ def audit_table(report: AuditReport) -> Table:
             for violation in report.violations
             if violation.constraint in constraints
         ]
-        table.add_row(name, f"{count:,}", f"{len(broken):,}", *broken[:1])
+        checked_count = f"{count:,}"
+        broken_count = f"{len(broken):,}"
+        table.add_row(name, checked_count, broken_count, *broken[:1])
     return table
 
 

@@ -60,11 +60,10 @@ def ports(schedule: Schedule, window: Window) -> Figure:
     Raises DataError when nothing is left to show.
     """
     problem = schedule.problem
-    links = [
-        (port, link)
-        for port, link in enumerate(problem.links)
-        if window.shows(problem.cluster, link.machine)
-    ]
+    links = []
+    for port, link in enumerate(problem.links):
+        if window.shows(problem.cluster, link.machine):
+            links.append((port, link))
     columns = 1 if window.narrow else 2  # a NIC takes two: out and in
     lines = -(-len(links) // columns)  # rounded up
     height = 0.6 + 1.05 * lines
@@ -304,7 +303,8 @@ def bars(
                 continue
             span = interval(values[name])
             widest = max(widest, span.mean + span.half)
-            height = row + (number - (len(series) - 1) / 2) * pitch
+            middle = (len(series) - 1) / 2
+            height = row + (number - middle) * pitch
             bar = axes.barh(
                 height,
                 span.mean,
@@ -343,6 +343,7 @@ def _write_interval(axes: Axes, span: Interval, height: float) -> None:
             lw=0.9,
             capsize=2,
         )
+
     end = (span.mean + span.half, height)
     axes.annotate(text, end, va="center", fontsize=6.5)
 

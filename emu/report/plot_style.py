@@ -123,6 +123,7 @@ def save(figure: Figure, path: Path) -> None:
     if kind not in FORMATS:
         names = ", ".join(f".{name}" for name in FORMATS)
         raise DataError(f"ends in none of {names}", path=str(path))
+
     # Without a date the same figure is the same file.
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with whole_file(path) as partial:

@@ -98,8 +98,10 @@ def _legend(colour: dict[str, str], deaths: Sequence[DeathBand]) -> list[Patch]:
         label="critical path",
     )
     handles.append(path)
+    # A state stands once, however often it comes.
     shades = {band.what: _shade(band) for band in deaths}
-    handles += [Patch(label=state, **shade) for state, shade in shades.items()]
+    for state, shade in shades.items():
+        handles.append(Patch(label=state, **shade))
     return handles
 
 
@@ -134,7 +136,9 @@ def _rows(problem: Problem, window: Window) -> Rows:
         for task, host in enumerate(problem.placement.machine_of):
             if host == machine and problem.job.lanes[task] == task:
                 rows["task", task] = len(rows)
-        ports = links.shared if machine < 0 else links.of_machine(machine)
+        ports = links.of_machine(machine)
+        if machine < 0:
+            ports = links.shared
         for port in ports:
             if port in crossed_ports:
                 rows["port", port] = len(rows)
@@ -210,23 +214,19 @@ class _Panel:
         # Arrays are as wide as the longest task; a task may have fewer iterations.
         for position, count in enumerate(job.rounds):
             row = self.rows.get(("task", job.lanes[position]))
-            if row is not None:
-                start = self.schedule.task_start[position, :count]
-                end = self.schedule.task_end[position, :count]
-                top = np.full(count, row - _FILLED / 2)
-                kind = job.tasks[position].kind
-                boxes_by_kind[kind] += [
-                    *_boxes(
-                        start,
-                        end=end,
-                        top=top,
-                        thickness=_FILLED,
-                    )
-                ]
+            if row is None:
+                continue
+            start = self.schedule.task_start[position, :count]
+            end = self.schedule.task_end[position, :count]
+            top = np.full(count, row - _FILLED / 2)
+            boxes = _boxes(start, end, top, thickness=_FILLED)
+            kind = job.tasks[position].kind
+            boxes_by_kind[kind] += [*boxes]
 
-        for kind, boxes in boxes_by_kind.items():
-            if boxes:
-                self._add(boxes, f"tasks-{kind}", facecolor=self.colour[kind])
+        for kind, boxes_of_kind in boxes_by_kind.items():
+            if boxes_of_kind:
+                colour = self.colour[kind]
+                self._add(boxes_of_kind, f"tasks-{kind}", facecolor=colour)
 
     def _draw_flows(self) -> None:
         """Draw the flows over every port; those that overlap share its row."""
@@ -248,11 +248,13 @@ class _Panel:
 
             colours_of_senders = []
             for number in positions[0].tolist():
-                sender = tasks[problem.job.edges[number].source]
+                edge = problem.job.edges[number]
+                sender = tasks[edge.source]
                 colours_of_senders.append(self.colour[sender.kind])
             link = problem.links[port].name.replace(" ", "-")
+            boxes = _boxes(start, end, top, thickness)
             self._add(
-                list(_boxes(start, end, top, thickness)),
+                [*boxes],
                 f"flows-{link}",
                 facecolor=colours_of_senders,
                 alpha=0.75,
@@ -368,7 +370,9 @@ def plot(
         raise DataError(f"{figure} is of one run, found {len(runs)}")
 
     runs = [window.of(run) for run in runs]
-    clocks = {"emulated" if run.emulated else "simulated" for run in runs}
+    clocks = set()
+    for run in runs:
+        clocks.add("emulated" if run.emulated else "simulated")
     # An axis of emulated and simulated runs is called time, and no more.
     clock = ""
     if len(clocks) == 1:
@@ -412,4 +416,5 @@ def _draw(
             progress=progress,
             window=window,
         )
+
     return drawing

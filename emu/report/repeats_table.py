@@ -14,19 +14,23 @@ _COLOURS = {Agreement.AGREES: "green", Agreement.DIFFERS: "red"}
 def repeats_table(repeats: Repeats, digits: int = 4) -> Table:
     """Return the median of several runs, the end of a further one, and the outcome."""
     count = len(repeats.runs)
-    trusted = sum(run.trust == "trusted" for run in repeats.runs)
-    note = f"median of {count} runs, {trusted} of them trusted"
-    facts = [Fact("makespan", format_duration(repeats.makespan, digits), note)]
+    trusted = [run for run in repeats.runs if run.trust == "trusted"]
+    note = f"median of {count} runs, {len(trusted)} of them trusted"
+    makespan = format_duration(repeats.makespan, digits)
+    facts = [Fact("makespan", makespan, note)]
     if count > 1:
         facts.append(_further(repeats, digits))
-    groups = modes([run.makespan for run in repeats.runs])
+    makespans = [run.makespan for run in repeats.runs]
+    groups = modes(makespans)
     if len(groups) > 1:
-        parts = [
-            f"{len(group)} from {format_duration(group[0], digits)} to "
-            f"{format_duration(group[-1], digits)}"
-            for group in groups
-        ]
-        facts.append(Fact("states", "2", f"runs end in two groups: {', '.join(parts)}"))
+        parts = []
+        for group in groups:
+            shortest = format_duration(group[0], digits)
+            longest = format_duration(group[-1], digits)
+            parts.append(f"{len(group)} from {shortest} to {longest}")
+        states = ", ".join(parts)
+        facts.append(Fact("states", "2", f"runs end in two groups: {states}"))
+
     if repeats.error is not None:
         facts += _prediction(repeats, repeats.error)
     return facts_table(facts)
@@ -52,6 +56,7 @@ def _prediction(repeats: Repeats, error: float) -> list[Fact]:
     if outcome is Agreement.ONE_DRAW:
         line = "one run says nothing of a further one"
     colour = _COLOURS.get(outcome, "yellow")
+
     return [
         Fact("makespan error", format_ratio(error), "median, against the prediction"),
         Fact(

@@ -26,14 +26,18 @@ def list_source_cells(rows: Sequence[Answer]) -> dict[str, list[str]]:
     """
     if not any(row.trend or row.question.curve_file for row in rows):
         return {}
-    return {row.system: _source_cells(row) for row in rows}
+    cells = {}
+    for row in rows:
+        cells[row.system] = _source_cells(row)
+    return cells
 
 
 def _source_cells(row: Answer) -> list[str]:
     """Return the interval of a row's steps, and their source in a word."""
     if trend := row.trend:
         scales = len(set(trend.scales))
-        return [f"{trend.low:,.0f} to {trend.high:,.0f}", f"{scales} scales"]
+        steps = f"{trend.low:,.0f} to {trend.high:,.0f}"
+        return [steps, f"{scales} scales"]
     return ["", row.question.curve_file or "training"]
 
 
@@ -41,13 +45,17 @@ def _list_recorded(rows: Sequence[Answer]) -> Iterator[str]:
     """Yield what says of which rows the steps are recorded, and by which file."""
     rows_of_file = defaultdict[str, list[str]](list)
     for row in rows:
-        if row.question.curve_file:
-            rows_of_file[row.question.curve_file].append(row.system)
+        file = row.question.curve_file
+        if file:
+            rows_of_file[file].append(row.system)
+
     if rows_of_file:
-        files = [
-            f"{', '.join(names)} by {file}" for file, names in rows_of_file.items()
-        ]
-        yield f"steps recorded, not trained: {'; '.join(files)}"
+        files = []
+        for file, names in rows_of_file.items():
+            systems = ", ".join(names)
+            files.append(f"{systems} by {file}")
+        text = "; ".join(files)
+        yield f"steps recorded, not trained: {text}"
         yield f"up to the first of {HELD} looks in a row that hold it"
 
 
@@ -61,6 +69,5 @@ def _list_trends(rows: Sequence[Answer]) -> Iterator[str]:
         scales = ", ".join(f"{scale:g}" for scale in dict.fromkeys(trend.scales))
         steps = f"{trend.low:,.0f} to {trend.high:,.0f} steps (95 %)"
         place = " on one machine" if trend.alone else ""
-        yield (
-            f"{', '.join(names)}: {steps} by trainings{place} at {scales} of the graph"
-        )
+        systems = ", ".join(names)
+        yield f"{systems}: {steps} by trainings{place} at {scales} of the graph"

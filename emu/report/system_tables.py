@@ -106,6 +106,7 @@ def crossover_json(found: Crossover) -> Result:
         }
         for side in (found.below, found.above)
     ]
+
     return {
         "key": found.key,
         "found": found.found,
@@ -133,6 +134,7 @@ def systems_table(results: Sequence[Answer]) -> Table:
                 format_number(row.samples_per_second, 4),
             ]
         table.add_row(*cells)
+
     return table
 
 
@@ -216,6 +218,7 @@ def runs_of_rows(results: Sequence[Answer]) -> list[Table]:
                 run.trust,
                 run.outcome,
             )
+
     return [table] if table.row_count else []
 
 
@@ -341,11 +344,15 @@ def edit_lines(result: Answer) -> list[str]:
         lines.append(line)
     for key, (before, after) in sorted(result.edits.items()):
         if before is None:
-            lines.append(f"added {key}: {show(after)}")
+            value = show(after)
+            lines.append(f"added {key}: {value}")
         elif after is None:
-            lines.append(f"dropped {key} (was {show(before)})")
+            value_before = show(before)
+            lines.append(f"dropped {key} (was {value_before})")
         else:
-            lines.append(f"{key}: {show(after)} (was {show(before)})")
+            value = show(after)
+            value_before = show(before)
+            lines.append(f"{key}: {value} (was {value_before})")
     return [f"{result.system}: {line}" for line in lines]
 
 
@@ -374,7 +381,8 @@ def crossover_table(found: Crossover) -> Table:
     for side in (found.below, found.above):
         for row in side.answers:
             # The table has room for how many machines they are, not for their names.
-            machines = machines_words(row.placing).removeprefix("on ").partition(":")[0]
+            words = machines_words(row.placing).removeprefix("on ")
+            machines, _, _ = words.partition(":")
             table.add_row(
                 str(side.value),
                 row.system,

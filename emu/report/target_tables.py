@@ -55,8 +55,14 @@ def target_table(results: Sequence[Answer], target: str) -> Table:
 def _cells_of(row: Answer, first: Answer) -> list[str]:
     """Return the cells of a row that reaches a target, from its machines to steps."""
     placing = row.placing
-    change = "" if row is first else write_pair(pair(row.makespans, first.makespans))
-    everywhere = "" if row.everywhere is None else format_duration(row.everywhere, 3)
+    change = ""
+    if row is not first:
+        difference = pair(row.makespans, first.makespans)
+        change = write_pair(difference)
+    everywhere = ""
+    if row.everywhere is not None:
+        everywhere = format_duration(row.everywhere, 3)
+
     return [
         f"{len(placing['machines'])} of {placing['machines_in_all']}",
         format_duration(row.makespan),

@@ -24,7 +24,10 @@ def terminal(file: IO[str] | None = None, *, quiet: bool = False) -> Console:
     console = _Literal(file=file, highlight=False, markup=False, quiet=quiet)
     # Off a terminal rich takes the width of whichever stream is one, or COLUMNS: the
     # same output would differ by where it goes.
-    console.width = min(console.width, WIDTH) if console.is_terminal else WIDTH
+    if console.is_terminal:
+        console.width = min(console.width, WIDTH)
+    else:
+        console.width = WIDTH
     return console
 
 
@@ -57,13 +60,19 @@ def facts_table(facts: Iterable[Fact]) -> Table:
     table.add_column(justify="right", style="bold")
     table.add_column()
     for fact in facts:
-        table.add_row(fact.label, Text(fact.value, fact.style), fact.note)
+        value = Text(fact.value, fact.style)
+        table.add_row(fact.label, value, fact.note)
     return table
 
 
 def plain_table(title: str, *columns: str) -> Table:
     """Return an empty table; columns that start with ``>`` are aligned to the right."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=None)
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=None,
+    )
     table.pad_edge = False
     table.caption_justify = "left"
     for column in columns:
@@ -76,4 +85,5 @@ def plain_table(title: str, *columns: str) -> Table:
             no_wrap=right,
             overflow="fold",
         )
+
     return table

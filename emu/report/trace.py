@@ -62,7 +62,9 @@ def pack_lanes(start: Floats, end: Floats) -> tuple[Ints, int]:
         while busy and busy[0][0] <= start[bar]:
             _, lane = heappop(busy)
             heappush(free, lane)
-        lane = heappop(free) if free else lane_count
+        lane = lane_count
+        if free:
+            lane = heappop(free)
         lane_count = max(lane_count, lane + 1)
         lanes[bar] = lane
         bar_end = float(end[bar])
@@ -202,7 +204,8 @@ def _list_attempts(bands: Sequence[DeathBand], first_process: int) -> Iterator[E
     # below those of all machines, it is shown first.
     pid = first_process + GROUP - 1
     if bands:
-        yield _meta("process_name", pid, name=f"{bands[0].run}: attempts")
+        run = bands[0].run
+        yield _meta("process_name", pid, name=f"{run}: attempts")
         yield _meta("process_sort_index", pid, sort_index=first_process)
         yield _meta("thread_name", pid, 1, name="attempts")
 
@@ -289,7 +292,9 @@ class _Group:
             machines = len(self._problem.cluster.machines)
             position = self._links.shared.index(port)
             return self._pid(machines), _LANES * (1 + position)
-        first_lane = 2 * _LANES if link.direction == "in" else _LANES
+        first_lane = _LANES
+        if link.direction == "in":
+            first_lane = 2 * _LANES
         return self._pid(link.machine), first_lane
 
     def _pid(self, machine: int) -> int:
@@ -322,11 +327,13 @@ class _Group:
             if not iterations:
                 continue
             if self._job.lanes[position] == position:
+                machine = self._machine_of[position]
+                lane_name = self._job.lane_name(position)
                 yield from _name_lane(
-                    pid=self._pid(self._machine_of[position]),
+                    pid=self._pid(machine),
                     # Thread 0 is that of counters and marks.
                     tid=position + 1,
-                    name=f"{self._job.lane_name(position)} ({task.kind})",
+                    name=f"{lane_name} ({task.kind})",
                 )
 
             for iteration in iterations:
@@ -357,7 +364,9 @@ class _Group:
 
     def _name_port(self, port: int) -> str:
         link = self._links[port]
-        return f"NIC {link.direction}" if link.direction else link.name
+        if not link.direction:
+            return link.name
+        return f"NIC {link.direction}"
 
     def _list_flows(self) -> Iterator[Event]:
         """Yield every flow at each link of its route, and its arrows."""
@@ -375,7 +384,8 @@ class _Group:
             end = float(self._schedule.flow_end[position, iteration])
             # The fluid model has a flow on all of its links at once.
             bars = [_Slice(pid, tid, start, end) for pid, tid in lanes]
-            kind = f"{self._job.tasks[edge.source].kind} flow"
+            sender_kind = self._job.tasks[edge.source].kind
+            kind = f"{sender_kind} flow"
             name = f"{self._job.edge_names[position]} {iteration}"
             # The same flow, with its figures once.
             args = self._describe_flow(position, iteration)
@@ -399,6 +409,7 @@ class _Group:
         mean_rate = 0.0
         if seconds > 0:
             mean_rate = size / seconds
+
         args = {
             "flow": self._job.edge_names[edge],
             "iteration": iteration,
@@ -414,9 +425,10 @@ class _Group:
 
     def _list_handoffs(self) -> Iterator[Event]:
         """Yield the arrows of what never crosses a NIC, credits included."""
-        for edge, route, iterations in zip(
+        edges = zip(
             self._job.edges, self._problem.hops, self._job.flow_counts, strict=True
-        ):
+        )
+        for edge, route, iterations in edges:
             if route:
                 continue
 
@@ -425,7 +437,8 @@ class _Group:
                 target = iteration + edge.lag
                 # Gates of no time have no bar that an arrow could begin or end at.
                 has_source = self._bars[edge.source, iteration]
-                if has_source and self._bars[edge.destination, target]:
+                has_target = self._bars[edge.destination, target]
+                if has_source and has_target:
                     source = self._task_bar(edge.source, iteration)
                     destination = self._task_bar(edge.destination, target)
                     yield from self._draw_arrow(source, destination, kind)
@@ -460,9 +473,11 @@ class _Group:
 
     def _list_rates(self) -> Iterator[Event]:
         """Yield the rate through every link, assigned where that is known."""
-        assignment = sum_rates(self._schedule)
-        word = "mean" if assignment is None else "assigned"
-        steps_by_port = assignment or mean_rates(self._schedule)
+        steps_by_port = sum_rates(self._schedule)
+        word = "assigned"
+        if not steps_by_port:
+            word = "mean"
+            steps_by_port = mean_rates(self._schedule)
         for port, (times, rates) in enumerate(steps_by_port):
             title = f"{self._name_port(port)}, {word} rate (MB/s)"
             pid, _ = self._tracks[port]
@@ -506,8 +521,9 @@ class _Group:
         for time, position, capacity in self._links.steps.rows.tolist():
             port = int(position)
             name = self._links[port].name
+            rate = format_rate(capacity)
             pid, _ = self._tracks[port]
-            yield _mark(f"{name} has {format_rate(capacity)}", pid, time)
+            yield _mark(f"{name} has {rate}", pid, time)
 
 
 def _microseconds(seconds: float) -> float:

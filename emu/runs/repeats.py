@@ -257,5 +257,6 @@ def spread_of_iterations(
     late = seconds[:count] - expected
     deviation = float(np.std(late, ddof=1))
     # Two runs part by sqrt(2) times what one parts from its mean.
-    half = 1.96 * math.sqrt(2.0 * count) * deviation
+    of_both = math.sqrt(2.0 * count)
+    half = 1.96 * of_both * deviation
     return half / length

@@ -116,7 +116,9 @@ def flow_rows(schedule: Schedule, simulated: Schedule | None = None) -> list[Res
 
 
 def _mean_length(schedule: Schedule, places: Any) -> float:
-    lengths = schedule.flow_end[places] - schedule.flow_start[places]
+    starts = schedule.flow_start[places]
+    ends = schedule.flow_end[places]
+    lengths = ends - starts
     return float(lengths.mean())
 
 
@@ -152,11 +154,14 @@ def port_rows(schedule: Schedule) -> list[Result]:
 def flow_error(emulated: Schedule, simulated: Schedule) -> dict[str, float]:
     """Return the distances of flow ends in the two, seconds: median, 95th, greatest."""
     places = tuple(emulated.flows().T)
-    distances = np.abs(emulated.flow_end[places] - simulated.flow_end[places])
+    ends = emulated.flow_end[places]
+    simulated_ends = simulated.flow_end[places]
+    distances = np.abs(ends - simulated_ends)
     # A job on one machine has no flows, and numpy no percentile of none.
     percentiles = [0.0, 0.0, 0.0]
     if len(distances):
         percentiles = np.percentile(distances, [50, 95, 100]).tolist()
+
     median, high, most = percentiles
     return {
         "median_seconds": median,

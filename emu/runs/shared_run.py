@@ -40,7 +40,8 @@ def share_run(run: Path, out: Path, key: Path | None = None) -> None:
         raise DataError(f"is of a virtual run: {advice}", path=run)
     problem = load_run(run).problem
     contents = _read_records(run)
-    rows = read_json(run / "processes.json")["hosts"]
+    processes = read_json(run / "processes.json")
+    rows = processes["hosts"]
     hosts = set()
     for row in rows:
         hosts |= {str(row.get("host")), str(row.get("name"))}

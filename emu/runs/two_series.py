@@ -66,7 +66,8 @@ class Likeness:
             lines.append(f"lengths drift apart, by {moved} from beginning to end")
         error = self.median_error
         if error is not None and abs(error) > threshold:
-            lines.append(f"medians are {format_ratio(error)} apart")
+            distance = format_ratio(error)
+            lines.append(f"medians are {distance} apart")
 
         has_time = self.apart is not None
         if not has_time and self.quartiles != self.measured_quartiles:

@@ -41,12 +41,18 @@ class Contestant:
         edit: Mapping[str, object] = {"schedule.policy": self.name}
         if self.kind is Kind.PLACEMENTS:
             edit = placement_edit(scenario, self.name)
-        return Question(load(scenario, {**edit, "expect": None}), exact=False)
+        variant = load(scenario, {**edit, "expect": None})
+        return Question(variant, exact=False)
 
     def key(self) -> str:
         """Return what ``emu simulate --set`` states for it; empty for a system."""
-        keys = {Kind.RULES: "schedule.policy", Kind.PLACEMENTS: "placement.policy"}
-        return f"{keys[self.kind]}={self.name}" if self.kind in keys else ""
+        keys = {
+            Kind.RULES: "schedule.policy",
+            Kind.PLACEMENTS: "placement.policy",
+        }
+        if self.kind not in keys:
+            return ""
+        return f"{keys[self.kind]}={self.name}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,13 +71,16 @@ class Bout:
         """
         if self.loser.question.row:
             winner_speed = self.winner.samples_per_second
-            return winner_speed / self.loser.samples_per_second - 1.0
+            loser_speed = self.loser.samples_per_second
+            return winner_speed / loser_speed - 1.0
         return loss_of(self.loser.makespan, self.winner.makespan)
 
 
 def loss_of(loser: float, winner: float) -> float:
     """Return the share by which one makespan is longer than another; 0 of no time."""
-    return loser / winner - 1.0 if winner else 0.0
+    if not winner:
+        return 0.0
+    return loser / winner - 1.0
 
 
 def fight(scenario: Scenario, loser: Contestant, winner: Contestant) -> Bout:
@@ -79,10 +88,11 @@ def fight(scenario: Scenario, loser: Contestant, winner: Contestant) -> Bout:
 
     Raises EmulatorError where one of them is refused.
     """
-    return Bout(
-        loser=answer(loser.question(scenario)).checked(),
-        winner=answer(winner.question(scenario)).checked(),
-    )
+    loser_question = loser.question(scenario)
+    loser_answer = answer(loser_question).checked()
+    winner_question = winner.question(scenario)
+    winner_answer = answer(winner_question).checked()
+    return Bout(loser=loser_answer, winner=winner_answer)
 
 
 def read_contestants(
@@ -109,9 +119,12 @@ def read_contestants(
     if not known:
         raise _unknown(first, second, names_of, kinds)
     if len(known) > 1:
-        problem = f"are {' and '.join(known)}: write --of {' or '.join(known)}"
+        words = " and ".join(known)
+        choices = " or ".join(known)
+        problem = f"are {words}: write --of {choices}"
         raise ScenarioError(problem, file=f"{first} {second}")
-    return Contestant(known[0], first), Contestant(known[0], second)
+    (kind_of_both,) = known
+    return Contestant(kind_of_both, first), Contestant(kind_of_both, second)
 
 
 def _unknown(

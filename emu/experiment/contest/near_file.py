@@ -34,7 +34,8 @@ class Number:
 
     def write(self, factor: float) -> object:
         """Return the number times a factor, as a scenario has it."""
-        value = float(f"{self.value * factor:.3g}")
+        varied_value = self.value * factor
+        value = float(f"{varied_value:.3g}")
         if self.is_ratio:
             return value
         quantity = _QUANTITIES[self.what]
@@ -91,7 +92,8 @@ class NearFile:
         position = rng.integers(len(keys))
         exponent = rng.uniform(-1.0, 1.0)
         factor = float(self.within**exponent)
-        return self._with_factor(keys[position], factor)
+        key = keys[position]
+        return self._with_factor(key, factor)
 
     def simpler(self) -> Iterator[Self]:
         """Yield it with one number more as in the file, or with a plainer factor."""
@@ -104,7 +106,8 @@ class NearFile:
                     yield self._with_factor(key, plain)
 
     def _with_factor(self, key: str, factor: float) -> Self:
-        return replace(self, factors={**self.factors, key: factor})
+        factors = {**self.factors, key: factor}
+        return replace(self, factors=factors)
 
     def _without(self, key: str) -> Self:
         factors = dict(self.factors)
@@ -134,7 +137,9 @@ class NearFile:
         lines = []
         for key, factor in self.factors.items():
             number = self.numbers[key]
-            lines.append(f"{key}: {number.write(factor)} for {number.write(1.0)}")
+            varied = number.write(factor)
+            stated = number.write(1.0)
+            lines.append(f"{key}: {varied} for {stated}")
         return lines
 
 

@@ -283,11 +283,12 @@ class SmallJob:
     def _without_flow(self, rng: np.random.Generator) -> Self:
         if not self.flows:
             return self
-        position = int(rng.integers(len(self.flows)))
+        flow_count = len(self.flows)
+        position = int(rng.integers(flow_count))
         return self._drop_flow(position)
 
     def _drop_flow(self, position: int) -> Self:
-        flows = (*self.flows[:position], *self.flows[position + 1 :])
+        flows = _without(self.flows, position)
         return replace(self, flows=flows)
 
     def _with_task(self, rng: np.random.Generator) -> Self:
@@ -308,7 +309,7 @@ class SmallJob:
 
     def _drop_task(self, position: int) -> Self:
         """Return it without a task, and without its flows."""
-        tasks = (*self.tasks[:position], *self.tasks[position + 1 :])
+        tasks = _without(self.tasks, position)
         flows = []
         for flow in self.flows:
             if position in (flow.source, flow.destination):
@@ -332,7 +333,7 @@ class SmallJob:
 
     def _drop_machine(self, position: int) -> Self:
         """Return it without a machine; the tasks move to the one before it."""
-        machines = (*self.machines[:position], *self.machines[position + 1 :])
+        machines = _without(self.machines, position)
         tasks = []
         for task in self.tasks:
             place = task.machine - (task.machine >= position)
@@ -444,7 +445,9 @@ class SmallJob:
             lines.append(f"task {name}{place}: {task.milliseconds} ms")
 
         for flow in self.flows:
-            ends = f"{names[flow.source]} to {names[flow.destination]}"
+            sender = names[flow.source]
+            receiver = names[flow.destination]
+            ends = f"{sender} to {receiver}"
             lag = " of the iteration before" if flow.lag else ""
             lines.append(f"flow {ends}{lag}: {flow.kilobytes} kB")
         lines.append(f"iterations: {self.iterations}")
@@ -475,6 +478,11 @@ def _draw_task(rng: np.random.Generator, letter: str, machines: int) -> SmallTas
 def _put(parts: tuple[Part, ...], position: int, part: Part) -> tuple[Part, ...]:
     """Return the parts with one of them replaced."""
     return (*parts[:position], part, *parts[position + 1 :])
+
+
+def _without(parts: tuple[Part, ...], position: int) -> tuple[Part, ...]:
+    """Return the parts but one."""
+    return (*parts[:position], *parts[position + 1 :])
 
 
 def _replace_one(

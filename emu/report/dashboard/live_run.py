@@ -340,7 +340,8 @@ class LiveRun:
                 self._flows.decide(notice, now)
             case RunTask():
                 iteration = notice.iteration + self._first
-                self._running[notice.task] = (iteration, self._base + notice.start)
+                start = self._base + notice.start
+                self._running[notice.task] = (iteration, start)
             case ("began",):
                 self._phase = "running"
                 # Time 0 is 0.1 s ahead here; this bound is what the first event lowers.
@@ -350,7 +351,8 @@ class LiveRun:
             case Schedule() if self._predicted is None:  # of the first attempt
                 self._predicted = notice
                 ends = notice.task_end
-                self._ends = np.sort(ends[np.isfinite(ends)]).tolist()
+                finite_ends = ends[np.isfinite(ends)]
+                self._ends = np.sort(finite_ends).tolist()
             case "joined", int(processes):
                 self._processes = processes
             case _:  # the prediction of a further attempt
@@ -428,6 +430,7 @@ class LiveRun:
                 rates=rates.tolist(),
                 flows=count,
             )
+
         self._flows.moved[:] = 0.0
         self._sampled = self._time
         # By the wall clock: samples are for the eyes, at any time scale.

@@ -60,11 +60,13 @@ def metrics(status: Status) -> str:
     labels = {name: getattr(status, name) for name in ("scenario", "policy", "phase")}
     lines = [_metric("run_info", "gauge", "What runs", (labels, 1))]
     for key, name, kind, text in _FIGURES:
-        lines.append(_metric(name, kind, text, ({}, getattr(status, key))))
+        value = getattr(status, key)
+        lines.append(_metric(name, kind, text, ({}, value)))
     for key, name, kind, text in _OF_PORTS:
         ports = [({"port": port.port}, getattr(port, key)) for port in status.ports]
         meaning = f"{text} a direction of a NIC or another link"
         lines.append(_metric(name, kind, meaning, *ports))
+
     figures = [({"figure": name}, value) for name, value in status.figures.items()]
     meaning = "Mean of what the tasks reported last"
     lines.append(_metric("training_figure", "gauge", meaning, *figures))
@@ -80,7 +82,10 @@ def _metric(
     lines = [f"# HELP emu_{name} {text}.", f"# TYPE emu_{name} {kind}"]
     for labels, value in samples:
         pairs = [f'{key}="{for_label(text)}"' for key, text in labels.items()]
-        braces = f"{{{','.join(pairs)}}}" if pairs else ""
+        braces = ""
+        if pairs:
+            all_pairs = ",".join(pairs)
+            braces = f"{{{all_pairs}}}"
         # 17 digits are enough to read the same double again.
         lines.append(f"emu_{name}{braces} {value:.17g}")
     return "\n".join(lines) + "\n"
@@ -142,11 +147,13 @@ class Pages:
         report = str(self._directory / "report.html")
 
         def whole_page() -> web.Response:
-            return web.Response(text=page(live, report), content_type="text/html")
+            text = page(live, report)
+            return web.Response(text=text, content_type="text/html")
 
         def all_metrics() -> web.Response:
             kind = {"Content-Type": CONTENT_TYPE}
-            return web.Response(body=metrics(live.status()).encode(), headers=kind)
+            text = metrics(live.status())
+            return web.Response(body=text.encode(), headers=kind)
 
         def schema() -> Result:
             return Status.model_json_schema(mode="serialization")
@@ -154,13 +161,15 @@ class Pages:
         app = web.Application(middlewares=[self._guard])
         app.router.add_get("/", _handler(whole_page))
         app.router.add_get("/metrics", _handler(all_metrics))
-        for name, make in {
+        answers = {
             "status": lambda: live.status().model_dump(),
             "history": live.history_json,
             "prediction": live.prediction_json,
             "schema": schema,
-        }.items():
-            app.router.add_get(f"/api/{name}", _json_handler(make))
+        }
+        for name, make in answers.items():
+            handler = _json_handler(make)
+            app.router.add_get(f"/api/{name}", handler)
         app.router.add_get("/ws", self._socket)
         app.router.add_get("/report.html", self._report)
         return app
@@ -176,13 +185,17 @@ class Pages:
         update = self._update()
         # One that does not read fills its buffer; it must not hold up the others.
         viewers = [*self._viewers]
-        await asyncio.gather(*(self._send(viewer, update) for viewer in viewers))
+        sends = [self._send(viewer, update) for viewer in viewers]
+        await asyncio.gather(*sends)
 
     async def _send(self, viewer: web.WebSocketResponse, update: Result) -> None:
         try:
             async with asyncio.timeout(_PATIENCE):
-                news, self._viewers[viewer] = self._live.news(self._viewers[viewer])
-                await viewer.send_str(json.dumps({**update, **news}))
+                seen = self._viewers[viewer]
+                news, seen = self._live.news(seen)
+                self._viewers[viewer] = seen
+                text = json.dumps({**update, **news})
+                await viewer.send_str(text)
         except (ConnectionError, TimeoutError):  # left, or does not read
             self._viewers.pop(viewer, None)
             await viewer.close()
@@ -191,13 +204,16 @@ class Pages:
     async def _guard(
         self, request: web.Request, handler: Handler
     ) -> web.StreamResponse:
-        kind, _, bearer = request.headers.get("Authorization", "").partition(" ")
-        token = bearer if kind.lower() == "bearer" else request.query.get("token", "")
+        authorization = request.headers.get("Authorization", "")
+        kind, _, token = authorization.partition(" ")
+        if kind.lower() != "bearer":
+            token = request.query.get("token", "")
 
         # A header may hold bytes that are no UTF-8.
         token_bytes = token.encode(errors="surrogateescape")
+        right_bytes = self._token.encode()
         # It takes as long for every wrong token, which tells nothing of the right one.
-        if not hmac.compare_digest(token_bytes, self._token.encode()):
+        if not hmac.compare_digest(token_bytes, right_bytes):
             raise web.HTTPForbidden(text="the token is missing or wrong\n")
 
         # It has shown the token: it is not closed to make room for others.
@@ -215,13 +231,16 @@ class Pages:
     async def _socket(self, request: web.Request) -> web.WebSocketResponse:
         # A browser sends where a page is from; programs send none.
         origin = request.headers.get("Origin")
-        if origin is not None and origin.partition("://")[2] != request.host:
-            raise web.HTTPForbidden(text="another site's page may not look on\n")
+        if origin is not None:
+            _, _, host = origin.partition("://")
+            if host != request.host:
+                raise web.HTTPForbidden(text="another site's page may not look on\n")
 
         viewer = web.WebSocketResponse(heartbeat=20.0, compress=False)
         await viewer.prepare(request)
         self._viewers[viewer] = NOTHING
-        await self._send(viewer, self._update())
+        update = self._update()
+        await self._send(viewer, update)
 
         try:
             async for message in viewer:
@@ -267,18 +286,22 @@ def page(live: LiveRun, report: str = "report.html") -> str:
         return path.read_text("utf-8")
 
     problem = live.problem
-    capacities = zip(problem.links, problem.links.steps.most.tolist(), strict=True)
+    most = problem.links.steps.most.tolist()
+    ports = []
+    for link, capacity in zip(problem.links, most, strict=True):
+        ports.append({"name": link.name, "capacity": capacity})
     facts = {
         "report": report,
         "machines": [machine.name for machine in problem.cluster.machines],
         "tasks": list_tasks(problem),
-        "ports": [{"name": link.name, "capacity": most} for link, most in capacities],
+        "ports": ports,
     }
     scripts = [read("html", name) for name in ("scale.js", "curves.js")]
     scripts += [read("dashboard", name) for name in ("lanes.js", "dashboard.js")]
+    facts_text = json.dumps(facts)
     parts = {
         "style": read("html", "report.css") + read("dashboard", "dashboard.css"),
-        "facts": for_script(json.dumps(facts)),
+        "facts": for_script(facts_text),
         "script": "\n".join(scripts),
     }
     # In one go: what is put in may hold braces of its own.
@@ -292,13 +315,16 @@ def _quiet_logger() -> logging.Logger:
     Of that aiohttp logs a traceback with its bytes, which could fill the terminal.
     """
     logger = logging.getLogger(__name__)
-    logger.addFilter(
-        lambda record: (
-            not record.exc_info
-            or not isinstance(record.exc_info[1], HttpProcessingError)
-        )
-    )
+    logger.addFilter(_is_of_emu)
     return logger
+
+
+def _is_of_emu(record: logging.LogRecord) -> bool:
+    """Return False for a record of input that aiohttp could not read."""
+    if not record.exc_info:
+        return True
+    _, error, _ = record.exc_info
+    return not isinstance(error, HttpProcessingError)
 
 
 class Dashboard:
@@ -343,7 +369,8 @@ class Dashboard:
         A token that was given is known: it does not go into terminals and their logs.
         """
         query = f"?token={self._drawn}" if self._drawn else ""
-        return f"http://{format_address(self._host, self._port)}/{path}{query}"
+        address = format_address(self._host, self._port)
+        return f"http://{address}/{path}{query}"
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -385,7 +412,8 @@ class Dashboard:
                 backlog=_BACKLOG,
             )
             # Of port 0, which is any free one.
-            self._port = int(site.sockets[0].getsockname()[1])
+            _, port, *_ = site.sockets[0].getsockname()
+            self._port = int(port)
             updates = asyncio.create_task(self._pages.broadcast())
             self._up.set()
             await self._leave.wait()

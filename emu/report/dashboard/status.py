@@ -155,18 +155,24 @@ class History:
         edges = [*self.time, self.end]
         # Of an odd number, as when the history is full, the last stays as it is.
         for first in range(0, len(self.time) - 1, 2):
-            length = edges[first + 1] - edges[first]
-            sum_of_lengths = length + (edges[first + 2] - edges[first + 1])
-            share = length / sum_of_lengths if sum_of_lengths else 0.5
+            begin, middle, end = edges[first : first + 3]
+            length = middle - begin
+            next_length = end - middle
+            sum_of_lengths = length + next_length
+            share = 0.5
+            if sum_of_lengths:
+                share = length / sum_of_lengths
             pairs = zip(self.rates[first], self.rates[first + 1], strict=True)
             self.rates[first] = [
                 share * rate + (1 - share) * next_rate for rate, next_rate in pairs
             ]
 
         # The larger one: a mean would hide how many flows moved at once.
-        self.flows = [
-            max(self.flows[first : first + 2]) for first in range(0, len(self.time), 2)
-        ]
+        flows = []
+        for first in range(0, len(self.time), 2):
+            neighbours = self.flows[first : first + 2]
+            flows.append(max(neighbours))
+        self.flows = flows
         self.time = self.time[::2]
         self.rates = self.rates[::2]
         self.merged += 1
@@ -192,7 +198,8 @@ class History:
 
     def ran(self, task: int, iteration: int, start: float, end: float) -> None:
         """Append a task iteration that ended."""
-        self.spans.append((task, iteration, start, end))
+        span = (task, iteration, start, end)
+        self.spans.append(span)
         if len(self.spans) > SPANS:
             # Half of them in one go, since after each loss every viewer gets all anew.
             del self.spans[: SPANS // 2]
@@ -202,7 +209,9 @@ class History:
         """Return everything, rates per port."""
         # A page draws a curve per port; samples that are added later come as rows.
         rates = [list(port) for port in zip(*self.rates, strict=True)]
-        return self._after(NOTHING) | {"rates": rates}
+        content = self._after(NOTHING)
+        content["rates"] = rates
+        return content
 
     def _after(self, seen: Seen) -> Result:
         return {

@@ -10,14 +10,21 @@ import numpy as np
 from emu.report.trace import pack_columns
 
 #: Units of the axis of times, by the seconds of one; the longest curve has two or more.
-_CLOCKS = {"h": 3600.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
+_CLOCKS = {
+    "h": 3600.0,
+    "s": 1.0,
+    "ms": 1e-3,
+    "us": 1e-6,
+}
 
 
 def choose_clock(longest: float) -> tuple[str, float]:
     """Return the unit of an axis up to so many seconds, and the seconds of one."""
     # Below two the axis would have a single round tick; largest units come first.
-    fitting = (clock for clock in _CLOCKS.items() if longest >= 2 * clock[1])
-    return next(fitting, ("us", _CLOCKS["us"]))
+    for unit, seconds in _CLOCKS.items():
+        if longest >= 2 * seconds:
+            return unit, seconds
+    return "us", _CLOCKS["us"]
 
 
 def accuracy_chart(
@@ -38,17 +45,21 @@ def accuracy_chart(
     missed
         Names of those that did not reach it; they come last.
     """
-    longest = max((curve[-1][0] for curve in curves.values()), default=0.0)
+    ends = {}
+    for name, curve in curves.items():
+        ends[name], _ = curve[-1]
+    longest = max(ends.values(), default=0.0)
     unit, clock = choose_clock(longest)
 
     def rank(name: str) -> tuple[bool, float]:
-        return name in missed, curves[name][-1][0]
+        return name in missed, ends[name]
 
     rows = []
     for name in sorted(curves, key=rank):
         times, shares = np.transpose(curves[name])
         columns = pack_columns(time=times / clock, share=100 * shares)
-        rows.append({"name": name, "reached": name not in missed, **columns})
+        row = {"name": name, "reached": name not in missed}
+        rows.append(row | columns)
 
     return {
         "clock": f"emulated time ({unit})",

@@ -51,12 +51,14 @@ def chart_data(run: RecordedRun) -> Charts:
     bands = [*disturbances(problem.cluster, end), *deaths]
 
     job = problem.job
-    edges = zip(job.edges, job.edge_names, strict=True)
+    edges = []
+    for edge, name in zip(job.edges, job.edge_names, strict=True):
+        edges.append([edge.source, edge.destination, name])
     return {
         "iterations": job.iterations,
         "machines": [machine.name for machine in problem.cluster.machines],
         "tasks": list_tasks(problem),
-        "edges": [[edge.source, edge.destination, name] for edge, name in edges],
+        "edges": edges,
         "ports": _list_ports(problem),
         "bands": [vars(band) for band in bands],
         # Below 0 where deaths ended attempts: the last one begins at 0.
@@ -69,35 +71,39 @@ def chart_data(run: RecordedRun) -> Charts:
 def list_tasks(problem: Problem) -> list[Charts]:
     """Return the name, kind and machine of every task, and the lane that it is in."""
     job = problem.job
-    return [
-        {
+    machine_of = problem.placement.machine_of
+    rows = []
+    for position, task in enumerate(job.tasks):
+        row = {
             "name": task.name,
             "kind": task.kind,
-            "machine": machine,
+            "machine": machine_of[position],
             "lane": job.lanes[position],
             "lane_name": job.lane_name(position),
         }
-        for position, (task, machine) in enumerate(
-            zip(job.tasks, problem.placement.machine_of, strict=True)
-        )
-    ]
+        rows.append(row)
+
+    return rows
 
 
 def _list_ports(problem: Problem) -> list[Charts]:
     """Return every link, with its capacities from the times on when it has them."""
     steps = problem.links.steps
-    return [
-        {
+    rows = []
+    for port, link in enumerate(problem.links):
+        limits = np.transpose(steps.of(port))
+        row = {
             "name": link.name,
             # The height of a chart is by the most that a link ever has; `limits` are
             # drawn.
             "capacity": float(steps.most[port]),
             "machine": link.machine,
             "direction": link.direction,
-            "limits": np.transpose(steps.of(port)).tolist(),
+            "limits": limits.tolist(),
         }
-        for port, link in enumerate(problem.links)
-    ]
+        rows.append(row)
+
+    return rows
 
 
 def run_bars(name: str, schedule: Schedule) -> Charts:
@@ -110,6 +116,10 @@ def run_bars(name: str, schedule: Schedule) -> Charts:
     task, iteration = np.nonzero(is_shown)
     flows = schedule.flows()
     positions = tuple(flows.T)
+    chain = []
+    for link in critical_path(schedule).links:
+        row = {key: getattr(link, key) for key in _OF_LINKS}
+        chain.append({"cause": link.cause.value, **row})
 
     return {
         "name": name,
@@ -128,10 +138,7 @@ def run_bars(name: str, schedule: Schedule) -> Charts:
             size=schedule.flow_bytes[positions],
             crossed=crossings(schedule),
         ),
-        "chain": [
-            {"cause": link.cause.value} | {key: getattr(link, key) for key in _OF_LINKS}
-            for link in critical_path(schedule).links
-        ],
+        "chain": chain,
         "curves": _rate_curves(schedule),
     }
 
@@ -146,7 +153,8 @@ def _rate_curves(schedule: Schedule) -> dict[str, list[Charts]]:
     else:
         rates = rates_by_bytes(schedule, schedule.rates)
         steps_by_name["allocated"] = assignment
-        steps_by_name["moved"] = sum_rates(replace(schedule, rates=rates)) or []
+        moved_schedule = replace(schedule, rates=rates)
+        steps_by_name["moved"] = sum_rates(moved_schedule) or []
 
     curves: dict[str, list[Charts]] = {}
     for name, steps_of_ports in steps_by_name.items():
@@ -186,11 +194,13 @@ def rates_by_bytes(schedule: Schedule, rates: RateHistory) -> RateHistory:
     measured, so its lateness is spread over all of it.
     """
     # NaN is of flows that did not take place.
-    sizes = np.nan_to_num(fluid_bytes(pieces(schedule, rates)))
+    moved_bytes = fluid_bytes(pieces(schedule, rates))
+    sizes = np.nan_to_num(moved_bytes)
     volumes = np.nan_to_num(schedule.flow_bytes)
     # Rates that amount to no byte cannot be scaled to any, and stay 0.
     scale = np.divide(volumes, sizes, out=np.ones_like(sizes), where=sizes > 0)
-    return replace(rates, rate=rates.rate * scale[rates.edge, rates.iteration])
+    scale_of_rates = scale[rates.edge, rates.iteration]
+    return replace(rates, rate=rates.rate * scale_of_rates)
 
 
 def thin(
@@ -206,13 +216,17 @@ def thin(
     if len(time) <= points:
         return time, rate
     # Means over equal spans keep the area, which is bytes: samples would not.
-    area = np.concatenate([[0.0], np.cumsum(rate[:-1] * np.diff(time))])
+    steps = rate[:-1] * np.diff(time)
+    area = np.concatenate([[0.0], np.cumsum(steps)])
     last = time[-1]
-    edges = np.linspace(time[0], max(end, float(last)), points + 1)
+    curve_end = max(end, float(last))
+    edges = np.linspace(time[0], curve_end, points + 1)
     sums = np.interp(edges, time, area)
+
     # Beyond its last step a curve goes on, while np.interp stands still.
     is_beyond = edges > last
-    sums[is_beyond] += rate[-1] * (edges[is_beyond] - last)
+    seconds_beyond = edges[is_beyond] - last
+    sums[is_beyond] += rate[-1] * seconds_beyond
     return edges[:-1], np.diff(sums) / np.diff(edges)
 
 
@@ -241,19 +255,22 @@ def training_data(path: Path) -> list[Charts]:
 
     # The sort is stable, so that accuracies stay in the order of the file.
     losses_first = sorted(points_by_figure, key=lambda figure: figure != "loss")
-    return [
-        {
+    rows = []
+    for figure in losses_first:
+        points = points_by_figure[figure]
+        row = {
             "figure": figure,
-            "points": points_by_figure[figure],
-            "means": _means(points_by_figure[figure]),
+            "points": points,
+            "means": _means(points),
         }
-        for figure in losses_first
-    ]
+        rows.append(row)
+    return rows
 
 
 def _read_points(path: Path) -> dict[str, list[Point]]:
     points_by_figure = defaultdict[str, list[Point]](list)
-    for row in csv.DictReader(read_text(path).splitlines()):
+    lines = read_text(path).splitlines()
+    for row in csv.DictReader(lines):
         with contextlib.suppress(KeyError, TypeError, ValueError):  # cut off
             figure = row["figure"]
             point = Point(
@@ -276,11 +293,11 @@ def _means(points: Sequence[Point]) -> list[list[float]]:
         # none.
         if math.isfinite(point.value):
             by_iteration[point.iteration].append(point)
-    return [
-        [
-            # A point begins with its time, by which the largest is the last.
-            max(group).time,
-            math.fsum(point.value for point in group) / len(group),
-        ]
-        for _, group in sorted(by_iteration.items())
-    ]
+
+    means = []
+    for _, group in sorted(by_iteration.items()):
+        # A point begins with its time, by which the largest is the last.
+        last = max(group)
+        mean = math.fsum(point.value for point in group) / len(group)
+        means.append([last.time, mean])
+    return means

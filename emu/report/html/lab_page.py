@@ -52,30 +52,42 @@ def _use_table(crossing: LabResult) -> Table:
             # Rounded up, so that a blank is no use at all; bursts may be above 1.
             levels = [math.ceil(highest * min(share, 1.0)) for share in shares]
             signs = "".join(_LEVELS[level] for level in levels)
-            mean = f"{100 * sum(shares) / len(shares):.0f} %"
+            percent = 100 * sum(shares) / len(shares)
+            mean = f"{percent:.0f} %"
             table.add_row(f"{machine} {direction}", mean, signs)
     return table
 
 
 def nic_table(lab: LabResult) -> Table:
     """Return the traffic of every NIC, with all headers, and TCP's losses there."""
-    table = plain_table(
-        "what crossed, with all headers",
-        *("NIC", ">capacity", ">bytes", ">packets", ">dropped"),
-        *(">segments", ">sent again", ">timeouts"),
-    )
+    columns = [
+        "NIC",
+        ">capacity",
+        ">bytes",
+        ">packets",
+        ">dropped",
+        ">segments",
+        ">sent again",
+        ">timeouts",
+    ]
+    table = plain_table("what crossed, with all headers", *columns)
     for name, counts in lab["traffic"].items():
+        rates = lab["nics"][name]
+        drops = lab["dropped"][name]
         # TCP counts by machine: it stands once, beside the first of the two ways.
         tcp_counts = [f"{count:,}" for count in lab["tcp"][name].values()]
         for direction in ("out", "in"):
+            packets = counts[f"{direction}_packets"]
             table.add_row(
                 f"{name} {direction}",
-                format_rate(lab["nics"][name][direction]),
+                format_rate(rates[direction]),
                 format_size(counts[f"{direction}_bytes"]),
-                f"{counts[f'{direction}_packets']:,}",
-                f"{lab['dropped'][name][direction]:,}",
-                *(tcp_counts if direction == "out" else ()),
+                f"{packets:,}",
+                f"{drops[direction]:,}",
+                *tcp_counts,
             )
+            tcp_counts = []
+
     return table
 
 
@@ -112,14 +124,19 @@ def how_ended(run: LabResult) -> str:
         return "did not end"
     # As of subprocess, a code below 0 is the number of the signal that ended it.
     ending = f"signal {-code}" if code < 0 else f"exit code {code}"
-    return f"{ending}, asked to at the end" if run["stopped"] else ending
+    if run["stopped"]:
+        ending += ", asked to at the end"
+    return ending
 
 
 def matrix_table(crossed: LabResult) -> Table:
     """Return the payload from each machine to each."""
-    title = f"payload from row to column: {crossed['connections']} directions of "
-    title += f"connections, {crossed['messages']} messages"
-    table = plain_table(title, "from", *(f">{name}" for name in crossed["bytes"]))
+    title = (
+        f"payload from row to column: {crossed['connections']} directions of "
+        f"connections, {crossed['messages']} messages"
+    )
+    columns = [f">{name}" for name in crossed["bytes"]]
+    table = plain_table(title, "from", *columns)
     for source, row in crossed["bytes"].items():
         sizes = [format_size(size) if size else "" for size in row.values()]
         table.add_row(source, *sizes)
@@ -188,11 +205,13 @@ def lab_data(
 
 def _pack_programs(runs: Sequence[LabResult], seconds: float) -> Charts:
     """Return when programs ran; those without an end ran until that of the lab."""
+    starts = [run["start"] for run in runs]
+    ends = [run["end"] or seconds for run in runs]
     return pack_columns(
         row=np.arange(len(runs)),
         iteration=np.zeros(len(runs), np.int64),
-        start=np.array([run["start"] for run in runs], float),
-        end=np.array([run["end"] or seconds for run in runs], float),
+        start=np.array(starts, float),
+        end=np.array(ends, float),
     )
 
 
@@ -200,9 +219,11 @@ def _rate_curves(traffic: Traffic, seconds: float) -> list[Charts]:
     """Return the rate over time of every NIC, out and in, machine by machine."""
     machines = len(traffic.machines)
     # Shares of a NIC that carries 1 byte per second are bytes per second.
-    rates = nic_use(traffic.packets, np.ones((2, machines, _POINTS)), seconds)
+    unit_rates = np.ones((2, machines, _POINTS))
+    rates = nic_use(traffic.packets, unit_rates, seconds)
     # A mean holds from the beginning of its span on.
     time = np.linspace(0.0, seconds, _POINTS, endpoint=False)
+
     return [
         # Machine by machine, out before in, as `_ports` has them: scripts match by
         # position.
@@ -215,8 +236,10 @@ def _rate_curves(traffic: Traffic, seconds: float) -> list[Charts]:
 def _pack_messages(talks: Talks, machines: int) -> Charts:
     """Return messages at both NICs that they cross."""
     rows = talks.found
-    ends = np.stack([rows[end].astype(np.int64) for end in _ENDS], axis=1)
-    port = (2 * ends + np.arange(2)).ravel()  # out of the source, into the destination
+    places = [rows[end].astype(np.int64) for end in _ENDS]
+    ends = np.stack(places, axis=1)
+    ports = 2 * ends + np.arange(2)  # out of the source, into the destination
+    port = ports.ravel()
     message: NDArray[np.int64] = np.repeat(np.arange(len(rows)), 2)
 
     first = rows["first"]
@@ -227,13 +250,19 @@ def _pack_messages(talks: Talks, machines: int) -> Charts:
         group=port,
         groups=2 * machines,
     )
+    crossed = Crossings(
+        flow=message,
+        port=port,
+        lane=lane,
+        lanes=lanes,
+    )
     return pack_flows(
         edge=talks.edge,
         iteration=np.arange(len(rows)),
         start=first,
         end=last,
         size=rows["bytes"],
-        crossed=Crossings(flow=message, port=port, lane=lane, lanes=lanes),
+        crossed=crossed,
     )
 
 
@@ -242,18 +271,24 @@ def talks_of(runs: list[LabResult], traffic: Traffic) -> Talks:
     rows = messages(traffic.packets)
     if len(rows) > MOST_MESSAGES:
         # Positions are sorted again, so that messages stay in the order of time.
-        largest = np.argpartition(rows["bytes"], -MOST_MESSAGES)[-MOST_MESSAGES:]
+        by_size = np.argpartition(rows["bytes"], -MOST_MESSAGES)
+        largest = by_size[-MOST_MESSAGES:]
         rows = rows[np.sort(largest)]
 
     tasks, owner = _tasks(runs, traffic)
-    source, destination = (owner[rows[end], rows[f"{end}_port"]] for end in _ENDS)
+    source, destination = [owner[rows[end], rows[f"{end}_port"]] for end in _ENDS]
     # A pair of tasks is one number, so that NumPy finds those that are equal.
-    pairs, edge = np.unique(source * len(tasks) + destination, return_inverse=True)
-    names = [f"{task['name']} on {traffic.machines[task['machine']]}" for task in tasks]
+    pair_of_message = source * len(tasks) + destination
+    pairs, edge = np.unique(pair_of_message, return_inverse=True)
+    names = []
+    for task in tasks:
+        machine = traffic.machines[task["machine"]]
+        names.append(f"{task['name']} on {machine}")
     edges = []
     for pair in pairs.tolist():
         sender, receiver = divmod(pair, len(tasks))
-        edges.append((sender, receiver, f"{names[sender]}->{names[receiver]}"))
+        name = f"{names[sender]}->{names[receiver]}"
+        edges.append((sender, receiver, name))
     return Talks(tasks=tasks, found=rows, edge=edge, edges=edges)
 
 
@@ -265,20 +300,20 @@ def _tasks(
     tasks = []
     position_of: dict[tuple[int, str], int] = {}
     for position, run in enumerate(runs):
-        if run["machine"] not in names:
-            problem = f"names {run['machine']!r}, which traffic.npz lacks"
-            raise DataError(f"programs: {problem}", path="lab.json")
-        machine = names.index(run["machine"])
+        name = run["machine"]
+        if name not in names:
+            problem = f"programs: names {name!r}, which traffic.npz lacks"
+            raise DataError(problem, path="lab.json")
+        machine = names.index(name)
         program = run["program"]
         position_of[machine, program] = position
-        tasks.append(
-            {
-                "name": program,
-                "kind": program,
-                "machine": machine,
-                "note": how_ended(run),
-            }
-        )
+        task = {
+            "name": program,
+            "kind": program,
+            "machine": machine,
+            "note": how_ended(run),
+        }
+        tasks.append(task)
 
     # A port whose program was never seen belongs to the unknown one of its machine.
     # TCP has 16 bits for a port: a table of all is 0.5 MB per machine.
@@ -287,9 +322,10 @@ def _tasks(
         owner[machine] = len(tasks)
         tasks.append({"name": UNKNOWN, "kind": UNKNOWN, "machine": machine})
     for machine, port, number in traffic.owners.tolist():
-        task = position_of.get((machine, traffic.programs[number]))
-        if task is not None:
-            owner[machine, port] = task
+        program = traffic.programs[number]
+        owner_position = position_of.get((machine, program))
+        if owner_position is not None:
+            owner[machine, port] = owner_position
     return tasks, owner
 
 
@@ -301,15 +337,16 @@ def _ports(lab: LabResult, traffic: Traffic) -> list[Charts]:
         for row, direction in enumerate(("out", "in")):
             limits = [(0.0, float(traffic.nics[row, machine]))]
             limits += [(event["time"], event[f"nic_{direction}"]) for event in changes]
-            ports.append(
-                {
-                    "name": f"{name} {direction}",
-                    "capacity": max(rate for _, rate in limits),
-                    "machine": machine,
-                    "direction": direction,
-                    "limits": limits,
-                }
-            )
+            rates = [rate for _, rate in limits]
+            port = {
+                "name": f"{name} {direction}",
+                "capacity": max(rates),
+                "machine": machine,
+                "direction": direction,
+                "limits": limits,
+            }
+            ports.append(port)
+
     return ports
 
 
@@ -346,8 +383,13 @@ def _counts(
                 # A rate holds from its sample to the next; the last sample has none.
                 rate = np.append(np.diff(count) / span, 0.0)
             if rate.any():
-                curves.append({"name": name, **pack_columns(time=time, rate=rate)})
-        yield {"title": title, "unit": unit, "curves": curves}
+                columns = pack_columns(time=time, rate=rate)
+                curves.append({"name": name, **columns})
+        yield {
+            "title": title,
+            "unit": unit,
+            "curves": curves,
+        }
 
 
 def _list_nics(
@@ -378,11 +420,16 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, Charts]:
     talks = talks_of(lab["programs"], traffic)
     data = lab_data(lab, traffic, talks, samples)
 
-    matrix = table(matrix_table(lab["crossed"])) if "crossed" in lab else ""
-    senders = table(_talks(talks)) if talks.edges else ""
+    matrix = ""
+    if "crossed" in lab:
+        matrix = table(matrix_table(lab["crossed"]))
+    senders = ""
+    if talks.edges:
+        senders = table(_talks(talks))
+    doubts = _doubts(run, lab, len(talks.found))
     parts = [
         figures(lab_facts(lab)),
-        section("doubt", "What went wrong", _doubts(run, lab, len(talks.found))),
+        section("doubt", "What went wrong", doubts),
         chart("gantt", "What ran when, and what was said", _GANTT),
         section("matrix", "Payload from row to column", matrix),
         chart("ports", "Rate through every NIC", _PORTS),
@@ -393,16 +440,17 @@ def lab_parts(run: Path, missing: list[str]) -> tuple[str, str, Charts]:
     ]
     scale = lab.get("time_scale", 1.0)
     pace = "in real time" if scale == 1 else f"{scale:g} wall seconds to a second"
-    subject = f"{len(lab['nics'])} machines, sharing {lab['sharing']}, {pace}"
-    return run.name, page_title(run.name, subject) + "".join(parts), data
+    machines = len(lab["nics"])
+    subject = f"{machines} machines, sharing {lab['sharing']}, {pace}"
+    title = page_title(run.name, subject)
+    return run.name, title + "".join(parts), data
 
 
 def _no_traffic(lab: LabResult) -> Traffic:
     """Return what is known of a lab whose packets are not."""
     names = tuple(lab["nics"])
-    rates = [
-        [lab["nics"][name][direction] for name in names] for direction in ("out", "in")
-    ]
+    nics = lab["nics"]
+    rates = [[nics[name][direction] for name in names] for direction in ("out", "in")]
     return Traffic(
         packets=np.zeros(0, PACKET),
         machines=names,
@@ -418,12 +466,14 @@ def _doubts(run: Path, lab: LabResult, drawn: int) -> str:
     if failure := lab["failed"]:
         program = failure["program"]
         machine = failure["machine"]
+        log = log_name(program, machine)
         doubts.append(
             f"{program} failed first, on {machine} (code {failure['code']}): "
-            f"its output is {run.name}/{log_name(program, machine)}"
+            f"its output is {run.name}/{log}"
         )
 
-    if (gain := lab.get("early_seconds", 0.0)) > MOST_GAINED * duration_of(lab):
+    gain = lab.get("early_seconds", 0.0)
+    if gain > MOST_GAINED * duration_of(lab):
         doubts.append(
             f"a machine computed for {format_duration(gain)} less than its cpu says: "
             "after a pause, a program has up to a millisecond of CPU at full speed"
@@ -440,22 +490,28 @@ def _doubts(run: Path, lab: LabResult, drawn: int) -> str:
             f"{queues} pairs of connections met in one queue of a NIC: each had less "
             "than its fair share meanwhile"
         )
-    if loss := lab.get("capture", {}).get("lost"):
+    loss = lab.get("capture", {}).get("lost")
+    if loss:
         doubts.append(
             f"{loss:,} packets were not noted: {FILE} and this page lack them"
         )
-    if (count := crossing.get("messages", 0)) > drawn:
+    count = crossing.get("messages", 0)
+    if count > drawn:
         doubts.append(f"the largest {drawn:,} of {count:,} messages are drawn")
     return bullets(doubts)
 
 
 def _talks(talks: Talks) -> Table:
     """Return messages by sender and receiver: how many, how large, how long."""
-    table = plain_table(
-        "who sent to whom",
-        *("from → to", ">messages", ">bytes", ">median bytes", ">median length"),
+    columns = [
+        "from → to",
+        ">messages",
+        ">bytes",
+        ">median bytes",
+        ">median length",
         ">median answer after",
-    )
+    ]
+    table = plain_table("who sent to whom", *columns)
 
     rows = talks.found
     answers = answer_times(rows)  # not a number where none came
@@ -466,16 +522,20 @@ def _talks(talks: Talks) -> Table:
         waits = answers[is_sent]
         waits = waits[~np.isnan(waits)]
 
+        total = int(sizes.sum())
+        median_size = int(np.median(sizes))
+        median_length = np.median(lengths[is_sent])
         cells = [
             name.replace("->", " → "),
             f"{len(sizes):,}",
-            format_size(int(sizes.sum())),
-            format_size(int(np.median(sizes))),
-            format_duration(np.median(lengths[is_sent])),
+            format_size(total),
+            format_size(median_size),
+            format_duration(median_length),
         ]
         # The median of no answers would be no number, with a warning.
         if len(waits):
-            cells.append(format_duration(np.median(waits)))
+            median_wait = np.median(waits)
+            cells.append(format_duration(median_wait))
         table.add_row(*cells)
     return table
 

@@ -70,7 +70,9 @@ def link_ends(cluster: Cluster) -> tuple[list[Ends], set[Ends]]:
         if not route:
             continue
         for link, next_link in itertools.pairwise(route):
-            root[find(2 * link + 1)] = find(2 * next_link)
+            head = find(2 * link + 1)
+            next_tail = find(2 * next_link)
+            root[head] = next_tail
         first_end = 2 * route[0]
         last_end = 2 * route[-1] + 1
         machines_at[first_end].add(source)
@@ -113,8 +115,8 @@ def _places(machines: int, joined: Sequence[Ends]) -> dict[Node, Floats]:
         # Junctions with the same neighbours would hide each other.
         distances = [np.abs(middle - place).max() for place in places.values()]
         # In radii of the ring: 0.05 are 13 to 21 pixels, and a square has 10.
-        crowd = sum(bool(distance < 0.05) for distance in distances)
-        aside = 0.12 * crowd * np.array([1.0, 0.6])
+        crowd = [distance for distance in distances if distance < 0.05]
+        aside = 0.12 * len(crowd) * np.array([1.0, 0.6])
         places[node] = middle + aside
 
     # A margin for discs with their names, and for links that both ends join.
@@ -147,7 +149,8 @@ def _middles(
             place = row[node]
             matrix[place, place] += 1
             if neighbour.is_junction:
-                matrix[place, row[neighbour]] -= 1
+                other_place = row[neighbour]
+                matrix[place, other_place] -= 1
             else:
                 offsets[place] += machines[neighbour]
 
@@ -174,23 +177,27 @@ def link_graph(cluster: Cluster, schedule: Schedule) -> str:
     for port in by_use:  # the busiest on top
         tail, head = ends[port]
         row = rows[port]
+        figures = _write_figures(row, schedule.length)
         link = _link(
             place_of[tail],
-            place_of[head],
-            row["used"] / most,
-            _write_figures(row, schedule.length),
+            head=place_of[head],
+            use=row["used"] / most,
+            figures=figures,
             used=bool(row["bytes"]),
         )
         parts.append(link)
     for port in by_use[-_NAMED:]:
-        if rows[port]["bytes"]:
+        row = rows[port]
+        if row["bytes"]:
             tail, head = ends[port]
             _, middle = _bend(place_of[tail], place_of[head])
-            parts.append(_label(middle, rows[port]["port"], "name"))
-    parts += [_node(node, place, cluster) for node, place in place_of.items()]
+            parts.append(_label(middle, row["port"], kind="name"))
+    for node, place in place_of.items():
+        parts.append(_node(node, place, cluster))
+    content = "".join(parts)
     return (
         f'<div class="scroll"><svg class="links" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
-        f'role="img" aria-label="links and their load">{"".join(parts)}</svg></div>'
+        f'role="img" aria-label="links and their load">{content}</svg></div>'
     )
 
 
@@ -234,27 +241,31 @@ def _link(
     """
     stops = [0, 0.5, 1]
     levels = [np.interp(use, stops, shades) for shades in _RAMP.T]
-    texts = [f"{level:.0f}" for level in levels]
-    colour = f"rgb({','.join(texts)})"
+    texts = ",".join(f"{level:.0f}" for level in levels)
+    colour = f"rgb({texts})"
     if (tail == head).all():  # both ends are at one junction
-        circle = f'cx="{tail[0] + 22:.0f}" cy="{tail[1]:.0f}" r="22"'
-        shape = f'<circle fill="none" {circle}/>'
+        x, y = tail
+        shape = f'<circle fill="none" cx="{x + 22:.0f}" cy="{y:.0f}" r="22"/>'
     else:
         control, middle = _bend(tail, head)
-        shape = f'<path fill="none" d="{_path(tail, control, head)}"/>'
+        curve = _path(tail, control, head)
+        shape = f'<path fill="none" d="{curve}"/>'
         shape += _arrow(middle, head - tail, colour)
 
     attribute = "" if used else ' class="unused"'
+    width = 1 + 5 * use
     return (
-        f'<g stroke="{colour}" stroke-width="{1 + 5 * use:.1f}"{attribute}>'
+        f'<g stroke="{colour}" stroke-width="{width:.1f}"{attribute}>'
         f"<title>{escape(figures)}</title>{shape}</g>"
     )
 
 
 def _arrow(middle: Floats, course: Floats, colour: str) -> str:
     """Return the head of an arrow in the middle of a curve."""
-    unit = course / max(math.hypot(*course), 1.0)
-    across = np.array([-unit[1], unit[0]])
+    length = max(math.hypot(*course), 1.0)
+    unit = course / length
+    x, y = unit
+    across = np.array([-y, x])
     back = middle - 4 * unit
     corners = (
         middle + 6 * unit,
@@ -266,18 +277,19 @@ def _arrow(middle: Floats, course: Floats, colour: str) -> str:
 
 
 def _write_figures(row: Row, makespan: float) -> str:
-    return (
-        f"{row['port']}: {format_size(row['bytes'])} at "
-        f"{format_rate(row['bytes_per_second'])}, busy "
-        f"{format_duration(row['used'] * makespan, 3)} ({row['used']:.0%})"
-    )
+    use = row["used"]
+    size = format_size(row["bytes"])
+    rate = format_rate(row["bytes_per_second"])
+    busy = format_duration(use * makespan, 3)
+    return f"{row['port']}: {size} at {rate}, busy {busy} ({use:.0%})"
 
 
 def _path(*points: Floats) -> str:
     """Return the data of a line through two points, or of a curve of three."""
     begin, *rest = (f"{x:.0f} {y:.0f}" for x, y in points)
     command = "Q" if len(rest) > 1 else "L"
-    return f"M{begin}{command}{' '.join(rest)}"
+    points_after = " ".join(rest)
+    return f"M{begin}{command}{points_after}"
 
 
 def _label(

@@ -90,16 +90,22 @@ def chain_table(run: RecordedRun) -> str:
     if not causes:
         return ""
 
-    grid = plain_table("", "cause", *(f">{name}" for name in schedules))
+    columns = [f">{name}" for name in schedules]
+    grid = plain_table("", "cause", *columns)
     # Of a job whose times are all 0 every share is 0, not a division by it.
     makespans = [schedule.makespan or math.inf for schedule in schedules.values()]
     for cause in causes:
         cells = []
         for seconds, makespan in zip(sums, makespans, strict=True):
             time = seconds.get(cause, 0.0)
-            cells.append(f"{format_duration(time)} ({time / makespan:.1%})")
+            length = format_duration(time)
+            share = time / makespan
+            cells.append(f"{length} ({share:.1%})")
         grid.add_row(cause, *cells)
-    totals = [format_duration(math.fsum(seconds.values())) for seconds in sums]
+    totals = []
+    for seconds in sums:
+        total = math.fsum(seconds.values())
+        totals.append(format_duration(total))
     grid.add_row("sum = makespan", *totals)
     return html.table(grid)
 
@@ -110,14 +116,17 @@ def story(schedule: Schedule) -> str:
     shares = chain.sums(_cause)
     if not shares or not schedule.length:
         return ""
+
     # `sums` has the longest first.
     cause = next(iter(shares))
     parts = chain.sums(lambda link: (_cause(link), _name_place(schedule.problem, link)))
     place = next(name for kind, name in parts if kind is cause)
     # Of the last attempt, as the path is: seconds of deaths are no share of it.
-    text = f"{shares[cause] / schedule.length:.0%} of the time {_TOLD[cause]}"
+    share = shares[cause] / schedule.length
+    text = f"{share:.0%} of the time {_TOLD[cause]}"
     if place:
-        text += f", most of it {'at' if cause is Cause.TRANSFER else 'for'} {place}"
+        word = "at" if cause is Cause.TRANSFER else "for"
+        text += f", most of it {word} {place}"
     return f"<p class=story>{escape(text)}.</p>"
 
 
@@ -191,7 +200,8 @@ def edges_section(result: Result) -> str:
     if "cache" in result:
         lines.append(cache_line(result["cache"]))
     remarks = [f"<p class=remark>{escape(line)}.</p>" for line in lines if line]
-    return "".join(remarks) + html.table(facts.flow_table(result["edges"]))
+    table = facts.flow_table(result["edges"])
+    return "".join(remarks) + html.table(table)
 
 
 #: Improvements that are shown; ``emu explain`` has all.
@@ -202,14 +212,18 @@ def which_task(found: Explanation) -> str:
     """Return the moves to the best placement found; empty where none was sought."""
     if found.moves is NO_MOVES:
         return ""
-    text = f"<p>{escape(words.moves_line(found))}</p>"
+    line = words.moves_line(found)
+    text = f"<p>{escape(line)}</p>"
     if found.moves.steps:
-        placement = escape(words.placement_text(found.moves.steps[-1].problem))
+        last_step = found.moves.steps[-1]
+        placement = escape(words.placement_text(last_step.problem))
+        table = words.moves_table(found.moves)
         text += (
-            f"{html.table(words.moves_table(found.moves))}"
+            f"{html.table(table)}"
             "<details><summary>The placement after them</summary>"
             f"<pre>{placement}</pre></details>"
         )
+
     return text
 
 
@@ -218,7 +232,9 @@ def would_help(found: Explanation) -> str:
     if found.moves is NO_MOVES:
         return "".join(f"<p>{escape(note)}</p>" for note in found.notes)
     grid = words.improvements(found, SHOWN)
-    return html.table(grid) if grid.row_count else "<p>Nothing that was tried.</p>"
+    if not grid.row_count:
+        return "<p>Nothing that was tried.</p>"
+    return html.table(grid)
 
 
 def difference_by_cause(run: RecordedRun) -> str:
@@ -344,7 +360,9 @@ def _body(
         if key in result:
             parts.append(html.section(f"{key}-table", title, part(key, make)))
     # Put together last: every part above may have added to what is missing.
-    return html.page_title(name, notes) + _warnings(missing) + "".join(parts)
+    title = html.page_title(name, notes)
+    warnings = _warnings(missing)
+    return title + warnings + "".join(parts)
 
 
 def _causes(
