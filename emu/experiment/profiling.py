@@ -38,7 +38,7 @@ from emu.runs.problem_json import problem_to_json
 from emu.runs.run_directory import RunDirectory
 from emu.scenario import Experiment, ProfileFile, Scenario, build_job, load
 from emu.scenario.realize import open_data, realize
-from emu.systems import Edit
+from emu.systems import Edit, Keys
 from emu.systems.job_section import RatesSection
 from emu.systems.training_section import TrainingSection
 from emu.systems.whole_graph_section import WholeGraphSection
@@ -275,7 +275,7 @@ def measure_profile(
 
 def times_by_kind(
     experiment: Experiment, measured: Floats
-) -> tuple[dict[str, Any], dict[str, float]]:
+) -> tuple[Keys, dict[str, float]]:
     """Return ``job.times``, and mean seconds of a task of the kinds that have no key.
 
     A key gets the time by which all tasks of its kinds together take the median, over
@@ -493,7 +493,7 @@ def measure_planning(experiment: Experiment) -> dict[str, float]:
     return rates
 
 
-def rates_keys(fitted: FittedRates, stated: Any) -> dict[str, Any]:
+def rates_keys(fitted: FittedRates, stated: Any) -> Keys:
     """Return ``job.rates``: fitted ones, others as stated.
 
     A rate of 0 that was fitted is written as what no time comes from. Raises

@@ -6,9 +6,12 @@ They stand in ``formats.toml``, a row each.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from typing_extensions import TypedDict
 
 from emu.interchange.recognise import (
     COMPARE,
@@ -38,14 +41,15 @@ def _formats(kind: str) -> tuple[Format, ...]:
     return tuple(_format(row) for row in _TABLE[kind])
 
 
-def _format(row: dict[str, Any]) -> Format:
+def _format(row: Mapping[str, Any]) -> Format:
+    fields = {**row}
     commands = [_COMMANDS[word] for word in row.get("commands", ())]
-    fields: dict[str, Any] = {"commands": tuple(commands)}
+    fields["commands"] = tuple(commands)
     # TOML has no bytes: a letter of Latin-1 stands for each.
     fields["magic"] = row.get("magic", "").encode("latin-1")
     for key in ("keys", "inner", "suffixes"):
         fields[key] = tuple(row.get(key, ()))
-    return Format(**{**row, **fields})
+    return Format(**fields)
 
 
 WORKLOAD_FORMATS = _formats("workload")
@@ -77,7 +81,21 @@ def check_scenario(path: Path) -> None:
         refuse_other_formats(path, SCENARIO, (*FORMATS, *COMMON_FORMATS))
 
 
-def describe(path: Path) -> dict[str, Any]:
+class Description(TypedDict):
+    """Description of a file, as JSON: its format, and what takes it."""
+
+    file: str
+    format: str
+    """With its article; empty of what is of no known format."""
+    commands: list[str]
+    """Those that take it, with its name."""
+    way: str
+    """Commands for it, or what converts it; empty likewise."""
+    left_out: str
+    """Parts of it that no command uses."""
+
+
+def describe(path: Path) -> Description:
     """Return what a file is, JSON values: file, format, commands, way, left_out.
 
     Format and way are empty of what is of no known format. Raises DataError when the

@@ -18,6 +18,7 @@ from emu.experiment.question import Answer, reason
 from emu.report.comparison import COLUMNS, write_makespans
 from emu.report.explanation_tables import placing_line, setup_row
 from emu.report.html import markup as html
+from emu.report.html.chart_data import Charts
 from emu.report.many_runs import compare, flat, write_pair
 from emu.report.terminal import plain_table
 from emu.runs.intervals import pair
@@ -467,7 +468,7 @@ def systems_page(
         html.page_title(name, str(first.title)),
         html.section("first", "Which system is first", text, html.table(first)),
     ]
-    charts: dict[str, Any] = {"runs": [], "training": []}
+    charts: Charts = {"runs": [], "training": []}
     if target is not None:
         accuracy, split = target
         charts = accuracy_chart(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from emu.report.html.chart_data import Charts
 from emu.report.trace import pack_columns
 
 #: Units of the axis of times, by the seconds of one; the longest curve has two or more.
@@ -33,7 +33,7 @@ def accuracy_chart(
     *,
     split: str,
     missed: Collection[str] = (),
-) -> dict[str, Any]:
+) -> Charts:
     """Return what the page's script draws, in the order in which curves end.
 
     Parameters
