@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emu.graph_data.readers.class_numbers import _begin_above_zero
 from emu.graph_data.readers.columns import Column, kind_of
-from emu.graph_data.readers.found_graph import _begin_above_zero
 
 EXAMPLES = {
     "integer": ("0", "7", "+12", "3.", "1.0", "007"),
