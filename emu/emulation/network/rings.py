@@ -18,11 +18,9 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 
-import numpy as np
-
 from emu.emulation.network.control import UNREAD
 from emu.errors import NodeMisbehaved
-from emu.prediction.core import ffi, lib, pointer
+from emu.prediction.core import ffi, lib
 
 #: Bytes of a ring, at least and at most.
 SMALLEST = 1 << 16
@@ -84,7 +82,9 @@ class Rings:
         """The `RingEnd` of the core by which this side writes,"""
         self.reads = orders if reports else ends
         """and that by which it reads."""
-        self._room = np.empty(size, np.uint8)
+        self._room = bytearray(size)
+        # Kept: to make a view for every call took twice what the core does in it.
+        self._target = ffi.from_buffer("uint8_t[]", self._room)
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
 
@@ -117,16 +117,17 @@ class Rings:
         with contextlib.suppress(BlockingIOError):
             os.read(self.woken, SMALLEST)
 
-        pieces: list[bytes] = []
-        while count := lib.read_ring(self.reads, pointer(self._room)):
+        notes = b""
+        while count := lib.read_ring(self.reads, self._target):
             if count == lib.RING_BROKEN:
                 raise NodeMisbehaved("the counters of its ring cannot be")
-            pieces.append(self._room[:count].tobytes())
-        return b"".join(pieces)
+            notes += self._room[:count]
+        return notes
 
     def close(self) -> None:
         """Let go of the memory and of all descriptors."""
         ffi.release(self._start)
+        ffi.release(self._target)
         self._memory.close()
         for fd in self._fds:
             os.close(fd)
