@@ -146,8 +146,9 @@ def _metis_of_dgl(structure: Structure, parts: int) -> SmallInts:
     dgl = import_library("dgl", "partitioner: metis-dgl", without)
     import torch
 
+    wide_indices = structure.indices.astype(np.int64)
     indptr = torch.from_numpy(np.array(structure.indptr))
-    indices = torch.from_numpy(structure.indices.astype(np.int64))
+    indices = torch.from_numpy(wide_indices)
     edge_ids = torch.empty(0, dtype=torch.int64)  # edges are in order
     graph = dgl.graph(("csc", (indptr, indices, edge_ids)))
     # METIS keeps its stack in files "metis<pid>.<n>" of the working directory, which a

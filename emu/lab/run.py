@@ -80,8 +80,9 @@ def summary(
     """
     ran = float(samples["ran"][-1])
     wait = float(samples["waited"][-1])
+    seconds = float(samples["time"][-1])
     share = wait / (ran + wait) if ran + wait > 0 else 0.0
-    length = max(float(samples["time"][-1]), 1e-9)
+    length = max(seconds, 1e-9)
     # The mean over machines, as with waits; the worst alone decides nothing.
     gain = sum(early) / len(early) / length
     is_trusted = max(share, gain) <= MOST_WAITS

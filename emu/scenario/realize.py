@@ -325,8 +325,9 @@ def _realize_without_copies(scenario: Scenario, job: Job) -> Realization:
         cluster = scenario.to_cluster()
         realization = section.realize(job, context, cluster, measured)
     # A system of another package may realize anything.
-    _check_shape(section.system, "times", realization.times, job, "tasks")
-    _check_shape(section.system, "volumes", realization.volumes, job, "edges")
+    system = section.system
+    _check_shape(system, "times", realization.times, job, "tasks")
+    _check_shape(system, "volumes", realization.volumes, job, "edges")
     return realization
 
 

@@ -275,9 +275,9 @@ class Scenario(sections.FileSection):
         processes = self._processes_by_name(problem)
         kills = []
         for kill in self._list_kills(problem):
-            if kill.name in processes:
-                victims = tuple(processes[kill.name])
-                kills.append(replace(kill, processes=victims))
+            victims = processes.get(kill.name)
+            if victims is not None:
+                kills.append(replace(kill, processes=tuple(victims)))
         kills.sort(key=lambda kill: kill.time)
         return tuple(kills)
 
@@ -299,7 +299,8 @@ class Scenario(sections.FileSection):
         if self.failures is not None:
             deaths = self.failures.deaths(problem.cluster, self.seed)
             for time, name in deaths:
-                kills.append(Kill(time, name, processes=()))
+                kill = Kill(time, name, processes=())
+                kills.append(kill)
         return kills
 
     def _processes_by_name(self, problem: Problem) -> dict[str, list[str]]:

@@ -76,7 +76,9 @@ def jobs_as_placed(experiment: Experiment) -> Iterator[tuple[str, Job]]:
     scenario = experiment.scenario
     machine_of = experiment.problem.machine_of_task
     # Several jobs each by itself: one alone knows what its system begins with.
-    jobs = {f"{item.name}/": build_job(part) for item, part in scenario.parts()}
+    jobs = {}
+    for item, part in scenario.parts():
+        jobs[f"{item.name}/"] = build_job(part)
     if not jobs:
         jobs[""] = experiment.problem.job
     for prefix, job in jobs.items():
@@ -204,7 +206,8 @@ def setup_rows(experiment: Experiment) -> Data:
     flows = []
     for (key, size), end in zip(sizes.items(), ends, strict=True):
         cause, sender, receiver = key
-        row = causes.setdefault(cause, {"bytes": 0.0, "seconds": 0.0})
+        no_bytes = {"bytes": 0.0, "seconds": 0.0}
+        row = causes.setdefault(cause, no_bytes)
         row["bytes"] += size
         # All flows begin at once, so that a cause lasts as long as its last one.
         row["seconds"] = max(row["seconds"], end)

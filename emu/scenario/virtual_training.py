@@ -410,13 +410,15 @@ def accuracy_curve(scenario: Scenario, schedule: Callable[[], Schedule]) -> list
         raise ScenarioError(problem, key="job.optimizer")
 
     train = open_for(settings).train_count
-    seeds = count_seeds(settings, train, len(progress.loss)).tolist()
+    step_count = len(progress.loss)
+    seeds = count_seeds(settings, train, step_count).tolist()
     spaced = slice(progress.spaced)
     steps = progress.looks[spaced].tolist()
     shares = progress.accuracy[split][spaced].tolist()
     looks = []
     for step, accuracy in zip(steps, shares, strict=True):
-        looks.append(Look(step, seeds[step - 1], accuracy))
+        look = Look(step, seeds=seeds[step - 1], accuracy=accuracy)
+        looks.append(look)
     return looks
 
 

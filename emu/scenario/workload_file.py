@@ -215,7 +215,8 @@ class ProfileFile:
         nothing = np.zeros_like(any_row)
         rows = []
         try:
-            times = np.array([self.tasks[task.name] for task in job.tasks])
+            seconds = [self.tasks[task.name] for task in job.tasks]
+            times = np.array(seconds)
             for name, control in zip(job.edge_names, job.control, strict=True):
                 row = nothing if control else self.edges[name]
                 rows.append(row)
@@ -314,7 +315,9 @@ def read_profile(path: str | Path) -> ProfileFile:
 def _read_profile(path: Path) -> ProfileFile:
     file = str(path)
     content = read_json(path)
-    version = content.get("version") if isinstance(content, dict) else content
+    version = content
+    if isinstance(content, dict):
+        version = content.get("version")
     if not isinstance(content, dict) or version != VERSION:
         problem = f"is not a profile of version {VERSION}, found {version!r:.40}"
         raise DataError(problem, path=file)

@@ -402,7 +402,8 @@ class TextTable:
 
     def wrong_line(self, number: int, fields: Sequence[str], need: str) -> DataError:
         """Return an error that names a line, and what it needs to have."""
-        line = printable(" ".join(fields), limit=60)
+        text = " ".join(fields)
+        line = printable(text, limit=60)
         problem = f"line {number} is {line!r}, it needs {need}"
         if len(fields) != self.width:
             problem += f", as in the lines before{self.hint}"
@@ -411,7 +412,10 @@ class TextTable:
 
 def _narrow(numbers: Array) -> Array:
     """Return numbers as integers where all are, as pandas' 1.0 and 2.0 are."""
-    if numbers.dtype.kind != "f" or (numbers % 1).any():
+    if numbers.dtype.kind != "f":
+        return numbers
+    fractions = numbers % 1
+    if fractions.any():
         return numbers
     largest = np.abs(numbers).max(initial=0)
     # Beyond 2^53 float64 has lost the last digits already.

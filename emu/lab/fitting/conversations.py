@@ -175,7 +175,9 @@ def by_process(traffic: Traffic) -> Packets:
     programs = len(traffic.programs)
     source = source_machine.astype(np.int64) * programs + source_program
     destination = destination_machine.astype(np.int64) * programs + destination_program
-    ends = np.concatenate([source[is_known], destination[is_known]])
+    known_sources = source[is_known]
+    known_destinations = destination[is_known]
+    ends = np.concatenate([known_sources, known_destinations])
     processes, numbers = np.unique(ends, return_inverse=True)
     sources, destinations = np.split(numbers, 2)
     machines_and_programs = [divmod(number, programs) for number in processes.tolist()]
@@ -246,8 +248,9 @@ def _ring(packets: Packets) -> Ring:
     for source, destination in hops:
         is_sent = packets.source == source
         is_along = is_sent & (packets.destination == destination)
-        stream = (packets.time[is_along], packets.bytes[is_along])
-        streams.append(stream)
+        times = packets.time[is_along]
+        sizes_along = packets.bytes[is_along]
+        streams.append((times, sizes_along))
         any_sent.append(packets.time[is_sent])
     processes = [packets.processes[member] for member in members]
     return Ring(

@@ -264,7 +264,8 @@ class _Iterations:
         Or ``settled`` at the bytes that repeat beside them.
         """
         total = np.cumsum(packets.bytes)
-        curve = Crossed(packets.time, np.append(0, total))
+        bytes_before_each = np.append(0, total)
+        curve = Crossed(packets.time, bytes_before_each)
         is_silent = np.diff(packets.time) > silence
         is_over = _part(packets, sent, is_silent)
         is_start = np.append(True, is_over)
@@ -282,7 +283,8 @@ class _Iterations:
         for first, last in pairwise(edges.tolist()):
             span = slice(first, last)
             starts = first + np.flatnonzero(is_start[span])
-            splits = first + np.flatnonzero(sent.is_split[span])
+            is_split = sent.is_split[span]
+            splits = first + np.flatnonzero(is_split)
             # A message may begin amid the last packet of the one before it.
             amid = curve.before[splits] + sent.split[splits]
             places = np.union1d(curve.before[starts], amid)
@@ -389,7 +391,8 @@ def describe_ends(ends: Sequence[Process], traffic: Traffic) -> str:
 
 def _quiet(time: Row, marks: Row) -> float:
     """Return the seconds after a mark in which least often something is on its way."""
-    length = float(np.median(np.diff(marks)))
+    lengths = np.diff(marks)
+    length = float(np.median(lengths))
     shares = np.arange(_PHASES) / _PHASES - 0.5
     phases = length * shares
     # Of several as good, the one nearest to the mark is taken.
@@ -433,7 +436,8 @@ def _bounds(joints: list[Ints], sent: Ints) -> list[Row] | None:
     most = int(np.median(counts))
     if np.mean(counts == most) < MOST:
         return None
-    usual_joints = np.full((len(joints), most), np.nan)
+    shape = (len(joints), most)
+    usual_joints = np.full(shape, np.nan)
     for number, row in enumerate(joints):
         if len(row) == most:
             usual_joints[number] = row
@@ -458,7 +462,8 @@ def _places(
         is_same |= np.abs(joints - value) <= _BYTES
         groups.append(joints[joints == value])
 
-    points = np.sort(joints[~is_same].astype(float))
+    other_joints = joints[~is_same].astype(float)
+    points = np.sort(other_joints)
     distances = np.diff(points)
     gaps = np.flatnonzero(distances > _BYTES)
     groups += np.split(points, gaps + 1)

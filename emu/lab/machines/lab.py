@@ -262,11 +262,14 @@ class Lab:
         processes = [str(holder.process) for holder in self._holders]
         devices = {DATA: processes, CONTROL: processes}
         self._switch.ask(do="join", devices=devices, mtu=self._mtu)
-        self._switch.ask(do="address", addresses=_switch_address(CONTROL))
+        control_address = _switch_address(CONTROL)
+        self._switch.ask(do="address", addresses=control_address)
 
         # All at once: one after the other, 16 machines took three times as long.
         for holder, (plan_out, _) in zip(self._holders, self._plans, strict=True):
-            addresses = {name: self.address(holder.name, name) for name in _NETWORKS}
+            addresses = {}
+            for network in _NETWORKS:
+                addresses[network] = self.address(holder.name, network)
             holder.post(do="address", addresses=addresses)
             plan = dataclasses.asdict(plan_out)
             holder.post(do="shape", device=DATA, plan=plan)
@@ -298,7 +301,8 @@ class Lab:
         self._switch.ask(do="address", addresses=_switch_address(DATA))
         with contextlib.suppress(RunError):  # a kernel before 5.18 has none
             # The switch would send slow machines 64 kB at a time: steps of 20 %.
-            self._switch.ask(do="set_tcp", settings={"tcp_tso_rtt_log": "0"})
+            settings = {"tcp_tso_rtt_log": "0"}
+            self._switch.ask(do="set_tcp", settings=settings)
         directions = []
         for machine in self.machines:
             rates = {"out": machine.nic_out, "in": machine.nic_in}
@@ -427,7 +431,8 @@ class Lab:
         and it writes to this process's standard error. Raises RunError when it cannot
         be started.
         """
-        holder = self._holders[self._index[machine]]
+        position = self._index[machine]
+        holder = self._holders[position]
         number = len(self._programs)
         variables = os.environ if environment is None else environment
         folder = directory or Path.cwd()
@@ -485,7 +490,8 @@ class Lab:
         """Signal a program and what it started in its session."""
         if program.code is not None:
             return
-        holder = self._holders[self._index[program.machine]]
+        position = self._index[program.machine]
+        holder = self._holders[position]
         holder.ask(
             do="signal",
             number=program.number,

@@ -187,8 +187,10 @@ def _bucket(plan: NicPlan, rate: int, ceil: int) -> bytes:
 
     options = attribute(1, parameters)
     if max(rate, ceil) >= _WIDE:  # beside the fields of 32 bits
-        options += attribute(6, struct.pack("=Q", rate))
-        options += attribute(7, struct.pack("=Q", ceil))
+        wide_rate = struct.pack("=Q", rate)
+        wide_ceil = struct.pack("=Q", ceil)
+        options += attribute(6, wide_rate)
+        options += attribute(7, wide_ceil)
     return _of_kind("htb", options)
 
 
@@ -278,7 +280,8 @@ def _filter(index: int, plan: NicPlan) -> Message:
     is_numbered = plan.numbered is not None
     program = nic.classifier(plan.leaves, numbered=is_numbered)
     length = struct.pack("=H", len(program))
-    code = b"".join(_STEP.pack(*step) for step in program)
+    steps = [_STEP.pack(*step) for step in program]
+    code = b"".join(steps)
     options = attribute(4, length)
     options += attribute(5, code)
 
