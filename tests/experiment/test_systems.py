@@ -91,7 +91,11 @@ def test_epochs_of_a_row_over_whole_graphs_are_its_own_steps() -> None:
     parts = as_variant(base, "data_parallel", {"job.epochs": 2})
     once = as_variant(base, "data_parallel")
 
-    assert whole.epochs == 7
+    # Where the file counts iterations it takes no epochs beside them.
+    counted = document("dgtp", {"rates": RATES, "times": None})
+    beside: Any = as_variant(counted, "dgcl", {"job.epochs": 7}).job
+
+    assert whole.epochs == beside.epochs == 7
     assert whole.model.hidden == 16
     assert build_job(parts).iterations == 2 * build_job(once).iterations
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from emu.report.death_bands import death_bands
-from emu.report.facts import run_facts
+from emu.report.facts import _prediction, _virtual, run_facts
 
 RECOVERY = {
     "makespan": 40.0,
@@ -100,3 +100,24 @@ def test_what_was_done_again_is_the_end_of_an_attempt() -> None:
         ("done again", -3.0, -2.0),
         ("down", -2.0, 0.0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("makespan", "simulated", "error"),
+    [(2.0, 2.1, "+5 %"), (2.0, 1.8, "-10 %"), (0.0, 1.0, "0 %")],
+)
+def test_the_job_of_a_virtual_run_is_told_beside_it(
+    makespan: float, simulated: float, error: str
+) -> None:
+    steps = {"count": 0, "first": 0.0, "median": 0.0}
+    figures: dict[str, Any] = {"makespan": makespan, "steps": steps}
+    figures |= {"trust": "trusted", "reasons": []}
+    fact = next(_virtual(figures, simulated, 4))
+    assert fact.note.endswith(f"drawn here, {error}")
+
+
+def test_what_has_no_prediction_is_not_judged_and_says_why() -> None:
+    reasons = ["one way", "and another"]
+    (fact,) = _prediction({"error": None, "outcome": None, "reasons": reasons})
+    assert (fact.value, fact.note) == ("not judged", "one way; and another")
+    assert [*_prediction(None)] == []

@@ -95,6 +95,19 @@ def test_the_page_is_whole_and_escapes_what_it_shows(tmp_path: Path) -> None:
     assert 'id="missing"' not in page.replace("id=missing", 'id="missing"')
 
 
+def test_the_page_says_first_what_most_of_the_run_was_spent_on(tmp_path: Path) -> None:
+    """Of the run itself, not of its simulation beside it."""
+    run, _ = write_run(tmp_path)
+    emulated = load_run(run).emulated
+    assert emulated is not None
+    told = sections.story(emulated)
+    page = report_page(run)
+
+    assert "of the time" in told
+    assert page.count(told) == 1
+    assert page.index(told) < page.index('id="doubt"')
+
+
 def test_a_verdict_is_shown_with_its_reasons(tmp_path: Path) -> None:
     run, _ = write_run(tmp_path)
     page = report_page(run)

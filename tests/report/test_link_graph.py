@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from emu.report.html.link_drawing import link_ends, link_graph
+from emu.report.html.link_drawing import _arrow, link_ends, link_graph
 from emu.runs.result import port_rows
 from emu.scenario import prepare
 from emu.scenario.scenario_file import loads
@@ -86,3 +89,24 @@ job: {system: custom, iterations: 1, tasks: [{name: t, time: 1 s}]}
     experiment = prepare(loads(text))
 
     assert link_graph(experiment.problem.cluster, experiment.simulate()) == ""
+
+
+@given(
+    st.tuples(*[st.floats(-500, 500)] * 2),
+    st.floats(0.0, 6.28),
+    st.floats(5.0, 400.0),
+)
+def test_an_arrow_points_along_its_course_about_the_middle(
+    middle: tuple[float, float], angle: float, length: float
+) -> None:
+    """Its tip is ahead of the middle, its two other corners as far behind it."""
+    ahead = np.array([np.cos(angle), np.sin(angle)])
+    drawn = _arrow(np.array(middle), length * ahead, "red")
+    (points,) = re.findall(r'points="([^"]+)"', drawn)
+    corners = [[float(x) for x in corner.split(",")] for corner in points.split()]
+
+    offsets = np.array(corners) - middle
+    along = offsets @ ahead
+    across = offsets @ np.array([-ahead[1], ahead[0]])
+    assert along == pytest.approx([6.0, -4.0, -4.0], abs=0.1)
+    assert across == pytest.approx([0.0, 4.0, -4.0], abs=0.1)

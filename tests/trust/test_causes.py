@@ -119,6 +119,20 @@ def test_a_clock_that_is_off_is_named_and_one_that_is_right_is_not() -> None:
         assert reason(ran, processes=processes, nics=sound).startswith(word)
 
 
+def test_a_clock_explains_as_much_however_wall_time_is_scaled() -> None:
+    """It is off in wall seconds, which are as many times more as time is dilated."""
+    ran = simulated(share=2 / 3)
+    sound = dict.fromkeys(["a out", "a in", "b out", "b in"], 1.0)
+    ends = set()
+    for scale in (1.0, 0.5, 4.0):
+        processes = {"r": ProcessWaits(clock=3.0 * scale)}
+        said = reason(ran, processes=processes, nics=sound, time_scale=scale)
+        ends.add(said.rpartition(": ")[2])
+
+    assert len(ends) == 1
+    assert "% of the difference" in ends.pop()
+
+
 def test_waits_of_a_process_count_where_they_are_a_tenth_of_the_run() -> None:
     """Each was late by 0.5 s in 20 s, and waited for longer."""
     ran = simulated(work=1.1)

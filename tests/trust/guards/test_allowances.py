@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -27,11 +28,12 @@ from emu.trust.audit import audit
 from emu.trust.guards.credit_windows import window
 from emu.trust.guards.evidence import Evidence
 from emu.trust.guards.schedule import (
+    _alike,
     headline_faults,
     lower_bounds,
     task_times,
 )
-from emu.trust.guards.traffic import FEW, PACKET, enough_carried
+from emu.trust.guards.traffic import FEW, PACKET, all_rates, enough_carried
 from emu.trust.lateness import clock_uncertainty
 from tests.trust.guards.reported import frames, reported
 
@@ -170,3 +172,51 @@ def test_an_audit_takes_times_that_were_measured_as_exact() -> None:
     longer[0, 0] += 0.5
     found = audit(schedule, times=longer).violations
     assert [violation.constraint for violation in found] == ["(6)"]
+
+
+@pytest.mark.parametrize(
+    ("said", "number", "is_alike"),
+    [
+        (None, None, True),
+        (None, 1.0, False),
+        (1.0, None, False),
+        (1, 1.0, True),
+        (0.1 + 0.2, 0.3, True),
+        (1.0, 1.001, False),
+        # JSON may hold what is no number at all.
+        (True, 1.0, False),
+        ("1.0", 1.0, False),
+        ([1.0], 1.0, False),
+    ],
+)
+def test_what_a_result_says_is_the_number_or_nothing_like_it(
+    said: object, number: float | None, *, is_alike: bool
+) -> None:
+    assert _alike(said, number) == is_alike
+
+
+@pytest.mark.parametrize(
+    ("missed", "words"),
+    [
+        ([None, None], ""),
+        ([0, None], ""),
+        ([None, 3], "3 rates .* the first of edge s0->w0"),
+        ([4, 3], "7 rates .* the first of edge g0->s0"),
+    ],
+)
+def test_rates_that_never_came_are_summed_and_the_first_edge_is_named(
+    missed: list[int | None], words: str
+) -> None:
+    """Senders that count none are those of runs in which none is counted."""
+    schedule, realization = golden()
+    names = schedule.problem.job.edge_names
+    rows = [
+        {"edge": names.index(name)} | ({} if count is None else {"missed": count})
+        for name, count in zip(("g0->s0", "s0->w0"), missed, strict=True)
+    ]
+    evidence = reported(schedule, realization, statistics={"a": {"sent": rows}})
+
+    found = [finding.sentence for finding in all_rates(evidence)]
+
+    assert len(found) == bool(words)
+    assert re.search(words, "".join(found))
