@@ -143,6 +143,26 @@ def test_messages_laid_out_are_what_max_min_makes_of_them() -> None:
     assert (abs(took - ideal)[measured.flow_bytes > 1] < 3e-3).all()
 
 
+@pytest.mark.parametrize("count", [2, 10, 40])
+def test_a_message_takes_what_its_packets_behind_the_first_take(count: int) -> None:
+    """It is seen from the end of its first packet to the end of its last one."""
+    rate = 1e6
+    packets = np.zeros(count, SEEN.packets.dtype)
+    packets["time"] = 0.5 + np.arange(count) * 1448 / rate
+    packets["source"], packets["destination"] = 0, 1
+    packets["source_port"], packets["destination_port"] = 7, 8
+    packets["bytes"] = 1448
+    nics = np.full_like(SEEN.nics, rate)
+    traffic = dataclasses.replace(SEEN, packets=packets, nics=nics)
+
+    laid = laid_out(traffic, (0.0, 1e9))
+    assert laid is not None
+    for schedule in laid:
+        took = schedule.flow_end - schedule.flow_start
+        sent = schedule.flow_bytes > 0
+        assert took[sent].tolist() == pytest.approx([(count - 1) * 1448 / rate])
+
+
 def test_messages_are_laid_out_from_their_sender_over_its_nic() -> None:
     """The ring sends one way round; NICs differ out and in."""
     nics = np.array([[1e6, 2e6, 3e6], [4e6, 5e6, 6e6]])

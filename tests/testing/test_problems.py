@@ -99,3 +99,9 @@ def test_random_quotas_are_of_few_machines_and_looked_at_in_three_periods() -> N
     assert {tuner.most for tuner in tuners} == {*range(2, 7)}
     assert {tuner.pool for tuner in tuners} == {"gpu", "cpu"}
     assert {tuner.pool == tuner.watched for tuner in tuners} == {False, True}
+    slots = [
+        tuple(sorted(row.slots.values()))
+        for problem in drawn
+        for row in problem.cluster.machines
+    ]
+    assert {*slots} == {(1, 1), (1, 2), (1, 3)}
