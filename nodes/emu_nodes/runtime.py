@@ -536,7 +536,7 @@ class NodeProcess:
             for part in parts_of(program.result()):
                 self._send(ResultPart(task=task, **part))
         statistics.clock.append(self._clock.now())
-        self._send(Outcome(dataclasses.asdict(statistics)))
+        self._send(Outcome(statistics.to_map()))
 
     async def _goes_on(self) -> bool:
         """Return True where a further run follows, once the coordinator has decided.
