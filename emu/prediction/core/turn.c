@@ -1,7 +1,7 @@
 /* A turn of the coordinator: ends that are due are taken in, and what follows is put where
  * processes and the record of the run find it.
  *
- * As calls of Python, each with its arrays, a turn took 100 us of CPU, the work in it 10. */
+ * As nine calls, each with its arrays, it took 108 us under cProfile, and the calls 10 of them. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <unistd.h>
