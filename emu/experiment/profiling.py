@@ -39,7 +39,7 @@ from emu.runs.run_directory import RunDirectory
 from emu.scenario import Experiment, ProfileFile, Scenario, build_job, load
 from emu.scenario.realize import open_data, realize
 from emu.systems import Edit, Keys
-from emu.systems.job_section import RatesSection
+from emu.systems.rates_section import RatesSection
 from emu.systems.training_section import TrainingSection
 from emu.systems.whole_graph_section import WholeGraphSection
 from emu.units import DURATION

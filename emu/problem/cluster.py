@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -44,7 +44,8 @@ class Cluster:
     def __post_init__(self) -> None:
         if not self.machines:
             raise ValueError("a cluster needs at least one machine")
-        for name, count in Counter(machine.name for machine in self.machines).items():
+        counts = Counter(machine.name for machine in self.machines)
+        for name, count in counts.items():
             if count > 1:
                 raise ValueError(f"machine {name} occurs twice")
         _ = self.links  # to make them checks them
@@ -76,8 +77,8 @@ class Cluster:
 
         routes = []
         for route in self.routes:
-            sources = tuple(place[m] for m in route.sources if m in place)
-            destinations = tuple(place[m] for m in route.destinations if m in place)
+            sources = _move(route.sources, place)
+            destinations = _move(route.destinations, place)
             if sources and destinations:
                 routes.append(Route(sources, destinations, route.through))
 
@@ -107,30 +108,40 @@ class Cluster:
     @property
     def tuned_names(self) -> tuple[str, ...]:
         """Names of the tuned pools: ``lambdas of m0``."""
-        return tuple(
-            f"{tuner.pool} of {self.machines[tuner.machine].name}"
-            for tuner in self.tuners
-        )
+        names = []
+        for tuner in self.tuners:
+            machine = self.machines[tuner.machine]
+            names.append(f"{tuner.pool} of {machine.name}")
+        return tuple(names)
 
     def following(self, quotas: NDArray[np.int64] | None) -> Cluster:
         """Return the cluster whose tuners set these quotas before they go by rule."""
-        tuners = [
-            replace(tuner, path=path)
-            for tuner, path in zip(self.tuners, self.paths_of(quotas), strict=True)
-        ]
+        paths = self.paths_of(quotas)
+        tuners = []
+        for tuner, path in zip(self.tuners, paths, strict=True):
+            tuners.append(replace(tuner, path=path))
         return replace(self, tuners=tuple(tuners))
 
     def paths_of(self, quotas: NDArray[np.int64] | None) -> list[tuple[int, ...]]:
         """Return the quotas that each tuner has set."""
         if quotas is None:
             return [() for _ in self.tuners]
-        # 0 where a tuner looked less often than another one.
-        return [tuple(q for q in column if q > 0) for column in quotas.T.tolist()]
+        paths = []
+        for column in quotas.T.tolist():
+            # 0 where a tuner looked less often than another one.
+            path = tuple(quota for quota in column if quota > 0)
+            paths.append(path)
+        return paths
 
     @cached_property
     def links(self) -> Links:
         """All links, and the route between every two machines."""
-        return Links(self.machines, self.shared_links, self.routes, self.changes)
+        return Links(
+            machines=self.machines,
+            shared=self.shared_links,
+            routes=self.routes,
+            changes=self.changes,
+        )
 
     @cached_property
     def speed_steps(self) -> SpeedSteps:
@@ -171,7 +182,8 @@ class Cluster:
         changes = []
         for change in self.changes:
             share = factor if change.link in names else 1.0
-            changes.append(replace(change, capacity=change.capacity * share))
+            capacity = change.capacity * share
+            changes.append(replace(change, capacity=capacity))
         return replace(cluster, changes=tuple(changes))
 
     def with_latencies(self, factor: float) -> Cluster:
@@ -184,10 +196,15 @@ class Cluster:
             )
             for machine in self.machines
         ]
-        links = [
-            replace(link, latency=link.latency * factor) for link in self.shared_links
-        ]
-        return replace(self, machines=tuple(machines), shared_links=tuple(links))
+        links = []
+        for link in self.shared_links:
+            latency = link.latency * factor
+            links.append(replace(link, latency=latency))
+        return replace(
+            self,
+            machines=tuple(machines),
+            shared_links=tuple(links),
+        )
 
     @cached_property
     def widest(self) -> Cluster:
@@ -203,10 +220,10 @@ class Cluster:
 
     def _having(self, capacities: NDArray[np.float64]) -> Cluster:
         """Return the cluster with other capacities at time 0."""
-        links = [
-            replace(link, capacity=float(capacities[port]))
-            for link, port in zip(self.shared_links, self.links.shared, strict=True)
-        ]
+        links = []
+        for link, port in zip(self.shared_links, self.links.shared, strict=True):
+            capacity = float(capacities[port])
+            links.append(replace(link, capacity=capacity))
         machines = list(self.machines)
 
         for position, machine in enumerate(machines):
@@ -219,7 +236,11 @@ class Cluster:
                     bandwidth_out=float(capacities[outward]),
                     bandwidth_in=float(capacities[inward]),
                 )
-        return replace(self, machines=tuple(machines), shared_links=tuple(links))
+        return replace(
+            self,
+            machines=tuple(machines),
+            shared_links=tuple(links),
+        )
 
     @cached_property
     def _positions(self) -> dict[str, int]:
@@ -241,6 +262,11 @@ class Cluster:
         return tuple(sorted(names))
 
 
+def _move(machines: Iterable[int], place: Mapping[int, int]) -> tuple[int, ...]:
+    """Return the places that some machines have elsewhere, without those that go."""
+    return tuple(place[machine] for machine in machines if machine in place)
+
+
 def _shift_changes(
     changes: Sequence[_Change],
     began: float,
@@ -249,8 +275,10 @@ def _shift_changes(
     """Return changes at times since ``began``; of those before it, each last one."""
     newest: dict[tuple[str, float], _Change] = {}
     # Later ones take the place of earlier ones of the same first instant.
-    for change in sorted(changes, key=lambda change: change.time):
+    in_order = sorted(changes, key=lambda change: change.time)
+    for change in in_order:
         # A change at 0 would be refused, as a cluster's own state is that of 0.
         time = max(change.time - began, _AT_ONCE)
-        newest[subject(change), time] = replace(change, time=time)
+        key = (subject(change), time)
+        newest[key] = replace(change, time=time)
     return tuple(newest.values())

@@ -40,7 +40,8 @@ class Fault:
 
     def __post_init__(self) -> None:
         # At 0 it would be the cluster itself, which the file states.
-        if not (0.0 < self.since < self.until and self.since < math.inf):
+        begins_and_ends = 0.0 < self.since < self.until
+        if not begins_and_ends or self.since == math.inf:
             raise ValueError(f"a fault of {self.subject}: {self.since} to {self.until}")
         if not 0.0 <= self.factor <= 1.0:
             raise ValueError(f"a fault of {self.subject}: its factor is {self.factor}")
@@ -97,21 +98,27 @@ def next_kills(
             time = end_of(task, count - first - 1) if count > first else 0.0
         # Of a task that has not ended its iteration yet nothing is known.
         if time < math.inf:
-            due.setdefault(time, []).append(kill)
+            due_then = due.setdefault(time, [])
+            due_then.append(kill)
 
     idle: list[Kill] = []
     # The first that is fatal ends the attempt: later ones are due in another.
     for time in sorted(due):
         # Where it is not known who dies, the kill counts.
+        kills_then = due[time]
         fatal = [
             kill
-            for kill in due[time]
+            for kill in kills_then
             if not kill.processes or any(time < over(p) for p in kill.processes)
         ]
         # What has ended cannot die: such a kill is used up.
-        idle += [kill for kill in due[time] if kill not in fatal]
+        idle += [kill for kill in kills_then if kill not in fatal]
         if fatal:
-            return Due(time=time, now=tuple(fatal), idle=tuple(idle))
+            return Due(
+                time=time,
+                now=tuple(fatal),
+                idle=tuple(idle),
+            )
     return Due(idle=tuple(idle))
 
 
@@ -120,13 +127,16 @@ def _factors(faults: Iterable[Fault]) -> list[tuple[float, float]]:
     edges = []
     for fault in faults:
         # An end sorts before a beginning of the same instant: 0 before 1.
-        edges.append((fault.since, 1, fault.factor))
+        beginning = (fault.since, 1, fault.factor)
+        edges.append(beginning)
         if fault.until < math.inf:
-            edges.append((fault.until, 0, fault.factor))
+            end = (fault.until, 0, fault.factor)
+            edges.append(end)
 
+    edges.sort()
     active: list[float] = []
     products: dict[float, float] = {}  # of one instant the last holds
-    for time, is_start, factor in sorted(edges):
+    for time, is_start, factor in edges:
         if is_start:
             active.append(factor)
         else:
@@ -151,7 +161,8 @@ def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
     by_machine = defaultdict[str, list[Fault]](list)
     for fault in faults:
         by_subject = by_machine if fault.of_machine else by_link
-        by_subject[fault.subject].append(fault)
+        faults_of_subject = by_subject[fault.subject]
+        faults_of_subject.append(fault)
 
     start = {link.name: link.capacity for link in cluster.links}
     # What is stated of a link with faults is stated anew, times their factors.
@@ -159,17 +170,23 @@ def with_faults(cluster: Cluster, faults: Sequence[Fault]) -> Cluster:
     for name, faults_of_link in by_link.items():
         if name not in start:
             raise ValueError(f"no link is called {name}")
-        capacities = {c.time: c.capacity for c in cluster.changes if c.link == name}
+        stated = {}
+        for change in cluster.changes:
+            if change.link == name:
+                stated[change.time] = change.capacity
         factors = dict(_factors(faults_of_link))
-        changes += _changes_of(name, start[name], capacities, factors)
+        changes += _changes_of(name, start[name], stated, factors)
 
     # Scenarios state no changes of speed: all that there are come from faults.
-    speeds = [
-        SpeedChange(time, machine, share)
-        for machine, faults_of_machine in by_machine.items()
-        for time, share in _factors(faults_of_machine)
-    ]
-    return replace(cluster, changes=tuple(changes), speed_changes=tuple(speeds))
+    speeds = []
+    for machine, faults_of_machine in by_machine.items():
+        for time, share in _factors(faults_of_machine):
+            speeds.append(SpeedChange(time, machine, share))
+    return replace(
+        cluster,
+        changes=tuple(changes),
+        speed_changes=tuple(speeds),
+    )
 
 
 def _changes_of(
@@ -182,12 +199,14 @@ def _changes_of(
     capacity = start
     factor = 1.0
     present = start
-    for time in sorted({*stated, *factors}):
+    times = sorted({*stated, *factors})
+    for time in times:
         capacity = stated.get(time, capacity)
         factor = factors.get(time, factor)
+        reduced = capacity * factor
         # A change to the same capacity would be an event without an effect.
-        if capacity * factor != present:
-            present = capacity * factor
+        if reduced != present:
+            present = reduced
             yield CapacityChange(time, link, present)
 
 
@@ -223,7 +242,8 @@ def disturbances(cluster: Cluster, end: float) -> list[Disturbance]:
 
     for machine in range(len(cluster.machines)):
         # Speeds are shares already.
-        for span in _spans(*cluster.speed_steps.of(machine), end):
+        step_times, machine_shares = cluster.speed_steps.of(machine)
+        for span in _spans(step_times, machine_shares, end):
             row = Disturbance(
                 what="slow" if span.share else "pause",
                 since=span.begin,
@@ -249,6 +269,7 @@ def _spans(
 ) -> Iterator[_Span]:
     """Yield the steps before ``end`` with a share of less than 1."""
     next_times = [*times[1:], math.inf]
-    for begin, next_time, share in zip(times, next_times, shares, strict=True):
+    steps = zip(times, next_times, shares, strict=True)
+    for begin, next_time, share in steps:
         if share < 1 and begin < end:
             yield _Span(begin, min(next_time, end), share)

@@ -26,7 +26,8 @@ from emu.problem.workloads.coflows import with_coflows
 from emu.problem.workloads.copies import with_copies
 from emu.scenario import events_section
 from emu.scenario import run_sections as sections
-from emu.systems.job_section import BuildContext, JobSection, with_slowness
+from emu.systems.job_section import BuildContext, JobSection
+from emu.systems.slowness import with_slowness
 from emu.systems.system import tasks_with_state_of, updates_missed
 from emu.systems.training_section import TrainingSection
 

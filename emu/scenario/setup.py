@@ -14,7 +14,8 @@ from emu.scenario.experiment import Experiment, prepare
 from emu.scenario.realize import build_job
 from emu.scenario.scenario_file import load
 from emu.systems.cache_section import settle_caches
-from emu.systems.job_section import PLANNED, PRECOMPUTING
+from emu.systems.job_section import PRECOMPUTING
+from emu.systems.rates_section import PLANNED
 from emu.systems.system import list_transfers
 from emu.units import SIZE
 

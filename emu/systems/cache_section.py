@@ -70,7 +70,8 @@ class CachedSection(TrainingSection):
         Read again it would count as stated, also for other systems and one machine.
         """
         keys: Keys = dump(self)
-        if "cache" not in self.model_fields_set and self.cache is not None:
+        is_stated = "cache" in self.model_fields_set
+        if self.cache is not None and not is_stated:
             keys.pop("cache", None)
         return keys
 
@@ -80,7 +81,11 @@ class CachedSection(TrainingSection):
         # A system's own default is no wish of the user: other systems do without.
         if "cache" not in self.model_fields_set:
             return {}
-        return self.model_dump(mode="json", exclude_none=True, include={"cache"})
+        return self.model_dump(
+            mode="json",
+            exclude_none=True,
+            include={"cache"},
+        )
 
     @override
     def precomputed(self, settings: JobSettings, iterations: int) -> dict[str, float]:
@@ -129,16 +134,19 @@ class CachedSection(TrainingSection):
         policy = self.cache.policy
         window = self.cache.window
         stores = len(self.owners(cluster.names))
-        is_stated = self.cache_of(stores) is not None
-        if is_stated and (problem := _size_problem(self.cache, stores)):
+        problem = ""
+        if self.cache_of(stores) is not None:
+            problem = _size_problem(self.cache, stores)
+        if problem:
             yield ("job", "cache"), problem
         if policy == HOT and not self.asks:
             problem = "hot rows are asked for, as in rapid_gnn: write another policy"
             yield ("job", "cache", "policy"), problem
-        if policy in ("window", HOT) and window is None:
+        looks_ahead = policy in ("window", HOT)
+        if looks_ahead and window is None:
             problem = f"{policy} looks ahead: write for example window: 16"
             yield ("job", "cache", "window"), problem
-        elif policy not in ("window", HOT) and window is not None:
+        elif window is not None and not looks_ahead:
             problem = f"found a window for {policy}, which looks at none: remove it"
             yield ("job", "cache", "window"), problem
         # Of epochs the length is known only with the data set: `reserve` looks then.
@@ -169,12 +177,14 @@ class CachedSection(TrainingSection):
         if plan.rows < least:
             needs = SIZE.format(least * row)
             if self.cache.share:
-                needs = f"{least * dataset.parts / dataset.vertices:.2g}"
+                share = least * dataset.parts / dataset.vertices
+                needs = f"{share:.2g}"
             problem = f"holds {plan.rows} rows for {least} samplers, write {needs}"
             raise ScenarioError(f"{problem} or more", key=key)
 
         def check_room(machine: str, needs: float) -> None:
-            if (lacking := lacking_memory(cluster, machine, needs)) > 0:
+            lacking = lacking_memory(cluster, machine, needs)
+            if lacking > 0:
                 problem = (
                     f"{plan.rows:,} rows with their numbers are {SIZE.format(size)}, "
                     f"{SIZE.format(lacking)} more than {machine} has room for"
@@ -208,9 +218,10 @@ def _least_rows(plan: CachePlan) -> int:
 
 def _size_problem(cache: CacheSection, stores: int) -> str:
     """Return what is wrong with the size of caches beside so many stores, if any."""
-    if (cache.size is None) == (cache.share is None):
-        which = "neither" if cache.size is None else "both"
-        return f"found {which} of size and share, write one of them"
+    if cache.size is None and cache.share is None:
+        return "found neither of size and share, write one of them"
+    if cache.size is not None and cache.share is not None:
+        return "found both of size and share, write one of them"
     if cache.share is None:
         return ""
     if cache.share > stores - 1:
@@ -221,7 +232,9 @@ def _size_problem(cache: CacheSection, stores: int) -> str:
 
 def _beyond(window: int | None, iterations: int | None) -> str:
     """Return what is wrong with a window of a job of so many iterations, if any."""
-    if window is None or iterations is None or window <= iterations:
+    if window is None or iterations is None:
+        return ""
+    if window <= iterations:
         return ""
     return f"found {window} for a job of {iterations} batches: write {iterations}"
 
@@ -235,13 +248,16 @@ def _without_store(tasks: Sequence[Task], cluster: Cluster) -> list[str]:
     machines = []
     for machine in cluster.machines:
         name = machine.name
-        if name not in stores and (may_move or name in pins):
+        may_come = may_move or name in pins
+        if may_come and name not in stores:
             machines.append(name)
     return machines
 
 
 def leave_room(
-    job: Job, cluster: Cluster, places: Mapping[str, str] | None = None
+    job: Job,
+    cluster: Cluster,
+    places: Mapping[str, str] | None = None,
 ) -> Cluster:
     """Return the cluster without the memory of caches on machines that own no part.
 
@@ -256,14 +272,16 @@ def leave_room(
         settings = job.settings_of(name)
         if not isinstance(settings.get("cache"), Mapping):
             continue
-        size = cache_bytes(settings, open_for(settings))
+        dataset = open_for(settings)
+        size = cache_bytes(settings, dataset)
         tasks = [task for task in job.tasks if task.job_name == name]
         # Placed, every task stands somewhere, as if it were pinned there.
         if places is not None:
             tasks = [replace(task, pinned=places[task.name]) for task in tasks]
         for machine in _without_store(tasks, cluster):
             # Jobs have caches of their own: on one machine they add up.
-            cache_sizes[machine] = cache_sizes.get(machine, 0.0) + size
+            size_before = cache_sizes.get(machine, 0.0)
+            cache_sizes[machine] = size_before + size
     if not cache_sizes:
         return cluster
 
@@ -279,7 +297,11 @@ def leave_room(
                     f"caches of jobs need {SIZE.format(lacking)} more memory than "
                     f"machine {machine.name} has left"
                 )
-                raise InfeasiblePlacement(problem, resource="memory", shortfall=lacking)
+                raise InfeasiblePlacement(
+                    problem,
+                    resource="memory",
+                    shortfall=lacking,
+                )
         return replace(machine, resources=resources)
 
     machines = map(keep_free, cluster.machines)
@@ -287,7 +309,9 @@ def leave_room(
 
 
 def cache_bytes(
-    settings: JobSettings, dataset: Dataset, remote_rows: float = math.inf
+    settings: JobSettings,
+    dataset: Dataset,
+    remote_rows: float = math.inf,
 ) -> float:
     """Return the bytes of the cache of a machine, with the numbers of its rows.
 
@@ -304,7 +328,11 @@ def cache_bytes(
     return size + _ID_BYTES * plan.rows
 
 
-def settle_caches(job: Job, machine_of: Mapping[str, str], first: int = 0) -> Job:
+def settle_caches(
+    job: Job,
+    machine_of: Mapping[str, str],
+    first: int = 0,
+) -> Job:
     """Return a job whose caches are of the machines on which its samplers stand.
 
     ``machine_of``: task -> machine; ``first``: iterations that are done, of the whole
@@ -341,11 +369,12 @@ def _homes(tasks: Sequence[Task], machine_of: Mapping[str, str]) -> list[int]:
         if task.kind == "graph_store":
             machine = machine_of[task.name]
             places[machine] = len(places)
-    samplers = [machine_of[task.name] for task in tasks if task.kind == "sampler"]
-    for machine in samplers:
+    samplers = [task.name for task in tasks if task.kind == "sampler"]
+    machines = [machine_of[sampler] for sampler in samplers]
+    for machine in machines:
         # Samplers of one machine share its cache.
         places.setdefault(machine, len(places))
-    return [places[machine] for machine in samplers]
+    return [places[machine] for machine in machines]
 
 
 def count_precomputed(settings: JobSettings, iterations: int) -> dict[str, float]:
@@ -363,7 +392,8 @@ def count_precomputed(settings: JobSettings, iterations: int) -> dict[str, float
 
     plan = BatchPlan.from_settings(settings)
     if cache.policy == "vip":
-        return {"aggregate": float(len(plan.fanouts) * dataset.edges)}
+        edges = len(plan.fanouts) * dataset.edges
+        return {"aggregate": float(edges)}
     if cache.policy != HOT:
         return {}
 
@@ -405,15 +435,17 @@ def list_fills(job: Job) -> Iterator[Transfer]:
             )
             held = opened.held
             owners = owner[held]
-            counts = np.bincount(owners, minlength=len(stores)).tolist()
-            for store, count in zip(stores, counts, strict=True):
-                yield Transfer(CACHED, store, sampler, row * count)
+            counts = np.bincount(owners, minlength=len(stores))
+            for store, count in zip(stores, counts.tolist(), strict=True):
+                yield Transfer(CACHED, store, sampler, size=row * count)
         return
 
     readers = stores
     for sampler, home in zip(samplers, cache.homes, strict=True):
-        if home == len(readers):  # the first on a machine without a store
+        # The first on a machine without a store reads for all of it.
+        if home == len(readers):
             readers.append(sampler)
+
     reads = []
     for home in range(len(readers)):
         rows = choose_rows(dataset, plan, cache, home)

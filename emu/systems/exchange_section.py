@@ -37,7 +37,8 @@ from emu.problem.workloads.operations import Operations, count_layer
 from emu.systems import Floats, Keys, Problems, Settings, Times
 from emu.systems.device_memory import Parts, weight_bytes
 from emu.systems.exchange_system import PROGRAMS
-from emu.systems.job_section import BuildContext, RatesSection
+from emu.systems.job_section import BuildContext
+from emu.systems.rates_section import RatesSection
 from emu.systems.training_section import count_parameters, number_bytes
 from emu.systems.translation import CommonJob, Translation, write_whole_graph
 from emu.systems.whole_graph_section import WholeGraphSection

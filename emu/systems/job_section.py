@@ -6,21 +6,15 @@ import bisect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
-
-from pydantic import Field
 
 from emu.host.limits import limit
 from emu.problem import Cluster, Job, Realization, Task, Tuner
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import (
     DEFAULT_DEVICE,
-    Duration,
-    RatePerDevice,
-    default_time,
-    time_on,
 )
 from emu.problem.fields.section import Resources, Section, Trail
 from emu.problem.fields.suggestion import nearest
@@ -30,16 +24,14 @@ from emu.systems import (
     Floats,
     JobSettings,
     Names,
-    PerDevice,
     Problems,
     Scale,
     Scaling,
     Times,
 )
 from emu.systems.device_memory import RESOURCE, Parts, demand_devices
+from emu.systems.rates_section import KindTimesSection, RatesSection
 
-#: Rates of what is computed before time 0 -> what that is, in words.
-PLANNED = {"partition": "partitioning", "plan": "planning"}
 #: Cause of what is computed of batches before time 0, in words.
 PRECOMPUTING = "precomputing"
 #: Edges of the largest job that is built: two iterations of 245 workers in a ring, of
@@ -79,76 +71,11 @@ class BuildContext:
         """Machine -> its device, of those that state one."""
         if self.stated is None:
             return {}
-        rows = self.stated.by_name.items()
-        return {name: row.device for name, row in rows if row.device is not None}
-
-
-class KindTimesSection(Section):
-    """Times of one task of each kind, by keys that are called as the kinds."""
-
-    def by_kind(self) -> dict[str, PerDevice]:
-        """Return kind -> time, of those that are stated or follow from others."""
-        return {kind: time for kind, time in self if time is not None}
-
-    def default_times(self) -> dict[str, float]:
-        """Return kind -> seconds on the default device, as of `by_kind`."""
-        return {kind: default_time(time) for kind, time in self.by_kind().items()}
-
-    def device_times(self) -> Iterator[tuple[Trail, str, Times]]:
-        """Yield as `JobSection.device_times`: what follows is where it might stand."""
-        for kind, time in self.by_kind().items():
-            if isinstance(time, dict):
-                yield ("job", "times", kind), kind, time
-
-
-class RatesSection(Section):
-    """Seconds of one operation, from which times follow; one rate, or one per device.
-
-    Operations are counted in the data set, a machine's device has the rates of its
-    name. Gradients come as on paper: of weights and of inputs a product as large as the
-    forward pass each, of features none.
-    """
-
-    aggregate: RatePerDevice = Field(examples=["20 ps"])
-    """Add one number of one edge: edges times columns, of the shorter rows."""
-    multiply: RatePerDevice = Field(examples=["0.4 ps"])
-    """Multiply and add, in products with weights."""
-    sample: RatePerDevice = Field(examples=["30 ns"])
-    """Draw one edge of a mini-batch."""
-    collect: RatePerDevice = Field(examples=["200 ps"])
-    """Collect one byte of rows that lie apart in memory of the host."""
-    step: RatePerDevice = Field(examples=["0.5 ns"])
-    """Step one parameter, or add one gradient to a sum."""
-    launch: RatePerDevice = Field(examples=["50 us"])
-    """Begin the pass of one layer."""
-    collect_device: RatePerDevice | None = None
-    """Collect one byte of rows that lie in memory of a device (``features: device``);
-    default is ``collect``."""
-    pcie: RatePerDevice | None = None
-    """Bring one byte of rows or columns from memory of the host to that of a device,
-    which waits for it (``features: host``, systems of mini-batches): what a task that
-    trains collects. By default the way takes no time."""
-    partition: Duration = Field(default=0.0, examples=["1 us"])
-    """Cut the graph by METIS, per edge in either direction, before time 0 (setup)."""
-    plan: Duration = Field(default=0.0, examples=["1 us"])
-    """Plan what travels along which links (SPST of dgcl), per edge: likewise."""
-
-    @property
-    def stated(self) -> dict[str, PerDevice]:
-        """Operation -> rate, or a rate per device, of those that the file states."""
-        rates = {name: rate for name, rate in self if name not in PLANNED}
-        return {name: rate for name, rate in rates.items() if rate is not None}
-
-    def on(self, device: str) -> dict[str, float]:
-        """Return operation -> seconds on a device."""
-        rates = {name: time_on(rate, device) for name, rate in self.stated.items()}
-        return {"collect_device": rates["collect"], "pcie": 0.0, **rates}
-
-    def device_rates(self) -> Iterator[tuple[Trail, str, Times]]:
-        """Yield (where, operation, device -> seconds) of those that differ."""
-        for name, rate in self.stated.items():
-            if isinstance(rate, dict):
-                yield ("job", "rates", name), name, rate
+        devices = {}
+        for name, machine in self.stated.by_name.items():
+            if machine.device is not None:
+                devices[name] = machine.device
+        return devices
 
 
 class JobSection(Section):
@@ -195,7 +122,9 @@ class JobSection(Section):
 
     def ranks(self, machines: Sequence[str]) -> Names:
         """Return the machines that take part, out of those of the cluster."""
-        return tuple(machines) if self.machines is None else self.machines
+        if self.machines is None:
+            return tuple(machines)
+        return self.machines
 
     def owners(self, machines: Sequence[str]) -> Names:
         """Return the machines that own a part of the data, in the parts' order."""
@@ -218,7 +147,9 @@ class JobSection(Section):
     def length(self) -> str:
         """Number of iterations or epochs, in words."""
         epochs = getattr(self, "epochs", None)
-        return f"{epochs} epochs" if epochs else f"{self.iterations} iterations"
+        if epochs:
+            return f"{epochs} epochs"
+        return f"{self.iterations} iterations"
 
     def of_steps(self, steps: int) -> Self:
         """Return the job with so many steps of training, counted in no other way."""
@@ -229,7 +160,11 @@ class JobSection(Section):
         raise NotImplementedError
 
     def realize(
-        self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
+        self,
+        job: Job,
+        context: BuildContext,
+        cluster: Cluster,
+        measured: Times,
     ) -> Realization:
         """Return the times and volumes of ``job``, which `build` has made.
 
@@ -239,19 +174,29 @@ class JobSection(Section):
         """
         raise NotImplementedError
 
-    def device_memory(self, _job: Job, _context: BuildContext) -> Mapping[str, Parts]:
+    def device_memory(
+        self,
+        _job: Job,
+        _context: BuildContext,
+    ) -> Mapping[str, Parts]:
         """Return what each task keeps in memory of a GPU, in real bytes.
 
         Raises DataError when the data set is missing or damaged.
         """
         return {}
 
-    def reserve_devices(self, job: Job, context: BuildContext, cluster: Cluster) -> Job:
+    def reserve_devices(
+        self,
+        job: Job,
+        context: BuildContext,
+        cluster: Cluster,
+    ) -> Job:
         """Return the job with `device_memory` demanded, where machines state theirs.
 
         Raises ScenarioError where it does not fit; DataError as `device_memory`.
         """
-        if not any(RESOURCE in machine.resources for machine in cluster.machines):
+        states_memory = [RESOURCE in machine.resources for machine in cluster.machines]
+        if not any(states_memory):
             return job
         parts = self.device_memory(job, context)
         return demand_devices(job, cluster, parts, context.byte_scale)
@@ -262,7 +207,8 @@ class JobSection(Section):
         ``settings`` are those of a built job. Raises DataError when the data set is
         missing or damaged.
         """
-        by_metis = settings.get("partitioner") in {"metis", "metis-dgl", "hierarchical"}
+        partitioner = settings.get("partitioner")
+        by_metis = partitioner in {"metis", "metis-dgl", "hierarchical"}
         if not by_metis or settings["parts"] == 1:
             return {}
         from emu.graph_data import open_for  # noqa: PLC0415 - 60 ms
@@ -299,7 +245,10 @@ class JobSection(Section):
             yield ("job", "rates"), problem
 
     def count_operations(
-        self, job: Job, context: BuildContext, volumes: Floats
+        self,
+        job: Job,
+        context: BuildContext,
+        volumes: Floats,
     ) -> Operations:
         """Return the operations of every task, from real bytes of (edge, iteration)."""
         raise NotImplementedError
@@ -319,7 +268,12 @@ class JobSection(Section):
         """Return True where the rows that a task collects lie in memory of a GPU."""
         return task.takes == "gpu"
 
-    def rate_tasks(self, job: Job, context: BuildContext, volumes: Floats) -> Floats:
+    def rate_tasks(
+        self,
+        job: Job,
+        context: BuildContext,
+        volumes: Floats,
+    ) -> Floats:
         """Return seconds of (task, iteration) by the stated rates.
 
         A task that is pinned has the rates of its machine's device, others the default
@@ -330,8 +284,10 @@ class JobSection(Section):
         for task in job.tasks:
             # Where a task that can move will stand is not known yet.
             device = devices.get(task.pinned or "", DEFAULT_DEVICE)
-            rates.append(self.rates_of(task, device))
-        return self.count_operations(job, context, volumes).seconds(rates)
+            rates_of_task = self.rates_of(task, device)
+            rates.append(rates_of_task)
+        operations = self.count_operations(job, context, volumes)
+        return operations.seconds(rates)
 
     def least_edges(self, machines: Sequence[str]) -> int:
         """Return how many edges the job on these machines has at the least.
@@ -345,23 +301,27 @@ class JobSection(Section):
         """Yield the key that makes more edges or flows than `MOST_EDGES` allow."""
         edges = self.least_edges(machines)
         # Of epochs on samples the length is not known here: a step at the least.
-        steps = self.iterations or getattr(self, "epochs", None) or 1
+        epochs = getattr(self, "epochs", None)
+        steps = self.iterations or epochs or 1
         flows = edges * steps
         if edges > limit(MOST_EDGES):
             key, size, fits = self._largest_key(machines)
             trail = "cluster" if key == "machines" else "job"
-            advice = f"write {fits:,} or fewer" if fits else "write fewer"
+            advice = "write fewer"
+            if fits:
+                advice = f"write {fits:,} or fewer"
             problem = (
                 f"found {size:,}, which make {edges:,} edges or more, at most "
                 f"{MOST_EDGES:,} are built: {advice}"
             )
             yield (trail, key), problem
         elif flows > limit(MOST_FLOWS):
-            key = "epochs" if getattr(self, "epochs", None) else "iterations"
+            key = "epochs" if epochs else "iterations"
+            most_steps = MOST_FLOWS // edges
             problem = (
                 f"found {steps:,}, with {edges:,} edges or more {flows:,} "
                 f"flows, at most {MOST_FLOWS:,} are simulated: write "
-                f"{MOST_FLOWS // edges:,} or fewer"
+                f"{most_steps:,} or fewer"
             )
             yield ("job", key), problem
 
@@ -375,19 +335,23 @@ class JobSection(Section):
 
         def is_too_much(key: str, size: int) -> bool:
             if key == "machines":
-                return self.least_edges(machines[:size]) > most
-            job = self.model_copy(update={key: size})
-            return job.least_edges(machines) > most
+                edges = self.least_edges(machines[:size])
+            else:
+                job = self.model_copy(update={key: size})
+                edges = job.least_edges(machines)
+            return edges > most
 
         values = {key: getattr(self, key) for key in self.grows_with}
         sizes = {key: size for key, size in values.items() if isinstance(size, int)}
         sizes["machines"] = len(machines)
         key = "machines"
         fits = 0
-        for key in sorted(sizes, key=lambda key: -sizes[key]):
+        largest_first = sorted(sizes, key=lambda key: -sizes[key])
+        for key in largest_first:
             exceeds = partial(is_too_much, key)
+            values_below = range(1, sizes[key])
             # Edges grow with each key: the largest value that fits is searched for.
-            fits = bisect.bisect_left(range(1, sizes[key]), True, key=exceeds)
+            fits = bisect.bisect_left(values_below, True, key=exceeds)
             if fits:
                 break
         return key, sizes[key], fits
@@ -431,7 +395,8 @@ class JobSection(Section):
 
     def keys_of_kinds(self, kinds: AbstractSet[str]) -> Names:
         """Return the keys of ``times`` that the CPU times of these kinds give."""
-        return tuple(key for key in type(self.times).model_fields if key in kinds)
+        keys = type(self.times).model_fields
+        return tuple(key for key in keys if key in kinds)
 
     def list_demands(self) -> Iterator[tuple[Trail, Resources]]:
         """Yield (where, what is demanded there)."""
@@ -494,7 +459,10 @@ class JobSection(Section):
         return False
 
     def scale_times(
-        self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
+        self,
+        tasks: Mapping[str, str],
+        wanted: set[str],
+        scale: Scale,
     ) -> Scaling:
         """Return an edit that scales the times of wanted tasks, and whom it covers.
 
@@ -504,7 +472,10 @@ class JobSection(Section):
         return {}, set()
 
     def scale_links(
-        self, cluster: ClusterSection, links: set[str], scale: Scale
+        self,
+        cluster: ClusterSection,
+        links: set[str],
+        scale: Scale,
     ) -> Scaling:
         """Return an edit that scales links of `with_machines`, and those it covers.
 
@@ -531,7 +502,8 @@ class JobSection(Section):
     def device_problems(self, cluster: ClusterSection) -> Problems:
         """Yield devices with times that no machine has, and what would be right."""
         # A device that no machine has would be a time that nothing ever takes.
-        devices = sorted({m.device for m in cluster.machines if m.device})
+        stated = {machine.device for machine in cluster.machines if machine.device}
+        devices = sorted(stated)
         entries = [*self.device_times()]
         if self.operation_rates is not None:
             entries += self.operation_rates.device_rates()
@@ -559,41 +531,7 @@ def whole_kinds(tasks: Mapping[str, str], wanted: set[str]) -> set[str]:
     """Return the kinds of the wanted tasks; none where others are of these kinds."""
     kinds = {tasks[name] for name in wanted}
     # A time is of a whole kind: scaled for some, it would change others as well.
-    others = {name for name, kind in tasks.items() if kind in kinds} - wanted
-    return set() if others else kinds
-
-
-def with_slowness(
-    job: Job, section: JobSection, cluster: ClusterSection, *, profiled: bool
-) -> Job:
-    """Return ``job`` with what each task's times are multiplied with on each machine.
-
-    CPU seconds of a profile, of a program's model, and of a job that says so a machine
-    takes over its speed. Other stated times are those of its device.
-    """
-    machines = cluster.by_name
-    slower = {name: 1 / row.speed for name, row in machines.items() if row.speed != 1}
-    factors: dict[str, dict[str, float]] = {}
-    if profiled or section.goes_by_speed:
-        factors = dict.fromkeys([task.name for task in job.tasks], slower)
-    else:
-        for _, name, times in section.device_times():
-            factors[name] = {
-                # Times are realized for the default device: this factor is on them.
-                machine: times[row.device] / times[DEFAULT_DEVICE]
-                for machine, row in machines.items()
-                if row.device is not None and row.device in times
-            }
-    if not profiled and section.measures_worker:
-        factors["worker"] = slower
-    # The same job, not a copy: a cluster of equal machines changes nothing.
-    if not any(factors.values()):
-        return job
-
-    # Stated times of a training are by kind of task, all others by its name.
-    has_kinds = not profiled and section.trains
-    tasks = []
-    for task in job.tasks:
-        factor = factors.get(task.kind if has_kinds else task.name)
-        tasks.append(replace(task, slowness=factor) if factor else task)
-    return replace(job, tasks=tuple(tasks))
+    of_kinds = {name for name, kind in tasks.items() if kind in kinds}
+    if of_kinds - wanted:
+        return set()
+    return kinds

@@ -41,8 +41,6 @@ from emu.systems import (
 from emu.systems.job_section import (
     BuildContext,
     JobSection,
-    KindTimesSection,
-    RatesSection,
     whole_kinds,
 )
 from emu.systems.model_section import (
@@ -52,6 +50,7 @@ from emu.systems.model_section import (
     ModelSection,
     OptimizerSection,
 )
+from emu.systems.rates_section import KindTimesSection, RatesSection
 
 if TYPE_CHECKING:
     from emu.graph_data import Dataset

@@ -23,9 +23,9 @@ from emu.systems.job_section import (
     TRANSLATED,
     BuildContext,
     JobSection,
-    RatesSection,
 )
 from emu.systems.model_section import AnyDataset, AnyOptimizer, OptimizerSection
+from emu.systems.rates_section import RatesSection
 from emu.units import DURATION
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -84,7 +85,8 @@ class Adjacency(NamedTuple):
 
     def edges(self) -> tuple[Tensor, Tensor]:
         """Return the ends of every edge."""
-        return self.edge_index[0], self.edge_index[1]
+        sources, destinations = self.edge_index
+        return sources, destinations
 
     def num_src_nodes(self) -> int:
         """Return the number of sources."""
@@ -122,7 +124,11 @@ class OwnModel:
         self._classes = dataset.classes
         self._dtype = getattr(torch, settings["precision"])
 
-        sizes = (dataset.feature_length, dataset.classes, model["layers"])
+        sizes = (
+            dataset.feature_length,
+            dataset.classes,
+            model["layers"],
+        )
         arguments = dict[str, Any]()
         for names, size in zip(_OFFERED, sizes, strict=True):
             # Each size under all its names: a program is given those that it takes.
@@ -130,11 +136,13 @@ class OwnModel:
         with self._running("does not build a model", _BUILT):
             module = _build_module(model, arguments)
             self._module = module.to(self._dtype)
-            self._parameters = [p for p in module.parameters() if p.requires_grad]
+            parameters = module.parameters()
+            self._parameters = [part for part in parameters if part.requires_grad]
             if not self._parameters:
                 raise DataError("the model has no parameters", path=self._program)
-            self._empty = [torch.zeros_like(p) for p in self._parameters]
-        self._names = [*inspect.signature(module.forward).parameters]
+            self._empty = [torch.zeros_like(part) for part in self._parameters]
+        signature = inspect.signature(module.forward)
+        self._names = list(signature.parameters)
 
     @contextlib.contextmanager
     def _running(self, failing: str, *stream: int) -> Iterator[None]:
@@ -179,13 +187,18 @@ class OwnModel:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of every part of the flat vector, by its name in the module."""
         parameters = self._module.named_parameters()
-        return {name: tuple(p.shape) for name, p in parameters if p.requires_grad}
+        shapes = {}
+        for name, part in parameters:
+            if part.requires_grad:
+                shapes[name] = tuple(part.shape)
+        return shapes
 
     @staticmethod
     def _flat(parts: Sequence[Tensor]) -> Array:
         from torch.nn.utils import parameters_to_vector
 
-        return np.asarray(parameters_to_vector(parts).detach().numpy())
+        flat = parameters_to_vector(parts)
+        return np.asarray(flat.detach().numpy())
 
     def load(self, flat: Array) -> None:
         """Copy a flat parameter vector into the module.
@@ -198,10 +211,14 @@ class OwnModel:
         if len(flat) != size:
             raise ValueError(f"{len(flat)} parameters for a model of {size}")
         # Parameters become views of this copy; the caller's vector goes on changing.
-        vector_to_parameters(as_tensor(flat.copy()), self._parameters)
+        copy = as_tensor(flat.copy())
+        vector_to_parameters(copy, self._parameters)
 
     def gradient(
-        self, batches: Sequence[MiniBatch], worker: int = 0, iteration: int = 0
+        self,
+        batches: Sequence[MiniBatch],
+        worker: int = 0,
+        iteration: int = 0,
     ) -> tuple[Array, float, float]:
         """Return the gradient of the mean loss over the seeds of all ``batches``.
 
@@ -220,12 +237,20 @@ class OwnModel:
             loss, accuracy = add_gradients(scores_of, batches)
 
         gradients = []
-        for parameter, zeros in zip(self._parameters, self._empty, strict=True):
-            is_unused = parameter.grad is None
-            gradients.append(zeros if is_unused else parameter.grad)
+        parts = zip(self._parameters, self._empty, strict=True)
+        for parameter, zeros in parts:
+            gradient = parameter.grad
+            if gradient is None:
+                gradient = zeros
+            gradients.append(gradient)
         return self._flat(gradients), loss, accuracy
 
-    def scores(self, sizes: Sequence[int], edges: Edges, features: Tensor) -> Tensor:
+    def scores(
+        self,
+        sizes: Sequence[int],
+        edges: Edges,
+        features: Tensor,
+    ) -> Tensor:
         """Return one score per class for the last block's destinations.
 
         Sizes and edges are as in `SampledBatch`.
@@ -259,24 +284,36 @@ class OwnModel:
         # Who names them adjs wants PyTorch Geometric's, even where dgl is installed.
         dgl = None if "adjs" in self._names else _dgl()
         blocks: list[Any] = []
-        for (source, destination), size in zip(edges, pairwise(sizes), strict=True):
+        layers = zip(edges, pairwise(sizes), strict=True)
+        for (source, destination), size in layers:
             ends = (as_tensor(source), as_tensor(destination))
             if dgl is None:
-                blocks.append(Adjacency(torch.stack(ends).long(), None, size))
+                edge_index = torch.stack(ends).long()
+                blocks.append(Adjacency(edge_index, e_id=None, size=size))
             else:
                 outer, inner = size
-                block = dgl.create_block(ends, num_src_nodes=outer, num_dst_nodes=inner)
+                block = dgl.create_block(
+                    ends,
+                    num_src_nodes=outer,
+                    num_dst_nodes=inner,
+                )
                 blocks.append(block)
         return blocks
 
-    def predict(self, sizes: Sequence[int], edges: Edges, features: Tensor) -> Tensor:
+    def predict(
+        self,
+        sizes: Sequence[int],
+        edges: Edges,
+        features: Tensor,
+    ) -> Tensor:
         """Return the class of each of the last block's destinations, not training."""
         import torch
 
         # Dropout is off then: an accuracy draws nothing.
         self._module.eval()
         with torch.no_grad(), self._running("fails in evaluation", _CALLED):
-            return self.scores(sizes, edges, features).argmax(1)
+            scores = self.scores(sizes, edges, features)
+            return scores.argmax(1)
 
 
 def _dgl() -> Any:
@@ -305,14 +342,16 @@ def _build_module(model: JobSettings, offered: Mapping[str, Any]) -> Any:
         problem = f"takes no {unknown[0]!r}, it takes {names}: see job.model.args"
         raise DataError(problem, path=program)
 
-    arguments = {name: offered[name] for name in takes if name in offered} | args
+    known = {name: offered[name] for name in takes if name in offered}
+    arguments = known | args
     missing = []
     for name, parameter in takes.items():
         is_named = parameter.kind in {
             parameter.POSITIONAL_OR_KEYWORD,
             parameter.KEYWORD_ONLY,
         }
-        if is_named and parameter.default is parameter.empty and name not in arguments:
+        is_needed = is_named and parameter.default is parameter.empty
+        if is_needed and name not in arguments:
             missing.append(name)
     if missing:
         problem = (
@@ -339,7 +378,8 @@ def _factory(program: str, source: str) -> Callable[..., Any]:
     target = import_program(program, source)
     if isinstance(target, type) and issubclass(target, torch.nn.Module):
         return target
-    if inspect.isfunction(target) and target.__module__.startswith(OWN):
+    is_function = inspect.isfunction(target)
+    if is_function and target.__module__.startswith(OWN):
         return target
 
     name = getattr(target, "__name__", type(target).__name__)
@@ -352,7 +392,13 @@ _TIMED = 3  # mini-batches whose median time counts
 _ENOUGH = 4.0  # seconds after which no further one is measured
 
 #: JobSettings of a job that the figures depend on.
-_KEYS = ("dataset", "fanouts", "batch_size", "samplers_per_worker", "precision")
+_KEYS = (
+    "dataset",
+    "fanouts",
+    "batch_size",
+    "samplers_per_worker",
+    "precision",
+)
 _MODEL_KEYS = ("program", "source", "args", "layers")
 
 
@@ -402,7 +448,10 @@ def _measure(settings: JobSettings, dataset: Dataset) -> ModelFigures:
     flops = 0.0
 
     for iteration in range(_TIMED + 1):
-        batches = [MiniBatch.draw(dataset, plan, s, iteration) for s in samplers]
+        batches = []
+        for sampler in samplers:
+            batch = MiniBatch.draw(dataset, plan, sampler, iteration)
+            batches.append(batch)
         if iteration == 0:  # the first call loads libraries: its time is no measure
             with FlopCounterMode(display=False) as counter:
                 model.gradient(batches)
@@ -428,7 +477,8 @@ def _check(settings: JobSettings, dataset: Dataset) -> None:
     program = settings["model"]["program"]
     first = OwnModel(settings, dataset)
     second = OwnModel(settings, dataset)
-    if not np.array_equal(first.parameters, second.parameters, equal_nan=True):
+    is_equal = partial(np.array_equal, equal_nan=True)
+    if not is_equal(first.parameters, second.parameters):
         raise DataError(
             "draws random numbers unseeded while it is built: draw from torch, numpy's "
             "np.random or random, which emu seeds, or give your generator a seed",
@@ -437,9 +487,12 @@ def _check(settings: JobSettings, dataset: Dataset) -> None:
 
     batch = _small_batch(settings, dataset)
     before = first.buffers
-    gradients = [model.gradient([batch])[0] for model in (first, first, second)]
+    gradients = []
+    for model in (first, first, second):
+        gradient, _, _ = model.gradient([batch])
+        gradients.append(gradient)
     for name, value in first.buffers.items():
-        if not np.array_equal(before[name], value, equal_nan=True):
+        if not is_equal(before[name], value):
             raise DataError(
                 f"changes its buffer {name} in training, which no gradient carries to "
                 "other workers: batch norm takes track_running_stats=False, and "
@@ -448,9 +501,9 @@ def _check(settings: JobSettings, dataset: Dataset) -> None:
             )
 
     # Of the same module once more, and of another one.
-    again, elsewhere = gradients[1:]
-    is_repeated = np.array_equal(gradients[0], again, equal_nan=True)
-    if not is_repeated or not np.array_equal(gradients[0], elsewhere, equal_nan=True):
+    gradient, again, elsewhere = gradients
+    is_repeated = is_equal(gradient, again)
+    if not is_repeated or not is_equal(gradient, elsewhere):
         raise DataError(
             "draws random numbers unseeded, or keeps values from call to call: two "
             "calls with the same blocks and seed had other gradients; draw from torch, "

@@ -25,7 +25,7 @@ from emu.problem.fields.quantities import default_time
 from emu.problem.workloads.operations import OPERATIONS
 from emu.scenario import Experiment, Scenario, build_job, load, prepare, realize
 from emu.scenario.scenario_file import loads
-from emu.systems.job_section import RatesSection
+from emu.systems.rates_section import RatesSection
 
 TRUTH = dict(zip(OPERATIONS, (3e-9, 4e-11, 2e-7, 1e-9, 5e-9, 4e-4), strict=True))
 FILE = """

@@ -10,7 +10,7 @@ import pytest
 from emu.graph_data import BatchPlan, open_for
 from emu.prediction.placement.ring_order import with_placed_ring
 from emu.problem import Cluster, Job, Machine, Placement, Problem
-from emu.systems.dgtp.section import realize_volumes
+from emu.systems.dgtp.volumes import realize_volumes
 from emu.training import reference_training
 from emu_nodes.program import Payload
 from tests.nodes.one_process import drive, small_job

@@ -10,7 +10,8 @@ import pytest
 from emu.problem import Job
 from emu.problem.workloads import SampleCounts, parameter_count, shard_sizes
 from emu.scenario.scenario_file import loads
-from emu.systems.dgtp.section import DgtpJobSection, dgtp_times, dgtp_volumes
+from emu.systems.dgtp.section import DgtpJobSection
+from emu.systems.dgtp.volumes import dgtp_times, dgtp_volumes
 from emu.systems.translation import roomy_machines
 from tests.integration.scenarios import tiny_training
 from tests.systems.sections import job_of

@@ -11,7 +11,7 @@ from emu.prediction.simulation import simulate
 from emu.problem import Cluster, Job, Machine, Placement, Problem, Realization
 from emu.problem.workloads import SampleCounts
 from emu.report.explanation_tables import job_line
-from emu.systems.dgtp.section import dgtp_times, dgtp_volumes
+from emu.systems.dgtp.volumes import dgtp_times, dgtp_volumes
 from emu.systems.p3.builder import P3Builder
 from emu.systems.p3.job import PIPELINES, Pipeline
 from emu.systems.p3.volumes import SplitModel, p3_realization

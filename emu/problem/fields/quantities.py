@@ -25,6 +25,14 @@ from emu.names import check_name
 from emu.units import DURATION, MONEY, PRICE, RATE, RATIO, SIZE, Quantity
 
 T = TypeVar("T")
+#: A JSON Schema.
+Schema: TypeAlias = dict[str, Any]
+#: A time or volume, or one per iteration.
+PerIteration: TypeAlias = float | tuple[float, ...]
+#: A time, or one per device.
+PerDevice: TypeAlias = float | dict[str, float]
+#: What reads a value of a file, or raises ValueError.
+Parser: TypeAlias = Callable[[object], Any]
 #: Without a minus: no quantity of a scenario is negative.
 _NUMBER_PATTERN = r"^\s*\+?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*"
 #: What other devices take, in times that differ by device.
@@ -36,10 +44,12 @@ _PORTS = re.compile(r"(\d{1,5})\s*-\s*(\d{1,5})")
 _BETWEEN = ".."
 
 
-def text_schema(quantity: Quantity, example: str) -> dict[str, Any]:
+def text_schema(quantity: Quantity, example: str) -> Schema:
     """Return the JSON Schema of a quantity written as text."""
-    units = "|".join(sorted(filter(None, quantity.units), key=len, reverse=True))
-    units = units.replace("$", r"\$")
+    names = [name for name in quantity.units if name]
+    # The longest first, as a pattern takes the first that fits.
+    names.sort(key=len, reverse=True)
+    units = "|".join(names).replace("$", r"\$")
     return {
         "type": "string",
         "pattern": f"{_NUMBER_PATTERN}({units})\\s*$",
@@ -65,8 +75,8 @@ def only_if(holds: Callable[[float], bool], problem: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _each(quantity: Quantity) -> Callable[[object], float | tuple[float, ...]]:
-    def parse(found: object) -> float | tuple[float, ...]:
+def _each(quantity: Quantity) -> Callable[[object], PerIteration]:
+    def parse(found: object) -> PerIteration:
         if not isinstance(found, list | tuple):
             return quantity.parse(found)
         if not found:
@@ -74,18 +84,17 @@ def _each(quantity: Quantity) -> Callable[[object], float | tuple[float, ...]]:
         values = []
         for iteration, text in enumerate(found):
             try:
-                values.append(quantity.parse(text))
+                value = quantity.parse(text)
             except ValueError as error:
                 raise ValueError(f"iteration {iteration}: {error}") from error
+            values.append(value)
         return tuple(values)
 
     return parse
 
 
-def _each_exact(
-    quantity: Quantity,
-) -> Callable[[float | tuple[float, ...]], str | list[str]]:
-    def write(value: float | tuple[float, ...]) -> str | list[str]:
+def _each_exact(quantity: Quantity) -> Callable[[PerIteration], str | list[str]]:
+    def write(value: PerIteration) -> str | list[str]:
         if isinstance(value, tuple):
             return [quantity.exact(element) for element in value]
         return quantity.exact(value)
@@ -93,7 +102,7 @@ def _each_exact(
     return write
 
 
-def _either_schema(quantity: Quantity, example: str) -> dict[str, Any]:
+def _either_schema(quantity: Quantity, example: str) -> Schema:
     value = text_schema(quantity, example)
     values = {"type": "array", "items": value, "minItems": 1}
     return {
@@ -102,7 +111,7 @@ def _either_schema(quantity: Quantity, example: str) -> dict[str, Any]:
     }
 
 
-def _or_by_device(parse: Callable[[object], Any]) -> Callable[[object], Any]:
+def _or_by_device(parse: Parser) -> Parser:
     """Return a parser of what ``parse`` takes, or of a time per device.
 
     Times of devices are above zero, or zero on all of them: a machine takes a task's
@@ -130,8 +139,9 @@ def _or_by_device(parse: Callable[[object], Any]) -> Callable[[object], Any]:
         if len(without_time) == len(times):
             return parse("0 s")
         if without_time:
+            first = without_time[0]
             raise ValueError(
-                f"{without_time[0]}: found zero beside times above it, which have no "
+                f"{first}: found zero beside times above it, which have no "
                 "ratio: write for example 1 ns"
             )
         return times
@@ -146,30 +156,32 @@ def write_times(value: Any) -> Any:
     return _each_exact(DURATION)(value)
 
 
-def _times_schema(schema: dict[str, Any]) -> dict[str, Any]:
+def _times_schema(schema: Schema) -> Schema:
     devices = {
         "type": "object",
         "additionalProperties": text_schema(DURATION, "40 ms"),
         "required": [DEFAULT_DEVICE],
     }
-    return {"anyOf": [*schema.get("anyOf", [schema]), devices]}
+    choices = schema.get("anyOf", [schema])
+    return {"anyOf": [*choices, devices]}
 
 
 def default_time(time: T | dict[str, float]) -> T | float:
     """Return a stated time, of the default device where it differs by device."""
-    return time[DEFAULT_DEVICE] if isinstance(time, dict) else time
+    if isinstance(time, dict):
+        return time[DEFAULT_DEVICE]
+    return time
 
 
-def time_on(time: float | dict[str, float], device: str) -> float:
+def time_on(time: PerDevice, device: str) -> float:
     """Return a stated time on a device."""
     if not isinstance(time, dict):
         return time
-    return time.get(device, time[DEFAULT_DEVICE])
+    other_devices = time[DEFAULT_DEVICE]
+    return time.get(device, other_devices)
 
 
-def combine(
-    function: Callable[..., float], *times: float | dict[str, float]
-) -> float | dict[str, float]:
+def combine(function: Callable[..., float], *times: PerDevice) -> PerDevice:
     """Return a function of stated times, on every device of any of them."""
     devices: set[str] = set()
     for time in times:
@@ -181,7 +193,8 @@ def combine(
     results = {}
     # Sorted: a set of texts has another order in every process.
     for device in sorted(devices):
-        results[device] = function(*(time_on(time, device) for time in times))
+        times_there = [time_on(time, device) for time in times]
+        results[device] = function(*times_there)
     return results
 
 
@@ -206,26 +219,31 @@ def _amount(found: object) -> float:
 
 def _share(value: float) -> float | str:
     """Return a share as a scenario has it: above 1 with its unit."""
-    return value if value <= RATIO.most_bare else RATIO.exact(value)
+    if value > RATIO.most_bare:
+        return RATIO.exact(value)
+    return value
 
 
-def _share_schema(example: str) -> dict[str, Any]:
-    bare = {"type": "number", "minimum": 0, "maximum": RATIO.most_bare}
+def _share_schema(example: str) -> Schema:
+    bare = {
+        "type": "number",
+        "minimum": 0,
+        "maximum": RATIO.most_bare,
+    }
     return {"anyOf": [text_schema(RATIO, example), bare]}
 
 
 def _as_text(quantity: Quantity, example: str) -> tuple[Any, ...]:
     """Return how a quantity is written as text, and read."""
+    schema = text_schema(quantity, example)
     return (
         BeforeValidator(quantity.parse),
         PlainSerializer(quantity.exact, return_type=str),
-        WithJsonSchema(text_schema(quantity, example)),
+        WithJsonSchema(schema),
     )
 
 
-def _by_device(
-    parse: Callable[[object], Any], schema: dict[str, Any]
-) -> tuple[Any, ...]:
+def _by_device(parse: Parser, schema: Schema) -> tuple[Any, ...]:
     """Return how a time is written for all devices, or for each, and read."""
     return (
         BeforeValidator(_or_by_device(parse)),
@@ -254,27 +272,33 @@ Amount: TypeAlias = Annotated[
     float,
     BeforeValidator(_amount),
     WithJsonSchema(
-        {"anyOf": [{"type": "number", "minimum": 0}, text_schema(SIZE, "1 TB")]}
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0},
+                text_schema(SIZE, "1 TB"),
+            ]
+        }
     ),
 ]
 #: One, or ``{default: 40 ms, a100: 12 ms}``.
 DurationPerDevice: TypeAlias = Annotated[
-    float | dict[str, float],
+    PerDevice,
     *_by_device(DURATION.parse, text_schema(DURATION, "15 ms")),
 ]
 #: The same above zero.
 RatePerDevice: TypeAlias = Annotated[
-    float | dict[str, float],
+    PerDevice,
     *_by_device(
-        lambda text: _positive(DURATION.parse(text)), text_schema(DURATION, "20 ps")
+        lambda text: _positive(DURATION.parse(text)),
+        text_schema(DURATION, "20 ps"),
     ),
 ]
 DurationPerIteration: TypeAlias = Annotated[
-    float | tuple[float, ...] | dict[str, float],
+    PerIteration | dict[str, float],
     *_by_device(_each(DURATION), _either_schema(DURATION, "15 ms")),
 ]
 SizePerIteration: TypeAlias = Annotated[
-    float | tuple[float, ...],
+    PerIteration,
     BeforeValidator(_each(SIZE)),
     PlainSerializer(_each_exact(SIZE), return_type=str | list[str]),
     WithJsonSchema(_either_schema(SIZE, "40 B")),
@@ -305,13 +329,20 @@ def _ports(found: object) -> tuple[int, int]:
     # From Python the two ends come as they are.
     if isinstance(found, tuple):
         found = "-".join(map(str, found))
-    ends = _PORTS.fullmatch(found) if isinstance(found, str) else None
-    if ends is None or not 1 <= int(ends[1]) <= int(ends[2]) < 1 << 16:
+    ends = None
+    if isinstance(found, str):
+        ends = _PORTS.fullmatch(found)
+    if ends is None:
+        first = last = 0
+    else:
+        first = int(ends[1])
+        last = int(ends[2])
+    if not 1 <= first <= last < 1 << 16:
         raise ValueError(
             f"found {found!r}, write the first and the last of a range of ports, for "
             "example 20000-20100"
         )
-    return int(ends[1]), int(ends[2])
+    return first, last
 
 
 #: ``20000-20100``.
@@ -320,12 +351,16 @@ Ports: TypeAlias = Annotated[
     BeforeValidator(_ports),
     PlainSerializer(lambda ends: f"{ends[0]}-{ends[1]}", return_type=str),
     WithJsonSchema(
-        {"type": "string", "pattern": _PORTS.pattern, "examples": ["20000-20100"]}
+        {
+            "type": "string",
+            "pattern": _PORTS.pattern,
+            "examples": ["20000-20100"],
+        }
     ),
 ]
 
 
-def word_or_list(word: str, schema: dict[str, Any]) -> tuple[Any, ...]:
+def word_or_list(word: str, schema: Schema) -> tuple[Any, ...]:
     """Return what makes the type of a tuple one for which ``word`` may stand: empty."""
 
     def parse(found: object) -> object:
@@ -352,7 +387,7 @@ Expected: TypeAlias = float | tuple[float, float]
 def _value_or_range(
     parse: Callable[[Any], float],
     write: Callable[[float], Any],
-    schema: dict[str, Any],
+    schema: Schema,
     example: str,
 ) -> tuple[Any, ...]:
     """Return what makes `Expected` the type of values in the words of ``parse``."""
@@ -364,10 +399,12 @@ def _value_or_range(
             return parse(found)
 
         lower, _, upper = found.partition(_BETWEEN)
-        if not lower.strip() and not upper.strip():
+        lower = lower.strip()
+        upper = upper.strip()
+        if not lower and not upper:
             raise ValueError(f"found no limit, write one on a side of {_BETWEEN}")
-        least = parse(lower.strip()) if lower.strip() else -math.inf
-        most = parse(upper.strip()) if upper.strip() else math.inf
+        least = parse(lower) if lower else -math.inf
+        most = parse(upper) if upper else math.inf
         if least > most:
             raise ValueError(f"found {found!r}, write the lower limit first")
         return least, most
@@ -375,21 +412,24 @@ def _value_or_range(
     def write_either(value: Expected) -> Any:
         if not isinstance(value, tuple):
             return write(value)
-        ends = (str(write(end)) if math.isfinite(end) else "" for end in value)
+        # An end without a limit is left out.
+        ends = [str(write(end)) if math.isfinite(end) else "" for end in value]
         return f" {_BETWEEN} ".join(ends).strip()
 
     limits = {"type": "string", "pattern": r"\.\.", "examples": [example]}
+    choices = schema.get("anyOf", [schema])
     return (
         BeforeValidator(parse_either),
         PlainSerializer(write_either),
-        WithJsonSchema({"anyOf": [*schema.get("anyOf", [schema]), limits]}),
+        WithJsonSchema({"anyOf": [*choices, limits]}),
     )
 
 
 def _number(found: object) -> float:
     # NaN stands for whatever is no number: one error for all.
     number = math.nan
-    if isinstance(found, int | float | str) and not isinstance(found, bool):
+    is_bool = isinstance(found, bool)
+    if isinstance(found, int | float | str) and not is_bool:
         with suppress(ValueError):
             number = float(found)
     if not (math.isfinite(number) and number > 0):

@@ -18,6 +18,8 @@ from emu.problem.fields.quantities import Amount, Size
 
 #: Keys and list positions from the top of the file down to a value.
 Trail: TypeAlias = tuple[str | int, ...]
+#: Name of a key -> its docstring.
+Descriptions: TypeAlias = dict[str, str]
 #: Where sections are written, by their classes.
 _SOURCE_FILES: dict[type, str] = {}
 
@@ -25,14 +27,19 @@ _SOURCE_FILES: dict[type, str] = {}
 class Section(BaseModel):
     """A mapping of a scenario file whose keys are all known."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, serialize_by_alias=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        serialize_by_alias=True,
+    )
 
     @override
     def __init_subclass__(cls, **options: Any) -> None:
         """Note the file while its module is there: it may be gone for the schema."""
         super().__init_subclass__(**options)
         module = sys.modules.get(cls.__module__)
-        _SOURCE_FILES[cls] = getattr(module, "__file__", None) or ""
+        file = getattr(module, "__file__", None)
+        _SOURCE_FILES[cls] = file or ""
 
     @override
     @classmethod
@@ -48,38 +55,45 @@ class Section(BaseModel):
         ``use_attribute_docstrings``: that was a fifth of a small simulation.
         """
         schema = handler(core_schema)
-        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        resolved = handler.resolve_ref_schema(schema)
+        properties = resolved.get("properties", {})
         keys = {name: field.alias or name for name, field in cls.model_fields.items()}
 
         numbers = set()
         for name, key in keys.items():
+            stated = properties.get(key, {})
             # A float is a quantity; a count or a truth value is written as it is.
-            if type(properties.get(key, {}).get("default")) is float:
+            if type(stated.get("default")) is float:
                 numbers.add(name)
-        defaults = cls.model_construct().model_dump(mode="json", include=numbers)
+        section = cls.model_construct()
+        defaults = section.model_dump(mode="json", include=numbers)
         for name, value in defaults.items():
-            properties[keys.get(name, name)]["default"] = value
+            key = keys.get(name, name)
+            properties[key]["default"] = value
 
         texts = cls._descriptions()
         for name, field in cls.model_fields.items():
             key = keys[name]
-            if field.description is None and name in texts and key in properties:
+            is_described = name in texts and key in properties
+            if field.description is None and is_described:
                 properties[key]["description"] = texts[name]
         return schema
 
     @classmethod
-    def _descriptions(cls) -> dict[str, str]:
+    def _descriptions(cls) -> Descriptions:
         """Return the docstrings of its keys, those of its bases included."""
-        texts: dict[str, str] = {}
+        texts: Descriptions = {}
         # Bases first: what a section says of a key itself holds.
         for base in reversed(cls.__mro__):
-            if file := _SOURCE_FILES.get(base, ""):
-                texts |= _read_descriptions(file).get(base.__qualname__, {})
+            file = _SOURCE_FILES.get(base, "")
+            if file:
+                by_class = _read_descriptions(file)
+                texts |= by_class.get(base.__qualname__, {})
         return texts
 
 
 @cache
-def _read_descriptions(file: str) -> dict[str, dict[str, str]]:
+def _read_descriptions(file: str) -> dict[str, Descriptions]:
     """Return the docstrings of the keys of every class in a file, by its name."""
     try:
         with tokenize.open(file) as source:
@@ -87,13 +101,15 @@ def _read_descriptions(file: str) -> dict[str, dict[str, str]]:
     # Without its source a schema lacks descriptions, and is right otherwise.
     except (OSError, SyntaxError):
         return {}
-    return {
-        name: dict(_list_descriptions(section)) for name, section in _list_classes(tree)
-    }
+    by_class = {}
+    for name, section in _list_classes(tree):
+        by_class[name] = dict(_list_descriptions(section))
+    return by_class
 
 
 def _list_classes(
-    node: ast.AST, prefix: str = ""
+    node: ast.AST,
+    prefix: str = "",
 ) -> Iterator[tuple[str, ast.ClassDef]]:
     """Yield the classes in a piece of source, by their qualified names."""
     for child in ast.iter_child_nodes(node):
@@ -151,7 +167,10 @@ class Resources(Section):
             "memory": self.memory,
             "gpu_memory": self.gpu_memory,
         }
-        return {r: a for r, a in amounts.items() if a is not None} | self.further()
+        stated = {
+            name: amount for name, amount in amounts.items() if amount is not None
+        }
+        return stated | self.further()
 
     def further(self) -> dict[str, float]:
         """Return the amounts of resources that emu has no word for."""

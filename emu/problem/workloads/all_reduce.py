@@ -95,11 +95,12 @@ def credit_edges(
             followers[edge.source].append(edge.destination)
             fed_tasks.add(edge.destination)
 
-    sources = [task for task in range(len(tasks)) if task not in fed_tasks]
+    everything = range(len(tasks))
+    sources = [task for task in everything if task not in fed_tasks]
     stores = [task for task in sources if tasks[task].kind == "graph_store"]
     starts = stores or sources
     workers = [j for j, task in enumerate(tasks) if task.kind == "worker"]
-    ends = workers or [j for j in range(len(tasks)) if not followers[j]]
+    ends = workers or [task for task in everything if not followers[task]]
 
     reach = _reachable_ends(followers, ends)
     credits_: list[Edge] = []
@@ -134,7 +135,9 @@ def phase_of(kind: str) -> str:
     """Return ``Task.phase`` of a kind that several systems have."""
     if kind.startswith(("graph_store", "sampler")):
         return "sampling"
-    return "training" if kind == "worker" else ""
+    if kind == "worker":
+        return "training"
+    return ""
 
 
 def build_named_job(
@@ -154,7 +157,10 @@ def build_named_job(
     phased_tasks = []
     for task in tasks:
         phase = task.phase or phase_of(task.kind)
-        phased_tasks.append(replace(task, phase=phase) if phase != task.phase else task)
+        phased_task = task
+        if phase != task.phase:
+            phased_task = replace(task, phase=phase)
+        phased_tasks.append(phased_task)
 
     positions = {task.name: position for position, task in enumerate(phased_tasks)}
     built = [
@@ -170,7 +176,12 @@ def build_named_job(
         for edge in edges
     ]
     built += credit_edges(phased_tasks, built, window)
-    return Job(tuple(phased_tasks), tuple(built), iterations, settings=settings)
+    return Job(
+        tasks=tuple(phased_tasks),
+        edges=tuple(built),
+        iterations=iterations,
+        settings=settings,
+    )
 
 
 class Transfer(NamedTuple):
@@ -213,8 +224,9 @@ def _ring(ranks: int) -> Steps:
         for number in range(ranks - 1):
             transfers = []
             for rank in range(ranks):
+                receiver = (rank + 1) % ranks
                 chunk = (rank + half - number) % ranks
-                transfers.append(Transfer((rank + 1) % ranks, chunk, chunk + 1))
+                transfers.append(Transfer(receiver, chunk, chunk + 1))
             steps.append(tuple(transfers))
     return tuple(steps)
 
@@ -236,15 +248,25 @@ def _halving_doubling(ranks: int) -> Steps:
     doublings = []
     for step in reversed(halvings):
         # A rank gives back, to the same partner, what that one had sent it.
-        answers = [step[partner]._replace(receiver=partner) for partner, *_ in step]
+        answers = []
+        for partner, *_ in step:
+            gift = step[partner]
+            answers.append(gift._replace(receiver=partner))
         doublings.append(tuple(answers))
     return (*halvings, *doublings)
 
 
-def part_bounds(elements: int, ranks: int, first: int, last: int) -> tuple[int, int]:
+def part_bounds(
+    elements: int,
+    ranks: int,
+    first: int,
+    last: int,
+) -> tuple[int, int]:
     """Return where the first chunk begins and where ``last``, the next one, does."""
     bounds = _chunk_bounds(elements, ranks)
-    return bounds[first][0], bounds[last - 1][1]
+    begin, _ = bounds[first]
+    _, end = bounds[last - 1]
+    return begin, end
 
 
 @lru_cache(maxsize=64)  # every flow of a ring asks for its chunks
@@ -274,7 +296,9 @@ def all_reduce_tasks(ranks: Sequence[Task], algorithm: str = "ring") -> Iterator
         )
         # Not `replace`: it looks at every field of every step, a tenth of the time of
         # building 64 ranks.
-        shared = {field.name: getattr(part, field.name) for field in fields(part)}
+        shared = {}
+        for field in fields(part):
+            shared[field.name] = getattr(part, field.name)
         settings = {
             "of": owner.name,
             "algorithm": algorithm,
@@ -315,8 +339,10 @@ def all_reduce_edges(
     steps = steps_of(algorithm, len(names))
     if not steps:
         # One rank has its sum already: only the order is left.
-        if givers[0] != takers[0]:
-            yield NamedEdge(givers[0], takers[0], lag)
+        giver = givers[0]
+        taker = takers[0]
+        if giver != taker:
+            yield NamedEdge(giver, taker, lag)
         return
 
     for rank, name in enumerate(names):
@@ -333,15 +359,20 @@ def all_reduce_edges(
             # credit.
             yield NamedEdge(receiver, f"{name}.{next_step}", credit=True)
             yield NamedEdge(sender, f"{name}.{next_step}")
-        yield NamedEdge(f"{name}.{algorithm}{len(steps)}", takers[rank], lag)
+        last_step = f"{name}.{algorithm}{len(steps)}"
+        yield NamedEdge(last_step, takers[rank], lag)
 
 
 def all_reduce_edge_count(ranks: int, algorithm: str = "ring") -> int:
     """Return how many edges `all_reduce_edges` yields between so many ranks."""
     # Steps of the adding half; the other half has as many.
-    adding = ranks - 1 if algorithm == "ring" else ranks.bit_length() - 1
+    adding = ranks - 1
+    if algorithm != "ring":
+        adding = ranks.bit_length() - 1
+    if not adding:
+        return 0
     # A step has four edges; a rank's giver and taker have one each.
-    return ranks * (8 * adding + 2) if adding else 0
+    return ranks * (8 * adding + 2)
 
 
 def part_elements(elements: int, place: tuple[int, ...]) -> int:
@@ -357,6 +388,8 @@ def elements_sent(source: Task, destination: Task, elements: int) -> int:
     # Order and credits carry nothing.
     if source.program != STEP or destination.program != RECEIVE:
         return 0
-    steps = steps_of(sender["algorithm"], sender["ranks"])
-    _, first, last = steps[sender["step"]][sender["rank"]]
-    return part_elements(elements, (first, last, sender["ranks"]))
+    ranks = sender["ranks"]
+    steps = steps_of(sender["algorithm"], ranks)
+    transfers = steps[sender["step"]]
+    _, first, last = transfers[sender["rank"]]
+    return part_elements(elements, (first, last, ranks))

@@ -74,7 +74,8 @@ class Exchange:
             )
         if self.whole and self.share < 1:
             raise ValueError("found a share of whole parts, write one of the two")
-        if self.numbered and (self.whole or self.share < 1 or self.bits is not None):
+        is_partial = self.share < 1 or self.bits is not None
+        if self.numbered and (self.whole or is_partial):
             raise ValueError(
                 "found numbers beside rows that are not all sent as they are"
             )
@@ -88,12 +89,14 @@ class Exchange:
     @property
     def remembers(self) -> bool:
         """True where an epoch reads what an earlier one has sent."""
-        return self.age > 0 or self.every > 1 or self.smoothing > 0
+        is_late = self.age > 0 or self.every > 1
+        return is_late or self.smoothing > 0
 
     @property
     def is_exact(self) -> bool:
         """True where it gives a reader the values of its own epoch, all of them."""
-        return not self.remembers and self.share == 1 and self.bits is None
+        is_complete = self.share == 1 and self.bits is None
+        return is_complete and not self.remembers
 
     def sends(self, epoch: int) -> bool:
         """Return True where the rows of an epoch are sent."""
@@ -111,7 +114,10 @@ class Exchange:
         """
         rows = self.count_rows(shared)
         if self.bits is None:
-            return rows * (width * itemsize + NUMBER_BYTES * self.numbered)
+            row = width * itemsize
+            if self.numbered:
+                row += NUMBER_BYTES
+            return rows * row
         # Rows share a byte column by column; a byte more is always sent (AdaQP).
         packed = -(-rows * self.bits // 8) * width + 1
         return packed + SCALE_BYTES * rows
@@ -124,14 +130,15 @@ def to_settings(exchanges: Iterable[Exchange]) -> list[dict[str, Any]]:
 
 def read_exchanges(settings: Mapping[str, Any]) -> tuple[Exchange, ...]:
     """Return the exchanges of ``Job.settings``; none of a system that states none."""
-    return tuple(Exchange(**fields) for fields in settings.get("exchanges", ()))
+    stated = settings.get("exchanges", ())
+    return tuple(Exchange(**fields) for fields in stated)
 
 
 def is_exact(settings: Mapping[str, Any]) -> bool:
     """Return True where all exchanges of ``Job.settings`` are exact, or of one part."""
-    return settings.get("parts") == 1 or all(
-        exchange.is_exact for exchange in read_exchanges(settings)
-    )
+    exchanges = read_exchanges(settings)
+    is_one_part = settings.get("parts") == 1
+    return is_one_part or all(exchange.is_exact for exchange in exchanges)
 
 
 def carries_numbers(exchange: Exchange, exchanges: Iterable[Exchange]) -> bool:

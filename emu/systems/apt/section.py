@@ -17,7 +17,7 @@ from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.workloads.all_reduce import all_reduce_edge_count, build_named_job
 from emu.problem.workloads.fetches import ASKED
 from emu.problem.workloads.operations import Operations
-from emu.systems import Floats, Keys, Problems, Settings, Times, translation
+from emu.systems import Floats, Keys, Names, Problems, Settings, Times, translation
 from emu.systems.apt.choice import choose
 from emu.systems.apt.job import AptBuilder
 from emu.systems.apt.volumes import CountedJob
@@ -66,19 +66,24 @@ class AptSection(GpuTurnsSection, ReplicaSection):
     @property
     @override
     def default_epoch(self) -> str:
-        return "replicate" if self.partitioner == "hash" else "local"
+        if self.partitioner == "hash":
+            return "replicate"
+        return "local"
 
     @override
     def share(self, kind: str) -> float:
         # One task of a machine asks for the rows of all its samplers.
-        return 1.0 if kind == "sampler_fetch" else super().share(kind)
+        if kind == "sampler_fetch":
+            return 1.0
+        return super().share(kind)
 
     @override
     def least_edges(self, machines: Sequence[str]) -> int:
         ranks = len(self.ranks(machines))
         rings = all_reduce_edge_count(ranks)
-        # A share, a question and rows, and four edges in order.
-        return rings + ranks * (self.samplers_per_worker + 2 + 4)
+        # A share of every sampler, a question and rows, and four edges in order.
+        edges = self.samplers_per_worker + 2 + 4
+        return rings + ranks * edges
 
     @override
     def problems(self, cluster: ClusterSection) -> Problems:
@@ -91,9 +96,18 @@ class AptSection(GpuTurnsSection, ReplicaSection):
     @override
     def replica_settings(self, context: BuildContext) -> Settings:
         settings = super().replica_settings(context)
-        return {**settings, "partitioner": self.partitioner, "sampling": ASKED}
+        return {
+            **settings,
+            "partitioner": self.partitioner,
+            "sampling": ASKED,
+        }
 
-    def _chosen(self, settings: Settings, context: BuildContext, batches: int) -> str:
+    def _chosen(
+        self,
+        settings: Settings,
+        context: BuildContext,
+        batches: int,
+    ) -> str:
         """Return the strategy, by a dry run where it is to be chosen."""
         if self.strategy != "auto":
             return self.strategy
@@ -107,18 +121,21 @@ class AptSection(GpuTurnsSection, ReplicaSection):
             number_bytes(settings),
         )
         cluster = context.cluster
-        machines = [cluster.machines[cluster.index(n)] for n in self._names(context)]
-        slowest = [min(m.bandwidth_in, m.bandwidth_out) for m in machines]
+        byte_seconds = []
+        for name in self._names(context):
+            machine = cluster.machines[cluster.index(name)]
+            slower_way = min(machine.bandwidth_in, machine.bandwidth_out)
+            byte_seconds.append(1 / slower_way)
         return choose(
             dataset,
             BatchPlan.from_settings(settings),
             batches,
             row=feature_bytes(settings) * dataset.feature_length,
             width=split.itemsize * split.pulled_width,
-            byte_seconds=[1 / bandwidth for bandwidth in slowest],
+            byte_seconds=byte_seconds,
         )
 
-    def _names(self, context: BuildContext) -> tuple[str, ...]:
+    def _names(self, context: BuildContext) -> Names:
         return tuple(self.ranks(context.machines))
 
     def _builder(self, strategy: str, context: BuildContext) -> AptBuilder:
@@ -140,15 +157,18 @@ class AptSection(GpuTurnsSection, ReplicaSection):
         worker = Task("", "", demands=self.demands.worker.amounts())
         store = Task("", "", demands=self.demands.graph_store.amounts())
         return build_named_job(
-            builder.tasks(pools, worker, store),
-            builder.edges(),
-            batches,
-            {**settings, "strategy": strategy},
+            tasks=builder.tasks(pools, worker, store),
+            edges=builder.edges(),
+            iterations=batches,
+            settings={**settings, "strategy": strategy},
         )
 
     @override
     def count_operations(
-        self, job: Job, context: BuildContext, volumes: Floats
+        self,
+        job: Job,
+        context: BuildContext,
+        volumes: Floats,
     ) -> Operations:
         counted = CountedJob.of(job)
         operations = counted.operations(volumes)
@@ -159,12 +179,21 @@ class AptSection(GpuTurnsSection, ReplicaSection):
         return operations
 
     @override
-    def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:
-        return CountedJob.of(job).device_memory()
+    def device_memory(
+        self,
+        job: Job,
+        context: BuildContext,
+    ) -> Mapping[str, Parts]:
+        counted = CountedJob.of(job)
+        return counted.device_memory()
 
     @override
     def realize_sampled(
-        self, job: Job, times: Times, context: BuildContext, cluster: Cluster
+        self,
+        job: Job,
+        times: Times,
+        context: BuildContext,
+        cluster: Cluster,
     ) -> Realization:
         dataset = open_for(job.settings)
         strategy = job.settings["strategy"]
@@ -174,11 +203,14 @@ class AptSection(GpuTurnsSection, ReplicaSection):
                 "features, write another strategy"
             )
             raise ScenarioError(problem, key="job.strategy")
-        edges = [*self._builder(strategy, context).edges()]
-        column = np.array([times[task.kind] for task in job.tasks])
+        builder = self._builder(strategy, context)
+        edges = list(builder.edges())
+        seconds = np.array([times[task.kind] for task in job.tasks])
+        column = seconds[:, None]
+        counted = CountedJob.of(job)
         return Realization(
-            times=np.repeat(column[:, None], job.iterations, axis=1),
-            volumes=CountedJob.of(job).volumes(edges),
+            times=np.repeat(column, job.iterations, axis=1),
+            volumes=counted.volumes(edges),
         )
 
 
@@ -194,7 +226,8 @@ def _write(common: CommonJob) -> Keys:
     times = common.times_of("sampler", "all_reduce", "graph_store")
     # Its stores collect, not its first phase.
     others = {kind: time for kind, time in common.times.items() if kind not in times}
-    times |= replace(common, times=others).phases()
+    without_known = replace(common, times=others)
+    times |= without_known.phases()
     return {
         **translation.machines_key(common),
         **translation.write_common(common, times, "replica", "graph_store"),

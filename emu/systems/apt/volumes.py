@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,8 @@ from emu.systems.p3.volumes import SplitModel, split_model
 from emu.systems.training_section import feature_bytes, number_bytes
 
 PLACE_BYTES = 4
+#: Operation -> its amount in all iterations, or in each of them.
+Work: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,22 +86,30 @@ class CountedJob:
 
     def columns_on(self, rank: int) -> int:
         """Return the columns of features that a machine has."""
-        return self.columns[rank % len(self.columns)]
+        block = rank % len(self.columns)
+        return self.columns[block]
 
     def row_bytes(self, rank: int) -> Floats:
         """Return the bytes of the rows that a machine needs in every iteration."""
-        row = feature_bytes(self.job.settings) * self.columns_on(rank)
-        sizes: Floats = row * self.shares.rows[rank].sum(axis=0)
+        row = self._row_bytes(rank)
+        rows = self.shares.rows[rank]
+        sizes: Floats = row * rows.sum(axis=0)
         return sizes
+
+    def _row_bytes(self, rank: int) -> int:
+        """Return the bytes of a row of a machine's columns."""
+        return feature_bytes(self.job.settings) * self.columns_on(rank)
 
     def samplers_of(self, rank: int) -> range:
         """Return the numbers of a machine's samplers."""
         each = self.job.settings["samplers_per_worker"]
-        return range(rank * each, (rank + 1) * each)
+        first = rank * each
+        return range(first, first + each)
 
     def volumes(self, edges: Sequence[NamedEdge]) -> Floats:
         """Return the real bytes of (edge, iteration)."""
-        volumes = np.zeros((len(edges), self.job.iterations))
+        shape = (len(edges), self.job.iterations)
+        volumes = np.zeros(shape)
         for row, edge in zip(volumes, edges, strict=True):
             row[:] = self._bytes_of(edge)
         return volumes
@@ -111,19 +121,23 @@ class CountedJob:
         match edge.carries, edge.place:
             case "share", (sampler, rank, home):
                 sizes = share_bytes(self.strategy, shares)[sampler, rank]
-                return sizes + (self._upper_bytes(sampler) if rank == home else 0)
+                if rank == home:
+                    sizes = sizes + self._upper_bytes(sampler)
+                return sizes
             case "ids", (rank, owner):
                 return model_shapes.VERTEX_ID_BYTES * shares.rows[rank, owner]
             case "rows", (rank, owner):
-                row = feature_bytes(self.job.settings) * self.columns_on(rank)
+                row = self._row_bytes(rank)
                 return row * shares.rows[rank, owner]
             case "sums", (home, rank):
                 samplers = self.samplers_of(home)
-                rows = shares.destinations[samplers.start : samplers.stop, rank]
-                return itemsize * self.split.pulled_width * rows.sum(axis=0)
+                of_home = shares.destinations[samplers.start : samplers.stop]
+                rows = of_home[:, rank].sum(axis=0)
+                return itemsize * self.split.pulled_width * rows
             case ("upper" | "first") as part, place:
-                weights = self.split.first_width * self.split.feature_length
-                summed = self.split.upper if part == "upper" else weights
+                summed = self.split.upper
+                if part == "first":
+                    summed = self.split.first_width * self.split.feature_length
                 return itemsize * part_elements(summed, place)
             case _:
                 return 0.0
@@ -131,13 +145,15 @@ class CountedJob:
     def _upper_bytes(self, sampler: int) -> Floats:
         """Return the bytes of what a machine needs of its own batch behind layer 1."""
         samples = self.samples[sampler]
-        vertices = [batch.outputs for batch in samples]
-        edges = [batch.edges - batch.first_edges for batch in samples]
-        sizes = model_shapes.VERTEX_ID_BYTES * np.array(vertices, float)
-        sizes += model_shapes.BLOCK_EDGE_BYTES * np.array(edges, float)
+        vertices = np.array([batch.outputs for batch in samples], float)
+        later_edges = [batch.edges - batch.first_edges for batch in samples]
+        edges = np.array(later_edges, float)
+        sizes = model_shapes.VERTEX_ID_BYTES * vertices
+        sizes += model_shapes.BLOCK_EDGE_BYTES * edges
         if self.strategy in {"snp", "dnp"}:
             # Whose sums each machine has: places of them in S_1.
-            sizes += PLACE_BYTES * self.shares.destinations[sampler].sum(axis=0)
+            places = self.shares.destinations[sampler].sum(axis=0)
+            sizes += PLACE_BYTES * places
         return sizes
 
     def operations(self, volumes: NDArray[np.float64]) -> Operations:
@@ -152,7 +168,7 @@ class CountedJob:
                 operations.add(number, amounts)
         return operations
 
-    def _work_of(self, task: Task) -> Iterator[Mapping[str, Any]]:
+    def _work_of(self, task: Task) -> Iterator[Work]:
         place = task.settings
         is_dnp = self.strategy == "dnp"
 
@@ -164,7 +180,8 @@ class CountedJob:
                 edges = [batch.edges for batch in samples]
                 yield {"sample": np.subtract(edges, first)}
             case "sampler_fetch" if is_dnp:
-                yield {"sample": self.shares.edges[:, place["rank"]].sum(axis=0)}
+                edges_of_share = self.shares.edges[:, place["rank"]]
+                yield {"sample": edges_of_share.sum(axis=0)}
             case "model_forward":
                 yield {"launch": 1.0}
                 for work in self._shares_work(place["rank"]):
@@ -174,7 +191,8 @@ class CountedJob:
                 yield {"launch": 1.0}
                 for work in self._shares_work(rank):
                     yield work.backward(first=True) | {"launch": 0.0}
-                yield {"step": float(self.split.first_width * self.columns_on(rank))}
+                parameters = self.split.first_width * self.columns_on(rank)
+                yield {"step": float(parameters)}
             case "data_forward" | "data_backward":
                 yield from self._rest_work(place["rank"], task.kind)
             case _:
@@ -200,15 +218,12 @@ class CountedJob:
             multiply = work.multiply
             if kind == "sage":
                 # A vertex's own weights multiply its own rows, which its owner has.
+                columns, width = widths
                 lacking = destinations - shares.own[sampler, rank]
-                multiply = multiply - lacking * widths[0] * widths[1]
+                multiply = multiply - lacking * columns * width
             yield LayerWork(work.aggregate, multiply, work.narrows)
 
-    def _rest_work(
-        self,
-        rank: int,
-        kind: str,
-    ) -> Iterator[Mapping[str, Any]]:
+    def _rest_work(self, rank: int, kind: str) -> Iterator[Work]:
         """Yield the work of a machine on its own mini-batches behind layer 1's sum."""
         settings = self.job.settings
         model = settings["model"]
@@ -223,10 +238,13 @@ class CountedJob:
                 self.dataset.classes,
                 samples,
             )
-            _, layers[0] = split_layer(model.get("kind", "sage"), widths, samples)
+            model_kind = model.get("kind", "sage")
+            _, layers[0] = split_layer(model_kind, widths, samples)
             for layer in layers:
-                is_forward = kind == "data_forward"
-                yield layer.forward if is_forward else layer.backward(first=False)
+                if kind == "data_forward":
+                    yield layer.forward
+                else:
+                    yield layer.backward(first=False)
         if kind == "data_backward":
             yield {"step": float(self.split.upper)}
 
@@ -238,7 +256,8 @@ class CountedJob:
 
         for task in self.job.tasks:
             if task.kind == "graph_store" and task.takes == "gpu":
-                memory[task.name] = {ROWS: self._store_bytes(task, counts.tolist())}
+                size = self._store_bytes(task, counts.tolist())
+                memory[task.name] = {ROWS: size}
             elif task.kind == "model_forward":
                 rank = task.settings["rank"]
                 first = self.split.first_width * self.columns_on(rank)
@@ -249,24 +268,19 @@ class CountedJob:
                 }
         return memory
 
-    def _store_bytes(
-        self,
-        task: Task,
-        counts: Sequence[int],
-    ) -> float:
+    def _store_bytes(self, task: Task, counts: Sequence[int]) -> float:
         rank = task.settings["store"]
-        is_nfp = self.strategy == "nfp"
-        rows = self.dataset.vertices if is_nfp else counts[rank]
-        row = feature_bytes(self.job.settings) * self.columns_on(rank)
-        return float(rows * row)
+        rows = counts[rank]
+        if self.strategy == "nfp":
+            rows = self.dataset.vertices
+        return float(rows * self._row_bytes(rank))
 
     def _batch_bytes(self, rank: int) -> float:
         """Return the most bytes of an iteration: rows, sums, and a machine's batch."""
         settings = self.job.settings
-        row = feature_bytes(settings) * self.columns_on(rank)
         shares = self.shares
         sums = self.split.itemsize * self.split.pulled_width
-        sizes = [(row * shares.rows[rank].sum(axis=0)).tolist()]
+        sizes = [self.row_bytes(rank).tolist()]
         for sampler in range(len(shares.edges)):
             structure = model_shapes.BLOCK_EDGE_BYTES * shares.edges[sampler, rank]
             share = structure + sums * shares.destinations[sampler, rank]

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from emu.problem import Job, Realization, Task
@@ -23,12 +22,14 @@ from emu.problem.fields.quantities import (
 )
 from emu.problem.fields.section import Section
 from emu.problem.workloads.all_reduce import ALL_REDUCE, NamedEdge, build_named_job
-from emu.problem.workloads.collectives import ALGORITHMS, Send, list_steps
-from emu.systems import Settings
+from emu.problem.workloads.collectives import ALGORITHMS, Steps, list_steps
+from emu.systems import Floats, Settings
 from emu.systems.custom import EXCHANGE
 
 #: One value for all iterations, or one per iteration (more than needed is allowed).
 PerIteration: TypeAlias = float | tuple[float, ...]
+#: Whole bytes that a task sends: a row per out-edge, one number per iteration.
+Payload: TypeAlias = list[list[int]]
 
 #: Of a payload: what fits a whole number. No host could send as much.
 _MOST_BYTES = 2.0**62
@@ -48,10 +49,11 @@ class CustomFlow(NamedTuple):
     volume: PerIteration
 
 
-def _rows(values: Sequence[PerIteration], counts: Sequence[int]) -> NDArray[np.float64]:
+def _rows(values: Sequence[PerIteration], counts: Sequence[int]) -> Floats:
     """Return a row per value, as long as the longest, 0 beyond its own count."""
     longest = max(counts, default=0)
-    rows = np.zeros((len(values), longest))
+    shape = (len(values), longest)
+    rows = np.zeros(shape)
     for row, value, count in zip(rows, values, counts, strict=True):
         if isinstance(value, tuple):
             # More values than iterations are fine: a shorter run needs no other file.
@@ -81,7 +83,7 @@ def custom_job(
     """
     rounds = {task.name: task.iterations or iterations for task, _ in tasks}
     most = max(rounds.values())
-    payloads: Mapping[str, list[list[int]]] = {}
+    payloads: Mapping[str, Payload] = {}
     if byte_scale:
         payloads = _payloads(tasks, flows, rounds, byte_scale)
 
@@ -94,20 +96,27 @@ def custom_job(
             if task.settings:
                 program_settings["byte_scale"] = byte_scale
             program_settings["payload_bytes"] = payloads.get(task.name, [])
-        count = rounds[task.name]
+        # None where it is the job's own number, as of a task that states nothing.
+        count: int | None = rounds[task.name]
+        if count == most:
+            count = None
         job_task = replace(
             task,
             settings=program_settings,
-            # None where it is the job's own number, as of a task that states nothing.
-            iterations=None if count == most else count,
+            iterations=count,
         )
         job_tasks.append(job_task)
 
     # What no iteration would wait for is left out: it may be 300,000 edges of 42,000.
     if window is not None and window >= most:
         window = None
-    edges = [flow.edge for flow in flows]
-    return build_named_job(job_tasks, edges, most, settings or {}, window=window)
+    return build_named_job(
+        tasks=job_tasks,
+        edges=[flow.edge for flow in flows],
+        iterations=most,
+        settings=settings or {},
+        window=window,
+    )
 
 
 def _payloads(
@@ -115,19 +124,20 @@ def _payloads(
     flows: Sequence[CustomFlow],
     rounds: Mapping[str, int],
     byte_scale: float,
-) -> dict[str, list[list[int]]]:
+) -> dict[str, Payload]:
     """Return the real bytes to send by task: a row per out-edge, one per iteration."""
     # Nothing is sent to a gate: the scheduler knows when its tasks end.
     gates = {task.name for task, _ in tasks if task.gate}
     sends = [flow for flow in flows if flow.edge.destination not in gates]
     counts = [rounds[flow.edge.source] for flow in sends]
-    emulated_bytes = _rows([flow.volume for flow in sends], counts)
+    volumes = [flow.volume for flow in sends]
+    emulated_bytes = _rows(volumes, counts)
     real_bytes = emulated_bytes * byte_scale
     # What is beyond an int64 would turn negative without a word.
     real_bytes = np.minimum(real_bytes, _MOST_BYTES)
     whole_bytes = np.rint(real_bytes).astype(np.int64)
 
-    payloads = defaultdict[str, list[list[int]]](list)
+    payloads = defaultdict[str, Payload](list)
     for flow, row in zip(sends, whole_bytes.tolist(), strict=True):
         rows = payloads[flow.edge.source]
         rows.append(row)
@@ -135,7 +145,9 @@ def _payloads(
 
 
 def custom_realization(
-    job: Job, tasks: Sequence[CustomTask], flows: Sequence[CustomFlow]
+    job: Job,
+    tasks: Sequence[CustomTask],
+    flows: Sequence[CustomFlow],
 ) -> Realization:
     """Return times and volumes for ``job`` as `custom_job` built it; credits carry 0.
 
@@ -148,12 +160,13 @@ def custom_realization(
     all_times[:, :iterations] = times
 
     # Credit edges stand behind the flows, and carry nothing.
-    flow_edges = job.edges[: len(flows)]
+    count = len(flows)
+    flow_edges = job.edges[:count]
     counts = [job.rounds[edge.source] for edge in flow_edges]
     volumes = _rows([flow.volume for flow in flows], counts)
     _, iterations = volumes.shape
     all_volumes = np.zeros((len(job.edges), job.iterations))
-    all_volumes[: len(flows), :iterations] = volumes
+    all_volumes[:count, :iterations] = volumes
     return Realization(times=all_times, volumes=all_volumes)
 
 
@@ -182,22 +195,25 @@ class ExchangeSection(Section):
         default, *_ = ALGORITHMS[kind]
         return self.algorithm or default
 
-    def steps(self, kind: str) -> tuple[tuple[Send, ...], ...]:
+    def steps(self, kind: str) -> Steps:
         """Return the sends of every step, ValueError as of `list_steps`."""
         algorithm = self.way(kind)
-        return list_steps(kind, algorithm, len(self.among))
+        ranks = len(self.among)
+        return list_steps(kind, algorithm, ranks)
 
     def share(self, volume: float, kind: str, chunks: int = 1) -> float:
         """Return the bytes of chunks of a segment: all but allgather cut a rank's."""
-        ranks = 1 if kind == "allgather" else len(self.among)
-        pieces = self.segments * ranks
+        parts = 1
+        if kind != "allgather":
+            parts = len(self.among)
+        pieces = self.segments * parts
         return chunks * volume / pieces
 
     def shares(self, kind: str, chunks: int = 1) -> PerIteration:
         """Return `share` of what each rank brings."""
-        if isinstance(self.volume, tuple):
-            return tuple(self.share(volume, kind, chunks) for volume in self.volume)
-        return self.share(self.volume, kind, chunks)
+        if not isinstance(self.volume, tuple):
+            return self.share(self.volume, kind, chunks)
+        return tuple(self.share(volume, kind, chunks) for volume in self.volume)
 
 
 class AllReduceSection(ExchangeSection):
@@ -247,7 +263,8 @@ class CollectiveSection(Section):
 
     @property
     def _list_kinds(self) -> list[str]:
-        return [key for key in type(self).model_fields if getattr(self, key)]
+        keys = type(self).model_fields
+        return [key for key in keys if getattr(self, key)]
 
     @property
     def kind(self) -> str:
@@ -265,7 +282,8 @@ class CollectiveSection(Section):
         """Number of edges that it adds between its ends, 0 of one that cannot be."""
         shuffle = self.shuffle
         if shuffle is not None:
-            return len(shuffle.sources) * len(shuffle.destinations)
+            senders = len(shuffle.sources)
+            return senders * len(shuffle.destinations)
         exchange = self.exchange
         ranks = len(exchange.among)
         # An algorithm that so many ranks cannot run is refused by `problems`.
@@ -298,8 +316,8 @@ def with_collectives(
         exchange = collective.exchange
         for segment in range(exchange.segments):
             for name in exchange.among:
-                key = (number, segment)
-                steps = _rank_tasks(exchange, kind, by_name[name], key)
+                task = by_name[name]
+                steps = _rank_tasks(exchange, kind, task, (number, segment))
                 all_tasks += [CustomTask(task=step, time=0.0) for step in steps]
             label = f"{kind}{number}.{segment}"
             all_flows += _segment_flows(exchange, kind, label)
@@ -316,7 +334,10 @@ def _shuffle_flows(shuffle: ShuffleSection) -> Iterator[CustomFlow]:
 
 
 def _rank_tasks(
-    exchange: ExchangeSection, kind: str, task: Task, key: tuple[int, int]
+    exchange: ExchangeSection,
+    kind: str,
+    task: Task,
+    key: tuple[int, int],
 ) -> Iterator[Task]:
     """Yield the tasks of a rank in one segment: a step each, and one for the outcome.
 
@@ -328,12 +349,15 @@ def _rank_tasks(
     collective, segment = key
     label = f"{kind}{collective}.{segment}"
 
-    for step in range(len(steps) + 1):
+    last = len(steps)
+    for step in range(last + 1):
         # Step s takes in what s - 1 sent; one behind the last has the outcome.
-        last_sends = steps[step - 1] if step else ()
-        sends = steps[step] if step < len(steps) else ()
-        senders = {send.sender for send in last_sends if send.receiver == rank}
+        arrivals = steps[step - 1] if step else ()
+        sends = steps[step] if step < last else ()
+        senders = {send.sender for send in arrivals if send.receiver == rank}
         receivers = {send.receiver for send in sends if send.sender == rank}
+        step_before = f"{label}.{step - 1}"
+        next_step = f"{label}.{step + 1}"
 
         place = {
             "kind": kind,
@@ -342,8 +366,8 @@ def _rank_tasks(
             "key": [*key],
             "ranks": len(names),
             "chunk": exchange.shares(kind),
-            "from": {f"{names[r]}.{label}.{step - 1}": r for r in sorted(senders)},
-            "to": {f"{names[r]}.{label}.{step + 1}": r for r in sorted(receivers)},
+            "from": {f"{names[peer]}.{step_before}": peer for peer in sorted(senders)},
+            "to": {f"{names[peer]}.{next_step}": peer for peer in sorted(receivers)},
             "step": step,
         }
         yield replace(
@@ -362,7 +386,9 @@ def _rank_tasks(
 
 
 def _segment_flows(
-    exchange: ExchangeSection, kind: str, label: str
+    exchange: ExchangeSection,
+    kind: str,
+    label: str,
 ) -> Iterator[CustomFlow]:
     """Yield the flows of one segment: from every task, through the steps, to its end.
 
@@ -392,7 +418,9 @@ def _segment_flows(
                 if send.sender != rank:
                     continue
                 receiver = exchange.among[send.receiver]
-                channel = f"{name}->{receiver if is_direct else ''}"
+                channel = f"{name}->"
+                if is_direct:
+                    channel += receiver
                 edge = NamedEdge(source, f"{receiver}.{following}", channel=channel)
                 volume = exchange.shares(kind, send.chunks)
                 yield CustomFlow(edge, volume)

@@ -36,10 +36,13 @@ from emu.systems.translation import CommonJob, Translation
 
 
 def _tasks(
-    section: PullingReplicas, owners: Sequence[str], machines: Sequence[str]
+    section: PullingReplicas,
+    owners: Sequence[str],
+    machines: Sequence[str],
 ) -> Iterator[Task]:
     """Yield the store, samplers and worker of every rank, and the stores beyond."""
-    for rank in range(max(len(owners), len(machines))):
+    ranks = max(len(owners), len(machines))
+    for rank in range(ranks):
         # A rank's tasks stand side by side, so that listings read machine by machine.
         if rank < len(owners):
             yield _store(section, rank, owners[rank])
@@ -48,38 +51,46 @@ def _tasks(
 
 
 def _store(section: PullingReplicas, number: int, machine: str) -> Task:
+    program = "graph_store_asked" if section.asks else "graph_store"
     return Task(
         f"g{number}",
         "graph_store",
         demands=section.demands.graph_store.amounts(),
         pinned=machine,
-        program=PROGRAMS["graph_store_asked" if section.asks else "graph_store"],
+        program=PROGRAMS[program],
         settings={"store": number},
         takes=section.pool_of("graph_store", machine),
     )
 
 
-def _replica(section: PullingReplicas, rank: int, machine: str) -> Iterator[Task]:
+def _replica(
+    section: PullingReplicas,
+    rank: int,
+    machine: str,
+) -> Iterator[Task]:
     """Yield the samplers and the worker of a rank, each a process of its own."""
+    program = "sampler_asking" if section.asks else "sampler"
     first = rank * section.samplers_per_worker
-    for number in range(first, first + section.samplers_per_worker):
+    end = first + section.samplers_per_worker
+    for number in range(first, end):
         sampler = Task(
             f"s{number}",
             "sampler",
             pinned=machine,
-            program=PROGRAMS["sampler_asking" if section.asks else "sampler"],
+            program=PROGRAMS[program],
             settings={"sampler": number, "worker": rank},
             takes=section.pool_of("sampler"),
         )
         yield sampler
         if section.asks:
+            counts = int(section.sends_counts)
             yield replace(
                 sampler,
                 name=f"s{number}.fetch",
                 kind="sampler_fetch",
                 process=sampler.name,
                 program=PROGRAMS["sampler_ask"],
-                settings={**sampler.settings, "counts": int(section.sends_counts)},
+                settings={**sampler.settings, "counts": counts},
             )
 
     yield Task(
@@ -108,7 +119,9 @@ class PullingReplicas(ReplicaSection, PullingSection):
     @property
     @override
     def default_epoch(self) -> str:
-        return "replicate" if self.partitioner == "hash" else "local"
+        if self.partitioner == "hash":
+            return "replicate"
+        return "local"
 
     @override
     def ranks(self, machines: Sequence[str]) -> Names:
@@ -119,7 +132,9 @@ class PullingReplicas(ReplicaSection, PullingSection):
         if self.machines is not None or not self.has_stores_apart:
             return super().ranks(machines)
         # Before a cluster is known, every machine may have room.
-        roomy = machines if self._roomy is None else self._roomy
+        roomy = self._roomy
+        if roomy is None:
+            roomy = tuple(machines)
         owners = self.owners(machines)
         return tuple(name for name in roomy if name not in owners)
 
@@ -143,10 +158,12 @@ class PullingReplicas(ReplicaSection, PullingSection):
     def least_edges(self, machines: Sequence[str]) -> int:
         ranks = len(self.ranks(machines))
         stores = len(self.owners(machines))
-        fetches = self.samplers(machines) * (stores * (1 + self.asks) + 1)
+        # From a store rows, before them a question where one is asked, to a worker.
+        flows_per_store = 1 + self.asks
         cache = self.cache_of(stores)
         if cache is not None and cache.policy == HOT:
-            fetches += self.samplers(machines) * stores
+            flows_per_store += 1
+        fetches = self.samplers(machines) * (stores * flows_per_store + 1)
         return fetches + all_reduce_edge_count(ranks)
 
     @override
@@ -163,8 +180,10 @@ class PullingReplicas(ReplicaSection, PullingSection):
     def build(self, context: BuildContext) -> Job:
         """Edges: store -> sampler (store-major), sampler -> worker, ring, credits."""
         owners = self.owners(context.machines)
-        tasks = [*_tasks(self, owners, self.ranks(context.machines))]
+        ranks = self.ranks(context.machines)
+        tasks = list(_tasks(self, owners, ranks))
         stores = [task.name for task in tasks if task.kind == "graph_store"]
+        fetches = [task.name for task in tasks if task.kind == "sampler_fetch"]
         samplers = [task for task in tasks if task.kind == "sampler"]
         workers = [task for task in tasks if task.kind == "worker"]
         names = [worker.name for worker in workers]
@@ -172,11 +191,12 @@ class PullingReplicas(ReplicaSection, PullingSection):
         edges = []
         for store in stores:
             edges += [NamedEdge(store, sampler.name) for sampler in samplers]
-        for fetch in (task for task in tasks if task.kind == "sampler_fetch"):
-            edges += [NamedEdge(fetch.name, store) for store in stores]
+        for fetch in fetches:
+            edges += [NamedEdge(fetch, store) for store in stores]
         for sampler in samplers:
             worker = names[sampler.settings["worker"]]
-            edges.append(NamedEdge(sampler.name, worker))
+            edge = NamedEdge(sampler.name, worker)
+            edges.append(edge)
         cache = self.cache_of(len(stores))
         if cache is not None and cache.policy == HOT:
             lag = cache.window or 1
@@ -189,15 +209,16 @@ class PullingReplicas(ReplicaSection, PullingSection):
             **self.replica_settings(context),
             **self.cache_settings(len(stores), len(samplers)),
             "partitioner": self.partitioner,
-            **({"sampling": ASKED} if self.asks else {}),
-            # Stores own the parts, and there may be fewer or more of them than workers.
-            "parts": len(stores),
         }
+        if self.asks:
+            settings["sampling"] = ASKED
+        # Stores own the parts, and there may be fewer or more of them than workers.
+        settings["parts"] = len(stores)
         return build_named_job(
-            [*tasks, *all_reduce_tasks(workers)],
-            edges,
-            self.count_batches(context),
-            settings,
+            tasks=[*tasks, *all_reduce_tasks(workers)],
+            edges=edges,
+            iterations=self.count_batches(context),
+            settings=settings,
             window=context.window,
         )
 
@@ -211,8 +232,9 @@ class DataParallelJobSection(PullingReplicas):
 
 def write_pulling(common: CommonJob) -> Keys:
     """Return the keys of a job of replicas that pull the features of their batches."""
+    count = len(common.machines)
     stores = common.stores_on(common.machines)
-    common = common.spread(len(common.machines), stores)
+    common = common.spread(count, stores)
     times = common.times_of("sampler", "worker", "graph_store", "all_reduce")
     if "worker" in times:
         # Without servers a worker takes the step itself.

@@ -47,7 +47,8 @@ from emu.systems.dgcl.job import (
 )
 from emu.systems.dgcl.keys import DgclKeys, DgclTimesSection
 from emu.systems.dgcl.planner import MOST_DEVICES, PlanError, plan_of
-from emu.systems.job_section import BuildContext, whole_kinds, with_slowness
+from emu.systems.job_section import BuildContext, whole_kinds
+from emu.systems.slowness import with_slowness
 from emu.systems.training_section import count_parameters, number_bytes
 from emu.systems.translation import (
     CommonJob,

@@ -1,9 +1,8 @@
-"""Section ``job`` of ``system: dgtp``, the bytes of its flows, and its translation."""
+"""Section ``job`` of ``system: dgtp``, and its translation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import ClassVar, Literal, Self
 
 import numpy as np
@@ -17,21 +16,17 @@ from emu.graph_data import (
     count_samples,
     open_for,
 )
-from emu.graph_data.array_types import Ints
 from emu.problem import Cluster, Job, Realization
 from emu.problem.fields.cluster_section import ClusterSection
 from emu.problem.fields.quantities import Few, Name
 from emu.problem.fields.section import Resources, Section
 from emu.problem.workloads import (
     SampleCounts,
-    model_shapes,
     shard_sizes,
 )
 from emu.problem.workloads.all_reduce import (
-    ALL_REDUCE,
     all_reduce_edge_count,
     build_named_job,
-    elements_sent,
 )
 from emu.problem.workloads.operations import Operations, count_layers
 from emu.systems import (
@@ -53,6 +48,7 @@ from emu.systems.device_memory import (
     weight_bytes,
 )
 from emu.systems.dgtp.job import dgtp_edges, dgtp_tasks
+from emu.systems.dgtp.volumes import count_servers, dgtp_times, realize_volumes
 from emu.systems.gpu_turns import GpuTurnsSection
 from emu.systems.job_section import BuildContext
 from emu.systems.stores_section import StoresSection
@@ -64,137 +60,15 @@ from emu.systems.training_section import (
 from emu.systems.translation import CommonJob, Translation
 
 
-class _Samples:
-    """Counts of one sampler's samples, an entry per iteration."""
-
-    def __init__(self, batches: Sequence[SampleCounts]) -> None:
-        self._batches = batches
-        owned = np.array([batch.owned for batch in batches])
-        hits = [batch.hits or (0,) * len(batch.owned) for batch in batches]
-        ahead = [batch.ahead or (0,) * len(batch.owned) for batch in batches]
-        self.inputs: Ints = owned.sum(axis=1)
-        self.edges: Ints = np.array([batch.edges for batch in batches])
-        self.seeds: Ints = np.array([batch.seeds for batch in batches])
-        self._sent = owned - np.array(hits)
-        self._ahead = np.array(ahead)
-
-    def sent(self, store: int) -> Ints:
-        """Return the rows that a store sends, as of `SampleCounts.sent`."""
-        rows: Ints = self._sent[:, store]
-        return rows
-
-    def sent_ahead(self, store: int) -> Ints:
-        """Return the rows that it sends for the next window of a cache."""
-        rows: Ints = self._ahead[:, store]
-        return rows
-
-    @cached_property
-    def frontier_owned(self) -> Ints:
-        """Vertices by hop, store and iteration, as of `SampleCounts`."""
-        counts = np.array([batch.frontier_owned for batch in self._batches])
-        return np.moveaxis(counts, 0, -1)
-
-    @cached_property
-    def answered(self) -> Ints:
-        """Edges likewise."""
-        counts = np.array([batch.answered for batch in self._batches])
-        return np.moveaxis(counts, 0, -1)
-
-
-def _edge_bytes(
-    kind: str, place: Mapping[str, int], counts: _Samples, row: int
-) -> Ints:
-    """Return the bytes that a kind of task sends; a row of features has ``row``."""
-    match kind:
-        case "graph_store":
-            return row * counts.sent(place["store"])
-        case "sampler":
-            # Two int32 per edge: positions within the block, not numbers of vertices.
-            edges = model_shapes.BLOCK_EDGE_BYTES * counts.edges
-            labels = model_shapes.LABEL_BYTES * counts.seeds
-            return row * counts.inputs + edges + labels
-        case "sampler_fetch":
-            # An id for each row that the store sends back, behind their number.
-            head = model_shapes.COUNT_BYTES * place.get("counts", 0)
-            ids = counts.sent(place["store"]) + counts.sent_ahead(place["store"])
-            return head + model_shapes.VERTEX_ID_BYTES * ids
-        case "sampler_hop":
-            frontier: Ints = counts.frontier_owned[place["hop"] - 1, place["store"]]
-            return model_shapes.VERTEX_ID_BYTES * frontier
-        case "graph_store_hop":
-            answers: Ints = counts.answered[place["hop"] - 1, place["store"]]
-            return model_shapes.ANSWERED_EDGE_BYTES * answers
-        case _:
-            raise ValueError(f"a {kind} sends nothing that was sampled")
-
-
-def dgtp_volumes(
-    job: Job,
-    counts: Sequence[Sequence[SampleCounts]],
-    *,
-    feature_length: int,
-    parameters: int,
-    itemsize: int = 4,
-    row_itemsize: int | None = None,
-) -> Floats:
-    """Return real bytes of (edge, iteration) of a DGTP job; credits carry 0.
-
-    ``counts``: of each sampler, of each iteration; ``parameters``: of the model,
-    sharded over the servers or summed by an all-reduce; ``itemsize``: bytes of a
-    parameter, and of a number of a feature unless ``row_itemsize`` says other ones.
-    Raises ValueError when an edge is not one of a DGTP job.
-    """
-    servers = sum(task.kind == "parameter_server" for task in job.tasks)
-    shards = shard_sizes(parameters, servers) if servers else ()
-    samples = [_Samples(batches[: job.iterations]) for batches in counts]
-    features = (row_itemsize or itemsize) * feature_length
-    volumes = np.zeros((len(job.edges), job.iterations))
-    for row, edge in zip(volumes, job.edges, strict=True):
-        source = job.tasks[edge.source]
-        destination = job.tasks[edge.destination]
-        if edge.credit:
-            continue
-
-        if ALL_REDUCE in (source.kind, destination.kind):
-            row[:] = itemsize * elements_sent(source, destination, parameters)
-            continue
-        place = {**destination.settings, **source.settings}  # the source's hop
-        # To a server as from it: a gradient is as long as the shard that it is of.
-        if "server" in place:
-            row[:] = itemsize * shards[place["server"]]
-            continue
-        of_sampler = samples[place["sampler"]]
-        if source.kind == "graph_store" and edge.lag:
-            row[:] = features * of_sampler.sent_ahead(place["store"])
-            continue
-        row[:] = _edge_bytes(source.kind, place, of_sampler, features)
-    return volumes
-
-
-def realize_volumes(job: Job, dataset: Dataset) -> Floats:
-    """Return the real bytes of (edge, iteration), exactly those that programs send."""
-    return dgtp_volumes(
-        job,
-        count_job(job.settings, dataset, job.iterations),
-        feature_length=dataset.feature_length,
-        parameters=count_parameters(job.settings, dataset),
-        itemsize=number_bytes(job.settings),
-        row_itemsize=feature_bytes(job.settings),
-    )
-
-
-def dgtp_times(job: Job, times: Times) -> Floats:
-    """Return seconds of (task, iteration) from the time of each kind of task."""
-    column = np.array([times[task.kind] for task in job.tasks])
-    return np.repeat(column[:, None], job.iterations, axis=1)
-
-
 class PullingSection(GpuTurnsSection, StoresSection):
     """Jobs of stores, samplers and workers: their operations, times and bytes."""
 
     @override
     def count_operations(
-        self, job: Job, context: BuildContext, volumes: Floats
+        self,
+        job: Job,
+        context: BuildContext,
+        volumes: Floats,
     ) -> Operations:
         """Return the operations of stores, samplers and workers.
 
@@ -213,7 +87,11 @@ class PullingSection(GpuTurnsSection, StoresSection):
         return operations
 
     @override
-    def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:
+    def device_memory(
+        self,
+        job: Job,
+        context: BuildContext,
+    ) -> Mapping[str, Parts]:
         """Return that of workers, as much as the fullest of them, and of stores.
 
         A worker has one mini-batch at a time there; the next wait in memory of the
@@ -224,26 +102,30 @@ class PullingSection(GpuTurnsSection, StoresSection):
         row = feature_bytes(settings) * dataset.feature_length
         parameters = count_parameters(settings, dataset)
         # Moments of the optimizer lie where the step is taken.
-        steps = not any(task.kind == "parameter_server" for task in job.tasks)
+        servers = count_servers(job)
         worker_parts = {
-            "weights": weight_bytes(settings, parameters, steps=steps),
+            "weights": weight_bytes(settings, parameters, steps=not servers),
             "a mini-batch": _fullest_batch(job, dataset),
         }
         # Stores keep the rows of all vertices that they own.
-        counts = np.bincount(dataset.owner, minlength=dataset.parts).tolist()
+        counts = np.bincount(dataset.owner, minlength=dataset.parts)
 
         parts: dict[str, Parts] = {}
         for task in job.tasks:
             if task.kind == "worker":
                 parts[task.name] = worker_parts
             elif task.kind == "graph_store" and task.takes == "gpu":
-                rows = float(counts[task.settings["store"]])
-                parts[task.name] = {ROWS: rows * row}
+                store = task.settings["store"]
+                parts[task.name] = {ROWS: float(counts[store]) * row}
         return parts
 
     @override
     def realize_sampled(
-        self, job: Job, times: Times, context: BuildContext, cluster: Cluster
+        self,
+        job: Job,
+        times: Times,
+        context: BuildContext,
+        cluster: Cluster,
     ) -> Realization:
         dataset = open_for(job.settings)
         if self.has_stores_apart:
@@ -275,28 +157,39 @@ def _count_batches(job: Job, operations: Operations) -> None:
                 edges = [batch.edges for batch in batches]
                 operations.add(position, {"sample": edges})
         elif task.kind == "sampler_fetch":
-            edges = [batch.edges for batch in counts[place["sampler"]]]
+            batches = counts[place["sampler"]]
+            edges = [batch.edges for batch in batches]
             operations.add(position, {"sample": edges})
         elif task.kind == "graph_store_hop":
             hop = place["hop"] - 1
-            answers = [
-                [batch.answered[hop][place["store"]] for batch in batches]
-                for batches in counts
-            ]
-            operations.add(position, {"sample": np.sum(answers, axis=0)})
+            answers = []
+            for batches in counts:
+                by_store = [batch.answered[hop] for batch in batches]
+                answers.append([edges[place["store"]] for edges in by_store])
+            drawn = np.sum(answers, axis=0)
+            operations.add(position, {"sample": drawn})
         elif task.kind == "worker":
             first = place["worker"] * samplers_per_worker
-            for batches in counts[first : first + samplers_per_worker]:
+            end = first + samplers_per_worker
+            for batches in counts[first:end]:
                 layers = count_layers(
-                    settings["model"], length, dataset.classes, batches
+                    settings["model"],
+                    length,
+                    dataset.classes,
+                    batches,
                 )
                 for number, layer in enumerate(layers):
                     operations.add(position, layer.forward)
                     # Features need no gradient: the first layer goes back faster.
-                    operations.add(position, layer.backward(first=number == 0))
+                    backward = layer.backward(first=number == 0)
+                    operations.add(position, backward)
 
 
-def _count_rows(job: Job, operations: Operations, workers: Sequence[int]) -> None:
+def _count_rows(
+    job: Job,
+    operations: Operations,
+    workers: Sequence[int],
+) -> None:
     """Add the bytes of rows that workers bring from memory of the host."""
     settings = job.settings
     dataset = open_for(settings)
@@ -304,7 +197,8 @@ def _count_rows(job: Job, operations: Operations, workers: Sequence[int]) -> Non
     row = feature_bytes(settings) * dataset.feature_length
     samplers = settings["samplers_per_worker"]
     for position in workers:
-        first = job.tasks[position].settings["worker"] * samplers
+        worker = job.tasks[position].settings["worker"]
+        first = worker * samplers
         for batches in counts[first : first + samplers]:
             rows = [row * batch.inputs for batch in batches]
             operations.add(position, {"collect": rows})
@@ -314,13 +208,15 @@ def _count_steps(job: Job, operations: Operations) -> None:
     """Add the steps of parameter servers, each of its shard, or of workers."""
     dataset = open_for(job.settings)
     parameters = count_parameters(job.settings, dataset)
-    servers = sum(task.kind == "parameter_server" for task in job.tasks)
+    servers = count_servers(job)
     shards = shard_sizes(parameters, servers) if servers else ()
     for position, task in enumerate(job.tasks):
         if task.kind == "parameter_server":
-            operations.add(position, {"step": shards[task.settings["server"]]})
+            server = task.settings["server"]
+            operations.add(position, {"step": shards[server]})
         elif task.kind == "worker":
-            operations.add(position, {"step": 0 if servers else parameters})
+            stepped = 0 if servers else parameters
+            operations.add(position, {"step": stepped})
 
 
 def _fullest_batch(job: Job, dataset: Dataset) -> float:
@@ -335,7 +231,7 @@ def _fullest_batch(job: Job, dataset: Dataset) -> float:
     plan = BatchPlan.from_settings(settings)
     # Called as for volumes, whose counts are kept by their arguments.
     counts = count_samples(dataset, plan, job.iterations, None)
-    sizes = [[*map(size_of, batches)] for batches in counts]
+    sizes = [list(map(size_of, batches)) for batches in counts]
     samplers = settings["samplers_per_worker"]
     # Samplers of a worker deliver one mini-batch together: their sizes add up.
     firsts = range(0, len(sizes), samplers)
@@ -409,8 +305,11 @@ class DgtpJobSection(PullingSection):
     def least_edges(self, machines: Sequence[str]) -> int:
         samplers = self.workers * self.samplers_per_worker
         # A question and an answer per hop, and the same for features.
-        rounds = 1 if self.sampling == "oneshot" else 2 * (self.hops + 1)
-        fetches = (len(self.owners(machines)) * rounds + 1) * samplers
+        rounds = 1
+        if self.sampling != "oneshot":
+            rounds = 2 * (self.hops + 1)
+        stores = len(self.owners(machines))
+        fetches = (stores * rounds + 1) * samplers
         if self.sync == "parameter_server":
             return fetches + 2 * self.workers * self.parameter_servers
         return fetches + all_reduce_edge_count(self.workers, self.sync)
@@ -436,8 +335,10 @@ class DgtpJobSection(PullingSection):
         if self.machines is not None:
             return None
         # All other tasks are confined to the machines of the stores as well.
-        fewer = self.with_stores(names, self.memory_of_each(names, count))
-        return fewer.model_copy(update={"machines": fewer.stores, "stores": None})
+        memory = self.memory_of_each(names, count)
+        fewer = self.with_stores(names, memory)
+        keys = {"machines": fewer.stores, "stores": None}
+        return fewer.model_copy(update=keys)
 
     @override
     def machine_keys(self) -> Edit:
@@ -476,13 +377,15 @@ class DgtpJobSection(PullingSection):
         yield from super().problems(cluster)
         yield from self.rank_problems(cluster)
         for position, name in enumerate(self.owners(cluster.names)):
-            if self.machines is not None and name not in self.machines:
-                names = ", ".join(self.machines)
+            takes_part = self.machines is None or name in self.machines
+            if not takes_part:
+                names = ", ".join(self.machines or ())
                 problem = f"{name!r} takes no part, job.machines: {names}"
                 yield ("job", "stores", position), problem
 
         # Its partner is at a distance of a power of 2 in every step.
-        if self.sync == "halving_doubling" and self.workers & (self.workers - 1):
+        is_power_of_two = not self.workers & (self.workers - 1)
+        if self.sync == "halving_doubling" and not is_power_of_two:
             problem = (
                 f"halving and doubling needs 2, 4, 8, ... workers, found "
                 f"{self.workers}: write ring"
@@ -496,10 +399,10 @@ class DgtpJobSection(PullingSection):
     def build(self, context: BuildContext) -> Job:
         owners = self.owners(context.machines)
         return build_named_job(
-            dgtp_tasks(self, owners),
-            dgtp_edges(self, len(owners)),
-            self.count_batches(context),
-            self.settings(context),
+            tasks=dgtp_tasks(self, owners),
+            edges=dgtp_edges(self, len(owners)),
+            iterations=self.count_batches(context),
+            settings=self.settings(context),
             window=context.window,
         )
 
@@ -513,20 +416,23 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
     # Where stores are on machines of their own, workers stand on the others.
     if job.has_stores_apart:
         # Where stores are on all machines, workers stand beside them.
-        ranks = tuple(name for name in ranks if name not in owners) or ranks
+        apart = tuple(name for name in ranks if name not in owners)
+        ranks = apart or ranks
     worker = demands["worker"]
     sampler = demands["sampler"]
     # A replica is one process: a worker and its samplers, with what all of them need.
-    replica = {
-        name: worker.get(name, 0.0) + job.samplers_per_worker * sampler.get(name, 0.0)
-        for name in worker | sampler
-    }
+    samplers = job.samplers_per_worker
+    replica = {}
+    for name in worker | sampler:
+        of_samplers = samplers * sampler.get(name, 0.0)
+        replica[name] = worker.get(name, 0.0) + of_samplers
 
     machines = translation.roomy_machines(job, cluster, replica, job.workers, ranks)
     step: PerDevice = 0.0
     if job.sync == "parameter_server" and "parameter_server" in times:
         # Each server steps its shard, a replica the whole model.
-        step = translation.scale_time(times["parameter_server"], job.parameter_servers)
+        whole_step = times["parameter_server"]
+        step = translation.scale_time(whole_step, job.parameter_servers)
     return {
         "workers": job.workers,
         "machines": machines,
@@ -541,7 +447,8 @@ def _read(job: DgtpJobSection, cluster: ClusterSection) -> Keys:
 
 def _write(common: CommonJob) -> Keys:
     machines = common.stated or common.everywhere
-    common = common.spread(common.workers, common.stores_on(machines))
+    stores = common.stores_on(machines)
+    common = common.spread(common.workers, stores)
     # Times that other systems do not have, as of a server's step, begin at nothing.
     times: dict[str, PerDevice] = {"graph_store": 0.0, "parameter_server": 0.0}
     times |= common.times_of("graph_store", "sampler", "worker", "parameter_server")

@@ -24,45 +24,54 @@ from emu.systems.system import (
 )
 
 if TYPE_CHECKING:
-    from emu.systems.system import Results
+    from emu.systems.system import Holders, Lengths, Results
 
 
 def _collect_parameters(job: Job, results: Results) -> NDArray[Any]:
     from emu.training.interval_layers import flat_weights  # noqa: PLC0415 - numpy
 
     weights = [results[name]["weights"] for name in _holders(job)]
-    return flat_weights(weights, job.settings["model"]["kind"])
+    kind = job.settings["model"]["kind"]
+    return flat_weights(weights, kind)
 
 
 def _holders(job: Job) -> list[str]:
     """Return the task that holds the weights of each layer, of several the first."""
     layers = range(job.settings["model"]["layers"])
-    names = {task.name for task in job.tasks}
-    # Every parameter server steps by the whole sum, so all end with the same weights.
-    return [f"wu{n}" if f"wu{n}" in names else f"wu{n}_0" for n in layers]
+    tasks = {task.name for task in job.tasks}
+    holders = []
+    for layer in layers:
+        holder = f"wu{layer}"
+        # Every parameter server steps by the whole sum, so all end with the same
+        # weights.
+        if holder not in tasks:
+            holder = f"wu{layer}_0"
+        holders.append(holder)
+    return holders
 
 
-def _tasks_with_state(job: Job) -> dict[str, tuple[str, ...]]:
+def _tasks_with_state(job: Job) -> Holders:
     holders = _holders(job)
-    return {
-        task.name: (holders[task.settings["layer"]],)
-        for task in job.tasks
+    tasks = {}
+    for task in job.tasks:
         # Before the first epoch no update sends: an apply begins with its weights.
-        if task.kind in {"weight_update", "apply"}
-    }
+        if task.kind in {"weight_update", "apply"}:
+            layer = task.settings["layer"]
+            tasks[task.name] = (holders[layer],)
+    return tasks
 
 
-def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
+def _vectors(job: Job) -> Lengths:
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
 
     dataset = open_for(job.settings)
-    shapes = layer_shapes(
-        job.settings["model"], dataset.feature_length, dataset.classes
-    )
-    vectors: dict[str, tuple[int, ...]] = {}
+    model = job.settings["model"]
+    shapes = layer_shapes(model, dataset.feature_length, dataset.classes)
+    vectors = {}
     for name, layer in zip(_holders(job), shapes, strict=True):
         # A layer's weights and its attention are stepped together, as one vector.
-        vectors[name] = (sum(map(prod, layer)),)
+        length = sum(map(prod, layer))
+        vectors[name] = (length,)
     return vectors
 
 
@@ -76,11 +85,14 @@ def _list_setup(job: Job) -> Iterator[Transfer]:
 
     settings = job.settings
     dataset, graph = open_parts(settings)
-    itemsize = np.dtype(settings["precision"]).itemsize
-    if settings["model"]["kind"] != "plain_gat":
+    precision = np.dtype(settings["precision"])
+    itemsize = precision.itemsize
+    model = settings["model"]
+    if model["kind"] != "plain_gat":
         # The first gather of a server stands for its machine, whose intervals share
         # memory.
-        servers = [f"ga0_{n * settings['intervals']}" for n in range(graph.parts)]
+        firsts = range(0, graph.parts * settings["intervals"], settings["intervals"])
+        servers = [f"ga0_{interval}" for interval in firsts]
         reads = [graph.part(number).remote for number in range(graph.parts)]
         row = itemsize * dataset.feature_length
         yield from ghost_features(servers, reads, dataset.owner, row)
@@ -91,16 +103,18 @@ def _list_setup(job: Job) -> Iterator[Transfer]:
         if transfer.destination in updates:
             yield transfer
 
-    shapes = layer_shapes(settings["model"], dataset.feature_length, dataset.classes)
+    shapes = layer_shapes(model, dataset.feature_length, dataset.classes)
     sizes = [itemsize * prod(matrix) for matrix, *_ in shapes]  # without attention
     for edge in job.edges:
         source = job.tasks[edge.source]
         if source.name in updates:
+            layer = source.settings["layer"]
+            destination = job.tasks[edge.destination]
             yield Transfer(
                 cause=WEIGHTS,
                 source=source.name,
-                destination=job.tasks[edge.destination].name,
-                size=sizes[source.settings["layer"]],
+                destination=destination.name,
+                size=sizes[layer],
             )
 
 

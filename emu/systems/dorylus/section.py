@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import override
 
 from emu.errors import ScenarioError
@@ -24,7 +23,16 @@ from emu.problem.fields.quantities import write_times
 from emu.problem.fields.section import Trail
 from emu.problem.fields.suggestion import nearest
 from emu.problem.workloads.operations import Operations
-from emu.systems import Edit, Keys, Problems, Scale, Scaling, Times
+from emu.systems import (
+    Edit,
+    Floats,
+    Keys,
+    PerDevice,
+    Problems,
+    Scale,
+    Scaling,
+    Times,
+)
 from emu.systems.dorylus.deaths import UnansweredLambda, epochs_of_edge
 from emu.systems.dorylus.job import dorylus_job
 from emu.systems.dorylus.sections import LAMBDA, DorylusKeys, TunerSection
@@ -84,7 +92,8 @@ class DorylusJobSection(DorylusKeys):
         for machine in cluster.machines:
             if id(machine) in server_rows:
                 slots = self._slots(machine)
-                machines.append(machine.model_copy(update={"slots": slots}))
+                with_slots = machine.model_copy(update={"slots": slots})
+                machines.append(with_slots)
             else:
                 machines.append(machine)
         if not self.uses_lambdas or _without_nic(cluster):
@@ -108,17 +117,20 @@ class DorylusJobSection(DorylusKeys):
         return cluster.model_copy(update=update)
 
     def _lambda_racks(
-        self, cluster: ClusterSection, servers: Sequence[str]
+        self,
+        cluster: ClusterSection,
+        servers: Sequence[str],
     ) -> Iterator[RackSection]:
         names = {rack.name for rack in cluster.racks}
         lambdas = self.lambdas_of(servers)
         for number, server in enumerate(servers):
             name = _rack_name(server)
             first = number * self.intervals
+            end = first + self.intervals
             if name not in names:
                 yield RackSection.model_construct(
                     name=name,
-                    machines=lambdas[first : first + self.intervals],
+                    machines=lambdas[first:end],
                     uplink=_nic(self.lambda_uplink),
                 )
 
@@ -126,7 +138,10 @@ class DorylusJobSection(DorylusKeys):
         """Return the slots of a server, those that it states among them."""
         # Half a core runs a thread as well.
         cores = max(int(server.cpu or 1), 1)
-        slots = {THREADS: self.threads or cores, LAMBDAS: self.quota}
+        slots = {
+            THREADS: self.threads or cores,
+            LAMBDAS: self.quota,
+        }
         if self.backend == "gpu":
             slots["gpu"] = max(int(server.gpu or 1), 1)
         # What the cluster states of a server goes before what follows from its
@@ -149,13 +164,14 @@ class DorylusJobSection(DorylusKeys):
         tuners = []
         for position, machine in enumerate(cluster.machines):
             if machine.name in servers and LAMBDAS in machine.slots:
+                # An interval has one lambda at a time: more slots than intervals help
+                # nobody.
+                most = max(machine.slots[LAMBDAS], self.intervals)
                 tuner = Tuner(
                     position,
                     LAMBDAS,
                     THREADS,
-                    # An interval has one lambda at a time: more slots than intervals
-                    # help nobody.
-                    max(machine.slots[LAMBDAS], self.intervals),
+                    most,
                     self.tuner.period,
                 )
                 tuners.append(tuner)
@@ -206,7 +222,8 @@ class DorylusJobSection(DorylusKeys):
         stated_lambda = cluster.by_name.get(f"{LAMBDA}0")
         if not self.uses_lambdas:
             for key in _OF_LAMBDAS:
-                if getattr(self, key) != type(self).model_fields[key].default:
+                default = type(self).model_fields[key].default
+                if getattr(self, key) != default:
                     problem = f"backend {self.backend} has no lambdas, remove this key"
                     yield ("job", key), problem
         elif bare := _without_nic(cluster):
@@ -251,11 +268,16 @@ class DorylusJobSection(DorylusKeys):
 
     @override
     def scale_times(
-        self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
+        self,
+        tasks: Mapping[str, str],
+        wanted: set[str],
+        scale: Scale,
     ) -> Scaling:
         # A backward time that follows from a forward one is written out beside it.
         kinds = whole_kinds(tasks, wanted)
-        times = self.times.by_kind() if self.rates is None else {}
+        times: Mapping[str, PerDevice] = {}
+        if self.rates is None:
+            times = self.times.by_kind()
         edit: Edit = {}
         if "launch" in kinds:
             for key, time in self.launch:
@@ -267,11 +289,15 @@ class DorylusJobSection(DorylusKeys):
                 edit[f"job.times.{back}"] = write_times(times[back])
 
         scaled_kinds = kinds & {"launch", *times}
-        return edit, {name for name in wanted if tasks[name] in scaled_kinds}
+        scaled = {name for name in wanted if tasks[name] in scaled_kinds}
+        return edit, scaled
 
     @override
     def scale_links(
-        self, cluster: ClusterSection, links: set[str], scale: Scale
+        self,
+        cluster: ClusterSection,
+        links: set[str],
+        scale: Scale,
     ) -> Scaling:
         if not self.uses_lambdas:
             return {}, set()
@@ -287,9 +313,11 @@ class DorylusJobSection(DorylusKeys):
         edit: Edit = {}
         scaled_links: set[str] = set()
         # A key is the rate of a whole group of links: it changes for all or none.
-        for key, group in (("lambda_nic", nics), ("lambda_uplink", uplinks)):
+        groups = {"lambda_nic": nics, "lambda_uplink": uplinks}
+        for key, group in groups.items():
             if group <= links:
-                edit[f"job.{key}"] = scale(getattr(self, key))
+                rate = getattr(self, key)
+                edit[f"job.{key}"] = scale(rate)
                 scaled_links |= group
         return edit, scaled_links
 
@@ -310,11 +338,14 @@ class DorylusJobSection(DorylusKeys):
         # In an interval from step to step, to and from the gate, by way of a lambda,
         # and one between each tensor task and a parameter server.
         tensors = sum(step.tensor for step in steps)
-        within = len(steps) + 1 + tensors * (3 if self.uses_lambdas else 1)
+        ways = 3 if self.uses_lambdas else 1
+        within = len(steps) + 1 + tensors * ways
         exchanges = sum(step.kind.startswith("scatter") for step in steps)
-        # A task per interval on every server but its own makes this grow with their
-        # square.
-        receivers = 1 if self.receives_together(count) else count - 2
+        receivers = 1
+        if not self.receives_together(count):
+            # A task per interval on every server but its own makes this grow with their
+            # square.
+            receivers = count - 2
         between = exchanges * (servers + receivers)
 
         parameter_servers = len(self.parameter_servers)
@@ -336,15 +367,20 @@ class DorylusJobSection(DorylusKeys):
 
     @override
     def realize(
-        self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
+        self,
+        job: Job,
+        context: BuildContext,
+        cluster: Cluster,
+        measured: Times,
     ) -> Realization:
         counts, widths = self._sizes(job)
         itemsize = number_bytes(job.settings)
         self._check_memory(cluster, widths, itemsize)
         volumes = dorylus_volumes(self, job, counts, widths, itemsize)
+        column = volumes[:, None]
         rated_times = None
         if self.rates is not None:
-            rated_times = self.rate_tasks(job, context, volumes[:, None])
+            rated_times = self.rate_tasks(job, context, column)
         seconds = dorylus_times(
             self,
             job,
@@ -356,7 +392,7 @@ class DorylusJobSection(DorylusKeys):
         )
 
         # Nothing is sampled: all epochs send the same, but for lambdas that die.
-        by_epoch = np.repeat(volumes[:, None], job.iterations, axis=1)
+        by_epoch = np.repeat(column, job.iterations, axis=1)
         if self.dying_lambdas.share:
             # Edges without bytes need no look: there are many times as many.
             for edge in np.flatnonzero(volumes).tolist():
@@ -364,7 +400,10 @@ class DorylusJobSection(DorylusKeys):
         return Realization(times=seconds, volumes=by_epoch)
 
     def _check_memory(
-        self, cluster: Cluster, widths: Sequence[int], itemsize: int
+        self,
+        cluster: Cluster,
+        widths: Sequence[int],
+        itemsize: int,
     ) -> None:
         """Hold the versions of the weights against every parameter server's memory."""
         # With one parameter server at most S + 2 versions live (weight stashing, paper,
@@ -386,7 +425,10 @@ class DorylusJobSection(DorylusKeys):
         dataset = open_for(job.settings)
         try:
             counts = count_intervals(
-                dataset, self.intervals, self.interval_cut, sources=self.attends
+                dataset,
+                self.intervals,
+                self.interval_cut,
+                sources=self.attends,
             )
         except ValueError as error:
             raise ScenarioError(f"{error}: write fewer", key="job.intervals") from error
@@ -394,7 +436,10 @@ class DorylusJobSection(DorylusKeys):
 
     @override
     def count_operations(
-        self, job: Job, context: BuildContext, volumes: NDArray[np.float64]
+        self,
+        job: Job,
+        context: BuildContext,
+        volumes: Floats,
     ) -> Operations:
         counts, widths = self._sizes(job)
         return count_steps(self, job, counts, widths, volumes)

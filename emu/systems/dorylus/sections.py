@@ -24,7 +24,8 @@ from emu.problem.fields.section import Section
 from emu.problem.machine import LEAST_PERIOD
 from emu.systems import PerDevice, Settings
 from emu.systems.dorylus.steps import Step, attention_steps, convolution_steps
-from emu.systems.job_section import BuildContext, KindTimesSection
+from emu.systems.job_section import BuildContext
+from emu.systems.rates_section import KindTimesSection
 from emu.systems.whole_graph_section import WholeGraphModelSection, WholeGraphSection
 from emu.units import DURATION
 

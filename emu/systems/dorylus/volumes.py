@@ -14,7 +14,12 @@ from emu.problem import Job, Task
 from emu.problem.workloads.operations import LayerWork, Operations
 from emu.systems import Floats, JobSettings, Times
 from emu.systems.dorylus.deaths import end_early, first_attempts
-from emu.systems.dorylus.steps import CALLS, EDGE_TENSORS, PARAMETER_KINDS, TENSORS
+from emu.systems.dorylus.steps import (
+    CALLS,
+    EDGE_TENSORS,
+    PARAMETER_KINDS,
+    TENSORS,
+)
 from emu.systems.training_section import number_bytes
 
 if TYPE_CHECKING:
@@ -36,34 +41,44 @@ class LambdaBytes(NamedTuple):
 
 
 def step_bytes(
-    kind: str, layer: int, section: DorylusKeys, widths: Sequence[int], b: int
+    kind: str,
+    layer: int,
+    section: DorylusKeys,
+    widths: Sequence[int],
+    b: int,
 ) -> LambdaBytes:
     """Return the bytes per vertex that a lambda of a GCN pulls, and that it returns.
 
     ``kind``: ``apply`` or ``apply_back``; ``widths``: f_0 .. f_L, features, hidden
     layers, classes; ``b``: bytes of a number.
     """
-    before, after = widths[layer : layer + 2]
-    last = layer == section.model.layers - 1
-    row_gradient = b * before if layer else 0  # features have none
+    before = widths[layer]
+    after = widths[layer + 1]
+    inputs = b * before
+    is_last = layer == section.model.layers - 1
+    row_gradient = inputs if layer else 0  # features have none
     if kind == "apply_back":
         # The gradient of act(Z), and Z unless it is computed again.
         # A H comes once more, `before` numbers: dW is its product with dZ.
         numbers = after if section.rematerialize else 2 * after
-        return LambdaBytes(b * (before + numbers), row_gradient)
-    if last and section.fuse:  # labels come with it
+        return LambdaBytes(pulled=inputs + b * numbers, returned=row_gradient)
+    if is_last and section.fuse:  # labels come with it
         # Fused with its backward pass: A H and a row of targets, one number per class.
-        return LambdaBytes(b * (before + after), row_gradient)
+        return LambdaBytes(pulled=inputs + b * after, returned=row_gradient)
 
     # AV returns act(Z) to be scattered, and Z for its backward pass.
     numbers = after
-    if not section.rematerialize and not last:
+    if not section.rematerialize and not is_last:
         numbers = 2 * after
-    return LambdaBytes(b * before, b * numbers)
+    return LambdaBytes(pulled=inputs, returned=b * numbers)
 
 
 def attention_bytes(
-    kind: str, layer: int, widths: Sequence[int], b: int, sizes: tuple[int, int]
+    kind: str,
+    layer: int,
+    widths: Sequence[int],
+    b: int,
+    sizes: tuple[int, int],
 ) -> LambdaBytes:
     """Return the bytes that a lambda of a GAT pulls, and those that it returns.
 
@@ -74,7 +89,8 @@ def attention_bytes(
     ``widths``, ``b``: as in `step_bytes`; ``sizes``: vertices and edges of the
     interval, loops among these.
     """
-    before, after = widths[layer : layer + 2]
+    before = widths[layer]
+    after = widths[layer + 1]
     vertices, edges = sizes
     # AV of a GAT multiplies what an interval has, and returns z, which is scattered.
     inputs = b * vertices * before
@@ -86,15 +102,17 @@ def attention_bytes(
         return LambdaBytes(pulled=inputs + outputs, returned=row_gradients)
 
     # Rows of both ends of every edge travel, also where a row is there already.
-    pull = edges * (2 * b * after + EDGE_END)
+    edge_bytes = 2 * b * after + EDGE_END
+    pull = edges * edge_bytes
     if kind == "edge_apply":
-        return LambdaBytes(pull, b * edges)
+        return LambdaBytes(pulled=pull, returned=b * edges)
     pull += outputs
     last_layer = len(widths) - 2
     # The last layer has no gradient yet: scores and targets make it.
     if layer == last_layer:
         pull += outputs
-    return LambdaBytes(pull, b * after * (edges + vertices))
+    row_gradients = b * after * (edges + vertices)
+    return LambdaBytes(pulled=pull, returned=row_gradients)
 
 
 def dorylus_volumes(
@@ -153,9 +171,21 @@ class _FlowSizes:
             loops = int(self.counts.vertices[interval])
             edges = int(self.counts.edges[interval])
             sizes = (loops, edges + loops)
-            return attention_bytes(kind, layer, self.widths, self.itemsize, sizes)
+            return attention_bytes(
+                kind,
+                layer,
+                self.widths,
+                b=self.itemsize,
+                sizes=sizes,
+            )
 
-        per_row = step_bytes(kind, layer, self.section, self.widths, self.itemsize)
+        per_row = step_bytes(
+            kind,
+            layer,
+            self.section,
+            self.widths,
+            b=self.itemsize,
+        )
         rows = _rows(settings, self.section, self.counts)
         return LambdaBytes(
             pulled=per_row.pulled * rows,
@@ -185,11 +215,15 @@ class _FlowSizes:
         # Parameter servers exchange both in one message, lambdas send each for itself.
         if source.kind == "gradient_sum":
             return matrix + attention
-        return matrix if kinds.isdisjoint(EDGE_TENSORS) else attention
+        if kinds.isdisjoint(EDGE_TENSORS):
+            return matrix
+        return attention
 
 
 def weight_bytes(
-    section: DorylusKeys, widths: Sequence[int], itemsize: int
+    section: DorylusKeys,
+    widths: Sequence[int],
+    itemsize: int,
 ) -> list[tuple[int, int]]:
     """Return the bytes of every layer's weights, and of its attention's two vectors."""
     weights = []
@@ -202,11 +236,17 @@ def weight_bytes(
     return weights
 
 
-def _rows(settings: JobSettings, section: DorylusKeys, counts: IntervalCounts) -> int:
+def _rows(
+    settings: JobSettings,
+    section: DorylusKeys,
+    counts: IntervalCounts,
+) -> int:
     """Return the vertices that a lambda, or a part of one, works on."""
-    rows = int(counts.vertices[settings["interval"]])
+    interval = settings["interval"]
+    rows = int(counts.vertices[interval])
     if not section.uses_lambdas or section.stream == 1:
         return rows
+
     half = rows // 2
     if settings["part"] == 0:
         # Of an odd number the first part has one more, so that the parts add up.
@@ -235,7 +275,8 @@ def dorylus_times(
     launch = section.launch
     # Rates count operations of each interval: its size is in them already.
     works = _works(section, job, counts, by_size=rated is None)
-    seconds = np.zeros((len(job.tasks), job.iterations))
+    shape = (len(job.tasks), job.iterations)
+    seconds = np.zeros(shape)
     for position, task in enumerate(job.tasks):
         if task.gate or task.kind in {"begin", "held", "late"}:
             continue
@@ -251,32 +292,50 @@ def dorylus_times(
         elif rated is not None:
             seconds[position] = rated[position] * works[position]
         elif task.kind in times:
-            seconds[position] = times[task.kind] * works[position]
+            time = times[task.kind]
+            seconds[position] = time * works[position]
         else:
             raise ValueError(f"no time for {task.kind}")
 
+    if section.uses_lambdas:
+        servers = len(counts.vertices) // section.intervals
+        _delay_lambdas(section, job, seconds, servers, seed)
+    return seconds
+
+
+def _delay_lambdas(
+    section: DorylusKeys,
+    job: Job,
+    seconds: Floats,
+    servers: int,
+    seed: int,
+) -> None:
+    """Let some lambdas take longer, and some die, as the section states it."""
     # Relaunched lambdas are not slow: the draws are of the first ones alone.
     first = first_attempts(job)
     usual = seconds[first]
     # Slowness comes first: how long a server waits for an answer follows from it.
-    if section.slow_lambdas.share and section.uses_lambdas:
+    if section.slow_lambdas.share:
         seconds[first] *= section.slow_lambdas.factors(seed, usual.shape)
-    if section.dying_lambdas.share and section.uses_lambdas:
-        servers = len(counts.vertices) // section.intervals
+    if section.dying_lambdas.share:
         shape = (servers, section.intervals)
         end_early(section.dying_lambdas, job, seconds, usual, shape)
-    return seconds
 
 
 def _works(
-    section: DorylusKeys, job: Job, counts: IntervalCounts, *, by_size: bool
+    section: DorylusKeys,
+    job: Job,
+    counts: IntervalCounts,
+    *,
+    by_size: bool,
 ) -> list[float]:
     """Return the work of every task over that of one of mean size, or all the same."""
+    ghosts = counts.ghosts.sum(axis=1)
     sizes = {
         "gather": _relative(counts.edges),
         "apply": _relative(counts.vertices),
         "edge_apply": _relative(counts.edges + counts.vertices),
-        "scatter": _relative(counts.ghosts.sum(axis=1)),
+        "scatter": _relative(ghosts),
     }
     streams = section.uses_lambdas and section.stream > 1
 
@@ -291,7 +350,8 @@ def _works(
         if streams and kind == "apply":  # a part of the rows
             interval = task.settings["interval"]
             rows = counts.vertices[interval]
-            work *= _rows(task.settings, section, counts) / rows
+            part = _rows(task.settings, section, counts)
+            work *= part / rows
         works.append(work)
     return works
 
@@ -318,19 +378,26 @@ def count_step(
     vertices of the interval, and edges into it with a loop for each vertex.
     """
     vertices, edges = sizes
-    before, after = widths[layer : layer + 2]
+    before = widths[layer]
+    after = widths[layer + 1]
     if kind in {"gather", "gather_back"}:
         width = after if section.attends else before
-        sums = LayerWork(edges * width, 0.0, narrows=True)
+        sums = LayerWork(aggregate=edges * width, multiply=0.0, narrows=True)
         return sums.forward
-    if kind in EDGE_TENSORS:  # two products of a row with a vector
-        on_edges = LayerWork(0.0, edges * 2 * after, narrows=True)
+    if kind in EDGE_TENSORS:
+        # Two products of a row with a vector.
+        multiply = edges * 2 * after
+        on_edges = LayerWork(aggregate=0.0, multiply=multiply, narrows=True)
         if kind == "edge_apply":
             return on_edges.forward
         # Attention is of z = h W: in layer 0, too, its rows need a gradient.
         return on_edges.backward(first=False)
 
-    products = LayerWork(0.0, vertices * before * after, narrows=True)
+    products = LayerWork(
+        aggregate=0.0,
+        multiply=vertices * before * after,
+        narrows=True,
+    )
     is_last = layer == len(widths) - 2
     is_fused = section.fuse and not section.attends and is_last
     amounts = dict.fromkeys(products.forward, 0.0)
@@ -339,7 +406,8 @@ def count_step(
         amounts = products.forward
     if kind == "apply_back" or is_fused:
         backward = products.backward(first=layer == 0)
-        amounts = {name: amounts[name] + more for name, more in backward.items()}
+        for name, more in backward.items():
+            amounts[name] += more
     return amounts
 
 
@@ -362,7 +430,8 @@ def count_steps(
     operations.add_gradients(job, volumes, itemsize, "gradient_sum", "weight_update")
 
     for position, task in enumerate(job.tasks):
-        if task.kind.removesuffix("_back") in {"gather", "apply", "edge_apply"}:
+        step = task.kind.removesuffix("_back")
+        if step in {"gather", "apply", "edge_apply"}:
             interval = task.settings["interval"]
             # Every vertex has a loop, to itself, that is no edge of the graph.
             vertices = float(counts.vertices[interval])

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from emu.problem import Job
 from emu.problem.workloads import parameter_count
 from emu.problem.workloads.column_slices import STAGES
 from emu.systems.system import AS_ONE_DEVICE, System, calling, on_demand
 
+if TYPE_CHECKING:
+    from emu.systems.system import Holders, Lengths
+
 _SECTION = "emu.systems.neutron_tp.section"
+#: The task whose state makes a cut, and its parameters those of the job.
+_FIRST = "d0.dense"
 
 
-def _first_tasks(job: Job) -> list[str]:
-    return [task.name for task in job.tasks if task.kind == "dense"]
+def _tasks_with_state(job: Job) -> Holders:
+    """Return that all parts begin with the state of the first one."""
+    tasks = [task.name for task in job.tasks if task.kind == "dense"]
+    return dict.fromkeys(tasks, (_FIRST,))
 
 
-def _vectors(job: Job) -> dict[str, tuple[int, ...]]:
+def _vectors(job: Job) -> Lengths:
     from emu.graph_data import open_for  # noqa: PLC0415 - numpy
 
     dataset = open_for(job.settings)
     model = job.settings["model"]
     count = parameter_count(model, dataset.feature_length, dataset.classes)
     # All parts have the same state: the first one's makes a cut for all.
-    return {"d0.dense": (count,)}
+    return {_FIRST: (count,)}
 
 
 NEUTRON_TP = System(
@@ -32,9 +41,9 @@ NEUTRON_TP = System(
     trainer=AS_ONE_DEVICE,  # with all products ahead of all sums
     needs_torch=True,
     open_data=calling("emu.graph_data:open_for"),
-    trained=lambda _, results: results["d0.dense"]["parameters"],
+    trained=lambda _, results: results[_FIRST]["parameters"],
     step_kinds=("dense_gradient",),
-    cuts=lambda job: dict.fromkeys(_first_tasks(job), ("d0.dense",)),
+    cuts=_tasks_with_state,
     vectors=_vectors,
     carries={
         ("dense", "aggregate"): "columns",

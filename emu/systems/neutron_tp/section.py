@@ -25,7 +25,8 @@ from emu.problem.workloads.operations import Operations
 from emu.systems import Floats, Problems, Times
 from emu.systems.device_memory import Parts, weight_bytes
 from emu.systems.exchange_section import NoTimesSection
-from emu.systems.job_section import BuildContext, RatesSection
+from emu.systems.job_section import BuildContext
+from emu.systems.rates_section import RatesSection
 from emu.systems.training_section import count_parameters, number_bytes
 from emu.systems.translation import Translation, write_whole_graph
 from emu.systems.whole_graph_section import WholeGraphSection
@@ -35,8 +36,9 @@ _FIRST, *_, _LAST = STAGES
 
 def _row_counts(dataset: Dataset) -> list[int]:
     """Return the vertices that every part owns."""
-    counts: list[int] = np.bincount(dataset.owner, minlength=dataset.parts).tolist()
-    return counts
+    counts = np.bincount(dataset.owner, minlength=dataset.parts)
+    rows: list[int] = counts.tolist()
+    return rows
 
 
 class NeutronTpSection(WholeGraphSection):
@@ -69,8 +71,9 @@ class NeutronTpSection(WholeGraphSection):
     def least_edges(self, machines: Sequence[str]) -> int:
         ranks = len(self.ranks(machines))
         exchanges = len(STAGES) - 1
-        pairs = exchanges * ranks * (ranks - 1)
-        return max(1, pairs + all_reduce_edge_count(ranks))
+        pairs = ranks * (ranks - 1)
+        pieces = exchanges * pairs
+        return max(1, pieces + all_reduce_edge_count(ranks))
 
     @override
     def build(self, context: BuildContext) -> Job:
@@ -91,7 +94,12 @@ class NeutronTpSection(WholeGraphSection):
                     settings={"rank": rank},
                 )
                 tasks.append(task)
-            worker = Task(f"w{rank}", "worker", pinned=machine, process=process)
+            worker = Task(
+                name=f"w{rank}",
+                kind="worker",
+                pinned=machine,
+                process=process,
+            )
             workers.append(worker)
 
         tasks += all_reduce_tasks(workers)
@@ -99,10 +107,11 @@ class NeutronTpSection(WholeGraphSection):
         return build_named_job(tasks, edges, self.epochs, settings)
 
     def _edges(self, ranks: int) -> Iterator[NamedEdge]:
+        all_ranks = range(ranks)
         for stage, following in pairwise(STAGES):
-            for rank in range(ranks):
+            for rank in all_ranks:
                 yield NamedEdge(f"d{rank}.{stage}", f"d{rank}.{following}")
-            for sender, receiver in permutations(range(ranks), 2):
+            for sender, receiver in permutations(all_ranks, 2):
                 yield NamedEdge(
                     f"d{sender}.{stage}",
                     f"d{receiver}.{following}",
@@ -111,23 +120,30 @@ class NeutronTpSection(WholeGraphSection):
                 )
 
         yield from all_reduce_edges(
-            [f"w{rank}" for rank in range(ranks)],
-            [f"d{rank}.{_LAST}" for rank in range(ranks)],
-            [f"d{rank}.{_FIRST}" for rank in range(ranks)],
+            [f"w{rank}" for rank in all_ranks],
+            [f"d{rank}.{_LAST}" for rank in all_ranks],
+            [f"d{rank}.{_FIRST}" for rank in all_ranks],
             lag=1,
             carries="parameters",
         )
 
     @override
     def realize(
-        self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
+        self,
+        job: Job,
+        context: BuildContext,
+        cluster: Cluster,
+        measured: Times,
     ) -> Realization:
         dataset = open_for(job.settings)
         parameters = count_parameters(job.settings, dataset)
+        itemsize = number_bytes(job.settings)
         rows = _row_counts(dataset)
-        slices = Slices(dataset.classes, len(rows))
+        parts = len(rows)
+        slices = Slices(dataset.classes, parts)
+
         volumes = np.zeros((len(job.edges), job.iterations))
-        edges = self._edges(len(rows))
+        edges = self._edges(parts)
         for volume, edge in zip(volumes, edges, strict=True):
             numbers = 0
             if edge.carries == "parameters":
@@ -135,14 +151,18 @@ class NeutronTpSection(WholeGraphSection):
             elif edge.carries:
                 sender, receiver = edge.place
                 numbers = slices.piece(edge.carries, rows[sender], rows[receiver])
-            volume[:] = numbers * number_bytes(job.settings)
+            volume[:] = numbers * itemsize
 
         times = self.rate_tasks(job, context, volumes)
-        return Realization(times=times, volumes=volumes / context.byte_scale)
+        emulated_bytes = volumes / context.byte_scale
+        return Realization(times, volumes=emulated_bytes)
 
     @override
     def count_operations(
-        self, job: Job, context: BuildContext, volumes: Floats
+        self,
+        job: Job,
+        context: BuildContext,
+        volumes: Floats,
     ) -> Operations:
         """Return products of a part's rows, sums of its columns, bytes of pieces."""
         dataset = open_for(job.settings)
@@ -150,18 +170,24 @@ class NeutronTpSection(WholeGraphSection):
         parameters = count_parameters(job.settings, dataset)
         operations = Operations(job)
         operations.add_bytes(job, volumes, *STAGES)
-        operations.add_gradients(job, volumes, number_bytes(job.settings))
+        itemsize = number_bytes(job.settings)
+        operations.add_gradients(job, volumes, itemsize)
 
         for position, task in enumerate(job.tasks):
             if task.kind == _FIRST:
                 operations.add(position, {"step": parameters})
             if task.kind in STAGES and task.kind != "score":
-                count = rows[task.settings["rank"]]
-                work = self._count_stage(task.kind, dataset, count)
+                rank = task.settings["rank"]
+                work = self._count_stage(task.kind, dataset, rows[rank])
                 operations.add(position, work)
         return operations
 
-    def _count_stage(self, stage: str, dataset: Dataset, rows: int) -> dict[str, int]:
+    def _count_stage(
+        self,
+        stage: str,
+        dataset: Dataset,
+        rows: int,
+    ) -> dict[str, int]:
         """Return the operations of a stage of a part with so many rows."""
         layers = self.model.layers
         widths = self.widths(dataset)
@@ -184,22 +210,29 @@ class NeutronTpSection(WholeGraphSection):
         return True  # every task is one of a GPU
 
     @override
-    def device_memory(self, job: Job, context: BuildContext) -> Mapping[str, Parts]:
+    def device_memory(
+        self,
+        job: Job,
+        context: BuildContext,
+    ) -> Mapping[str, Parts]:
         """Return that of every part, under the task that steps its weights."""
         settings = job.settings
         dataset = open_for(settings)
         itemsize = number_bytes(settings)
         rows = _row_counts(dataset)
         length, *widths = self.widths(dataset)
-        weights = weight_bytes(
-            settings, count_parameters(settings, dataset), steps=True
-        )
-        columns = dataset.vertices * Slices(dataset.classes, len(rows)).width
+        parameters = count_parameters(settings, dataset)
+        weights = weight_bytes(settings, parameters, steps=True)
+        slices = Slices(dataset.classes, len(rows))
+        columns = dataset.vertices * slices.width
+
         memory: dict[str, Parts] = {}
         for rank, count in enumerate(rows):
+            # Twice: what a layer computes, and the gradient of it.
+            numbers = 2 * count * sum(widths)
             memory[f"d{rank}.{_FIRST}"] = {
                 "features": float(itemsize * count * length),
-                "rows of layers": float(2 * itemsize * count * sum(widths)),
+                "rows of layers": float(itemsize * numbers),
                 "columns of all rows": float(2 * itemsize * columns),
                 "weights": weights,
             }

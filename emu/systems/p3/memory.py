@@ -20,7 +20,9 @@ from emu.systems.p3.volumes import SplitModel
 
 
 def count_memory(
-    builder: P3Builder, job: Job, split: SplitModel
+    builder: P3Builder,
+    job: Job,
+    split: SplitModel,
 ) -> Mapping[str, Parts]:
     """Return task ``Mf`` of every machine -> what the machine keeps on its device.
 
@@ -34,18 +36,24 @@ def count_memory(
     def layers_bytes(batch: SampleCounts) -> float:
         # Features are by columns, counted below: a row has no bytes here.
         return batch_bytes(
-            batch, settings["model"], dataset.classes, row=0, number=split.itemsize
+            batch,
+            settings["model"],
+            dataset.classes,
+            row=0,
+            number=split.itemsize,
         )
 
     def first_layer_bytes(batch: SampleCounts, columns: int) -> float:
         rows = FEATURE_BYTES * columns * batch.inputs
         edges = model_shapes.BLOCK_EDGE_BYTES * batch.first_edges
-        return float(rows + edges + split.pull_bytes(batch))
+        pulled = split.pull_bytes(batch)
+        return float(rows + edges + pulled)
 
     memory: dict[str, Parts] = {}
     for rank in range(len(builder.machines)):
         columns = builder.columns_of(rank, dataset.feature_length)
-        sizes = [[*map(layers_bytes, counts[s])] for s in builder.samplers_of(rank)]
+        samplers = builder.samplers_of(rank)
+        sizes = [list(map(layers_bytes, counts[sampler])) for sampler in samplers]
         if columns:
             for sampler in builder.samplers_of_group(rank):
                 batches = counts[sampler]
@@ -56,11 +64,13 @@ def count_memory(
         # Updates under way leave as many older versions of the weights in use.
         versions = builder.pipeline.missed * split.upper * split.itemsize
         under_way = builder.pipeline.depth + 1
+        weights = weight_bytes(settings, parameters, steps=True)
         parts = {
-            "weights": weight_bytes(settings, parameters, steps=True) + versions,
+            "weights": weights + versions,
             "mini-batches": under_way * most_of_batches(sizes),
         }
         if builder.entries[rank] == "Mf":
-            parts[COLUMNS] = float(dataset.vertices * columns * FEATURE_BYTES)
+            rows = dataset.vertices * columns
+            parts[COLUMNS] = float(rows * FEATURE_BYTES)
         memory[f"Mf{rank}"] = parts
     return memory

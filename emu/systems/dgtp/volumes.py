@@ -1,0 +1,165 @@
+"""Bytes of the flows of a DGTP job, and times of its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from emu.graph_data import Dataset, count_job
+from emu.graph_data.array_types import Ints
+from emu.problem import Job
+from emu.problem.workloads import SampleCounts, model_shapes, shard_sizes
+from emu.problem.workloads.all_reduce import ALL_REDUCE, elements_sent
+from emu.systems import Floats, Times
+from emu.systems.training_section import (
+    count_parameters,
+    feature_bytes,
+    number_bytes,
+)
+
+
+class _Samples:
+    """Counts of one sampler's samples, an entry per iteration."""
+
+    def __init__(self, batches: Sequence[SampleCounts]) -> None:
+        self._batches = batches
+        owned = np.array([batch.owned for batch in batches])
+        hits = []
+        ahead = []
+        for batch in batches:
+            nothing = (0,) * len(batch.owned)
+            hits.append(batch.hits or nothing)
+            ahead.append(batch.ahead or nothing)
+        self.inputs: Ints = owned.sum(axis=1)
+        self.edges: Ints = np.array([batch.edges for batch in batches])
+        self.seeds: Ints = np.array([batch.seeds for batch in batches])
+        self._sent = owned - np.array(hits)
+        self._ahead = np.array(ahead)
+
+    def sent(self, store: int) -> Ints:
+        """Return the rows that a store sends, as of `SampleCounts.sent`."""
+        rows: Ints = self._sent[:, store]
+        return rows
+
+    def sent_ahead(self, store: int) -> Ints:
+        """Return the rows that it sends for the next window of a cache."""
+        rows: Ints = self._ahead[:, store]
+        return rows
+
+    @cached_property
+    def frontier_owned(self) -> Ints:
+        """Vertices by hop, store and iteration, as of `SampleCounts`."""
+        counts = np.array([batch.frontier_owned for batch in self._batches])
+        return np.moveaxis(counts, 0, -1)
+
+    @cached_property
+    def answered(self) -> Ints:
+        """Edges likewise."""
+        counts = np.array([batch.answered for batch in self._batches])
+        return np.moveaxis(counts, 0, -1)
+
+
+def _edge_bytes(
+    kind: str,
+    place: Mapping[str, int],
+    counts: _Samples,
+    row: int,
+) -> Ints:
+    """Return the bytes that a kind of task sends; a row of features has ``row``."""
+    match kind:
+        case "graph_store":
+            return row * counts.sent(place["store"])
+        case "sampler":
+            # Two int32 per edge: positions within the block, not numbers of vertices.
+            edges = model_shapes.BLOCK_EDGE_BYTES * counts.edges
+            labels = model_shapes.LABEL_BYTES * counts.seeds
+            return row * counts.inputs + edges + labels
+        case "sampler_fetch":
+            # An id for each row that the store sends back, behind their number.
+            store = place["store"]
+            ids = counts.sent(store) + counts.sent_ahead(store)
+            head = model_shapes.COUNT_BYTES * place.get("counts", 0)
+            return head + model_shapes.VERTEX_ID_BYTES * ids
+        case "sampler_hop":
+            hop = place["hop"] - 1
+            frontier: Ints = counts.frontier_owned[hop, place["store"]]
+            return model_shapes.VERTEX_ID_BYTES * frontier
+        case "graph_store_hop":
+            hop = place["hop"] - 1
+            answers: Ints = counts.answered[hop, place["store"]]
+            return model_shapes.ANSWERED_EDGE_BYTES * answers
+        case _:
+            raise ValueError(f"a {kind} sends nothing that was sampled")
+
+
+def dgtp_volumes(
+    job: Job,
+    counts: Sequence[Sequence[SampleCounts]],
+    *,
+    feature_length: int,
+    parameters: int,
+    itemsize: int = 4,
+    row_itemsize: int | None = None,
+) -> Floats:
+    """Return real bytes of (edge, iteration) of a DGTP job; credits carry 0.
+
+    ``counts``: of each sampler, of each iteration; ``parameters``: of the model,
+    sharded over the servers or summed by an all-reduce; ``itemsize``: bytes of a
+    parameter, and of a number of a feature unless ``row_itemsize`` says other ones.
+    Raises ValueError when an edge is not one of a DGTP job.
+    """
+    servers = count_servers(job)
+    shards = shard_sizes(parameters, servers) if servers else ()
+    samples = [_Samples(batches[: job.iterations]) for batches in counts]
+    features = (row_itemsize or itemsize) * feature_length
+    volumes = np.zeros((len(job.edges), job.iterations))
+    for row, edge in zip(volumes, job.edges, strict=True):
+        source = job.tasks[edge.source]
+        destination = job.tasks[edge.destination]
+        if edge.credit:
+            continue
+
+        if ALL_REDUCE in (source.kind, destination.kind):
+            elements = elements_sent(source, destination, parameters)
+            row[:] = itemsize * elements
+            continue
+        place = {**destination.settings, **source.settings}  # the source's hop
+        # To a server as from it: a gradient is as long as the shard that it is of.
+        if "server" in place:
+            server = place["server"]
+            row[:] = itemsize * shards[server]
+            continue
+
+        of_sampler = samples[place["sampler"]]
+        if source.kind == "graph_store" and edge.lag:
+            rows = of_sampler.sent_ahead(place["store"])
+            row[:] = features * rows
+        else:
+            row[:] = _edge_bytes(source.kind, place, of_sampler, features)
+    return volumes
+
+
+def count_servers(job: Job) -> int:
+    """Return the number of parameter servers of a job."""
+    return sum(task.kind == "parameter_server" for task in job.tasks)
+
+
+def realize_volumes(job: Job, dataset: Dataset) -> Floats:
+    """Return the real bytes of (edge, iteration), exactly those that programs send."""
+    return dgtp_volumes(
+        job,
+        count_job(job.settings, dataset, job.iterations),
+        feature_length=dataset.feature_length,
+        parameters=count_parameters(job.settings, dataset),
+        itemsize=number_bytes(job.settings),
+        row_itemsize=feature_bytes(job.settings),
+    )
+
+
+def dgtp_times(job: Job, times: Times) -> Floats:
+    """Return seconds of (task, iteration) from the time of each kind of task."""
+    seconds = np.array([times[task.kind] for task in job.tasks])
+    column = seconds[:, None]
+    return np.repeat(column, job.iterations, axis=1)
