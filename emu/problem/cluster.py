@@ -188,18 +188,20 @@ class Cluster:
 
     def with_latencies(self, factor: float) -> Cluster:
         """Return the cluster with all latencies times ``factor``."""
-        machines = [
-            replace(
+        machines = []
+        for machine in self.machines:
+            slower = replace(
                 machine,
                 latency_in=machine.latency_in * factor,
                 latency_out=machine.latency_out * factor,
             )
-            for machine in self.machines
-        ]
+            machines.append(slower)
+
         links = []
         for link in self.shared_links:
             latency = link.latency * factor
             links.append(replace(link, latency=latency))
+
         return replace(
             self,
             machines=tuple(machines),

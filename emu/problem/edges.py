@@ -130,6 +130,7 @@ class EdgeColumns:
             known_places, ranks = self._ranked
             if known_places == places:
                 return ranks
+
         place = np.array(places, np.int64)
         reader = place[self.destination]
         sender = place[self.source]

@@ -214,6 +214,7 @@ class Job:
         """
         count = len(self.tasks)
         order = self.columns.order(count)
+
         if len(order) < count:
             found = set(order)
             stuck = []

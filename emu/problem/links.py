@@ -214,9 +214,11 @@ class Links:
         if side == 1:
             routes = routes.T  # by where they lead
         numbers = routes[zone]
+
         is_in_zone = self.zone == zone
         if np.count_nonzero(is_in_zone) == 1:
             numbers = np.delete(numbers, [zone])  # to itself it sends nothing
+
         end = (OUT, IN)[side]
         patterns = map(self._pattern_of, np.unique(numbers))
         return all(end in pattern for pattern in patterns)
@@ -226,6 +228,7 @@ class Links:
         for name, count in counts.items():
             if count > 1:
                 raise ValueError(f"{count} links are called {name}")
+
         for link in shared:
             # Routes mean the NICs of their ends by these words.
             if link.name in ENDS:
@@ -328,6 +331,7 @@ class Links:
                 "from": self.route_of[zone],
                 "to": self.route_of[:, zone],
             }
+
             for direction, numbers in routes.items():
                 # 0 is the way from NIC to NIC, which takes two NICs.
                 is_missing = numbers[self.zone] == 0

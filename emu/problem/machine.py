@@ -53,11 +53,13 @@ class Machine:
                     "it must be positive and finite"
                 )
             check_latency(f"machine {self.name}", getattr(self, f"latency_{direction}"))
+
         if not (math.isfinite(self.speed) and self.speed > 0):
             raise ValueError(
                 f"machine {self.name}: speed is {self.speed}, it must be positive and "
                 "finite"
             )
+
         for resource, capacity in self.resources.items():
             # Not `< 0`, which a NaN would pass.
             if not capacity >= 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,32 @@ if TYPE_CHECKING:
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
+
+
+class TaskRow(TypedDict):
+    """A (task, iteration) as result.json has it, see `Schedule.to_json`."""
+
+    task: str
+    iteration: int
+    start: float
+    end: float
+
+
+#: A flow likewise: ``from`` is a word of Python, and no attribute.
+FlowRow = TypedDict(
+    "FlowRow",
+    {
+        "edge": str,
+        "from": str,
+        "to": str,
+        "iteration": int,
+        "ready": float,
+        "start": float,
+        "end": float,
+        "bytes": float,
+        "landed": NotRequired[float],
+    },
+)
 
 
 class ActiveFlow(NamedTuple):
@@ -206,6 +232,7 @@ class Schedule:
         # NaN where a task has fewer iterations than the job.
         seconds = self.task_end - self.task_start
         busy = np.nansum(seconds, axis=1)
+
         machine_of = np.array(problem.placement.machine_of)
         rows = []
         for position, machine in enumerate(problem.cluster.machines):
@@ -259,7 +286,7 @@ class Schedule:
             content["quotas"] = dict(zip(cluster.tuned_names, paths, strict=True))
         return content
 
-    def _task_rows(self) -> list[dict[str, Any]]:
+    def _task_rows(self) -> list[TaskRow]:
         job = self.problem.job
         # Lists at once, as of flows: JSON takes no numbers of numpy.
         starts = self.task_start.tolist()
@@ -269,7 +296,7 @@ class Schedule:
         for position, task in enumerate(job.tasks):
             rounds = job.rounds[position]
             for n in range(rounds):
-                row = {
+                row: TaskRow = {
                     "task": task.name,
                     "iteration": n,
                     "start": starts[position][n],
@@ -278,7 +305,7 @@ class Schedule:
                 rows.append(row)
         return rows
 
-    def _flow_rows(self) -> list[dict[str, Any]]:
+    def _flow_rows(self) -> list[FlowRow]:
         job = self.problem.job
         latencies = self.problem.latencies
         # Most scenarios have none: their files keep the columns that they had.
@@ -295,7 +322,7 @@ class Schedule:
         rows = []
         for position, (number, iteration) in enumerate(flows.tolist()):
             edge = job.edges[number]
-            row = {
+            row: FlowRow = {
                 "edge": job.edge_names[number],
                 "from": job.tasks[edge.source].name,
                 "to": job.tasks[edge.destination].name,

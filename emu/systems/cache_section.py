@@ -113,6 +113,7 @@ class CachedSection(TrainingSection):
         cache = self.cache_of(stores)
         if cache is None:
             return {}
+
         # Before placement: samplers are spread over the stores in their order.
         homes = [sampler * stores // samplers for sampler in range(samplers)]
         return {

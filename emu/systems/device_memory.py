@@ -57,17 +57,19 @@ def batch_bytes(
 
 def most_of_batches(sizes: Sequence[Sequence[float]]) -> float:
     """Return the most bytes of an iteration, from those of each sampler's batches."""
-    totals = np.sum(np.array(sizes, float), axis=0)
+    by_sampler = np.array(sizes, float)
+    totals = np.sum(by_sampler, axis=0)
     return float(totals.max())
 
 
 def weight_bytes(settings: JobSettings, parameters: int, *, steps: bool) -> float:
     """Return the bytes of parameters, their gradients, and moments of who steps."""
     vectors = 2
-    if steps and settings["optimizer"]["name"] == "adam":
+    takes_moments = settings["optimizer"]["name"] == "adam"
+    if steps and takes_moments:
         vectors += 2
-    itemsize = np.dtype(settings["precision"]).itemsize
-    return float(vectors * parameters * itemsize)
+    precision = np.dtype(settings["precision"])
+    return float(vectors * parameters * precision.itemsize)
 
 
 def demand_devices(
@@ -86,13 +88,16 @@ def demand_devices(
     tasks = []
     for task in job.tasks:
         # Stated demands hold: the user may know what a library takes beside.
-        if task.name in parts and RESOURCE not in task.demands:
-            sizes = parts[task.name]
-            demand = {cause: size / byte_scale for cause, size in sizes.items()}
-            demands[task.name] = demand
-            tasks.append(_with_demand(task, sum(demand.values())))
-        else:
+        is_stated = RESOURCE in task.demands
+        if is_stated or task.name not in parts:
             tasks.append(task)
+            continue
+
+        sizes = parts[task.name]
+        demand = {cause: size / byte_scale for cause, size in sizes.items()}
+        demands[task.name] = demand
+        total = sum(demand.values())
+        tasks.append(_with_demand(task, total))
 
     for machines, room, group in _groups(tasks, cluster):
         problem = _lack_of(machines, room, group, demands)
@@ -107,18 +112,18 @@ def _with_demand(task: Task, size: float) -> Task:
 
 
 def _groups(
-    tasks: Sequence[Task], cluster: Cluster
+    tasks: Sequence[Task],
+    cluster: Cluster,
 ) -> Iterator[tuple[str, float, Sequence[Task]]]:
     """Yield (machines, their room, tasks that need it wherever others are placed).
 
     Those are the tasks pinned to a machine; where every machine has bounds, also each
     of those that may move, on the roomiest, and all tasks together.
     """
-    rooms = {
-        machine.name: machine.resources[RESOURCE]
-        for machine in cluster.machines
-        if RESOURCE in machine.resources
-    }
+    rooms = {}
+    for machine in cluster.machines:
+        if RESOURCE in machine.resources:
+            rooms[machine.name] = machine.resources[RESOURCE]
     for name, room in rooms.items():
         group = [task for task in tasks if task.pinned == name]
         yield name, room, group
@@ -131,7 +136,9 @@ def _groups(
         if task.pinned is None:
             yield roomiest, rooms[roomiest], [task]
     # Necessary, not sufficient: placement finds out whether each fits on one machine.
-    yield ", ".join(rooms), sum(rooms.values()), tasks
+    names = ", ".join(rooms)
+    total = sum(rooms.values())
+    yield names, total, tasks
 
 
 def _lack_of(
@@ -150,13 +157,17 @@ def _lack_of(
         sizes = counted.get(task.name, {})
         for cause, size in sizes.items():
             totals[cause] += size
-    words = [f"{format_size(size)} of {cause}" for cause, size in totals.items()]
+    amounts = [f"{format_size(size)} of {cause}" for cause, size in totals.items()]
+    words = ", ".join(amounts)
 
     # Features are all that can lie elsewhere.
     movable = totals.get(ROWS, 0.0) + totals.get(COLUMNS, 0.0)
-    would_fit = movable > 0 and need - movable <= room
-    hint = "; job.features: host keeps features elsewhere" if would_fit else ""
+    rest = need - movable
+    hint = ""
+    if movable > 0 and rest <= room:
+        hint = "; job.features: host keeps features elsewhere"
+    lacking = format_size(need - room)
     return (
         f"{format_size(need)} of gpu_memory are needed on {machines}, "
-        f"{format_size(need - room)} more than there are: {', '.join(words)}{hint}"
+        f"{lacking} more than there are: {words}{hint}"
     )

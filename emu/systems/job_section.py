@@ -23,6 +23,7 @@ from emu.systems import (
     Edit,
     Floats,
     JobSettings,
+    Keys,
     Names,
     Problems,
     Scale,
@@ -491,7 +492,7 @@ class JobSection(Section):
         """Return an edit that scales the volumes of edges; empty where none can."""
         return {}
 
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> Keys:
         """Return notes on the system for a run's manifest, beside the scenario."""
         return {}
 

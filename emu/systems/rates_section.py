@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from pydantic import Field
 
@@ -15,6 +16,11 @@ from emu.problem.fields.quantities import (
 from emu.problem.fields.section import Section, Trail
 from emu.systems import PerDevice, Times
 
+#: Kind of task, or operation -> a time, or one per device.
+TimesByName: TypeAlias = dict[str, PerDevice]
+Seconds: TypeAlias = dict[str, float]
+#: (Where, kind of task or operation, device -> seconds).
+DeviceTimes: TypeAlias = Iterator[tuple[Trail, str, Times]]
 #: Rates of what is computed before time 0 -> what that is, in words.
 PLANNED = {"partition": "partitioning", "plan": "planning"}
 
@@ -22,20 +28,21 @@ PLANNED = {"partition": "partitioning", "plan": "planning"}
 class KindTimesSection(Section):
     """Times of one task of each kind, by keys that are called as the kinds."""
 
-    def by_kind(self) -> dict[str, PerDevice]:
+    def by_kind(self) -> TimesByName:
         """Return kind -> time, of those that are stated or follow from others."""
         return {kind: time for kind, time in self if time is not None}
 
-    def default_times(self) -> dict[str, float]:
+    def default_times(self) -> Seconds:
         """Return kind -> seconds on the default device, as of `by_kind`."""
         times = self.by_kind()
         return {kind: default_time(time) for kind, time in times.items()}
 
-    def device_times(self) -> Iterator[tuple[Trail, str, Times]]:
+    def device_times(self) -> DeviceTimes:
         """Yield as `JobSection.device_times`: what follows is where it might stand."""
         for kind, time in self.by_kind().items():
             if isinstance(time, dict):
-                yield ("job", "times", kind), kind, time
+                trail = ("job", "times", kind)
+                yield trail, kind, time
 
 
 class RatesSection(Section):
@@ -71,20 +78,28 @@ class RatesSection(Section):
     """Plan what travels along which links (SPST of dgcl), per edge: likewise."""
 
     @property
-    def stated(self) -> dict[str, PerDevice]:
+    def stated(self) -> TimesByName:
         """Operation -> rate, or a rate per device, of those that the file states."""
-        rates = {name: rate for name, rate in self if name not in PLANNED}
-        return {name: rate for name, rate in rates.items() if rate is not None}
+        rates = {name: rate for name, rate in self if rate is not None}
+        for name in PLANNED:
+            # Planning has a time on this computer alone, and is counted apart.
+            del rates[name]
+        return rates
 
-    def on(self, device: str) -> dict[str, float]:
+    def on(self, device: str) -> Seconds:
         """Return operation -> seconds on a device."""
-        stated = self.stated
-        rates = {name: time_on(rate, device) for name, rate in stated.items()}
-        defaults = {"collect_device": rates["collect"], "pcie": 0.0}
-        return {**defaults, **rates}
+        rates = {}
+        for name, rate in self.stated.items():
+            rates[name] = time_on(rate, device)
+        return {
+            "collect_device": rates["collect"],
+            "pcie": 0.0,
+            **rates,
+        }
 
-    def device_rates(self) -> Iterator[tuple[Trail, str, Times]]:
+    def device_rates(self) -> DeviceTimes:
         """Yield (where, operation, device -> seconds) of those that differ."""
         for name, rate in self.stated.items():
             if isinstance(rate, dict):
-                yield ("job", "rates", name), name, rate
+                trail = ("job", "rates", name)
+                yield trail, name, rate

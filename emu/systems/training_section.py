@@ -126,8 +126,9 @@ class TimesSection(KindTimesSection):
     def by_kind(self) -> dict[str, PerDevice]:
         times = super().by_kind()
         phases = [times[phase] for phase in PHASES if phase in times]
+        has_phases = len(phases) == len(PHASES)
         # P3's four phases are together what a worker computes: one file serves both.
-        if self.worker is None and len(phases) == len(PHASES):
+        if self.worker is None and has_phases:
             times["worker"] = combine(lambda *parts: sum(parts), *phases)
         return times
 
@@ -206,7 +207,8 @@ class TrainingSection(JobSection):
     def place_on(self, machine: str) -> str:
         """Return where features of a machine lie: ``host`` or ``device``."""
         if isinstance(self.features, dict):
-            stated = self.features.get(machine) or self.features.get(DEFAULT_DEVICE)
+            default = self.features.get(DEFAULT_DEVICE)
+            stated = self.features.get(machine) or default
             return stated or self.usual_features
         return self.features or self.usual_features
 
@@ -215,9 +217,12 @@ class TrainingSection(JobSection):
 
         Stores whose rows lie in memory of a device collect them on it.
         """
-        if kind == "graph_store" and self.place_on(machine) == "device":
+        is_store = kind == "graph_store"
+        if is_store and self.place_on(machine) == "device":
             return "gpu"
-        return CORES if kind in _ON_CORES else ""
+        if kind in _ON_CORES:
+            return CORES
+        return ""
 
     def brings_rows(self, task: Task) -> bool:
         """Return True where a task brings rows from memory of the host to a device.
@@ -227,7 +232,8 @@ class TrainingSection(JobSection):
         is_timed = self.rates is not None and self.rates.pcie is not None
         if not is_timed or task.kind not in _COMPUTING:
             return False
-        return self.place_on(task.pinned or DEFAULT_DEVICE) == "host"
+        machine = task.pinned or DEFAULT_DEVICE
+        return self.place_on(machine) == "host"
 
     @override
     def rates_of(self, task: Task, device: str) -> dict[str, float]:
@@ -249,7 +255,8 @@ class TrainingSection(JobSection):
             # Unstated cores are without bound; half a core runs a process as well.
             if machine.cpu is None:
                 return machine
-            slots = {CORES: max(int(machine.cpu), 1), **machine.slots}
+            cores = max(int(machine.cpu), 1)
+            slots = {CORES: cores, **machine.slots}
             return machine.model_copy(update={"slots": slots})
 
         machines = tuple(map(with_cores, cluster.machines))
@@ -278,7 +285,8 @@ class TrainingSection(JobSection):
 
     @override
     def of_steps(self, steps: int) -> Self:
-        return self.model_copy(update={"iterations": steps, "epochs": None})
+        keys = {"iterations": steps, "epochs": None}
+        return self.model_copy(update=keys)
 
     def count_batches(self, context: BuildContext) -> int:
         """Return ``iterations``, or how many ``epochs`` take.
@@ -295,7 +303,8 @@ class TrainingSection(JobSection):
         if self.epoch not in {None, "replicate"}:
             # Each sampler has a share, rounded down, so that all take as many steps.
             vertices //= self.samplers(context.machines)
-        return self.epochs * max(1, math.ceil(vertices / self.sampler_batch))
+        batches = math.ceil(vertices / self.sampler_batch)
+        return self.epochs * max(1, batches)
 
     def training_settings(self, context: BuildContext) -> Settings:
         """Return the settings of node programs that follow from these keys."""
@@ -342,9 +351,10 @@ class TrainingSection(JobSection):
         else:
             yield from self.model.problems()
 
-        if self.fanouts and len(self.fanouts) != self.hops:
+        fanouts = len(self.fanouts)
+        if fanouts and fanouts != self.hops:
             problem = (
-                f"found {len(self.fanouts)} for a model of {self.hops} layers, "
+                f"found {fanouts} for a model of {self.hops} layers, "
                 "write one per layer"
             )
             yield ("job", "fanouts"), problem
@@ -364,9 +374,10 @@ class TrainingSection(JobSection):
             return ""
         # The nearest multiples on both sides, but for 0.
         even = [str(number * samplers) for number in (share, share + 1) if number]
+        choices = " or ".join(even)
         return (
             f"{self.batch_size} seeds cannot be shared evenly by {samplers} samplers "
-            f"(job.samplers_per_worker), write batch_size: {' or '.join(even)}"
+            f"(job.samplers_per_worker), write batch_size: {choices}"
         )
 
     def _device_problem(self, cluster: ClusterSection) -> str:
@@ -379,13 +390,18 @@ class TrainingSection(JobSection):
             for name in self.features:
                 if name not in machines and name != DEFAULT_DEVICE:
                     return f"no machine {name!r}, {nearest(name, [*machines])}"
-        names = [name for name in self.ranks(cluster.names) if name in machines]
-        on_device = [name for name in names if self.place_on(name) == "device"]
-        without = [name for name in on_device if not machines[name].gpu]
-        if not (without and cluster.has_gpus):
+
+        without = []
+        for name in self.ranks(cluster.names):
+            machine = machines.get(name)
+            is_on_device = self.place_on(name) == "device"
+            if machine is not None and is_on_device and not machine.gpu:
+                without.append(name)
+        if not without or not cluster.has_gpus:
             return ""
+        names = ", ".join(without)
         hint = "write host, or machines that have one (job.machines)"
-        return f"{', '.join(without)} has no gpu: {hint}"
+        return f"{names} has no gpu: {hint}"
 
     @override
     def list_demands(self) -> Iterator[tuple[Trail, Resources]]:
@@ -394,22 +410,30 @@ class TrainingSection(JobSection):
 
     @override
     def scale_times(
-        self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
+        self,
+        tasks: Mapping[str, str],
+        wanted: set[str],
+        scale: Scale,
     ) -> Scaling:
         # Not `by_kind`: a time that follows from others has no key to edit.
         times = {kind: time for kind, time in self.times if time is not None}
         kinds = whole_kinds(tasks, wanted) & times.keys()
         edit = {f"job.times.{kind}": scale(times[kind]) for kind in kinds}
-        return edit, {name for name in wanted if tasks[name] in kinds}
+        scaled = {name for name in wanted if tasks[name] in kinds}
+        return edit, scaled
 
     @override
     def realize(
-        self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
+        self,
+        job: Job,
+        context: BuildContext,
+        cluster: Cluster,
+        measured: Times,
     ) -> Realization:
         times = {**measured, **self.times.default_times()}
         if self.rates is not None:
             # Rates give all times, below: here none may be missing.
-            times = dict.fromkeys((task.kind for task in job.tasks), 0.0)
+            times = {task.kind: 0.0 for task in job.tasks}
         for task in job.tasks:
             if task.kind not in times:
                 raise ScenarioError(NO_TIME, key=f"job.times.{task.kind}")
@@ -426,7 +450,11 @@ class TrainingSection(JobSection):
         return Realization(times=seconds, volumes=volumes)
 
     def realize_sampled(
-        self, job: Job, times: Times, context: BuildContext, cluster: Cluster
+        self,
+        job: Job,
+        times: Times,
+        context: BuildContext,
+        cluster: Cluster,
     ) -> Realization:
         """Return seconds and real bytes of ``job``, from the time of each kind of task.
 
@@ -444,7 +472,8 @@ def open_fitting(settings: JobSettings) -> Dataset:
     from emu.graph_data import open_for  # noqa: PLC0415 - 0.1 s
 
     dataset = open_for(settings)
-    if problem := batch_problem(settings, dataset.train_count):
+    problem = batch_problem(settings, dataset.train_count)
+    if problem:
         raise ScenarioError(problem, key="job.batch_size")
     return dataset
 
@@ -456,7 +485,8 @@ def batch_problem(settings: JobSettings, train: int) -> str:
     # Samplers share a mini-batch evenly: only a multiple of them can be advised.
     most = train - train % samplers
     if has_shares:
-        most = train // (settings["workers"] * samplers) * samplers
+        sharers = settings["workers"] * samplers
+        most = train // sharers * samplers
     if settings["batch_size"] <= most:
         return ""
 
@@ -471,21 +501,27 @@ def batch_problem(settings: JobSettings, train: int) -> str:
 
 def number_bytes(settings: JobSettings) -> int:
     """Return the bytes of a parameter, from ``Job.settings``."""
-    return 8 if settings["precision"] == "float64" else 4
+    if settings["precision"] == "float64":
+        return 8
+    return 4
 
 
 def feature_bytes(settings: JobSettings) -> int:
     """Return the bytes of a number of a feature, from ``Job.settings``."""
-    return {"float16": 2, "float32": 4, "float64": 8}[feature_type(settings)]
+    sizes = {"float16": 2, "float32": 4, "float64": 8}
+    return sizes[feature_type(settings)]
 
 
 def count_parameters(settings: JobSettings, dataset: Dataset) -> int:
     """Return the number of parameters of a job's model."""
-    return parameter_count(settings["model"], dataset.feature_length, dataset.classes)
+    model = settings["model"]
+    return parameter_count(model, dataset.feature_length, dataset.classes)
 
 
 def lacking_memory(cluster: Cluster, machine: str, size: float) -> float:
     """Return the bytes of ``size`` that a machine has no memory for, if above 0."""
-    resources = cluster.machines[cluster.index(machine)].resources
+    position = cluster.index(machine)
+    resources = cluster.machines[position].resources
     # A machine that states no memory has no bound.
-    return size - resources.get("memory", math.inf)
+    memory = resources.get("memory", math.inf)
+    return size - memory

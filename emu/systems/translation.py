@@ -74,11 +74,14 @@ class CommonJob:
     @property
     def has_stores_apart(self) -> bool:
         """True where machines that compute may own no part of the graph."""
-        return bool(self.owners.get("stores", "auto") != "auto")
+        stores = self.owners.get("stores", "auto")
+        return bool(stores != "auto")
 
     def stores_on(self, machines: Sequence[str]) -> int:
         """Return the number of stores where these machines take part."""
-        return self.stores if self.has_stores_apart else len(machines)
+        if self.has_stores_apart:
+            return self.stores
+        return len(machines)
 
     def spread(self, workers: int, stores: int) -> CommonJob:
         """Return as many seeds per iteration over such workers and stores.
@@ -87,9 +90,11 @@ class CommonJob:
         """
         samplers = self.same.get("samplers_per_worker", 1)
         # All workers together learn from as many seeds: systems train alike.
-        sampler_batch = self.workers * self.batch_size / (workers * samplers)
+        seeds = self.workers * self.batch_size
+        sampler_batch = seeds / (workers * samplers)
         # Every sampler has a seed at the least.
         batch = samplers * max(1, round(sampler_batch))
+        batch_growth = batch / self.batch_size
         factors = {
             # A store has a share of all rows; servers and rings see no mini-batch.
             "graph_store": self.stores / stores,
@@ -99,7 +104,7 @@ class CommonJob:
 
         times = {}
         for kind, time in self.times.items():
-            factor = factors.get(kind, batch / self.batch_size)
+            factor = factors.get(kind, batch_growth)
             times[kind] = scale_time(time, factor)
         return replace(
             self,
@@ -117,16 +122,21 @@ class CommonJob:
         1, whose machines collect as many bytes, by columns.
         """
         times = self.times_of(*PHASES)
-        if len(times) < len(PHASES) and "worker" in self.times:
+        is_complete = len(times) == len(PHASES)
+        if not is_complete and "worker" in self.times:
             first = self.first_layer
             rest = 1 - self.first_layer
             parts = (first, rest, 2 * rest, first)
+            worker = self.times["worker"]
             for phase, part in zip(PHASES, parts, strict=True):
-                times[phase] = scale_time(self.times["worker"], part / sum(parts))
+                times[phase] = scale_time(worker, part / sum(parts))
 
         # P3 has no stores: its first phase collects, its last one steps.
-        collecting = self.times.get("graph_store", 0.0)
-        for phase, time in ((PHASES[0], collecting), (PHASES[-1], self.step)):
+        more_times = {
+            PHASES[0]: self.times.get("graph_store", 0.0),
+            PHASES[-1]: self.step,
+        }
+        for phase, time in more_times.items():
             if phase in times:
                 times[phase] = add_times(times[phase], time)
         return times
@@ -162,7 +172,10 @@ class Translation:
 
 
 def read_replicas(
-    job: ReplicaSection, cluster: ClusterSection, *, by_hops: bool
+    job: ReplicaSection,
+    cluster: ClusterSection,
+    *,
+    by_hops: bool,
 ) -> Keys:
     """Return the values that differ by system, of replicas, which step themselves."""
     ranks = job.ranks(cluster.names)
@@ -196,17 +209,20 @@ def roomy_machines(
     """
     if cluster.has_gpus:
         needed = {"gpu": 1.0, **needed}
-    time = job.times.by_kind().get("worker", 0.0)
+    times = job.times.by_kind()
+    time = times.get("worker", 0.0)
     if job.rates is not None:  # workers multiply most
         time = job.rates.multiply
 
+    sections = cluster.by_name
     positions = {name: position for position, name in enumerate(cluster.names)}
     machines = {machine.name: machine for machine in cluster.build().machines}
 
     def badness(name: str) -> tuple[float, float, int]:
-        device = cluster.by_name[name].device or DEFAULT_DEVICE
+        device = sections[name].device or DEFAULT_DEVICE
+        seconds = time_on(time, device)
         bandwidth = machines[name].bandwidth_in
-        return time_on(time, device), -bandwidth, positions[name]
+        return seconds, -bandwidth, positions[name]
 
     candidates = [name for name in cluster.roomy(needed) if name in among]
     if not candidates:
@@ -215,9 +231,11 @@ def roomy_machines(
             "in data_parallel and p3: state smaller demands",
             key="job.demands",
         )
-    best = sorted(candidates, key=badness)[:workers]
+    candidates.sort(key=badness)
+    best = candidates[:workers]
     # In the cluster's order again: ranks must not depend on speeds.
-    return tuple(sorted(best, key=positions.__getitem__))
+    best.sort(key=positions.__getitem__)
+    return tuple(best)
 
 
 def machines_key(common: CommonJob) -> Keys:
@@ -270,27 +288,37 @@ def write_whole_graph(common: CommonJob, system: str, *kinds: str) -> Keys:
         whole_model["norm"] = "mean"
     # As sampled systems have it between layers, whatever this one's default is.
     whole_model["activation"] = "relu"
+    machines = common.stated or common.everywhere
+    stated = {key: common.same[key] for key in _WHOLE_KEYS if key in common.same}
     return {
-        **{key: common.same[key] for key in _WHOLE_KEYS if key in common.same},
+        **stated,
         "model": whole_model,
         "epochs": common.epochs,
-        "machines": [*(common.stated or common.everywhere)],
+        "machines": list(machines),
     }
 
 
 def write_common(
-    common: CommonJob, times: Mapping[str, PerDevice], *demanding: str
+    common: CommonJob,
+    times: Mapping[str, PerDevice],
+    *demanding: str,
 ) -> Keys:
     """Return the keys that all systems have, as a scenario states them."""
     demands = {}
     for kind in demanding:
         amounts = {}
-        for name, amount in common.demands.get(kind, {}).items():
+        stated = common.demands.get(kind, {})
+        for name, amount in stated.items():
             amounts[name] = SIZE.exact(amount) if name in SIZES else amount
         if amounts:
-            demands["worker" if kind == "replica" else kind] = amounts
+            process = "worker" if kind == "replica" else kind
+            demands[process] = amounts
 
-    keys = {**common.same, "batch_size": common.batch_size, "demands": demands}
+    keys = {
+        **common.same,
+        "batch_size": common.batch_size,
+        "demands": demands,
+    }
     if "rates" not in common.same:
         keys["times"] = _text(times)
     return keys

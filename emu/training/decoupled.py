@@ -85,7 +85,11 @@ class TensorPart:
 
         self._made: dict[str, Array] = {}
         nothing = np.zeros((0, dataset.classes))
-        self.scored = Scored(0.0, 0.0, nothing)
+        self.scored = Scored(
+            loss=0.0,
+            accuracy=0.0,
+            gradient=nothing,
+        )
         """Loss of this part in the last epoch."""
         self._dense: _Dense | None = None
         if settings.get("compute") == "timed":

@@ -318,6 +318,7 @@ class ExchangedPart:
         exchange = self.exchange(ROWS, layer)
         if layer == 1 and exchange is None:
             return self._features  # of others as well, fetched before training
+
         part = self._parts[layer - 1]
         local = self._inputs[layer]
         remote_count = len(part.remote)

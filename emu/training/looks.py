@@ -43,7 +43,8 @@ def count_seeds(settings: JobSettings, train: int, steps: int) -> Ints:
     if trains_whole_graph(settings):
         # Each step, an epoch, sees all training vertices.
         return numbers * train
-    return BatchPlan.from_settings(settings).seeds_after(train, numbers)
+    plan = BatchPlan.from_settings(settings)
+    return plan.seeds_after(train, numbers)
 
 
 def epoch_of(settings: JobSettings) -> Epoch | None:
@@ -51,7 +52,8 @@ def epoch_of(settings: JobSettings) -> Epoch | None:
 
     Where the data set is not there, as beside a profile, every batch counts in full.
     """
-    if "workers" not in settings or trains_whole_graph(settings):
+    has_workers = "workers" in settings
+    if not has_workers or trains_whole_graph(settings):
         return None
 
     plan = BatchPlan.from_settings(settings)
@@ -59,7 +61,8 @@ def epoch_of(settings: JobSettings) -> Epoch | None:
         train = open_for(settings).train_count
     except DataError:
         # Without a training set no batch is known to be short.
-        return Epoch(1, plan.samplers * plan.batch_size)
+        seeds_per_step = plan.samplers * plan.batch_size
+        return Epoch(1, seeds_per_step)
 
     steps = plan.steps_per_epoch(train)
     seeds = plan.seeds_after(train, np.array([steps]))
@@ -74,7 +77,8 @@ def space_looks(seen: Ints, spacing: int) -> Ints:
     """
     multiples = seen // spacing
     # Where the number of full spacings grows, a multiple has been passed.
-    return np.flatnonzero(np.diff(multiples, prepend=0)) + 1
+    passes = np.diff(multiples, prepend=0)
+    return np.flatnonzero(passes) + 1
 
 
 def hold(accuracy: Floats) -> Floats:
@@ -90,8 +94,11 @@ def hold(accuracy: Floats) -> Floats:
 
 def reach(accuracy: Floats, target: float) -> int | None:
     """Return the look, from 0, at which a target is reached; None where at none."""
-    places = np.flatnonzero(hold(accuracy) >= target)
-    return int(places[0]) if len(places) else None
+    is_held = hold(accuracy) >= target
+    places = np.flatnonzero(is_held)
+    if not len(places):
+        return None
+    return int(places[0])
 
 
 class Look(NamedTuple):

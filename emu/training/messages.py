@@ -58,7 +58,13 @@ def draw_rows(exchange: Exchange, passage: Passage, shared: int) -> Positions:
         owner = passage.receiver
         reader = passage.sender
     # Neither layer nor direction: an epoch has one draw between two parts.
-    stream = [passage.seed, _DRAWS, passage.epoch, owner, reader]
+    stream = [
+        passage.seed,
+        _DRAWS,
+        passage.epoch,
+        owner,
+        reader,
+    ]
     rng = np.random.default_rng(stream)
     count = exchange.count_rows(shared)
     drawn = rng.choice(shared, count, replace=False)
@@ -75,23 +81,30 @@ def encode(exchange: Exchange, rows: Array, passage: Passage) -> Message:
     scales, lows = _scale_rows(bits, rows)
     # Half below to half above, and then to the nearest: right in the mean.
     steps = (rows - lows) * scales
-    steps = steps + _draw_shifts(exchange, passage, rows.shape)
+    shifts = _draw_shifts(exchange, passage, rows.shape)
+    steps = steps + shifts
     steps = np.clip(steps, 0, _last_code(bits))
-    codes = np.rint(steps).astype(np.uint8)
+    codes = np.rint(steps)
+    whole_codes = codes.astype(np.uint8)
     scales_and_lows = np.concatenate([scales, lows], axis=1)
     return {
-        "codes": _pack(codes, bits),
+        "codes": _pack(whole_codes, bits),
         "scales": to_bfloat16(scales_and_lows),
     }
 
 
-def _draw_shifts(exchange: Exchange, passage: Passage, shape: tuple[int, ...]) -> Array:
+def _draw_shifts(
+    exchange: Exchange,
+    passage: Passage,
+    shape: tuple[int, ...],
+) -> Array:
     """Return numbers from -0.5 to 0.5, new ones for each message."""
+    is_backward = exchange.content == GRADIENTS
     stream = [
         passage.seed,
         _ROUNDING,
         passage.epoch,
-        int(exchange.content == GRADIENTS),
+        int(is_backward),
         exchange.layer,
         passage.sender,
         passage.receiver,
@@ -107,22 +120,29 @@ def _last_code(bits: int) -> int:
 def _scale_rows(bits: int, rows: Array) -> tuple[Array, Array]:
     """Return steps per unit and the least number of each row, shape (rows, 1)."""
     if not rows.size:
-        empty = np.zeros((len(rows), 1), rows.dtype)
+        shape = (len(rows), 1)
+        empty = np.zeros(shape, rows.dtype)
         return empty, empty
     last = _last_code(bits)
+
     lows = rows.min(axis=1, keepdims=True)
     highs = rows.max(axis=1, keepdims=True)
     spans = highs - lows
 
     # Of a constant row no step is taken: 0 says so. A scale has to be a float32.
     scales = np.zeros_like(spans)
-    least = 2 * last / np.finfo(np.float32).max
-    np.divide(last, spans, out=scales, where=spans > least)
+    largest = np.finfo(np.float32).max
+    least = 2 * last / largest
+    has_steps = spans > least
+    np.divide(last, spans, out=scales, where=has_steps)
     return scales, lows
 
 
 def decode(
-    exchange: Exchange, message: Message, shape: tuple[int, int], dtype: np.dtype[Any]
+    exchange: Exchange,
+    message: Message,
+    shape: tuple[int, int],
+    dtype: np.dtype[Any],
 ) -> Array:
     """Return the rows of a message, in this shape; ValueError of another one."""
     if exchange.bits is None:

@@ -129,7 +129,7 @@ class OwnModel:
             dataset.classes,
             model["layers"],
         )
-        arguments = dict[str, Any]()
+        arguments = dict[str, int]()
         for names, size in zip(_OFFERED, sizes, strict=True):
             # Each size under all its names: a program is given those that it takes.
             arguments |= dict.fromkeys(names, size)

@@ -72,30 +72,47 @@ def _product(adjacency: Adjacency, columns: int, dtype: Any) -> Aggregate:
         @staticmethod
         @override
         def backward(_: Any, gradient: Tensor) -> Tensor:
-            return backward_bag(gradient.contiguous())
+            rows = gradient.contiguous()
+            return backward_bag(rows)
 
     product: Aggregate = Product.apply
     return product
 
 
 def _sage(
-    aggregate: Aggregate, local: int, hidden: Tensor, neighbours: Tensor, *root: Tensor
+    aggregate: Aggregate,
+    local: int,
+    hidden: Tensor,
+    neighbours: Tensor,
+    *root: Tensor,
 ) -> Tensor:
     sums = sum_weighted(aggregate, hidden, neighbours)
     # Local vertices stand first among a part's rows.
-    return sums + linear(hidden[:local], *root)
+    local_rows = hidden[:local]
+    return sums + linear(local_rows, *root)
 
 
 def _gcn(
-    aggregate: Aggregate, _local: int, hidden: Tensor, weight: Tensor, bias: Tensor
+    aggregate: Aggregate,
+    _local: int,
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
 ) -> Tensor:
-    return sum_weighted(aggregate, hidden, weight) + bias
+    sums = sum_weighted(aggregate, hidden, weight)
+    return sums + bias
 
 
-def _gin(aggregate: Aggregate, _local: int, hidden: Tensor, *tensors: Tensor) -> Tensor:
+def _gin(
+    aggregate: Aggregate,
+    _local: int,
+    hidden: Tensor,
+    *tensors: Tensor,
+) -> Tensor:
     inner, inner_bias, *outer = tensors
-    sums = sum_weighted(aggregate, hidden, inner) + inner_bias
-    return linear(sums.relu(), *outer)
+    sums = sum_weighted(aggregate, hidden, inner)
+    activation = (sums + inner_bias).relu()
+    return linear(activation, *outer)
 
 
 #: Layers by kind, from rows of local then remote vertices; ``commnet`` has no bias.
@@ -124,8 +141,10 @@ class TrainingVertices:
     """Training vertices among the ``local`` ones of a part, ids in their order."""
 
     def __init__(self, dataset: Dataset, local: Ids) -> None:
-        self._rows = np.flatnonzero(np.isin(local, dataset.train))
-        self._labels = dataset.labels[local[self._rows]].astype(np.int64)
+        trains = np.isin(local, dataset.train)
+        self._rows = np.flatnonzero(trains)
+        vertices = local[self._rows]
+        self._labels = dataset.labels[vertices].astype(np.int64)
         self._count = dataset.train_count
 
     def score(self, scores: Array) -> Scored:
@@ -133,7 +152,8 @@ class TrainingVertices:
         import torch
         from torch.nn.functional import cross_entropy
 
-        rows = as_tensor(scores[self._rows]).requires_grad_()
+        rows = as_tensor(scores[self._rows])
+        rows.requires_grad_()
         labels = as_tensor(self._labels)
         total = cross_entropy(rows, labels, reduction="sum")
         # Over the whole graph's number: losses of parts, and their gradients, add up.
@@ -143,7 +163,8 @@ class TrainingVertices:
         # Rows that do not train have a gradient of 0.
         gradient = np.zeros_like(scores)
         gradient[self._rows] = row_gradient.numpy()
-        correct = int((rows.argmax(1) == labels).sum())
+        is_right = rows.argmax(1) == labels
+        correct = int(is_right.sum())
         return Scored(
             loss=float(loss.detach()),
             accuracy=correct / self._count,
@@ -162,11 +183,13 @@ class PartModel(LayerTensors):
         import torch
 
         super().__init__(settings, dataset)
-        self._layer = _LAYERS[settings["model"]["kind"]]
-        self._activation = getattr(torch, settings["model"]["activation"])
-        sums = [
-            _product(part.forward, len(part.vertices), self._dtype) for part in parts
-        ]
+        model = settings["model"]
+        self._layer = _LAYERS[model["kind"]]
+        self._activation = getattr(torch, model["activation"])
+        sums = []
+        for part in parts:
+            vertices = len(part.vertices)
+            sums.append(_product(part.forward, vertices, self._dtype))
 
         # One part serves all layers: its products are built once.
         repeats = 1 if len(parts) > 1 else self.layers
@@ -192,7 +215,8 @@ class PartModel(LayerTensors):
     @property
     def gradient(self) -> Array:
         """Gradient of the parameters from all layers whose backward pass is done."""
-        return np.asarray(self._flat.grad.numpy())
+        gradient = self._flat.grad
+        return np.asarray(gradient.numpy())
 
     def forward(self, number: int, rows: Array) -> Array:
         """Return the vectors of the local vertices after a layer, numbered from 0.
@@ -200,20 +224,23 @@ class PartModel(LayerTensors):
         ``rows`` are those before it, of the vertices of its part, in the job's
         precision. Raises ValueError when there is not a row per vertex.
         """
-        if len(rows) != self._rows[number]:
-            raise ValueError(f"{len(rows)} rows for {self._rows[number]} vertices")
+        vertices = self._rows[number]
+        if len(rows) != vertices:
+            raise ValueError(f"{len(rows)} rows for {vertices} vertices")
 
         hidden = as_tensor(rows).to(self._dtype)
         hidden.requires_grad_(number > 0)  # features need no gradient
         local = len(self._parts[number].local)
         tensors = self._tensors_of(number)
-        vectors = self._layer(self._sums[number], local, hidden, *tensors)
+        sums = self._sums[number]
+        vectors = self._layer(sums, local, hidden, *tensors)
         if number < self.layers - 1:
             vectors = self._activation(vectors)
 
         # Kept until the gradient of these vectors has come back from all parts.
         self._steps[number] = hidden, vectors
-        return np.asarray(vectors.detach().numpy())
+        fixed_vectors = vectors.detach()
+        return np.asarray(fixed_vectors.numpy())
 
     def score(self, scores: Array) -> Scored:
         """Return the loss of the last layer's output at the training vertices."""
@@ -229,4 +256,5 @@ class PartModel(LayerTensors):
         vectors.backward(as_tensor(gradient))
         if number == 0:
             return None
-        return np.asarray(hidden.grad.numpy())
+        row_gradient = hidden.grad
+        return np.asarray(row_gradient.numpy())

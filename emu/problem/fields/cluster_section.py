@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Annotated, Any, TypeAlias
 
@@ -11,6 +11,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     PrivateAttr,
+    SerializerFunctionWrapHandler,
     ValidatorFunctionWrapHandler,
     WrapValidator,
     model_serializer,
@@ -76,7 +77,7 @@ class MachineNic(Nic):
     """NICs that the file lists, of which this is the sum."""
 
     @model_serializer(mode="wrap")
-    def _write(self, write: Callable[[MachineNic], dict[str, Any]]) -> Any:
+    def _write(self, write: SerializerFunctionWrapHandler) -> Any:
         if self is NO_NIC:
             return "none"
         if self._stripes:

@@ -207,6 +207,7 @@ def _amount(found: object) -> float:
             f"found {found!r}, but a key that is not known is the amount of one "
             f"resource: write {key}: {value} without a key above it"
         )
+
     # A truth value is a whole number to Python.
     if isinstance(found, bool) or not isinstance(found, int | float):
         raise ValueError(  # noqa: TRY004 - pydantic collects ValueErrors
@@ -329,14 +330,13 @@ def _ports(found: object) -> tuple[int, int]:
     # From Python the two ends come as they are.
     if isinstance(found, tuple):
         found = "-".join(map(str, found))
-    ends = None
+    # Nothing else than a range has a first port above 0.
+    first = last = 0
     if isinstance(found, str):
         ends = _PORTS.fullmatch(found)
-    if ends is None:
-        first = last = 0
-    else:
-        first = int(ends[1])
-        last = int(ends[2])
+        if ends:
+            first, last = map(int, ends.groups())
+
     if not 1 <= first <= last < 1 << 16:
         raise ValueError(
             f"found {found!r}, write the first and the last of a range of ports, for "

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, GetJsonSchemaHandler
 from typing_extensions import override
 
-from emu.problem.fields.quantities import Amount, Size
+from emu.problem.fields.quantities import Amount, Schema, Size
 
 #: Keys and list positions from the top of the file down to a value.
 Trail: TypeAlias = tuple[str | int, ...]
@@ -47,7 +47,7 @@ class Section(BaseModel):
         cls,
         core_schema: Any,
         handler: GetJsonSchemaHandler,
-    ) -> dict[str, Any]:
+    ) -> Schema:
         """Return the JSON Schema, with the docstring of every key as its description.
 
         Defaults of quantities are as a file states them, ``30 s``: 30 is an error.

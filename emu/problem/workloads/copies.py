@@ -102,6 +102,7 @@ def count_copy_bytes(
     for row, edge in zip(volumes, edges, strict=True):
         if edge.credit:
             continue
+
         copy = job.tasks[edge.destination]
         owner = copy.settings["of"]
         arrivals = job.iterations - copy.behind

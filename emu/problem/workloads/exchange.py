@@ -68,17 +68,20 @@ class Exchange:
         if self.age < 0 or self.every < 1:
             problem = f"found age {self.age}, every {self.every}"
             raise ValueError(f"{problem}: write an age of 0 or more, every 1 or more")
+
         if not 0 < self.share <= 1:
             raise ValueError(
                 f"found share {self.share:g}, write more than 0, at most 1"
             )
         if self.whole and self.share < 1:
             raise ValueError("found a share of whole parts, write one of the two")
+
         is_partial = self.share < 1 or self.bits is not None
         if self.numbered and (self.whole or is_partial):
             raise ValueError(
                 "found numbers beside rows that are not all sent as they are"
             )
+
         if self.bits is not None and self.bits not in BITS:
             words = ", ".join(map(str, BITS))
             raise ValueError(f"found {self.bits} bits, write {words} or none")

@@ -14,13 +14,15 @@ from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from emu.problem import Job, Task
 from emu.problem.workloads.all_reduce import ALL_REDUCE, RECEIVE, steps_of
 from emu.problem.workloads.model_shapes import SampleCounts
 
 Floats: TypeAlias = NDArray[np.float64]
+#: Operation -> its amount: a number, or one per iteration or mini-batch.
+Amounts: TypeAlias = Mapping[str, Any]
 
 #: Operations that have a rate: an edge's number that is added up, a multiplication with
 #: its addition, an edge that is drawn, a byte that is collected from scattered rows, a
@@ -46,7 +48,7 @@ class Operations:
     def add(
         self,
         task: int,
-        amounts: Mapping[str, ArrayLike],
+        amounts: Amounts,
         when: slice = slice(None),
     ) -> None:
         """Add amounts by operation, one for all iterations of ``when`` or for each."""
@@ -113,7 +115,7 @@ class LayerWork:
     """Products of a second matrix, whose inputs need a gradient in any layer."""
 
     @property
-    def forward(self) -> dict[str, Any]:
+    def forward(self) -> Amounts:
         """Operations of the forward pass."""
         return {
             "aggregate": self.aggregate,
@@ -121,7 +123,7 @@ class LayerWork:
             "launch": 1.0,
         }
 
-    def backward(self, *, first: bool) -> dict[str, Any]:
+    def backward(self, *, first: bool) -> Amounts:
         """Return the operations of the backward pass.
 
         The gradients of weights and of inputs take a product as large as the forward

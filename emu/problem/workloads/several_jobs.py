@@ -135,6 +135,7 @@ def several_realizations(
     longest = max(part.job.iterations for part in parts)
     times = [_widen(part.times, longest) for part in realizations]
     volumes = [_widen(part.volumes, longest) for part in realizations]
+
     # In the order of `several_jobs`, whose gates stand behind all parts.
     for part in parts:
         if part.release:  # its gate, and the edges from there
@@ -144,6 +145,7 @@ def several_realizations(
             edges = len(part.sources())
             gate_volumes = np.zeros((edges, longest))
             volumes.append(gate_volumes)
+
     return Realization(
         times=np.vstack(times),
         volumes=np.vstack(volumes),

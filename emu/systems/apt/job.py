@@ -111,6 +111,7 @@ class AptBuilder:
                 settings={"rank": rank, "sampler": sampler},
                 takes="cpu",
             )
+
         yield Task(
             f"a{rank}",
             "sampler_fetch",
@@ -150,24 +151,37 @@ class AptBuilder:
                 for rank in self.computing(home):
                     share = (sampler, rank, home)
                     yield NamedEdge(
-                        f"s{sampler}", f"a{rank}", carries="share", place=share
+                        source=f"s{sampler}",
+                        destination=f"a{rank}",
+                        carries="share",
+                        place=share,
                     )
+
         # A store answers in the order of its questions: that of the machines.
         for rank in self.ranks:
             for owner in self.asked_by(rank):
                 place = (rank, owner)
                 yield NamedEdge(f"a{rank}", f"g{owner}", carries="ids", place=place)
                 yield NamedEdge(f"g{owner}", f"Mf{rank}", carries="rows", place=place)
+
         for home in self.ranks:
             for rank in self.computing(home):
-                if rank != home:
-                    place = (home, rank)
-                    yield NamedEdge(
-                        f"Mf{rank}", f"Df{home}", carries="sums", place=place
-                    )
-                    yield NamedEdge(
-                        f"Db{home}", f"Mb{rank}", carries="sums", place=place
-                    )
+                if rank == home:
+                    continue
+                place = (home, rank)
+                yield NamedEdge(
+                    source=f"Mf{rank}",
+                    destination=f"Df{home}",
+                    carries="sums",
+                    place=place,
+                )
+                yield NamedEdge(
+                    source=f"Db{home}",
+                    destination=f"Mb{rank}",
+                    carries="sums",
+                    place=place,
+                )
+
         yield from self._order()
         yield from self._rings()
 

@@ -113,6 +113,7 @@ class AptSection(GpuTurnsSection, ReplicaSection):
             return self.strategy
         if context.cluster is None:  # data are not open yet
             return "gdp"
+
         dataset = open_for(settings)
         split = split_model(
             settings["model"],
@@ -120,12 +121,14 @@ class AptSection(GpuTurnsSection, ReplicaSection):
             dataset.classes,
             number_bytes(settings),
         )
+
         cluster = context.cluster
         byte_seconds = []
         for name in self._names(context):
             machine = cluster.machines[cluster.index(name)]
             slower_way = min(machine.bandwidth_in, machine.bandwidth_out)
             byte_seconds.append(1 / slower_way)
+
         return choose(
             dataset,
             BatchPlan.from_settings(settings),
@@ -203,6 +206,7 @@ class AptSection(GpuTurnsSection, ReplicaSection):
                 "features, write another strategy"
             )
             raise ScenarioError(problem, key="job.strategy")
+
         builder = self._builder(strategy, context)
         edges = list(builder.edges())
         seconds = np.array([times[task.kind] for task in job.tasks])
@@ -221,6 +225,7 @@ def _write(common: CommonJob) -> Keys:
     if model.get("kind") == "gat":
         raise ScenarioError(_NO_ATTENTION, key="job.model.kind")
     translation.refuse_stores(common, "apt")
+
     count = len(common.machines)
     common = common.spread(count, count)
     times = common.times_of("sampler", "all_reduce", "graph_store")
@@ -228,6 +233,7 @@ def _write(common: CommonJob) -> Keys:
     others = {kind: time for kind, time in common.times.items() if kind not in times}
     without_known = replace(common, times=others)
     times |= without_known.phases()
+
     return {
         **translation.machines_key(common),
         **translation.write_common(common, times, "replica", "graph_store"),

@@ -194,6 +194,7 @@ class _Counter:
         wanted = np.zeros((inputs, self._stride), np.uint8)
         sources = batch.sources
         assert sources is not None  # noqa: S101 - for mypy
+
         shared = structure(
             "Shared",
             by=_WHO[self._strategy],
@@ -215,6 +216,7 @@ class _Counter:
             own=self._own[place],
             rows=self._rows[number],
         )
+
         lib.count_shares(shared, len(sources))
 
     def result(self) -> ShareCounts:
@@ -225,6 +227,7 @@ class _Counter:
             self._inputs,
             self._own,
         )
+
         rows = self._rows
         if self._strategy == "nfp":
             for array in counted:
@@ -234,6 +237,7 @@ class _Counter:
             by_owner = rows[:, :1]
             distinct = by_owner.sum(axis=2, keepdims=True)
             rows = distinct * np.eye(self._machines)
+
         destinations, edges, inputs, own = map(_by_batch_last, counted)
         return ShareCounts(
             destinations=destinations,

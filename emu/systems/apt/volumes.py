@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from emu.problem import Job, Task
 from emu.problem.workloads import SampleCounts, model_shapes
 from emu.problem.workloads.all_reduce import NamedEdge, part_elements
 from emu.problem.workloads.operations import (
+    Amounts,
     LayerWork,
     Operations,
     count_layer,
@@ -35,8 +36,6 @@ from emu.systems.p3.volumes import SplitModel, split_model
 from emu.systems.training_section import feature_bytes, number_bytes
 
 PLACE_BYTES = 4
-#: Operation -> its amount in all iterations, or in each of them.
-Work: TypeAlias = Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +63,7 @@ class CountedJob:
             dataset.classes,
             number_bytes(settings),
         )
+
         return cls(
             job=job,
             dataset=dataset,
@@ -168,7 +168,7 @@ class CountedJob:
                 operations.add(number, amounts)
         return operations
 
-    def _work_of(self, task: Task) -> Iterator[Work]:
+    def _work_of(self, task: Task) -> Iterator[Amounts]:
         place = task.settings
         is_dnp = self.strategy == "dnp"
 
@@ -185,12 +185,12 @@ class CountedJob:
             case "model_forward":
                 yield {"launch": 1.0}
                 for work in self._shares_work(place["rank"]):
-                    yield work.forward | {"launch": 0.0}
+                    yield {**work.forward, "launch": 0.0}
             case "model_backward":
                 rank = place["rank"]
                 yield {"launch": 1.0}
                 for work in self._shares_work(rank):
-                    yield work.backward(first=True) | {"launch": 0.0}
+                    yield {**work.backward(first=True), "launch": 0.0}
                 parameters = self.split.first_width * self.columns_on(rank)
                 yield {"step": float(parameters)}
             case "data_forward" | "data_backward":
@@ -223,7 +223,7 @@ class CountedJob:
                 multiply = multiply - lacking * columns * width
             yield LayerWork(work.aggregate, multiply, work.narrows)
 
-    def _rest_work(self, rank: int, kind: str) -> Iterator[Work]:
+    def _rest_work(self, rank: int, kind: str) -> Iterator[Amounts]:
         """Yield the work of a machine on its own mini-batches behind layer 1's sum."""
         settings = self.job.settings
         model = settings["model"]

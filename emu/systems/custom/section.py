@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 from pydantic import Field
@@ -40,6 +40,9 @@ from emu.systems.custom.job import (
     with_collectives,
 )
 from emu.systems.job_section import MOST_EDGES, BuildContext, JobSection
+
+#: A key of a collective, and what is wrong with it.
+KeyProblems: TypeAlias = Iterator[tuple[str, str]]
 
 
 class CustomTaskSection(Section):
@@ -79,7 +82,9 @@ class CustomTaskSection(Section):
 
     def slot_to_free(self) -> str | None:
         """Return the pool that it frees, empty for none, None for what it takes."""
-        return "" if self.frees == "none" else self.frees
+        if self.frees == "none":
+            return ""
+        return self.frees
 
 
 class FlowSection(Section):
@@ -160,7 +165,8 @@ class CustomJobSection(JobSection):
     def least_edges(self, machines: Sequence[str]) -> int:
         edges = sum(collective.edges for collective in self.collectives)
         # At least one: how many iterations fit is found by dividing by it.
-        return max(1, len(self.flows)) + edges
+        flows = max(1, len(self.flows))
+        return flows + edges
 
     @override
     def size_problems(self, machines: Sequence[str]) -> Problems:
@@ -183,10 +189,10 @@ class CustomJobSection(JobSection):
             cause = collective.kind
             if collective.shuffle is None:
                 exchange = collective.exchange
+                tasks = len(exchange.among)
                 # The larger of the two factors is the likelier slip.
                 has_many_tasks = largest > MOST_EDGES * exchange.segments
                 trail = (*trail, "among" if has_many_tasks else "segments")
-                tasks = len(exchange.among)
                 cause = f"{tasks:,} tasks in {exchange.segments:,} segments"
         problem = (
             f"found {cause}, which make {edges:,} edges or more, at most "
@@ -209,7 +215,7 @@ class CustomJobSection(JobSection):
                 frees=row.slot_to_free(),
                 gate=row.gate,
             )
-            tasks.append(CustomTask(task=task, time=default_time(row.time)))
+            tasks.append(CustomTask(task, time=default_time(row.time)))
 
         flows = []
         for flow in self.flows:
@@ -221,7 +227,7 @@ class CustomJobSection(JobSection):
                 latest=flow.reads == "latest",
                 coflow=flow.coflow or "",
             )
-            flows.append(CustomFlow(edge=edge, volume=flow.volume))
+            flows.append(CustomFlow(edge, flow.volume))
         return with_collectives(tasks, flows, self.collectives)
 
     @property
@@ -239,7 +245,8 @@ class CustomJobSection(JobSection):
             if counts[task.name] > 1:
                 problem = f"{task.name!r} occurs {counts[task.name]} times"
                 yield (*trail, "name"), problem
-            yield from _count_problems(task.time, rounds[task.name], (*trail, "time"))
+            count = rounds[task.name]
+            yield from _count_problems(task.time, count, (*trail, "time"))
             # A measured time is divided by speed, one of a device is that device's.
             if self.goes_by_speed and isinstance(task.time, dict):
                 problem = "states times by device, but job.times is measured: state one"
@@ -253,18 +260,23 @@ class CustomJobSection(JobSection):
             if collective.shuffle is not None:
                 problems = _shuffle_problems(collective.shuffle, gates)
             else:
-                problems = _exchange_problems(collective.exchange, kind, gates, rounds)
+                exchange = collective.exchange
+                problems = _exchange_problems(exchange, kind, gates, rounds)
             for key, problem in problems:
                 yield ("job", "collectives", position, kind, key), problem
 
     @property
     def rounds(self) -> dict[str, int]:
         """Iterations of every task, by its name."""
-        return {task.name: task.iterations or self.iterations for task in self.tasks}
+        default = self.iterations
+        return {task.name: task.iterations or default for task in self.tasks}
 
     @override
     def slot_problems(self, cluster: ClusterSection) -> Problems:
-        pools = sorted({pool for m in cluster.machines for pool in m.slots})
+        named_pools: set[str] = set()
+        for machine in cluster.machines:
+            named_pools.update(machine.slots)
+        pools = sorted(named_pools)
         takes = {task.slot for task in self.tasks if task.slot}
         takes |= {task.takes for task in self.tasks if task.takes}
         for position, task in enumerate(self.tasks):
@@ -304,7 +316,8 @@ class CustomJobSection(JobSection):
         # Tasks of collectives are in no row of the file.
         names = [task_section.name for task_section in self.tasks]
         if task.name in names:
-            return ("job", "tasks", names.index(task.name), "demands")
+            position = names.index(task.name)
+            return ("job", "tasks", position, "demands")
         return ("job", "demands")
 
     @override
@@ -321,7 +334,10 @@ class CustomJobSection(JobSection):
 
     @override
     def scale_times(
-        self, tasks: Mapping[str, str], wanted: set[str], scale: Scale
+        self,
+        tasks: Mapping[str, str],
+        wanted: set[str],
+        scale: Scale,
     ) -> Scaling:
         edit: Edit = {}
         names = set()
@@ -338,26 +354,36 @@ class CustomJobSection(JobSection):
         # Edges behind the stated flows are of collectives, which share one volume.
         if max(rows) >= len(self.flows):
             return {}
-        volumes = {row: self.flows[row].volume for row in rows}
-        return {
-            f"job.flows[{row}].volume": scale(volume) for row, volume in volumes.items()
-        }
+        edit: Edit = {}
+        for row in rows:
+            volume = self.flows[row].volume
+            edit[f"job.flows[{row}].volume"] = scale(volume)
+        return edit
 
     @override
     def build(self, context: BuildContext) -> Job:
         tasks, flows = self._parts()
+        settings = {
+            "system": self.system,
+            "compute": "timed",
+            "seed": context.seed,
+        }
         return custom_job(
             tasks,
             flows,
             self.iterations,
             window=context.window,
             byte_scale=context.byte_scale,
-            settings={"system": self.system, "compute": "timed", "seed": context.seed},
+            settings=settings,
         )
 
     @override
     def realize(
-        self, job: Job, context: BuildContext, cluster: Cluster, measured: Times
+        self,
+        job: Job,
+        context: BuildContext,
+        cluster: Cluster,
+        measured: Times,
     ) -> Realization:
         tasks, flows = self._parts()
         return custom_realization(job, tasks, flows)
@@ -368,7 +394,8 @@ def _flow_problems(job: CustomJobSection) -> Problems:
     gates = {task.name for task in job.tasks if task.gate}
     for position, flow in enumerate(job.flows):
         trail: Trail = ("job", "flows", position)
-        for key, name in (("from", flow.source), ("to", flow.destination)):
+        ends = {"from": flow.source, "to": flow.destination}
+        for key, name in ends.items():
             if name not in rounds:
                 yield (*trail, key), f"no task {name!r}, {nearest(name, rounds)}"
             if name not in gates:
@@ -394,7 +421,7 @@ def _exchange_problems(
     kind: str,
     gates: Mapping[str, bool],
     rounds: Mapping[str, int],
-) -> Iterator[tuple[str, str]]:
+) -> KeyProblems:
     """Yield key and problem of a collective."""
     yield from _rank_problems(gates, exchange)
     counts = {name: rounds[name] for name in exchange.among if name in rounds}
@@ -420,24 +447,27 @@ def _exchange_problems(
 
 
 def _shuffle_problems(
-    shuffle: ShuffleSection, gates: Mapping[str, bool]
-) -> Iterator[tuple[str, str]]:
-    for key, names in (("from", shuffle.sources), ("to", shuffle.destinations)):
+    shuffle: ShuffleSection,
+    gates: Mapping[str, bool],
+) -> KeyProblems:
+    ends = {"from": shuffle.sources, "to": shuffle.destinations}
+    for key, names in ends.items():
         yield from _name_problems(gates, key, names)
         for name in names:
             if gates.get(name):
                 yield key, f"{name!r} is a gate"
-    if len(shuffle.volume) != len(shuffle.destinations):
-        problem = (
-            f"found {len(shuffle.volume)} for {len(shuffle.destinations)} tasks of to, "
-            "write one for each"
-        )
+    stated = len(shuffle.volume)
+    count = len(shuffle.destinations)
+    if stated != count:
+        problem = f"found {stated} for {count} tasks of to, write one for each"
         yield "volume", problem
 
 
 def _name_problems(
-    tasks: Collection[str], key: str, names: Sequence[str]
-) -> Iterator[tuple[str, str]]:
+    tasks: Collection[str],
+    key: str,
+    names: Sequence[str],
+) -> KeyProblems:
     for name, count in Counter(names).items():
         if name not in tasks:
             yield key, f"no task {name!r}, {nearest(name, tasks)}"
@@ -446,8 +476,9 @@ def _name_problems(
 
 
 def _rank_problems(
-    gates: Mapping[str, bool], exchange: ExchangeSection
-) -> Iterator[tuple[str, str]]:
+    gates: Mapping[str, bool],
+    exchange: ExchangeSection,
+) -> KeyProblems:
     ranks = len(exchange.among)
     if ranks < 2:
         yield "among", "one task alone has nothing to exchange, name two or more"
@@ -475,7 +506,8 @@ def _process_problems(job: CustomJobSection) -> Problems:
             problem = f"task {process!r} runs in process {elsewhere!r}, write that one"
             yield (*trail, word), problem
         for key in ("process", "slot", "takes", "frees"):
-            if task.server and getattr(task, key):
+            stated = getattr(task, key)
+            if task.server and stated:
                 problem = f"a server is a process with one slot, write it or {key}"
                 yield (*trail, "server"), problem
 

@@ -187,10 +187,12 @@ def dgcl_realization(
 
 def _tasks(builder: DgclBuilder) -> Iterator[Task]:
     layers = builder.section.model.layers
-    passes = [(f"layer{n}", f"layer{n}", n) for n in range(1, layers + 1)]
-    passes += [(f"grad{n}", f"gradient{n}", n) for n in range(1, layers)]
+    passes = [(f"layer{layer}", layer) for layer in range(1, layers + 1)]
+    passes += [(f"gradient{layer}", layer) for layer in range(1, layers)]
     for rank in range(len(builder.machines)):
-        for name, kind, layer in passes:
+        for kind, layer in passes:
+            # Tasks of gradients are called `grad1` for short.
+            name = kind.replace("gradient", "grad")
             yield _on(builder, rank, f"d{rank}.{name}", kind, layer=layer)
 
     for gather in builder.gathers:
@@ -213,38 +215,64 @@ def _gather_tasks(builder: DgclBuilder, gather: Gathering) -> Iterator[Task]:
     layer = gather.layer
     is_forward = gather.letter == "f"
     sends = "gather" if is_forward else "scatter"
+    receives = "gathered" if is_forward else "scattered"
     for rank, stages in builder.stages(gather):
         for stage in stages:
             name = gather.stage(rank, stage)
-            yield _on(builder, rank, name, sends, layer=layer, stage=stage)
+            yield _on(
+                builder,
+                rank,
+                name,
+                sends,
+                layer=layer,
+                stage=stage,
+            )
 
     for stage, sender, receiver in gather.plan.transfers.tolist():
+        name = gather.receive(stage, sender, receiver)
         yield _on(
             builder,
             receiver,
-            gather.receive(stage, sender, receiver),
-            "gathered" if is_forward else "scattered",
+            name,
+            receives,
             layer=layer,
             stage=stage,
             sender=sender,
         )
 
     if builder.section.coordination == "central":
-        for stage in range(1, gather.plan.stages + 1):
+        last_stage = gather.plan.stages
+        for stage in range(1, last_stage + 1):
             # The master that waits for everybody, which the paper does without.
-            yield Task(gather.gate(stage), "coordination", process="d0", gate=True)
+            yield Task(
+                name=gather.gate(stage),
+                kind="coordination",
+                process="d0",
+                gate=True,
+            )
 
 
-def _on(builder: DgclBuilder, rank: int, name: str, kind: str, **place: int) -> Task:
+def _on(
+    builder: DgclBuilder,
+    rank: int,
+    name: str,
+    kind: str,
+    **place: int,
+) -> Task:
     """Return a task of a device; ``place`` is what its program learns of it."""
+    # The host of a swap is the device after the last one.
+    machines = (*builder.machines, builder.section.host)
+    # A stage only sends: its time is neither sampling nor training.
+    phase = "training"
+    if kind in {"gather", "scatter"}:
+        phase = ""
+
     return Task(
         name,
         kind,
-        # The host of a swap is the device after the last one.
-        pinned=(*builder.machines, builder.section.host)[rank],
+        pinned=machines[rank],
         process=f"d{rank}",
-        # A stage only sends: its time is neither sampling nor training.
-        phase="" if kind in {"gather", "scatter"} else "training",
+        phase=phase,
         program=PROGRAMS[kind],
         settings={"rank": rank, **place},
     )
@@ -258,11 +286,13 @@ def _edges(builder: DgclBuilder) -> Iterator[NamedEdge]:
             yield from _gate_edges(builder, gather)
 
     ranks = range(len(builder.machines))
-    last = "layer1" if builder.section.model.layers == 1 else "grad1"
+    layers = builder.section.model.layers
+    last = "layer1" if layers == 1 else "grad1"
     # What waits for new weights: layer 1, or the gather before it.
     first = [f"d{rank}.layer1" for rank in ranks]
     if not builder.section.cache_features:
-        first = [next(builder.gathers).stage(rank, 0) for rank in ranks]
+        first_gather = next(builder.gathers)
+        first = [first_gather.stage(rank, 0) for rank in ranks]
     yield from all_reduce_edges(
         [f"w{rank}" for rank in ranks],
         [f"d{rank}.{last}" for rank in ranks],
@@ -276,30 +306,34 @@ def _transfer_edges(gather: Gathering) -> Iterator[NamedEdge]:
     """Yield each transfer, and that its two ends wait for it before the next stage."""
     counts = gather.plan.counts.tolist()
     transfers = gather.plan.transfers.tolist()
-    for (stage, sender, receiver), count in zip(transfers, counts, strict=True):
+    for transfer, count in zip(transfers, counts, strict=True):
+        stage, sender, receiver = transfer
         task = gather.receive(stage, sender, receiver)
-        yield NamedEdge(
-            gather.stage(sender, stage),
-            task,
-            carries="rows",
-            place=(gather.layer, count),
-        )
-        yield NamedEdge(task, gather.stage(receiver, stage + 1))
+        sending = gather.stage(sender, stage)
+        place = (gather.layer, count)
+        yield NamedEdge(sending, task, carries="rows", place=place)
+
+        next_of_receiver = gather.stage(receiver, stage + 1)
+        next_of_sender = gather.stage(sender, stage + 1)
+        yield NamedEdge(task, next_of_receiver)
         # The sender's stage ends with this arrival, too: its flag is set then.
-        yield NamedEdge(task, gather.stage(sender, stage + 1), credit=True)
+        yield NamedEdge(task, next_of_sender, credit=True)
 
 
 def _order_edges(builder: DgclBuilder, gather: Gathering) -> Iterator[NamedEdge]:
     """Yield the order of the tasks of each device."""
     for rank in range(len(builder.machines)):
         if gather.before:
-            yield NamedEdge(f"d{rank}.{gather.before}", gather.stage(rank, 0))
+            first = gather.stage(rank, 0)
+            yield NamedEdge(f"d{rank}.{gather.before}", first)
         last = gather.stage(rank, gather.plan.stages)
         yield NamedEdge(last, f"d{rank}.{gather.after}")
     for rank, stages in builder.stages(gather):
         # Also where it sends and receives nothing: no stage passes another.
         for stage in stages[:-1]:
-            yield NamedEdge(gather.stage(rank, stage), gather.stage(rank, stage + 1))
+            task = gather.stage(rank, stage)
+            following = gather.stage(rank, stage + 1)
+            yield NamedEdge(task, following)
 
 
 def _gate_edges(builder: DgclBuilder, gather: Gathering) -> Iterator[NamedEdge]:
@@ -308,8 +342,11 @@ def _gate_edges(builder: DgclBuilder, gather: Gathering) -> Iterator[NamedEdge]:
         for stage in range(gather.plan.stages):
             gate = gather.gate(stage + 1)
             if stage in stages:
-                yield NamedEdge(gather.stage(rank, stage), gate, credit=True)
-            yield NamedEdge(gate, gather.stage(rank, stage + 1), credit=True)
+                task = gather.stage(rank, stage)
+                yield NamedEdge(task, gate, credit=True)
+            following = gather.stage(rank, stage + 1)
+            yield NamedEdge(gate, following, credit=True)
     for stage, sender, receiver in gather.plan.transfers.tolist():
         task = gather.receive(stage, sender, receiver)
-        yield NamedEdge(task, gather.gate(stage + 1), credit=True)
+        gate = gather.gate(stage + 1)
+        yield NamedEdge(task, gate, credit=True)

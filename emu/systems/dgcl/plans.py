@@ -55,37 +55,47 @@ def topology_settings(cluster: Cluster, machines: Sequence[str]) -> Settings:
     """Return the links between machines as ``Job.settings`` hold them."""
     links = cluster.links
     ranks = [cluster.index(name) for name in machines]
+    routes = {}
     # Both ways: a link may have another capacity back.
-    pairs = itertools.permutations(range(len(ranks)), 2)
-    routes = {(i, j): links.route(ranks[i], ranks[j]) for i, j in pairs}
+    for pair in itertools.permutations(range(len(ranks)), 2):
+        sender, receiver = pair
+        routes[pair] = links.route(ranks[sender], ranks[receiver])
 
     # Links that no route crosses are left out: they must not change a plan's key.
-    ports = sorted({port for route in routes.values() for port in route})
+    crossed = set(itertools.chain.from_iterable(routes.values()))
+    ports = sorted(crossed)
     places = {port: place for place, port in enumerate(ports)}
+    stated_routes = []
+    for (sender, receiver), route in routes.items():
+        links_of_route = [places[port] for port in route]
+        stated_routes.append([sender, receiver, links_of_route])
+
     return {
         "devices": len(machines),
         "links": [links[port].name for port in ports],
         "capacities": [links[port].capacity for port in ports],
-        "routes": [
-            [i, j, [places[port] for port in route]] for (i, j), route in routes.items()
-        ],
+        "routes": stated_routes,
     }
 
 
 def read_topology(settings: JobSettings) -> Topology:
     """Return the topology of `topology_settings`."""
+    routes = {}
+    for sender, receiver, links in settings["routes"]:
+        routes[sender, receiver] = tuple(links)
     return Topology(
         devices=settings["devices"],
         links=tuple(settings["links"]),
         capacities=np.array(settings["capacities"], np.float64),
-        routes={(i, j): tuple(links) for i, j, links in settings["routes"]},
+        routes=routes,
     )
 
 
 def _topology_of(settings: JobSettings) -> Topology:
     """Return the topology of a job, without routes between boxes that replicate."""
     topology = read_topology(settings["topology"])
-    if boxes := settings.get("replicas"):
+    boxes = settings.get("replicas")
+    if boxes:
         return topology.within(boxes)
     return topology
 
@@ -106,7 +116,8 @@ def needs_of(graph: WholeGraph, boxes: Sequence[int] = ()) -> Needs:
             count = len(part.remote) if start <= number < end else 0
             remote.append(part.remote[:count])
             owners.append(part.owners[:count])
-        islands.append(Needs.of_parts(remote, owners))
+        island = Needs.of_parts(remote, owners)
+        islands.append(island)
     return Needs.join(islands)
 
 
@@ -119,19 +130,24 @@ def needs_of_settings(settings: JobSettings) -> list[Needs]:
     graph = graphs[0]
     needs = needs_of(graph)
     # Where nobody needs a row, none goes to the host either.
-    if settings["plan"]["kind"] == "swap" and len(needs):
-        local = [graph.part(number).local for number in range(graph.parts)]
+    is_swap = settings["plan"]["kind"] == "swap"
+    if is_swap and len(needs):
+        numbers = range(graph.parts)
+        local = [graph.part(number).local for number in numbers]
         needs = needs.swap(local)
     return [needs]
 
 
 def make_plan(
-    needs: Needs, topology: Topology, stated: Mapping[str, Any]
+    needs: Needs,
+    topology: Topology,
+    stated: Mapping[str, Any],
 ) -> GatherPlan:
     """Return the ``stated`` plan, PlanError where who needs a row is cut off."""
-    if stated["kind"] == "swap":
-        return swap(needs, topology.devices - 1)
-    if stated["kind"] == "peer_to_peer":
+    kind = stated["kind"]
+    if kind == "swap":
+        return swap(needs, host=topology.devices - 1)
+    if kind == "peer_to_peer":
         return peer_to_peer(needs, topology.devices)
     options = {key: value for key, value in stated.items() if key != "kind"}
     return spst(needs, topology, **options)
@@ -141,7 +157,8 @@ def plan_anew(settings: JobSettings) -> list[GatherPlan]:
     """Return a plan by SPST of each layer that has its own; raise as `open_plans`."""
     topology = _topology_of(settings)
     stated = {**settings["plan"], "kind": "spst"}
-    return [make_plan(need, topology, stated) for need in needs_of_settings(settings)]
+    needs = needs_of_settings(settings)
+    return [make_plan(needs_of_layer, topology, stated) for needs_of_layer in needs]
 
 
 def open_plans(settings: JobSettings) -> tuple[GatherPlan, ...]:
@@ -163,13 +180,17 @@ def open_plans(settings: JobSettings) -> tuple[GatherPlan, ...]:
         return needs_of_settings(settings)
 
     def write(partial: Path) -> Settings:
-        plans = [make_plan(need, topology, settings["plan"]) for need in needs()]
+        plans = []
+        for needs_of_layer in needs():
+            plan = make_plan(needs_of_layer, topology, settings["plan"])
+            plans.append(plan)
         stem = glob.escape(home.name)
         # One less, so that this plan has room.
         forget_oldest(home.parent, f"{stem}-plan-*", MOST_KEPT - 1)
         return write_plans(partial, plans, facts)
 
-    arrays = prepare_arrays(home.with_name(f"{home.name}-plan-{key}"), write)
+    folder = home.with_name(f"{home.name}-plan-{key}")
+    arrays = prepare_arrays(folder, write)
     os.utime(arrays.folder)  # the newest now: in use
     entry = (arrays.folder, arrays.checksum)
     # A scenario is built several times: a process checks a plan once.
@@ -178,7 +199,9 @@ def open_plans(settings: JobSettings) -> tuple[GatherPlan, ...]:
 
     plans = _CHECKED[entry]
     # Without replicas all layers need the same rows: they share one plan.
-    return plans if len(plans) == layers else plans * layers
+    if len(plans) == layers:
+        return plans
+    return plans * layers
 
 
 def _key_of(settings: JobSettings, layers: int) -> str:
@@ -192,7 +215,8 @@ def _key_of(settings: JobSettings, layers: int) -> str:
         causes |= {"replicas": boxes, "layers": layers}
     # Sorted, or equal settings in another order would have another key.
     text = json.dumps(causes, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    digest = hashlib.sha256(text.encode())
+    return digest.hexdigest()[:16]
 
 
 @functools.lru_cache(maxsize=32)
@@ -202,14 +226,23 @@ def gradient_plan(plan: GatherPlan, *, atomic: bool) -> GatherPlan:
 
 
 def _tables(plan: GatherPlan) -> dict[str, Ints | Devices]:
-    return {"transfers": plan.transfers, "bounds": plan.bounds, "rows": plan.rows}
+    return {
+        "transfers": plan.transfers,
+        "bounds": plan.bounds,
+        "rows": plan.rows,
+    }
 
 
-def write_plans(folder: Path, plans: Sequence[GatherPlan], facts: Settings) -> Settings:
+def write_plans(
+    folder: Path,
+    plans: Sequence[GatherPlan],
+    facts: Settings,
+) -> Settings:
     """Write plans as `prepare_arrays` asks for it."""
     for number, plan in enumerate(plans):
-        tables = _tables(plan).items()
-        write_arrays(folder, {f"{name}_{number}": table for name, table in tables})
+        tables = _tables(plan)
+        named_tables = {f"{name}_{number}": table for name, table in tables.items()}
+        write_arrays(folder, named_tables)
     return facts
 
 
@@ -255,31 +288,41 @@ def _check_tables(plan: GatherPlan) -> None:
     kinds = [table.dtype for table in tables]
     # A damaged file may hold anything: the form comes before the content.
     if kinds != [np.int32, np.int64, np.int64]:
-        raise PlanError(f"its arrays are of types {', '.join(map(str, kinds))}")
+        words = ", ".join(map(str, kinds))
+        raise PlanError(f"its arrays are of types {words}")
     shapes = [table.shape for table in tables]
-    if shapes != [(plan.bounds.size - 1, 3), (plan.bounds.size,), (plan.rows.size,)]:
-        raise PlanError(f"its arrays have shapes {', '.join(map(str, shapes))}")
+    ends = plan.bounds.size
+    if shapes != [(ends - 1, 3), (ends,), (plan.rows.size,)]:
+        words = ", ".join(map(str, shapes))
+        raise PlanError(f"its arrays have shapes {words}")
 
-    ends = [plan.bounds[0], plan.bounds[-1]]
-    if ends != [0, len(plan.rows)] or (plan.bounds[1:] < plan.bounds[:-1]).any():
+    first_and_last = [plan.bounds[0], plan.bounds[-1]]
+    starts = plan.bounds[:-1]
+    falls = plan.bounds[1:] < starts
+    if first_and_last != [0, len(plan.rows)] or falls.any():
         raise PlanError("bounds do not divide its rows")
     stages = plan.transfers[:, 0]
     # A graph whose parts need nothing of each other has no transfer.
     if not stages.size:
         return
-    is_ascending = (stages[1:] >= stages[:-1]).all()
-    if not is_ascending or not 0 <= stages[0] <= stages[-1] < plan.devices:
+    earlier = stages[:-1]
+    is_ascending = (stages[1:] >= earlier).all()
+    first = stages[0]
+    last = stages[-1]
+    if not is_ascending or not 0 <= first <= last < plan.devices:
         raise PlanError("stages are not ascending, or one is beyond any tree's depth")
 
 
 def plan_lines(settings: JobSettings) -> Iterator[str]:
     """Yield what can be said of the plans of a job before it runs."""
     kind = settings["plan"]["kind"]
-    if seconds := settings.get("best_of"):
-        times = [
-            f"{format_duration(time)} with {name}" for name, time in seconds.items()
-        ]
-        yield f"best_of takes {kind}: {EPOCHS} epochs take {', '.join(times)}"
+    seconds = settings.get("best_of")
+    if seconds:
+        times = []
+        for name, time in seconds.items():
+            times.append(f"{format_duration(time)} with {name}")
+        words = ", ".join(times)
+        yield f"best_of takes {kind}: {EPOCHS} epochs take {words}"
     if settings["replicas"]:
         _, graphs = open_layers(settings)
         graph = graphs[0]
@@ -294,10 +337,13 @@ def plan_lines(settings: JobSettings) -> Iterator[str]:
         return
 
     topology = _topology_of(settings)
-    direct = spst_cost = 0.0
+    direct_cost = 0.0
+    spst_cost = 0.0
     for needs in needs_of_settings(settings):
-        direct += peer_to_peer(needs, topology.devices).cost(topology)
+        direct = peer_to_peer(needs, topology.devices)
+        direct_cost += direct.cost(topology)
         # Ten at a time: 1 to 2 % above one by one, in a tenth of the time.
-        spst_cost += spst(needs, topology, seed=0, group=10).cost(topology)
-    if direct <= _WORTH * spst_cost:
+        trees = spst(needs, topology, seed=0, group=10)
+        spst_cost += trees.cost(topology)
+    if direct_cost <= _WORTH * spst_cost:
         yield "SPST finds no plan of a lower t(S) than peer-to-peer's"

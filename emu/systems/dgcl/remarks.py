@@ -19,7 +19,10 @@ from emu.units import format_duration
 _WORDS = {"gather": "forward", "scatter": "backward"}
 
 
-def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str]:
+def gather_lines(
+    schedules: Mapping[str, Schedule],
+    policy: str,
+) -> Iterator[str]:
     """Yield a line per gather: t(S), its simulated time alone, a bound on t(S).
 
     And the mean time in every schedule, where stages wait for computation: from when
@@ -46,7 +49,8 @@ def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str
 
         sizes = _bytes_of(first, kind, layer)
         # t(S) is per row; a row's bytes depend on the layer.
-        rows = max(int(plan.counts.sum()), 1)
+        sent_once = int(plan.counts.sum())
+        rows = max(sent_once, 1)
         sent_rows = rows * job.iterations
         row_bytes = float(sizes.sum()) / sent_rows
         bound = ""
@@ -62,7 +66,8 @@ def gather_lines(schedules: Mapping[str, Schedule], policy: str) -> Iterator[str
         cost = format_duration(seconds_of_plan)
         seconds_alone = _time_alone(first, sizes, policy)
         alone = format_duration(seconds_alone)
-        with_waits = ", ".join(_list_waits(schedules, kind, layer))
+        waits = list(_list_waits(schedules, kind, layer))
+        with_waits = ", ".join(waits)
         yield (
             f"gather of layer {layer}, {_WORDS[kind]}: t(S) {cost}, "
             f"simulated {alone}; with waits {with_waits}{bound}"
@@ -95,17 +100,19 @@ def _mean_time(schedule: Schedule, kind: str, layer: int) -> float:
     stages = defaultdict[str, list[int]](list)
     job = schedule.problem.job
     for position, task in enumerate(job.tasks):
-        if task.kind == kind and task.settings["layer"] == layer:
-            stages[task.process_name].append(position)
+        is_of_kind = task.kind == kind
+        if is_of_kind and task.settings["layer"] == layer:
+            positions = stages[task.process_name]
+            positions.append(position)
 
     starts = []
     ends = []
     # The stages of a device, one process each.
-    for positions in stages.values():
-        stage_starts = schedule.task_start[positions]
-        stage_ends = schedule.task_end[positions]
-        starts.append(stage_starts.min(axis=0))
-        ends.append(stage_ends.max(axis=0))
+    for stage_tasks in stages.values():
+        task_starts = schedule.task_start[stage_tasks]
+        task_ends = schedule.task_end[stage_tasks]
+        starts.append(task_starts.min(axis=0))
+        ends.append(task_ends.max(axis=0))
     last_end = np.max(ends, axis=0)
     last_start = np.max(starts, axis=0)
     seconds = last_end - last_start
@@ -116,12 +123,19 @@ def _time_alone(schedule: Schedule, sizes: Floats, policy: str) -> float:
     """Return the seconds of a gather that nobody else's work or bytes delay."""
     problem = schedule.problem
     # Alone means on links as they are stated, without what happens to them in a run.
-    cluster = replace(problem.cluster, changes=(), speed_changes=())
+    cluster = replace(
+        problem.cluster,
+        changes=(),
+        speed_changes=(),
+    )
     job = replace(problem.job, iterations=1)
     problem = replace(problem, cluster=cluster, job=job)
+
     # Tasks take no time, and all epochs have the same bytes: one tells all.
-    times = np.zeros((len(job.tasks), 1))
-    flows = Realization(times, volumes=sizes[:, :1])
+    shape = (len(job.tasks), 1)
+    times = np.zeros(shape)
+    first_epoch = sizes[:, :1]
+    flows = Realization(times, volumes=first_epoch)
     return makespan(problem, flows, policy)
 
 
@@ -132,10 +146,11 @@ def _bytes_of(schedule: Schedule, kind: str, layer: int) -> Floats:
     for edge in job.edges:
         source = job.tasks[edge.source]
         destination = job.tasks[edge.destination]
-        carries_rows = (source.kind, destination.kind) in CARRIES
-        is_of_kind = carries_rows and source.kind == kind
+        kinds = (source.kind, destination.kind)
+        is_of_kind = source.kind == kind and kinds in CARRIES
         is_of_layer = is_of_kind and source.settings["layer"] == layer
         belongs.append(is_of_layer)
+
     is_of_gather = np.array(belongs)
     # Flows within a machine have no bytes on record.
     sizes = np.nan_to_num(schedule.flow_bytes)

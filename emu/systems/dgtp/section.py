@@ -161,13 +161,8 @@ def _count_batches(job: Job, operations: Operations) -> None:
             edges = [batch.edges for batch in batches]
             operations.add(position, {"sample": edges})
         elif task.kind == "graph_store_hop":
-            hop = place["hop"] - 1
-            answers = []
-            for batches in counts:
-                by_store = [batch.answered[hop] for batch in batches]
-                answers.append([edges[place["store"]] for edges in by_store])
-            drawn = np.sum(answers, axis=0)
-            operations.add(position, {"sample": drawn})
+            edges = _count_answers(counts, place["store"], place["hop"] - 1)
+            operations.add(position, {"sample": edges})
         elif task.kind == "worker":
             first = place["worker"] * samplers_per_worker
             end = first + samplers_per_worker
@@ -183,6 +178,19 @@ def _count_batches(job: Job, operations: Operations) -> None:
                     # Features need no gradient: the first layer goes back faster.
                     backward = layer.backward(first=number == 0)
                     operations.add(position, backward)
+
+
+def _count_answers(
+    counts: Sequence[Sequence[SampleCounts]],
+    store: int,
+    hop: int,
+) -> list[int]:
+    """Return the edges that a store draws for a hop, of all samplers, by mini-batch."""
+    totals = []
+    for batches in zip(*counts, strict=True):
+        edges = [batch.answered[hop][store] for batch in batches]
+        totals.append(sum(edges))
+    return totals
 
 
 def _count_rows(

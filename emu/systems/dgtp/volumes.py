@@ -32,6 +32,7 @@ class _Samples:
             nothing = (0,) * len(batch.owned)
             hits.append(batch.hits or nothing)
             ahead.append(batch.ahead or nothing)
+
         self.inputs: Ints = owned.sum(axis=1)
         self.edges: Ints = np.array([batch.edges for batch in batches])
         self.seeds: Ints = np.array([batch.seeds for batch in batches])
@@ -114,7 +115,8 @@ def dgtp_volumes(
     shards = shard_sizes(parameters, servers) if servers else ()
     samples = [_Samples(batches[: job.iterations]) for batches in counts]
     features = (row_itemsize or itemsize) * feature_length
-    volumes = np.zeros((len(job.edges), job.iterations))
+    shape = (len(job.edges), job.iterations)
+    volumes = np.zeros(shape)
     for row, edge in zip(volumes, job.edges, strict=True):
         source = job.tasks[edge.source]
         destination = job.tasks[edge.destination]
@@ -137,7 +139,12 @@ def dgtp_volumes(
             rows = of_sampler.sent_ahead(place["store"])
             row[:] = features * rows
         else:
-            row[:] = _edge_bytes(source.kind, place, of_sampler, features)
+            row[:] = _edge_bytes(
+                source.kind,
+                place,
+                counts=of_sampler,
+                row=features,
+            )
     return volumes
 
 
@@ -148,13 +155,14 @@ def count_servers(job: Job) -> int:
 
 def realize_volumes(job: Job, dataset: Dataset) -> Floats:
     """Return the real bytes of (edge, iteration), exactly those that programs send."""
+    settings = job.settings
     return dgtp_volumes(
         job,
-        count_job(job.settings, dataset, job.iterations),
+        counts=count_job(settings, dataset, job.iterations),
         feature_length=dataset.feature_length,
-        parameters=count_parameters(job.settings, dataset),
-        itemsize=number_bytes(job.settings),
-        row_itemsize=feature_bytes(job.settings),
+        parameters=count_parameters(settings, dataset),
+        itemsize=number_bytes(settings),
+        row_itemsize=feature_bytes(settings),
     )
 
 

@@ -35,6 +35,8 @@ _KEEP = 0.95
 #: Which lambda: its job, its interval, its tensor task, and its attempt from 1 on.
 _Key: TypeAlias = tuple[str, int, int, int]
 Ints: TypeAlias = NDArray[np.int64]
+#: Interval, and number of its tensor task.
+TensorTask: TypeAlias = tuple[int, int]
 
 
 class UnansweredLambda(ValueError):
@@ -59,8 +61,10 @@ class Attempt:
 
 
 def draw_attempts(
-    dying: DyingLambdasSection, seed: int, shape: tuple[int, int, int]
-) -> dict[tuple[int, int], list[Attempt]]:
+    dying: DyingLambdasSection,
+    seed: int,
+    shape: tuple[int, int, int],
+) -> dict[TensorTask, list[Attempt]]:
     """Return the attempts of each (interval, number of tensor task).
 
     Those alone are among them that need more than one in an epoch. Epochs that follow
@@ -74,8 +78,8 @@ def draw_attempts(
 
     # Drawn for the most attempts: fewer epochs or a smaller share change no draw.
     rng = np.random.default_rng([seed, 8])
-    draws = rng.random((*shape, dying.attempts, 3))
     # Of three numbers per attempt: whether it fails, whether late, after which part.
+    draws = rng.random((*shape, dying.attempts, 3))
     fails = draws[..., 0] < dying.share
     fails_with_all_before = np.cumprod(fails, axis=-1)
     failures = fails_with_all_before.sum(axis=-1)  # before the first answer
@@ -90,9 +94,10 @@ def draw_attempts(
             "share, or raise attempts"
         )
 
-    attempts: dict[tuple[int, int], list[Attempt]] = {}
+    attempts: dict[TensorTask, list[Attempt]] = {}
     fails_ever = failures.any(axis=0)
-    for interval, tensor in np.argwhere(fails_ever).tolist():
+    tensor_tasks = np.argwhere(fails_ever)
+    for interval, tensor in tensor_tasks.tolist():
         attempts[interval, tensor] = _attempts_of_task(
             dying,
             counts=failures[:, interval, tensor],
@@ -102,7 +107,9 @@ def draw_attempts(
 
 
 def _attempts_of_task(
-    dying: DyingLambdasSection, counts: Ints, draws: Floats
+    dying: DyingLambdasSection,
+    counts: Ints,
+    draws: Floats,
 ) -> list[Attempt]:
     """Return the attempts of a tensor task of an interval.
 
@@ -110,7 +117,8 @@ def _attempts_of_task(
     every attempt, shape (epochs, attempts, 3).
     """
     attempts = []
-    for number in range(counts.max() + 1):
+    most = counts.max()
+    for number in range(most + 1):
         _, late, part = draws[:, number].T
         # The first that holds decides, and a lambda of which none holds dies.
         fates = [
@@ -190,13 +198,15 @@ def end_early(
             tensor = settings["tensor"]
             seconds[position] += waits[:, server, tensor]
         if "done" in settings:
-            seconds[position] *= settings["done"][: job.iterations]
+            done = settings["done"]
+            seconds[position] *= done[: job.iterations]
 
 
 def _ends_of(job: Job, position: int) -> NDArray[np.str_]:
     """Return how a lambda's task ends in every epoch; without a word it answers."""
     settings = job.tasks[position].settings
-    ends = np.array(settings.get("ends", [ANSWERS]))
+    stated = settings.get("ends", [ANSWERS])
+    ends = np.array(stated)
     return np.resize(ends, job.iterations)
 
 
@@ -220,7 +230,8 @@ def epochs_of_edge(job: Job, edge: int) -> NDArray[np.bool_]:
             fates = {ANSWERS}
 
     # The first states the version of its weights, however it ends.
-    if destination.kind == "stash" or "ends" not in task.settings:
+    is_stash = destination.kind == "stash"
+    if is_stash or "ends" not in task.settings:
         return np.ones(job.iterations, np.bool_)
     ends = task.settings["ends"][: job.iterations]
     carries = [end in fates for end in ends]
@@ -241,7 +252,8 @@ def function_times(schedule: Schedule) -> tuple[Floats, Floats]:
         name, interval, tensor, _ = key
         first_key = (name, interval, tensor, 1)
         answer = lambdas[first_key].get("answer")  # one of all attempts
-        if answer is None or not {"launch", "work"} <= tasks.keys():
+        has_worked = {"launch", "work"} <= tasks.keys()
+        if answer is None or not has_worked:
             continue
 
         work = tasks["work"]
@@ -255,7 +267,8 @@ def function_times(schedule: Schedule) -> tuple[Floats, Floats]:
         }
         for end, last in last_tasks.items():
             seconds = schedule.task_end[last] - launched
-            is_paid = (ends == end) & ~np.isnan(seconds)
+            has_ended = ~np.isnan(seconds)
+            is_paid = (ends == end) & has_ended
             group = answer_times if end == ANSWERS else other_times
             group.append(seconds[is_paid])
     return np.concatenate(answer_times), np.concatenate(other_times)
@@ -300,19 +313,27 @@ def relaunches(schedule: Schedule) -> Relaunches | None:
     count = 0
     late = 0
     seconds = 0.0
-    for position, task in enumerate(schedule.problem.job.tasks):
+    tasks = schedule.problem.job.tasks
+    for position, task in enumerate(tasks):
         if task.kind not in {"recall", "held"}:
             continue
         starts = schedule.task_start[position]
-        ends = np.array(task.settings["ends"][: len(starts)])
+        ends_of_task = task.settings["ends"]
+        ends = np.array(ends_of_task[: len(starts)])
         if task.kind == "held":
-            late += int(np.count_nonzero(ends == LATE))
+            is_late = ends == LATE
+            late += int(np.count_nonzero(is_late))
             continue
 
         epochs = np.flatnonzero(ends != IDLE)
         count += len(epochs)
-        waits = schedule.task_end[position, epochs] - starts[epochs]
+        task_ends = schedule.task_end[position]
+        waits = task_ends[epochs] - starts[epochs]
         seconds += float(waits.sum())
     if not count:
         return None
-    return {"count": count, "late": late, "seconds": seconds}
+    return {
+        "count": count,
+        "late": late,
+        "seconds": seconds,
+    }

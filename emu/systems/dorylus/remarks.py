@@ -12,6 +12,9 @@ from emu.systems import Floats
 from emu.systems.dorylus.deaths import Relaunches, relaunches
 from emu.units import format_duration
 
+#: Kinds of task whose rows gathers read.
+_SENDERS = {"ghosts", "scatter", "scatter_back"}
+
 
 def figures(schedule: Schedule) -> dict[str, Relaunches]:
     """Return ``relaunches`` of result.json, where lambdas were launched again."""
@@ -48,13 +51,17 @@ def quota_lines(schedule: Schedule) -> Iterator[str]:
     """Yield where each tuner went, its quotas weighed by the time that they held."""
     cluster = schedule.problem.cluster
     end = schedule.length
-    pools = {(pool.machine, pool.name): pool for pool in schedule.problem.pools}
-    for tuner, name in zip(cluster.tuners, cluster.tuned_names, strict=True):
+    pools = {}
+    for pool in schedule.problem.pools:
+        pools[pool.machine, pool.name] = pool
+    named_tuners = zip(cluster.tuners, cluster.tuned_names, strict=True)
+    for tuner, name in named_tuners:
         pool = pools[tuner.machine, tuner.pool]
         since, quotas = schedule.slots_of(pool)
         # The last quota holds to the end, and those behind the end for no time.
         bounds = np.append(since, end)
-        spans = np.diff(np.minimum(bounds, end))
+        bounds = np.minimum(bounds, end)
+        spans = np.diff(bounds)
         mean = quotas @ spans / end
         yield (
             f"{name} tuned from {quotas[0]} to {quotas.min()} to {quotas.max()}, "
@@ -77,12 +84,13 @@ def ages_of_reads(schedule: Schedule) -> NDArray[np.int64]:
         sender = job.tasks[edge.source].kind
         reader = job.tasks[edge.destination].kind
         # What a receiving task takes in is not read yet: the gather behind it reads.
-        gathers = reader != "ghosts" and sender in {"ghosts", "scatter", "scatter_back"}
+        gathers = reader != "ghosts" and sender in _SENDERS
         if edge.latest and gathers:
             reads = schedule.reads[position]
             # -1 is before the first epoch: no value was there, so none has an age.
             epochs = np.flatnonzero(reads >= 0)
-            ages.append(epochs - reads[epochs])
+            ages_of_epochs = epochs - reads[epochs]
+            ages.append(ages_of_epochs)
     return np.concatenate(ages)
 
 
@@ -103,18 +111,19 @@ def live_versions(schedule: Schedule) -> int:
         versions = np.arange(job.iterations) - edge.lag
         if edge.latest and schedule.reads is not None:
             versions = schedule.reads[position]
-        if edge.source not in use_ends:
-            use_ends[edge.source] = np.zeros(job.iterations + 1)
         # Version -1, the first weights, has place 0.
         places = np.maximum(versions, -1) + 1
         ends_of_apply = _use_ends(schedule, edge.destination)
-        np.maximum.at(use_ends[edge.source], places, ends_of_apply)
+        nothing = np.zeros(job.iterations + 1)
+        ends_of_update = use_ends.setdefault(edge.source, nothing)
+        np.maximum.at(ends_of_update, places, ends_of_apply)
 
     most = 0
     for update, ends in use_ends.items():
-        starts = np.concatenate([[0.0], schedule.task_end[update]])
+        update_ends = schedule.task_end[update]
+        starts = np.append(0.0, update_ends)
         # The last version stays: nothing replaces it.
-        next_starts = np.append(starts[1:], np.inf)
+        next_starts = np.append(update_ends, np.inf)
         last = np.maximum(ends, next_starts)
         # Most are there when one of them begins.
         moments = starts[:, None]
@@ -122,7 +131,8 @@ def live_versions(schedule: Schedule) -> int:
         is_needed = last[None, :] > moments
         is_live = is_there & is_needed
         counts = is_live.sum(axis=1)
-        most = max(most, int(counts.max()))
+        most_of_layer = int(counts.max())
+        most = max(most, most_of_layer)
     return most
 
 
@@ -134,8 +144,10 @@ def _use_ends(schedule: Schedule, apply: int) -> Floats:
         reader = job.edges[edge].destination
         kind = job.tasks[reader].kind
         if kind == "stash":
-            ends = np.maximum(ends, schedule.task_end[reader])
+            stash_end = schedule.task_end[reader]
+            ends = np.maximum(ends, stash_end)
         elif kind == "apply":  # the second half of a streaming lambda
             # It uses the same version, later.
-            ends = np.maximum(ends, _use_ends(schedule, reader))
+            later_ends = _use_ends(schedule, reader)
+            ends = np.maximum(ends, later_ends)
     return ends

@@ -338,8 +338,8 @@ class DorylusJobSection(DorylusKeys):
         # In an interval from step to step, to and from the gate, by way of a lambda,
         # and one between each tensor task and a parameter server.
         tensors = sum(step.tensor for step in steps)
-        ways = 3 if self.uses_lambdas else 1
-        within = len(steps) + 1 + tensors * ways
+        flows_per_tensor = 3 if self.uses_lambdas else 1
+        within = len(steps) + 1 + tensors * flows_per_tensor
         exchanges = sum(step.kind.startswith("scatter") for step in steps)
         receivers = 1
         if not self.receives_together(count):

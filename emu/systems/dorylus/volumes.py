@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emu.problem import Job, Task
-from emu.problem.workloads.operations import LayerWork, Operations
+from emu.problem.workloads.operations import Amounts, LayerWork, Operations
 from emu.systems import Floats, JobSettings, Times
 from emu.systems.dorylus.deaths import end_early, first_attempts
 from emu.systems.dorylus.steps import (
@@ -370,7 +370,7 @@ def count_step(
     layer: int,
     widths: Sequence[int],
     sizes: tuple[float, float],
-) -> dict[str, float]:
+) -> Amounts:
     """Return the operations of a task of an interval; none of one that only sends.
 
     A gather adds rows as they are: before they are multiplied in a GCN, after that in a
@@ -403,7 +403,7 @@ def count_step(
     amounts = dict.fromkeys(products.forward, 0.0)
     # Rematerialized, a backward pass begins with the forward one: Z is not stored.
     if kind == "apply" or section.rematerialize:
-        amounts = products.forward
+        amounts = dict(products.forward)
     if kind == "apply_back" or is_fused:
         backward = products.backward(first=layer == 0)
         for name, more in backward.items():

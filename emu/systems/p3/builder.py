@@ -16,7 +16,13 @@ from emu.problem.workloads.all_reduce import (
 )
 from emu.systems import JobSettings
 from emu.systems.job_section import BuildContext
-from emu.systems.p3.job import ENTRIES, PHASES, PIPELINES, PROGRAMS, column_blocks
+from emu.systems.p3.job import (
+    ENTRIES,
+    PHASES,
+    PIPELINES,
+    PROGRAMS,
+    column_blocks,
+)
 from emu.systems.p3.keys import P3Keys
 
 
@@ -37,11 +43,7 @@ class P3Builder:
         a mini-batch.
     """
 
-    def __init__(
-        self,
-        section: P3Keys,
-        context: BuildContext,
-    ) -> None:
+    def __init__(self, section: P3Keys, context: BuildContext) -> None:
         self.section = section
         self._window = context.window
         self.machines = section.ranks(context.machines)
@@ -52,11 +54,13 @@ class P3Builder:
         self.members = section.cache or len(self.machines)
         self.groups = len(self.machines) // self.members
         self.hops = section.hops if section.structure == "hashed" else 0
-        self.entries = [ENTRIES[section.place_on(name)] for name in self.machines]
+        places = [section.place_on(name) for name in self.machines]
+        self.entries = [ENTRIES[place] for place in places]
 
     def brings_rows(self, rank: int) -> bool:
         """Return True where a machine's columns come from memory of its host."""
-        task = Task("", PHASES["Mf"], pinned=self.machines[rank])
+        machine = self.machines[rank]
+        task = Task("", PHASES["Mf"], pinned=machine)
         return self.section.brings_rows(task)
 
     def share(self, rank: int) -> float:
@@ -65,7 +69,8 @@ class P3Builder:
         if not shares:
             return 1.0
         # Shares are in any unit: over an even share their mean is 1.
-        return shares[rank % self.members] * self.members / sum(shares)
+        share = shares[rank % self.members]
+        return share * self.members / sum(shares)
 
     def blocks(self, feature_length: int) -> tuple[int, ...]:
         """Return the columns of each member of a group, 0 of one without a part."""
@@ -73,7 +78,8 @@ class P3Builder:
 
     def columns_of(self, rank: int, feature_length: int) -> int:
         """Return the columns of a machine."""
-        return self.blocks(feature_length)[rank % self.members]
+        blocks = self.blocks(feature_length)
+        return blocks[rank % self.members]
 
     def job(self, settings: JobSettings) -> Job:
         """Return the job.
@@ -85,24 +91,32 @@ class P3Builder:
 
         Raises ValueError as `Job`.
         """
-        return build_named_job(self.tasks(), self.edges(), self.cycles, settings)
+        return build_named_job(
+            tasks=self.tasks(),
+            edges=self.edges(),
+            iterations=self.cycles,
+            settings=settings,
+        )
 
     def samplers_of(self, rank: int) -> range:
         """Return the numbers of a machine's samplers."""
-        first = rank * self.section.samplers_per_worker
-        return range(first, first + self.section.samplers_per_worker)
+        count = self.section.samplers_per_worker
+        first = rank * count
+        return range(first, first + count)
 
     def tasks(self) -> Iterator[Task]:
         """Yield the tasks, machine by machine, then those of the rings."""
         for rank, machine in enumerate(self.machines):
             yield from self._sampling_tasks(rank, machine)
             yield from self._phases(rank, machine)
-        yield from all_reduce_tasks(self._ranks("w", "data_backward"))
+        workers = self._ranks("w", "data_backward")
+        yield from all_reduce_tasks(workers)
         if self.groups > 1:
             # Machines with the same block step the same rows: a ring for each block.
             holders = self._ranks("v", "model_backward")
             for member in range(self.members):
-                yield from all_reduce_tasks(holders[member :: self.members])
+                ring = holders[member :: self.members]
+                yield from all_reduce_tasks(ring)
 
     def _sampling_tasks(self, rank: int, machine: str) -> Iterator[Task]:
         """Yield the samplers of a machine, each a process, with their hops."""
@@ -130,11 +144,7 @@ class P3Builder:
                     iterations=self.batches,
                 )
 
-    def _phases(
-        self,
-        rank: int,
-        machine: str,
-    ) -> Iterator[Task]:
+    def _phases(self, rank: int, machine: str) -> Iterator[Task]:
         """Yield the tasks of a machine's worker, which share its process."""
         demands = self.section.demands
         worker = Task(name="", kind="", pinned=machine, process=f"w{rank}")
@@ -151,14 +161,17 @@ class P3Builder:
             )
 
         for name, kind in PHASES.items():
+            # The phases are one process: the first demands for all.
+            amounts = {}
+            if name == "Mf":
+                amounts = demands.worker.amounts()
             yield replace(
                 worker,
                 name=f"{name}{rank}",
                 kind=kind,
                 phase="training",
                 behind=self.pipeline.behind_of(kind),
-                # The phases are one process: the first demands for all.
-                demands=demands.worker.amounts() if name == "Mf" else {},
+                demands=amounts,
                 program=PROGRAMS[kind],
                 settings={"rank": rank},
                 # Phases of several batches take turns on the one GPU.
@@ -178,16 +191,18 @@ class P3Builder:
 
     def _ranks(self, letter: str, after: str) -> list[Task]:
         """Return the ranks of a ring that sums what a phase leaves."""
-        return [
-            Task(
+        cycles_behind = self.pipeline.behind_of(after)
+        ranks = []
+        for rank, machine in enumerate(self.machines):
+            task = Task(
                 f"{letter}{rank}",
                 ALL_REDUCE,
                 pinned=machine,
                 process=f"w{rank}",
-                behind=self.pipeline.behind_of(after),
+                behind=cycles_behind,
             )
-            for rank, machine in enumerate(self.machines)
-        ]
+            ranks.append(task)
+        return ranks
 
     def edges(self) -> Iterator[NamedEdge]:
         """Yield the edges in the order of `job`."""
@@ -201,7 +216,9 @@ class P3Builder:
             for phase, following in itertools.pairwise(order):
                 yield NamedEdge(f"{phase}{rank}", f"{following}{rank}")
             # The order is static: a cycle begins when the one before has ended.
-            yield NamedEdge(f"{order[-1]}{rank}", f"{order[0]}{rank}", lag=1)
+            first = f"{order[0]}{rank}"
+            last = f"{order[-1]}{rank}"
+            yield NamedEdge(last, first, lag=1)
             yield from self._credits(rank)
 
         yield from all_reduce_edges(
@@ -228,7 +245,10 @@ class P3Builder:
     def samplers_of_group(self, rank: int) -> list[int]:
         """Return the numbers of the samplers of a machine's group."""
         peers = self.group_of(rank)
-        return [sampler for peer in peers for sampler in self.samplers_of(peer)]
+        samplers: list[int] = []
+        for peer in peers:
+            samplers += self.samplers_of(peer)
+        return samplers
 
     def derived_by(self, sampler: int) -> list[int]:
         """Return the samplers of peers whose batches a sampler draws as well."""
@@ -237,7 +257,8 @@ class P3Builder:
         rank, number = divmod(sampler, self.section.samplers_per_worker)
         peers = self._peers_of(rank)
         # Of each peer the one of its number: a machine draws every batch once.
-        return [self.samplers_of(peer)[number] for peer in peers]
+        samplers = [self.samplers_of(peer) for peer in peers]
+        return [of_peer[number] for of_peer in samplers]
 
     def group_of(self, rank: int) -> range:
         """Return the machines of a machine's group."""
@@ -251,8 +272,9 @@ class P3Builder:
         """Yield the questions of a sampler to all owners, and their answers."""
         for hop in range(1, self.hops + 1):
             asker = f"s{sampler}.hop{hop}"
-            is_last = hop == self.hops
-            reader = f"s{sampler}" if is_last else f"s{sampler}.hop{hop + 1}"
+            reader = f"s{sampler}"
+            if hop < self.hops:
+                reader = f"s{sampler}.hop{hop + 1}"
             for store in range(len(self.machines)):
                 owner = f"g{store}.hop{hop}"
                 place = (sampler, store, hop)
@@ -269,7 +291,8 @@ class P3Builder:
         # Where a sampler asks by hops, its first question is what has to wait.
         hop = ".hop1" if self.hops else ""
         last_phase = self.pipeline.order[-1]
-        pairs = itertools.product(self.samplers_of(rank), self.group_of(rank))
+        samplers = self.samplers_of(rank)
+        pairs = itertools.product(samplers, self.group_of(rank))
         for sampler, peer in pairs:
             first = f"s{sampler}{hop}"
             end = f"{last_phase}{peer}"
@@ -299,8 +322,16 @@ class P3Builder:
         for peer in peers:
             place = (rank, peer)
             yield NamedEdge(
-                f"Mf{peer}", f"Df{rank}", forward_lag, carries="pull", place=place
+                source=f"Mf{peer}",
+                destination=f"Df{rank}",
+                lag=forward_lag,
+                carries="pull",
+                place=place,
             )
             yield NamedEdge(
-                f"Db{rank}", f"Mb{peer}", backward_lag, carries="pull", place=place
+                source=f"Db{rank}",
+                destination=f"Mb{peer}",
+                lag=backward_lag,
+                carries="pull",
+                place=place,
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -156,12 +157,14 @@ class ColumnSplit:
         flat = torch.tensor(upper, requires_grad=True)
         # The backward pass ends here: owners of columns go on from its gradient.
         part = torch.tensor(summed, requires_grad=True)
-        shapes = [shape for layer in self._upper for shape in layer]
+        upper_layers = self._upper
+        shapes = list(chain.from_iterable(upper_layers))
         tensors = iter(_views(flat, shapes))
-        last = len(self._upper) - 1
+        last = len(upper_layers) - 1
         hidden = part
         for number, block in enumerate(make_blocks(sizes, edges)):
-            layer_tensors = [next(tensors) for _ in self._upper[number]]
+            count = len(upper_layers[number])
+            layer_tensors = islice(tensors, count)
             # The linear part of layer 1 is in the sum already.
             layer = self._layer if number else self._layer.rest
             hidden = layer(block, hidden, *layer_tensors)
@@ -170,7 +173,8 @@ class ColumnSplit:
 
         truth = as_tensor(labels).long()
         # Samplers of a machine share its mini-batch: weighed losses add up to its mean.
-        loss = functional.cross_entropy(hidden, truth) * share
+        loss = functional.cross_entropy(hidden, truth)
+        loss = loss * share
         is_right = hidden.argmax(1) == truth
         accuracy = float(is_right.double().mean())
         return ForwardPass(

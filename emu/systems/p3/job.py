@@ -78,8 +78,8 @@ class Pipeline:
         Those of mini-batch k are there for ``Mf`` of mini-batch k + 1 + tau.
         """
         # In a cycle that steps before the next forward pass, that update is not missed.
-        before = self.order.index("Mb") < self.order.index("Mf")
-        return self.depth - before
+        steps_first = self.order.index("Mb") < self.order.index("Mf")
+        return self.depth - steps_first
 
 
 #: The paper's words leave open which of the two its pipeline is (docs/which_system.md).
@@ -91,12 +91,15 @@ PIPELINES = {
 
 
 def column_blocks(
-    shares: Sequence[float], feature_length: int, members: int
+    shares: Sequence[float],
+    feature_length: int,
+    members: int,
 ) -> tuple[int, ...]:
     """Return the columns of each member: array_split, or as the shares say."""
     if not shares:
         return shard_sizes(feature_length, members)
     # Rounded as sums, so that the columns add up to all of them.
-    bounds = np.rint(np.cumsum(shares) / sum(shares) * feature_length)
+    ends = np.cumsum(shares) / sum(shares) * feature_length
+    bounds = np.rint(ends)
     counts = np.diff(bounds, prepend=0).astype(int)
     return tuple(counts.tolist())

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from emu.graph_data import count_job, open_for
 from emu.problem import Job, Task
 from emu.problem.workloads import SampleCounts
 from emu.problem.workloads.operations import (
+    Amounts,
     LayerWork,
     Operations,
     count_layer,
@@ -21,9 +21,6 @@ from emu.problem.workloads.operations import (
 from emu.systems import JobSettings
 from emu.systems.p3.builder import P3Builder
 from emu.systems.training_section import number_bytes
-
-#: Operation -> its amount in all iterations, or in each of them.
-Amounts: TypeAlias = Mapping[str, ArrayLike]
 
 FEATURE_BYTES = 4  # float32 in the prepared form, whatever the precision
 

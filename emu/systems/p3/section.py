@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,7 +172,7 @@ class P3JobSection(P3Keys):
                 raise ScenarioError(problem, key="job.cache")
 
     @override
-    def manifest(self) -> dict[str, Any]:
+    def manifest(self) -> Keys:
         """Return the order of the phases, and how many updates weights lack."""
         pipeline = PIPELINES[self.pipeline]
         return {
