@@ -1,4 +1,4 @@
-"""How much longer tasks take on each machine, by speeds and by times of devices."""
+"""Factors by which tasks take longer on each machine: speeds, and times of devices."""
 
 from __future__ import annotations
 
