@@ -243,11 +243,18 @@ typedef struct {
 
 /* What mrtf keeps; see shortest_remaining.c. */
 typedef struct {
-    double *at;                /* per hop: bytes per second that those before a group leave
-                                  it there; the capacity at the first place of a port */
-    int64_t *from, *to;        /* per port a walk in `queue`: the place that comes next, -1
-                                  for no walk (always between two events), and the place
-                                  up to which it goes at least */
+    double *at;                /* per hop of a group that is served: bytes per second that
+                                  those before it leave it there */
+    int64_t *group, *served;   /* the groups that every port serves, as they go, in the places
+                                  of `port_start`, and how many; the others, which wait, are
+                                  in `Scratch.crossing` */
+    int64_t *from, *to;        /* per port a walk in `queue`: the place among those served
+                                  that comes next, -1 for no walk (always between two
+                                  events), and the place up to which it goes at least; */
+    int64_t *asked, *last;     /*  the place of who is asked next of those that wait; the
+                                  group that was served last when the walk began, where it
+                                  left nothing; */
+    int64_t *next;             /*  and the group that is rated next */
 } Offers;
 
 /* What rules that divide ports among jobs count, at port * jobs + job; of this event. */
@@ -266,16 +273,16 @@ typedef struct {
     bool *frozen;
     /* All rules. Per port: bytes per second left, 0 or more; of the flows in question the
      * summed weights or bytes, and the number. Kept: capacity per active flow (oes,
-     * oes_cp). */
+     * oes_cp); by mrtf what is left, behind all flows that the port serves. */
     double *residual, *load;
     int64_t *flows;
     double *share;
     int64_t *queue;            /* of ports, each at most once: a list, or a heap by `share` */
     /* Kept by max-min, weighted or not, by fifo, oes_cp and mrtf: the groups with active
      * flows over every port, in the places of `port_start`, rising but under mrtf, where
-     * they stand as they go; how many they are; and, per group, its flows that they were
-     * last listed for, all that are active once rates are set (but under mrtf). Under
-     * max-min `Levels.over` is in place of the first. */
+     * those that wait stand as they go; how many they are; and, per group, its flows that
+     * they were last listed for, all that are active once rates are set. Under max-min
+     * `Levels.over` is in place of the first. */
     int64_t *crossing, *crowd, *noted;
     /* Kept where flows are rated one by one: the groups with an active flow, or the first
      * ones of coflows, in the order of their keys, length[ORDERED] of them, each once; and a
@@ -291,7 +298,8 @@ typedef struct {
     double *alone, *after;
     double *fair;              /* kept, per group, bytes per second: the least of its equal
                                   shares within its coflow; under oes_cp its oes rate */
-    int64_t *changed;          /* oes_cp: groups with another oes rate, a list */
+    int64_t *changed;          /* oes_cp: groups with another oes rate, a list; mrtf: those
+                                  that came and are not rated yet */
     int64_t *head;             /* kept, per port, or -1: the group that it sends (fifo) or
                                   that takes the rest of it (oes_cp) */
     Asked *asked;              /* a rule of one's own: room for a question */

@@ -182,6 +182,12 @@ static const char *broken_port(const Layout *layout, const State *state, int64_t
         HOLDS(noted == flows, port, "all flows over a port are noted");
         HOLDS(state->scratch.crowd[port] == groups, port, "the groups over a port are listed");
     }
+    if (layout->policy == MRTF || layout->policy == MRTF_EXCLUSIVE) {
+        int64_t served = state->scratch.offers.served[port];
+        HOLDS(noted == groups, port, "all flows over a port are noted");
+        HOLDS(state->scratch.crowd[port] + served == groups, port,
+              "the groups over a port wait or are served");
+    }
     return NULL;
 }
 

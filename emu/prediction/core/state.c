@@ -92,6 +92,11 @@ static void take_scratch(const Layout *layout, Room *room, Scratch *scratch)
     take_coflows(layout, room, &scratch->coflows);
     take_waves(layout, room, &scratch->waves);
     scratch->offers.at = numbers(room, layout->hops);
+    scratch->offers.group = integers(room, layout->hops);
+    scratch->offers.served = integers(room, ports);
+    scratch->offers.asked = integers(room, ports);
+    scratch->offers.last = integers(room, ports);
+    scratch->offers.next = integers(room, ports);
     scratch->offers.from = filled_integers(room, ports, -1);
     scratch->offers.to = integers(room, ports);
 }

@@ -278,11 +278,16 @@ def test_many_flows_to_few_tasks(policy: str, seed: int, receivers: int) -> None
     assert_equal(*many_flows(seed, receivers), policy)
 
 
-@pytest.mark.parametrize("policy", ["sebf_madd", "sincronia", "aalo"])
+@pytest.mark.parametrize("receivers", [8, None])
 @pytest.mark.parametrize("seed", draws.some(range(4)))
-def test_coflows_over_more_ports_than_a_word_has_bits(policy: str, seed: int) -> None:
-    """Waves know their ports by sets of 64."""
-    problem, realization = many_flows(seed, 8, many_machines=True)
+@pytest.mark.parametrize(
+    "policy", ["sebf_madd", "sincronia", "aalo", "mrtf", "mrtf_exclusive"]
+)
+def test_flows_over_more_ports_than_a_word_has_bits(
+    policy: str, seed: int, receivers: int | None
+) -> None:
+    """Waves know their ports by sets of 64; under mrtf walks go from port to port."""
+    problem, realization = many_flows(seed, receivers, many_machines=True)
     assert 2 * len(problem.cluster.machines) > 2 * 64
     assert_equal(problem, realization, policy)
 
