@@ -187,7 +187,7 @@ class _Race:
     def train(self, rate: float, passes: int) -> Learning:
         """Return one rate, trained for so many passes, or until it is there."""
         self.watch(rate)
-        learning = _train(self.plain, target=self.target, rate=rate, passes=passes)
+        learning = _train(self.plain, self.target, rate, passes)
         self.tried[rate] = learning
         return learning
 
