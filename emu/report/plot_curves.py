@@ -187,7 +187,8 @@ def _draw_training(
 ) -> None:
     """Draw a figure of the training of all runs, over time and over steps."""
     by_time, by_step = axes
-    for label, curve, colour in zip(labels, curves, palette(len(curves)), strict=True):
+    shades = palette(len(curves))
+    for label, curve, colour in zip(labels, curves, shades, strict=True):
         has_few = len(curve) <= _FEW
         style: Any = {
             "color": colour,
@@ -227,7 +228,8 @@ def cdf(schedules: dict[str, Schedule], window: Window) -> Figure:
         raise DataError("no flow between machines took time, there is nothing to show")
 
     # One kind has one colour in all schedules, which differ by their lines.
-    colour = colours([kind for by_kind in seconds for kind in by_kind])
+    kinds = [kind for by_kind in seconds for kind in by_kind]
+    colour = colours(kinds)
     for label, by_kind, line in zip(schedules, seconds, cycle(_LINES), strict=False):
         if not by_kind:
             axes.plot([], [], color="none", label=f"{label}: no flow between machines")
@@ -537,7 +539,8 @@ def _draw_progress(
     runs: Sequence[RecordedRun],
     progress: Sequence[Progress],
 ) -> None:
-    for run, curve, colour in zip(runs, progress, palette(len(runs)), strict=False):
+    shades = palette(len(runs))
+    for run, curve, colour in zip(runs, progress, shades, strict=False):
         ends = step_ends(run)
         losses.plot(ends, curve.loss, color=colour)
         shares = curve.accuracy["valid"]
