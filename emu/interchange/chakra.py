@@ -159,7 +159,8 @@ class _Job:
             timeless_nodes = []
             for node in nodes:
                 is_sum = node.kind == "COMP" and node.micros > 0
-                left_out["made-up time of a sum in a collective"] += is_sum
+                if is_sum:
+                    left_out["made-up time of a sum in a collective"] += 1
                 timeless_nodes.append(node._replace(micros=0) if is_sum else node)
             nodes = timeless_nodes
 

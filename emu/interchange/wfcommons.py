@@ -181,8 +181,8 @@ class _Workflow:
 
     def _place_of(self, key: str, run: Reading) -> str:
         """Return the machine of a task; none where placement is to decide."""
-        key = "machines" if "machines" in run else "machine"
-        machines = run.get(key, [])
+        field = "machines" if "machines" in run else "machine"
+        machines = run.get(field, [])
         names = machines if isinstance(machines, list) else [machines]
         left_out = self.workload.left_out
         if len(names) > 1:

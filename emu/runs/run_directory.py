@@ -299,7 +299,7 @@ def apart(stated: Scenario, noted: Any) -> list[str]:
     if isinstance(noted_emulation, dict):
         for key in ("time_scale", "byte_scale"):
             if emulation[key] == AUTO:
-                emulation[key] = noted_emulation.get(key)
+                emulation[key] = noted_emulation.get(key, AUTO)
 
     noted_content = _without(noted)
     stated_content = _without(content)

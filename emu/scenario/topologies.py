@@ -161,11 +161,12 @@ def _read_keys(path: Path, answers: Data) -> tuple[Data, list[str]]:
         return read_document(path).data, []
     content = read_mapping(path) if is_mapping(row) else None
     topology = read_topology(path, row, Answers(**answers), content)
+    keys = cluster_keys(topology)  # which adds notes
     notes = list(topology.notes)
     for words, count in topology.left_out.items():
         if count:
             notes.append(f"left out: {words}, {count:,} times")
-    return cluster_keys(topology), notes
+    return keys, notes
 
 
 def read_mapping(path: Path) -> Any:

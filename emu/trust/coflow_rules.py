@@ -172,7 +172,8 @@ def sebf_madd(flows: Flows, capacity: Capacities) -> None:
         time = gamma[coflow[0]]
         return round_to_32_bits(time), *first_rank(coflow)
 
-    for coflow in sorted(coflows(flows), key=turn):
+    sequence = sorted(coflows(flows), key=turn)
+    for coflow in sequence:
         rest = _capacities_left(coflow, flows, capacity)
         # With one link full some of its flows would stand still: all wait for what is
         # left.
@@ -182,8 +183,12 @@ def sebf_madd(flows: Flows, capacity: Capacities) -> None:
             for flow in coflow:
                 flow.rate = flow.left / slowest
 
-    # What MADD leaves idle goes to the flows in the same order, as Varys backfills.
-    in_order(flows, capacity, lambda flow: flow.key(gamma[flow]))
+    # What MADD leaves idle goes to the flows in the same order, as Varys backfills:
+    # of two coflows that tie, all flows of the first come before those of the second.
+    place: dict[Flow, int] = {}
+    for number, coflow in enumerate(sequence):
+        place |= dict.fromkeys(coflow, number)
+    in_order(flows, capacity, lambda flow: (place[flow], flow.rank))
 
 
 def _capacities_left(

@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -290,6 +290,29 @@ def test_flows_over_more_ports_than_a_word_has_bits(
     problem, realization = many_flows(seed, receivers, many_machines=True)
     assert 2 * len(problem.cluster.machines) > 2 * 64
     assert_equal(problem, realization, policy)
+
+
+@pytest.mark.parametrize("policy", COFLOW_RULES)
+@settings.get_profile("each_rule")
+@given(seed=st.integers(0, 2**32 - 1), machines=st.integers(5, 25))
+@example(seed=3, machines=12)
+@example(seed=29, machines=8)
+def test_coflows_that_tie_take_what_is_left_one_after_the_other(
+    policy: str, seed: int, machines: int
+) -> None:
+    """Few flows on many machines: gammas tie, and flows of several have ports alone."""
+    rng = np.random.default_rng(seed)
+    flows = 12
+    near = rng.choice([1.0, 2.0, 5.0], (machines, 2)).tolist()
+    cluster = Cluster(tuple(Machine(f"m{m}", *nic) for m, nic in enumerate(near)))
+    names = rng.integers(0, 3, flows)
+    edges = tuple(Edge(e, flows + e, coflow=f"c{names[e]}") for e in range(flows))
+    tasks = tuple(Task(f"t{j}", "task") for j in range(2 * flows))
+    homes = rng.integers(0, machines, 2 * flows).tolist()
+    problem = Problem(cluster, Job(tasks, edges, 1), Placement(tuple(homes)))
+    times = np.zeros((2 * flows, 1))
+    volumes = rng.choice([4.0, 10.0, 7.5], (flows, 1))
+    assert_equal(problem, Realization(times, volumes), policy)
 
 
 @pytest.mark.parametrize("policy", ["oes", "maxmin"])
