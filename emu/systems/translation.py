@@ -2,7 +2,7 @@
 
 The vocabulary is `CommonJob`: the graph, the model, the seeds of all workers in one
 iteration, and times. A system's `Translation` reads it from a job and writes a job of
-it. PerDevices of what is done to a mini-batch are in proportion to its seeds.
+it. Times of what is done to a mini-batch are in proportion to its seeds.
 """
 
 from __future__ import annotations

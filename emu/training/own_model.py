@@ -391,7 +391,7 @@ _SEEDS = 32  # of the mini-batch that faults are looked for on
 _TIMED = 3  # mini-batches whose median time counts
 _ENOUGH = 4.0  # seconds after which no further one is measured
 
-#: JobSettings of a job that the figures depend on.
+#: Settings of a job that the figures depend on.
 _KEYS = (
     "dataset",
     "fanouts",

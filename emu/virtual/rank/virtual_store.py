@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -19,25 +19,9 @@ def _to_bytes(value: Any) -> Any:
     """Return what goes into the store: numbers as they are, all else as bytes."""
     if isinstance(value, int):
         return value
-    return value.encode() if isinstance(value, str) else bytes(value)
-
-
-def _of_key(request: str) -> Callable[..., Any]:
-    """Return the method of a request on one key, with the values that it takes."""
-
-    def ask(self: VirtualStore, key: str, *values: Any) -> Any:
-        return self.ask(request, [key], [*map(_to_bytes, values)])
-
-    return ask
-
-
-def _of_keys(request: str) -> Callable[..., Any]:
-    """Return the method of a request on several keys, with a value for each or none."""
-
-    def ask(self: VirtualStore, keys: Keys = (), values: Sequence[Any] = ()) -> Any:
-        return self.ask(request, keys, [*map(_to_bytes, values)])
-
-    return ask
+    if isinstance(value, str):
+        return value.encode()
+    return bytes(value)
 
 
 class VirtualStore(_Store):  # type: ignore[misc]
@@ -52,20 +36,58 @@ class VirtualStore(_Store):  # type: ignore[misc]
         self._end = end
         self._seconds = timeout.total_seconds()
 
-    def ask(self, request: str, keys: Keys, values: Sequence[Any] = ()) -> Any:
-        """Return the answer to a request; raises DistStoreError after the timeout."""
-        return self._end.ask_store(request, keys, values, self._seconds)
+    def ask(
+        self,
+        request: str,
+        keys: Keys,
+        values: Sequence[Any] = (),
+    ) -> Any:
+        """Return the answer to a request; raises DistStoreError after the timeout.
 
-    set = _of_key("set")
-    get = _of_key("get")
-    add = _of_key("add")
-    append = _of_key("append")
-    compare_set = _of_key("compare_set")
-    delete_key = _of_key("delete_key")
-    check = _of_keys("check")
-    num_keys = _of_keys("num_keys")
-    multi_get = _of_keys("multi_get")
-    multi_set = _of_keys("multi_set")
+        ``values``: for each key, or all for the only one.
+        """
+        contents = [_to_bytes(value) for value in values]
+        return self._end.ask_store(request, keys, contents, self._seconds)
+
+    def set(self, key: str, value: Any) -> None:
+        """Set the value of a key."""
+        self.ask("set", [key], [value])
+
+    def get(self, key: str) -> Any:
+        """Return the value of a key, once it is there."""
+        return self.ask("get", [key])
+
+    def add(self, key: str, amount: int) -> Any:
+        """Add to the number that a key has, 0 at first; return the sum."""
+        return self.ask("add", [key], [amount])
+
+    def append(self, key: str, value: Any) -> None:
+        """Append to the value of a key."""
+        self.ask("append", [key], [value])
+
+    def compare_set(self, key: str, expected: Any, desired: Any) -> Any:
+        """Set the value of a key that has the expected one; return what it has then."""
+        return self.ask("compare_set", [key], [expected, desired])
+
+    def delete_key(self, key: str) -> Any:
+        """Delete a key; return whether it was there."""
+        return self.ask("delete_key", [key])
+
+    def check(self, keys: Keys) -> Any:
+        """Return True where all keys are there."""
+        return self.ask("check", keys)
+
+    def num_keys(self) -> Any:
+        """Return the number of keys."""
+        return self.ask("num_keys", [])
+
+    def multi_get(self, keys: Keys) -> Any:
+        """Return the values of keys, once all are there."""
+        return self.ask("multi_get", keys)
+
+    def multi_set(self, keys: Keys, values: Sequence[Any]) -> None:
+        """Set the values of keys."""
+        self.ask("multi_set", keys, values)
 
     def has_extended_api(self) -> bool:
         """Return True: append and several keys work."""
