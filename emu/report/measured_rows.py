@@ -165,8 +165,9 @@ def measurement_tables(
             tables.append(table)
         return tables
 
-    columns = ("run", "schedule", "what", ">measured", ">here", ">error")
-    table = plain_table(title, *columns)
+    table = plain_table(
+        title, "run", "schedule", "what", ">measured", ">here", ">error"
+    )
     for row in measurement_rows(measurement, runs):
         table.add_row(
             row["run"],

@@ -524,14 +524,15 @@ class NodeProcess:
         for connection in self._ends.connections.values():
             connection.note_connection()
         server = self._ends.server
-        pieces = (
+        frames = zip_longest(
             self._pacer.departures.pieces(self._clock),
             server.log.pieces(self._clock),
             self._pacer.connections.pieces(),
             server.waits.pieces(),
+            fillvalue=b"",
         )
-        for rows in zip_longest(*pieces, fillvalue=b""):
-            self._send(Frames(*rows))
+        for sent, received, connections, waits in frames:
+            self._send(Frames(sent, received, connections, waits))
         for task, program in self._programs.items():
             for part in parts_of(program.result()):
                 self._send(ResultPart(task=task, **part))
