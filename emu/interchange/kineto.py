@@ -206,8 +206,7 @@ def count_repeats(exchanges: Sequence[Exchange]) -> int:
     rows = [(row.kind, row.size, row.group) for row in exchanges]
     for length in range(1, len(rows) + 1):
         count, rest = divmod(len(rows), length)
-        sequence = rows[:length]
-        if not rest and sequence * count == rows:
+        if not rest and rows[:length] * count == rows:
             return count
     return 0
 

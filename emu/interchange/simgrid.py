@@ -312,7 +312,6 @@ class _Platform:
             ends = _ends(route)
             leg = self._leg(route, zone, ends)
             is_symmetrical = _is_symmetrical(route)
-            # What stays on a machine crosses no link here.
             source, destination = ends
             # What stays on a machine crosses no link here.
             if source == destination:

@@ -242,7 +242,6 @@ def runs_table(runs: Sequence[RecordedRun]) -> Table:
     rows = runs_json(runs)
     is_virtual = any("virtual" in row for row in rows)
     length_name = "virtual or emulated" if is_virtual else "emulated"
-    length_name = "virtual or emulated" if is_virtual else "emulated"
     columns = [
         "scenario, placement, policy",
         ">runs",

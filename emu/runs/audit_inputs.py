@@ -229,6 +229,7 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         if emulation.compute != "real":
             least = realization.times
 
+    policy = _policy_of(run, scenario)
     evidence = _evidence(run, schedule, emulation, least, volumes, stated=scenario)
     if schedule.rates is None:
         silent.append("there are no rates: flows are judged by their ends alone")
@@ -238,7 +239,7 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         path=run.path,
         name=run.name,
         schedule=schedule,
-        policy=_policy_of(run, scenario),
+        policy=policy,
         makespan=_makespan(run.result),
         times=measured_times,
         least_times=least,
@@ -254,10 +255,14 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
 
 
 def _policy_of(run: RecordedRun, scenario: Scenario | None) -> str:
-    """Return the rule of a run: what a portfolio has chosen is the run's own word."""
+    """Return the rule of a run: what a portfolio has chosen is the run's own word.
+
+    Raises DataError of a rule of its own of which the run states nothing.
+    """
+    policy = run.policy
     if scenario is not None and scenario.schedule.policy != "portfolio":
         return scenario.schedule.rule
-    return run.policy
+    return policy
 
 
 def _scenario_of(run: RecordedRun) -> Scenario | None:

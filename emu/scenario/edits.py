@@ -332,7 +332,6 @@ class ScenarioEdits:
             return False
 
         variant = build_job(edited)
-        variant = build_job(edited)
         names = [task.name for task in job.tasks]
         names_of_variant = [task.name for task in variant.tasks]
         if names == names_of_variant and variant.edge_names == job.edge_names:

@@ -69,7 +69,6 @@ def _build(section: JobSection, context: BuildContext) -> Job:
         job = section.build(context)
         last = _Built(section, context, job)
         _last_built = last
-        _last_built = last
     return last.job
 
 

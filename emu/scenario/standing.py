@@ -109,5 +109,4 @@ def _list_unplaced(job: Job, places: Mapping[str, str]) -> list[str]:
         is_copy = first.kind == CHECKPOINT
         if not is_pinned and not is_placed and not is_copy:
             missing.append(process)
-            missing.append(process)
     return missing

@@ -137,10 +137,9 @@ def _attention(
     destination = as_tensor(destinations).long()
 
     local_rows = rows[: block.inner]
-    source_terms = rows * of_source
-    destination_terms = local_rows * of_destination
-    of_sources = source_terms.sum(2)
-    of_destinations = destination_terms.sum(2)
+    # Products have no name: they would take memory to the end of the function.
+    of_sources = (rows * of_source).sum(2)
+    of_destinations = (local_rows * of_destination).sum(2)
     scores = of_sources[source] + of_destinations[destination]
     scores = leaky_relu(scores, NEGATIVE_SLOPE)
 

@@ -55,6 +55,9 @@ ASKED: list[tuple[str, Files, dict[str, Any], str, list[Any]]] = [
      "4,1\n"}, FEATURES, "if each were 1 lower.*--no-ids --order rows",
      [({"ids": False, "order": "rows"}, {"labels": [0, 1, 0, 1]}),
       ({"ids": True}, {"labels": [-1, 0, 1, 0, 1]})]),
+    ("words that meet in part", {"e.csv": "source,target\na,b\nb,c\n", "labels.csv":
+     "id,label\na,1\nb,0\nx,1\n"}, FEATURES, "meet the graph in part.*--id-column",
+     [({"ids": True}, {"vertices": 4})]),
     ("ids from 1, rows in order", {"e.txt": "1 2\n2 3\n3 4\n", "labels.txt":
      "0\n1\n0\n1\n"}, FEATURES, "ids 1 to 4 as they are sorted.*--order ids",
      [({"order": "ids"}, {"ids": ["1", "2", "3", "4"], "labels": [0, 1, 0, 1]})]),
@@ -163,6 +166,8 @@ REFUSED = [
     ("a second header", "e.csv", "source,target\nlong,long\n0,1\n1,2\n", "line 2 is"),
     ("one of words", "e.csv", "source,target\nstring,string\na,b\nb,c\n", ("second he"
      "ader")),
+    ("fewer names than columns", "e.csv", "source target\n1 2 3 4\n2 3 4 5\n",
+     "has 2 names of columns and 4 columns"),
     ("thousands", "features.csv", "id;f\n0;1,500\n1;2,500\n2;1,750\n3;9,500\n",
      "decimals or thousands"),
     ("GML on several lines", "g.gml", "# x\ngraph\n[\n  node\n  [\n    id 0\n", ("rea"

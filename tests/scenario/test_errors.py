@@ -468,3 +468,9 @@ def test_of_many_errors_the_first_are_shown_and_the_others_counted(
         assert shown[19] == str(errors[19])
         rest = "error is" if count == 21 else "errors are"
         assert shown[20] == f"a.json: {count - 20} more {rest} not shown"
+
+
+def test_each_process_without_a_machine_is_named_once(tmp_path: Path) -> None:
+    text = GOOD.replace(", s0: b}", "}")
+    (error,) = find_errors(_written(tmp_path, text))
+    assert error.problem == "no machine for s0"

@@ -277,8 +277,7 @@ def _mapping(content: Any) -> Any:
     while isinstance(content, _StandIn):
         inner = vars(content)
         if "_node_store_dict" in inner:
-            stores = dict(inner["_node_store_dict"])
-            stores.update(inner["_edge_store_dict"])
+            stores = {**inner["_node_store_dict"], **inner["_edge_store_dict"]}
             return {name: _mapping(store) for name, store in stores.items()}
         content = inner.get("_mapping", inner.get("_store", {}))
         if "_num_nodes" in inner:

@@ -61,9 +61,11 @@ def _are_one_hot(labels: Array) -> bool:
     if not has_columns or labels.dtype.kind not in "biuf":
         return False
     is_binary = (labels == 0) | (labels == 1)
+    if not is_binary.all():
+        return False
     # Two ones in a row are several classes, which no loss here takes.
     has_one_at_most = labels.sum(1) <= 1
-    return bool(is_binary.all() and has_one_at_most.all())
+    return bool(has_one_at_most.all())
 
 
 def _one_per_vertex(stated: Array, origin: str) -> Array:

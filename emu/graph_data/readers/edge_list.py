@@ -140,8 +140,8 @@ def _count_stated(path: Path, column: Column) -> list[str]:
         # A note, no error: the rows are what counts.
         if match is None:
             continue
-        stated = int(match[1])
-        if stated != column.rows:
+        stated = match[1]
+        if int(stated) != column.rows:
             return [f"{stated} edges are stated, {column.rows} are there"]
     return []
 
@@ -252,10 +252,11 @@ def _is_header(table: TextTable) -> bool:
     names_are_stated = names and not any(word.isdecimal() for word in names)
     has_index = table.first_row[0] == ""  # that of pandas has no name
     no_numbers = {TEXT, EMPTY}
-    is_over_numbers = False
-    for place, column in columns.items():
-        if column.main_kind not in no_numbers and kind_of(first[place]) == TEXT:
-            is_over_numbers = True
+    number_columns = [
+        place for place, column in columns.items() if column.main_kind not in no_numbers
+    ]
+    # The header may have fewer names than there are columns: the first decides.
+    is_over_numbers = any(kind_of(first[place]) == TEXT for place in number_columns)
     if names_are_stated or has_index or is_over_numbers:
         return True
 

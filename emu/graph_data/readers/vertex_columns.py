@@ -138,8 +138,7 @@ def choose_id(
     has_index = table.names[:1] == ("",)
     first = table.columns[0]
     # pandas writes the number of each row under no name: that is no id.
-    counts_rows = np.array_equal(first.real, np.arange(first.rows))
-    if has_index and not counts_rows:
+    if has_index and not np.array_equal(first.real, np.arange(first.rows)):
         raise table.error(
             "has a first column without a name: ids of the vertices, or to be skipped? "
             "--ids or --no-ids"
@@ -214,8 +213,7 @@ def number_column(table: TextTable, known: KnownIds | None) -> int | None:
         return None
 
     # Ids are distinct: numbers that recur are values.
-    recurs = len(first.distinct) < first.rows
-    if first.main_kind != INTEGER or recurs:
+    if first.main_kind != INTEGER or len(first.distinct) < first.rows:
         return None
     if has_words:
         return 0

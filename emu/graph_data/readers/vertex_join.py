@@ -92,9 +92,9 @@ def _check_meeting(graph: FoundGraph, table: VertexTable) -> None:
     if shift:
         direction = "lower" if shift > 0 else "higher"
         question += f" They would meet in all if each were {abs(shift)} {direction}."
-    # Consecutive ids are as good as rows in order, and that is an option.
-    is_consecutive = bool((np.diff(ids) == 1).all())
-    if shift and is_consecutive:
+    # Consecutive ids are as good as rows in order, and that is an option. Of words,
+    # which have no differences, the shift is 0.
+    if shift and bool((np.diff(ids) == 1).all()):
         order = ROWS if ids[0] == shift else IDS
         other = Reading(
             meaning="rows in order are the graph's vertices",

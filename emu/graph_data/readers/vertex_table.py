@@ -195,8 +195,7 @@ def read_labels(
     place = choose_id(table, known, columns)
     first = table.columns[0]
     # A column of distinct values beside one-hot columns names the vertices.
-    is_distinct = len(first.distinct) == first.rows
-    may_be_ids = is_distinct and not table.names
+    may_be_ids = not table.names and len(first.distinct) == first.rows
     if place is None and may_be_ids and one_hot_columns(table, 0):
         place = 0
     column = choose_class(table, place)

@@ -115,7 +115,8 @@ class _Job:
                 "nic": nic,
                 "speed": self._speeds[number],
                 SEAT: 1,
-                "slots": slots,
+                # Of its own: YAML writes what several share as an alias.
+                "slots": dict(slots),
             }
             machines.append(machine)
         return machines

@@ -91,7 +91,7 @@ class Counters:
         table = Path(f"/proc/{self._switch.process}/net/dev").read_text()
         machines = dict(zip(self._names, self._holders, strict=True))
         # Two lines of titles stand above the devices.
-        _, _, *lines = table.splitlines()
+        lines = table.splitlines()[2:]
         for line in lines:
             device, figures = line.split(":")
             machine = machines.get(device.strip())

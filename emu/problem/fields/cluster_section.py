@@ -438,8 +438,9 @@ class ClusterSection(Section):
         limited.
         """
         names = []
+        defaults = self._defaults
         for name, machine in self.by_name.items():
-            offers = self._defaults | machine.amounts()
+            offers = defaults | machine.amounts()
             lacks = [key for key in needed if offers.get(key, inf) < needed[key]]
             if not lacks:
                 names.append(name)
@@ -449,9 +450,10 @@ class ClusterSection(Section):
         """Return the cluster; raise ValueError as `Cluster` and `Links`."""
         names = self.names
         machines = []
+        defaults = self._defaults
         for name, place in self.names_and_positions():
             section = self.machines[place]
-            machines.append(section.build(name, self._defaults))
+            machines.append(section.build(name, defaults))
 
         links = []
         for stated_link in self.links:

@@ -139,9 +139,10 @@ def read_exchanges(settings: Mapping[str, Any]) -> tuple[Exchange, ...]:
 
 def is_exact(settings: Mapping[str, Any]) -> bool:
     """Return True where all exchanges of ``Job.settings`` are exact, or of one part."""
+    if settings.get("parts") == 1:
+        return True
     exchanges = read_exchanges(settings)
-    is_one_part = settings.get("parts") == 1
-    return is_one_part or all(exchange.is_exact for exchange in exchanges)
+    return all(exchange.is_exact for exchange in exchanges)
 
 
 def carries_numbers(exchange: Exchange, exchanges: Iterable[Exchange]) -> bool:

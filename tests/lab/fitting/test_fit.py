@@ -325,6 +325,19 @@ def test_machines_of_a_fit_have_the_nics_of_the_lab_each_way() -> None:
     ]
 
 
+def test_machines_of_a_fit_share_nothing_that_is_edited() -> None:
+    """YAML would write one mapping that several machines have as an alias."""
+    traffic = traffic_of(KNOWN)
+    machines = write_fit("n", fit_iterations(traffic), traffic)["cluster"]["machines"]
+    first, *others = machines
+    before = [dict(machine["slots"]) for machine in others]
+
+    assert first["slots"]
+    first["slots"].clear()
+
+    assert [machine["slots"] for machine in others] == before
+
+
 @pytest.mark.parametrize("slow", [(0, 1), (1, 0)], ids=["out of m1", "into m0"])
 def test_the_slowest_nic_of_the_ring_tells_how_long_an_all_reduce_is(
     slow: tuple[int, int],
