@@ -63,7 +63,7 @@ class TimedSelector(selectors.DefaultSelector):
         self._fail: Callable[[BaseException], None] = _refuse
         self._rings: Rings | None = None
         tasks = [task for spec in specs for task in spec.tasks]
-        edges = sum(len(task.outputs) for task in tasks)
+        edges = sum(len(task.inputs) + len(task.outputs) for task in tasks)
         self._ring_size = ring_size(len(tasks), edges)
 
         owners = _owners_of(specs)

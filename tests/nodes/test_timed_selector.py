@@ -180,6 +180,18 @@ def test_who_may_be_timed(
     assert may_be_timed(specs) is expected
 
 
+def test_an_order_that_names_thousands_of_reads_has_room() -> None:
+    inputs = tuple(edge_end(edge) for edge in range(9_000))
+    spec = process_spec("w0", process_task(TIMED, task=1, inputs=inputs))
+    reads = [[edge, 0] for edge in range(9_000)]
+    order = pack_order(RunTask(task=1, iteration=0, start=0.0, reads=reads))
+    with contextlib.closing(TimedSelector([spec])) as selector:
+        numbers = selector.make_rings()
+        with contextlib.closing(join_rings(os.getpid(), numbers)) as rings:
+            rings.write(order)
+            assert cast("Rings", selector._rings).read() == order
+
+
 def test_edges_within_a_process_are_no_one_s_to_wake() -> None:
     """Edge 4 leaves w0, edge 5 stays there: who wakes it misbehaves."""
     outputs = (edge_end(4), replace(edge_end(5), peer_process="w0"))

@@ -37,7 +37,12 @@ class BoardRecord:
         self._bind()
 
     def show_on(self, boards: Sequence[RateBoard]) -> None:
-        """Have the core put rates on these boards itself, and note what they show."""
+        """Have the core put rates on these boards itself, and note what they show.
+
+        Raises ValueError where one has no place for every edge.
+        """
+        if any(board.edges < self._edges for board in boards):
+            raise ValueError(f"a board has fewer than {self._edges} edges")
         self._boards = boards
         self._addresses = ffi.new("BoardEntry *[]", [board.address for board in boards])
         self.core.board = self._addresses

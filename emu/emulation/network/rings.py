@@ -31,7 +31,11 @@ _OF_EDGE = 48
 
 
 def ring_size(tasks: int, edges: int) -> int:
-    """Return bytes that hold an end and an order of every task and edge, twice."""
+    """Return bytes that hold an end and an order of every task and edge, twice.
+
+    ``edges``: that come and that leave; orders name what a task reads, ends what has
+    come.
+    """
     needed = 2 * (_OF_TASK * tasks + _OF_EDGE * edges)
     size = SMALLEST
     while size < needed:
@@ -94,6 +98,8 @@ class Rings:
         Raises NodeMisbehaved where the other side has not read its last 64 MB, or its
         counters cannot be.
         """
+        if len(notes) > self.size:
+            raise NodeMisbehaved(f"its ring has no room for {len(notes)} bytes")
         self._waiting.append(notes)
         self._waiting_bytes += len(notes)
         self.go_on()
@@ -158,13 +164,14 @@ def create_rings(size: int) -> tuple[Rings, list[int]]:
         woken, wakes_us = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         fds += [woken, wakes_us]
         woken_there, wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        fds += [woken_there, wakes]
+        spare = (wakes_us, woken_there)
+        rings = Rings(memory, size, woken, wakes, spare, reports=True)
     except OSError:
         for fd in fds:
             os.close(fd)
         raise
 
-    spare = (wakes_us, woken_there)
-    rings = Rings(memory, size, woken, wakes, spare, reports=True)
     return rings, [size, memory, woken_there, wakes_us]
 
 
@@ -197,7 +204,8 @@ def join_rings(pid: int, numbers: Sequence[object]) -> Rings:
 
 def _check(size: int, memory: int, woken: int, wakes: int) -> None:
     """Raise NodeMisbehaved where descriptors are not those of rings of this size."""
-    is_size = SMALLEST <= size <= LARGEST
+    # Counters stand behind the bytes of a ring: they must not lie across lines.
+    is_size = SMALLEST <= size <= LARGEST and size.bit_count() == 1
     if not is_size or os.fstat(memory).st_size != _bytes_of(size):
         raise NodeMisbehaved("its rings have not the size that it says")
 

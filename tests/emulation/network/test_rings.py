@@ -196,3 +196,33 @@ def test_its_memory_is_sealed() -> None:
         assert fcntl.fcntl(numbers[1], fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
         with pytest.raises(PermissionError):
             os.ftruncate(numbers[1], SMALLEST)
+
+
+def test_notes_that_no_ring_of_its_size_takes_are_refused() -> None:
+    """They would stand before all that comes later, for ever."""
+    with joined() as (process, coordinator):
+        process.write(b"e" * SMALLEST)
+        with pytest.raises(NodeMisbehaved, match="no room for 65537 bytes"):
+            coordinator.write(b"o" * (SMALLEST + 1))
+
+
+def test_a_size_that_parts_its_counters_is_refused() -> None:
+    process, numbers = create_rings(SMALLEST + 1)
+    with (
+        contextlib.closing(process),
+        pytest.raises(NodeMisbehaved, match="not the size"),
+    ):
+        join_rings(os.getpid(), numbers)
+
+
+def test_without_addresses_nothing_is_left_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: int) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr("emu.emulation.network.rings.mmap.mmap", refuse)
+    before = len([*Path("/proc/self/fd").iterdir()])
+    with pytest.raises(OSError, match="Cannot allocate"):
+        create_rings(SMALLEST)
+    assert len([*Path("/proc/self/fd").iterdir()]) == before
