@@ -213,12 +213,8 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
     path = str(run.path)
     realization, silent = _realize_scenario(scenario, schedule, path, first=first)
     silent += unknown
-    measured_times = None
-    volumes = None
-    if run.measured is not None:
-        # Where nothing states volumes, what the run has measured is all there is.
-        measured_times = run.measured.times
-        volumes = run.measured.volumes
+    # Where nothing states volumes, what the run has measured is all there is.
+    measured_times, volumes = _read_measured(run)
     least = None
     if realization is not None and scenario is not None:
         stated_volumes = real_volumes(scenario, realization, emulation.byte_scale)
@@ -252,6 +248,13 @@ def run_to_audit(run: RecordedRun, stated: Scenario | None = None) -> ToAudit:
         run=run,
         silent=tuple(silent),
     )
+
+
+def _read_measured(run: RecordedRun) -> tuple[Floats | None, Floats | None]:
+    """Return the times and volumes that a run has measured; None where it has none."""
+    if run.measured is None:
+        return None, None
+    return run.measured.times, run.measured.volumes
 
 
 def _policy_of(run: RecordedRun, scenario: Scenario | None) -> str:

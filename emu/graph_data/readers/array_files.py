@@ -277,7 +277,9 @@ def _mapping(content: Any) -> Any:
     while isinstance(content, _StandIn):
         inner = vars(content)
         if "_node_store_dict" in inner:
-            stores = {**inner["_node_store_dict"], **inner["_edge_store_dict"]}
+            of_vertices = inner["_node_store_dict"]
+            of_edges = inner["_edge_store_dict"]
+            stores = {**of_vertices, **of_edges}
             return {name: _mapping(store) for name, store in stores.items()}
         content = inner.get("_mapping", inner.get("_store", {}))
         if "_num_nodes" in inner:

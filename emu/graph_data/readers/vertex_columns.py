@@ -138,7 +138,10 @@ def choose_id(
     has_index = table.names[:1] == ("",)
     first = table.columns[0]
     # pandas writes the number of each row under no name: that is no id.
-    if has_index and not np.array_equal(first.real, np.arange(first.rows)):
+    counts_rows = True
+    if has_index:
+        counts_rows = np.array_equal(first.real, np.arange(first.rows))
+    if not counts_rows:
         raise table.error(
             "has a first column without a name: ids of the vertices, or to be skipped? "
             "--ids or --no-ids"
@@ -212,8 +215,11 @@ def number_column(table: TextTable, known: KnownIds | None) -> int | None:
     if table.width == 1:
         return None
 
+    if first.main_kind != INTEGER:
+        return None
     # Ids are distinct: numbers that recur are values.
-    if first.main_kind != INTEGER or len(first.distinct) < first.rows:
+    recurs = len(first.distinct) < first.rows
+    if recurs:
         return None
     if has_words:
         return 0

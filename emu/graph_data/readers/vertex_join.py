@@ -94,7 +94,10 @@ def _check_meeting(graph: FoundGraph, table: VertexTable) -> None:
         question += f" They would meet in all if each were {abs(shift)} {direction}."
     # Consecutive ids are as good as rows in order, and that is an option. Of words,
     # which have no differences, the shift is 0.
-    if shift and bool((np.diff(ids) == 1).all()):
+    is_consecutive = False
+    if shift:
+        is_consecutive = bool((np.diff(ids) == 1).all())
+    if is_consecutive:
         order = ROWS if ids[0] == shift else IDS
         other = Reading(
             meaning="rows in order are the graph's vertices",
