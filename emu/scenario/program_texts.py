@@ -33,7 +33,7 @@ _KEPT = {
 }
 
 
-def noted_texts(content: Any) -> Iterator[tuple[str, str]]:
+def list_noted_texts(content: Any) -> Iterator[tuple[str, str]]:
     """Yield every program with its text, where a resolved scenario has both."""
     if isinstance(content, dict):
         program = content.get("program", content.get("policy"))
@@ -41,7 +41,7 @@ def noted_texts(content: Any) -> Iterator[tuple[str, str]]:
         if isinstance(program, str) and isinstance(text, str):
             yield program, text
     for value in values_in(content):
-        yield from noted_texts(value)
+        yield from list_noted_texts(value)
 
 
 def _text_of(program: str, noted: Texts) -> dict[str, str]:

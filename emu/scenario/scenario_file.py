@@ -44,7 +44,7 @@ from emu.scenario.experiment import prepare
 from emu.scenario.overrides import apply_overrides
 from emu.scenario.own_rules import is_program, rule_problem
 from emu.scenario.preparation_errors import preparation_errors
-from emu.scenario.program_texts import Texts, noted_texts, read_program, read_rule
+from emu.scenario.program_texts import Texts, list_noted_texts, read_program, read_rule
 from emu.scenario.run_sections import LabFile, name_errors
 from emu.scenario.scenario import Scenario
 from emu.scenario.topologies import expand_topology
@@ -280,7 +280,7 @@ def load_again(source: Source, noted: object = None) -> Scenario:
     silent = (lambda _: None) if source.large else None
     with large_files(silent), _errors_of(source.file):
         stated = parse_document(source.text, source.file)
-        texts = dict(noted_texts(noted))
+        texts = dict(list_noted_texts(noted))
         folder = Path(source.folder)
         document = _apply_changes(stated, source.overrides, folder, texts)
         return _good(document)

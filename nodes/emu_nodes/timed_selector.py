@@ -171,7 +171,7 @@ class TimedSelector(selectors.DefaultSelector):
 
 
 class TimedLoop(asyncio.SelectorEventLoop):
-    """A loop of asyncio that asks nobody for addresses which are numbers.
+    """A loop of asyncio that looks numeric addresses up without a thread.
 
     uvloop neither does; a thread for each was a fifth of what it takes to connect.
     """
@@ -203,7 +203,7 @@ class TimedLoop(asyncio.SelectorEventLoop):
 
 def _refuse(thing: object) -> None:
     """Raise RuntimeError: there are no rings from which something could come."""
-    raise RuntimeError(f"nobody takes {thing!r}")
+    raise RuntimeError(f"there are no rings, and {thing!r} came by one")
 
 
 def _owners_of(specs: Sequence[ProcessSpec]) -> dict[str, NDArray[np.int64]]:

@@ -72,6 +72,6 @@ def ran(seconds: float, outages: Outages) -> Schedule:
 def test_an_error_is_a_share_of_the_time_in_which_something_runs(
     run: tuple[float, ...], expected: tuple[float, ...], error: float
 ) -> None:
-    """Of a run and what is expected: seconds, those that deaths add, recovery."""
+    """Compare seconds, those that deaths add, and recovery of run and prediction."""
     schedules = [ran(row[0], Outages(row[1], row[2])) for row in (run, expected)]
     assert schedules[0].error_over(schedules[1]) == pytest.approx(error, rel=1e-12)

@@ -96,7 +96,7 @@ def test_the_page_is_whole_and_escapes_what_it_shows(tmp_path: Path) -> None:
 
 
 def test_the_page_says_first_what_most_of_the_run_was_spent_on(tmp_path: Path) -> None:
-    """Of the run itself, not of its simulation beside it."""
+    """Show the run itself, not its simulation beside it."""
     run, _ = write_run(tmp_path)
     emulated = load_run(run).emulated
     assert emulated is not None

@@ -134,7 +134,7 @@ def test_an_edit_with_digests_of_its_own_is_named(shared: Path, said: str) -> No
 
 
 def test_a_run_without_its_digests_is_no_older_one(shared: Path) -> None:
-    """Who took them out of result.json left the text of the scenario in manifest."""
+    """Find the scenario's text in the manifest, though result.json has none."""
     with unpack_shared(shared) as folder:
         path = folder / "result.json"
         result = json.loads(path.read_text())

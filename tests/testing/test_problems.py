@@ -50,7 +50,7 @@ EVERYTHING = dict.fromkeys(
 
 
 def test_random_problems_have_all_that_they_are_said_to_have() -> None:
-    """What is never drawn no property sees: ranges to their ends, ends that differ."""
+    """Draw ranges to their ends, and ends that differ: properties see nothing else."""
     generator = np.random.default_rng(61)
     drawn = [random_problem(generator, **EVERYTHING)[0] for _ in range(150)]
     jobs = [problem.job for problem in drawn]

@@ -142,7 +142,7 @@ def test_both_trees_carry_half_and_leaves_change(ranks: int) -> None:
 def test_pieces_are_halved_where_fewer_than_eight_are_in_a_level(
     ranks: int, levels: int
 ) -> None:
-    """Of half a tensor each, and levels below the root, as log2i of the sources."""
+    """Cut half a tensor each, by levels below the root, as log2i of the sources."""
     step = 1 << 19
     least = 2 * levels * 8 * step
     for size, piece in ((least, step), (least - 64, step // 2)):

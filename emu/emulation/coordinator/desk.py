@@ -91,7 +91,7 @@ class Desk(Record):
         ends = [next(unpack_ends(notes[place:])) for place in places]
         return [end for end in ends if isinstance(end, TaskEnded)]
 
-    def unannounced(self) -> str:
+    def describe_mismatch(self) -> str:
         """Return of which flow other bytes arrived than were announced, and how many.
 
         It is the one at which the last call of the core has stopped.

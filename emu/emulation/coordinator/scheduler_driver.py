@@ -178,7 +178,7 @@ class SchedulerDriver:
         while True:
             scheduler.check(outcome, desk.due_ends)
             if outcome == lib.UNSOUND:
-                raise SchedulingError(desk.unannounced())
+                raise SchedulingError(desk.describe_mismatch())
             self._send()
 
             # It returns where its room for instants is used up; the next call goes on.

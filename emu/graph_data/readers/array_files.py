@@ -157,11 +157,11 @@ def read_torch(path: Path, choices: Choices = NO_CHOICES) -> FoundGraph:
         if not has_relations:
             arrays, others = _arrays(torch, content, path)
             return graph_of_arrays(arrays, str(path), choices, others)
-        typed_graph = _typed_graph(torch, content, path)
+        typed_graph = _read_typed_graph(torch, content, path)
         return choose_types(typed_graph, choices)
 
 
-def _typed_graph(torch: Any, content: _Mapping, path: Path) -> TypedGraph:
+def _read_typed_graph(torch: Any, content: _Mapping, path: Path) -> TypedGraph:
     """Return the arrays of every type, and the ends of every relation."""
     vertices = {}
     edges = {}

@@ -41,7 +41,7 @@ def join_sides(
     kinds = f"{lefts} of {names[0]}, {rights} of {names[1]}"
 
     ids: Array = np.concatenate([left.ids, right.ids])
-    # Ids are those of the user: one of both sides is told by its side.
+    # Ids are those of the user: one that both sides have is named after its side.
     distinct = np.unique(ids)
     if len(distinct) < len(ids):
         sides = np.repeat(names, [lefts, rights])

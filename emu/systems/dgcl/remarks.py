@@ -120,7 +120,7 @@ def _mean_time(schedule: Schedule, kind: str, layer: int) -> float:
 
 
 def _time_alone(schedule: Schedule, sizes: Floats, policy: str) -> float:
-    """Return the seconds of a gather that nobody else's work or bytes delay."""
+    """Return the seconds of a gather that has cores and links for itself."""
     problem = schedule.problem
     # Alone means on links as they are stated, without what happens to them in a run.
     cluster = replace(

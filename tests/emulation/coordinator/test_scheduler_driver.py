@@ -310,7 +310,7 @@ class Reads(PerfectProcesses):
 def test_boards_show_and_records_keep_what_others_would_publish(
     problem_and_realization: tuple[Problem, Realization], policy: str
 ) -> None:
-    """Of two boards of this host, and of one that is published to in Python."""
+    """Check two boards of this host, and one that Python publishes to."""
     problem, realization = problem_and_realization
     edges = len(problem.job.edges)
     if not edges:

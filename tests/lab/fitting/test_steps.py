@@ -169,7 +169,7 @@ def fitted(document: Document, marks: list[str]) -> tuple[FittedSteps, Document]
 def test_processes_within_half_an_iteration_go_by_the_clock_of_the_first(
     apart: float, more: int, *, go_together: bool
 ) -> None:
-    """Of three the last begins so much of an iteration later, or has one more."""
+    """Have the last of three processes begin later, or make an iteration more."""
     counts = (20, 20, 20 + more)
     shifts = (0.0, apart / 2, apart)
     marks = {

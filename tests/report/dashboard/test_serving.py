@@ -114,7 +114,7 @@ async def test_idle_connections_take_no_more_than_their_share(
 async def test_a_viewer_may_speak_and_goes_on_hearing(
     client: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
-    """What it says means nothing; a ping of its own, and bytes, are messages too."""
+    """Ignore texts, bytes and pings of a viewer."""
     with Dashboard(Replay().live, tmp_path) as dashboard:
         async with client.ws_connect(dashboard.at("ws")) as viewer:
             await viewer.receive_json(timeout=10)
