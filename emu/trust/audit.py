@@ -6,9 +6,9 @@ bytes likewise. Everything broken is listed, each with its names and amount.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +91,7 @@ def audit(
         raise ValueError(f"tolerances {tolerance} and {relative} must not be negative")
     rates = schedule.rates
     schedule = alone.sound(schedule)  # what is no rate is named, and left out
-    auditor = _Auditor(schedule, tolerance, relative, at_once, unpaced)
+    auditor = _Auditor(schedule, tolerance, relative, at_once=at_once, unpaced=unpaced)
     auditor.check_shapes(times, least_times, volumes)
 
     # In the order of the paper, which is that of the report.
@@ -123,10 +123,22 @@ def audit(
 
     report = AuditReport([])
     for name, results in checks.items():
-        count = sum(comparisons for comparisons, _ in results)
-        violations = [violation for _, failures in results for violation in failures]
-        report = report.adding(name, (count, violations))
+        report = report.adding(name, _sum_up(results))
     return report
+
+
+def _sum_up(results: Iterable[Findings]) -> Findings:
+    """Return all that several checks have compared, and all that they found."""
+    count = 0
+    violations: list[Violation] = []
+    for comparisons, failures in results:
+        count += comparisons
+        violations += failures
+    return count, violations
+
+
+#: Port, excess, unit and words.
+_Excess: TypeAlias = tuple[int, float, str, str]
 
 
 class _Auditor:
@@ -156,13 +168,10 @@ class _Auditor:
         self._flow = partial(flow_name, self._job)
 
         self._remote = is_remote(self._problem)
-        sources = []
-        destinations = []
-        lags = []
-        for edge in self._job.edges:
-            sources.append(edge.source)
-            destinations.append(edge.destination)
-            lags.append(edge.lag)
+        edges = self._job.edges
+        sources = [edge.source for edge in edges]
+        destinations = [edge.destination for edge in edges]
+        lags = [edge.lag for edge in edges]
         self._source = np.array(sources, dtype=np.int64)
         self._destination = np.array(destinations, dtype=np.int64)
         self._lag = np.array(lags, dtype=np.int64)
@@ -172,16 +181,29 @@ class _Auditor:
         self._sent = np.arange(self._job.iterations) < counts[:, None]
 
     def check_shapes(
-        self, times: Floats | None, least: Floats | None, volumes: Floats | None
+        self,
+        times: Floats | None,
+        least: Floats | None,
+        volumes: Floats | None,
     ) -> None:
-        iterations = self._job.iterations
-        of_tasks = (len(self._job.tasks), iterations)
-        of_flows = (len(self._job.edges), iterations)
-        of_schedule = "task_start task_end flow_ready flow_start flow_end flow_bytes"
-        arrays = {name: getattr(self._schedule, name) for name in of_schedule.split()}
-        arrays |= {"times": times, "least_times": least, "volumes": volumes}
+        job = self._job
+        schedule = self._schedule
+        of_tasks = (len(job.tasks), job.iterations)
+        of_flows = (len(job.edges), job.iterations)
+        arrays = {
+            "task_start": schedule.task_start,
+            "task_end": schedule.task_end,
+            "flow_ready": schedule.flow_ready,
+            "flow_start": schedule.flow_start,
+            "flow_end": schedule.flow_end,
+            "flow_bytes": schedule.flow_bytes,
+            "times": times,
+            "least_times": least,
+            "volumes": volumes,
+        }
         for name, array in arrays.items():
-            shape = of_flows if name.startswith(("flow", "volumes")) else of_tasks
+            is_of_flows = name.startswith(("flow", "volumes"))
+            shape = of_flows if is_of_flows else of_tasks
             if array is not None and array.shape != shape:
                 raise ValueError(f"{name} has shape {array.shape}, not {shape}")
 
@@ -190,10 +212,15 @@ class _Auditor:
         start = self._schedule.task_start
         end = self._schedule.task_end
         ran = np.isfinite(start) & np.isfinite(end)
-        rounds = np.array(self._job.rounds, dtype=np.int64)[:, None]
+        rounds = np.array(self._job.rounds, dtype=np.int64)
         # A task may have fewer iterations than the job.
-        is_due = np.arange(self._job.iterations) < rounds
-        yield self._absent("(6)", is_due & ~ran, name=self._task, words="did not run")
+        is_due = np.arange(self._job.iterations) < rounds[:, None]
+        yield self._absent(
+            "(6)",
+            is_due & ~ran,
+            name=self._task,
+            words="did not run",
+        )
 
         # What did not run is named above, and has no times.
         task, n = np.nonzero(ran)
@@ -201,10 +228,19 @@ class _Auditor:
         end = end[task, n]
         name = self._name_tasks(task, n)
         yield self._not_before(
-            "(5)", times=start, bounds=0.0 * start, name=name, bound="the run began"
+            "(5)",
+            times=start,
+            bounds=0.0 * start,
+            name=name,
+            bound="the run began",
         )
         yield self._not_before(
-            "(6)", times=end, bounds=start, name=name, bound="it started", verb="ended"
+            "(6)",
+            times=end,
+            bounds=start,
+            name=name,
+            bound="it started",
+            verb="ended",
         )
 
     def flows_after_their_source(self) -> Iterator[Findings]:
@@ -213,7 +249,10 @@ class _Auditor:
         end = self._schedule.flow_end
         took_place = np.isfinite(start) & np.isfinite(end)
         yield self._absent(
-            "(7)", self._sent & ~took_place, name=self._flow, words="was not sent"
+            "(7)",
+            self._sent & ~took_place,
+            name=self._flow,
+            words="was not sent",
         )
 
         edge, n = np.nonzero(self._sent & took_place)
@@ -225,10 +264,19 @@ class _Auditor:
         name_source = self._name_tasks(source, n)
         bound = _bound_of(name_source, "ended")
         yield self._not_before(
-            "(7)", times=start, bounds=source_end, name=name, bound=bound
+            "(7)",
+            times=start,
+            bounds=source_end,
+            name=name,
+            bound=bound,
         )
         yield self._not_before(
-            "(7)", times=end, bounds=start, name=name, bound="it started", verb="ended"
+            "(7)",
+            times=end,
+            bounds=start,
+            name=name,
+            bound="it started",
+            verb="ended",
         )
 
     def tasks_after_their_inputs(self) -> Iterator[Findings]:
@@ -244,10 +292,15 @@ class _Auditor:
         landing_times = landings(self._schedule)[edge, n]
         # Without latencies a flow lands when it ends: the plainer word.
         verb = "landed" if self._problem.latencies.any() else "ended"
-        bound = _bound_of(name_flows(self._job, edge, n), verb)
+        name_input = name_flows(self._job, edge, n)
+        bound = _bound_of(name_input, verb)
         name = self._name_tasks(task, reader)
         return self._not_before(
-            constraint, times=start, bounds=landing_times, name=name, bound=bound
+            constraint,
+            times=start,
+            bounds=landing_times,
+            name=name,
+            bound=bound,
         )
 
     def one_iteration_at_a_time(self) -> Iterator[Findings]:
@@ -258,19 +311,30 @@ class _Auditor:
         name = self._name_tasks(task, earlier + 1)
         bound = "the iteration before it ended"
         yield self._not_before(
-            "(10)", times=start.ravel(), bounds=end.ravel(), name=name, bound=bound
+            "(10)",
+            times=start.ravel(),
+            bounds=end.ravel(),
+            name=name,
+            bound=bound,
         )
 
     def one_flow_at_a_time(self) -> Iterator[Findings]:
         """(11): flows of an edge are sent one by one, in order."""
+        has_previous = self._sent[:, 1:]
         # Within a machine flows take no link, and no order is asked of them.
-        edge, earlier = np.nonzero(self._sent[:, 1:] & self._remote[:, None])
+        edge, earlier = np.nonzero(has_previous & self._remote[:, None])
         n = earlier + 1
         start = self._schedule.flow_start[edge, n]
         end = self._schedule.flow_end[edge, earlier]
         name = name_flows(self._job, edge, n)
         bound = "the flow before it on its edge ended"
-        yield self._not_before("(11)", times=start, bounds=end, name=name, bound=bound)
+        yield self._not_before(
+            "(11)",
+            times=start,
+            bounds=end,
+            name=name,
+            bound=bound,
+        )
 
     def all_bytes(self, volumes: Floats | None) -> Iterator[Findings]:
         """(12): every flow carries its volume, by its count and by its rates."""
@@ -279,7 +343,10 @@ class _Auditor:
         sizes = self._schedule.flow_bytes[edge, n]
 
         def compare(
-            verb: str, found: Floats, expected: Floats, slack: Floats
+            verb: str,
+            found: Floats,
+            expected: Floats,
+            slack: Floats,
         ) -> Findings:
             return list_beyond(
                 "(12)",
@@ -291,18 +358,36 @@ class _Auditor:
                 values=[found, expected],
             )
 
-        # Counts of bytes are exact: no tolerance of time is in them.
         if volumes is not None:
-            yield compare("carried", sizes, volumes[edge, n], np.zeros(len(edge)))
+            yield compare(
+                "carried",
+                found=sizes,
+                expected=volumes[edge, n],
+                # Counts of bytes are exact: no tolerance of time is in them.
+                slack=np.zeros(len(edge)),
+            )
         if self._pieces is not None:
-            most = self._problem.links.steps.most
-            hops = self._problem.hops
-            # Edges within a machine have no link, and no rates either.
-            narrowest = [most[list(ports)].min(initial=np.inf) for ports in hops]
             # A time that is off by the tolerance is off by so many bytes.
-            slack = self._tolerance * np.array(narrowest)[edge]
-            fluid = fluid_bytes(self._pieces)[edge, n]
-            yield compare("was given rates for", fluid, sizes, slack)
+            slack = self._tolerance * self._narrowest_links()
+            fluid = fluid_bytes(self._pieces)
+            yield compare(
+                "was given rates for",
+                found=fluid[edge, n],
+                expected=sizes,
+                slack=slack[edge],
+            )
+
+    def _narrowest_links(self) -> Floats:
+        """Return bytes per second of every edge's narrowest link, as wide as it gets.
+
+        Edges within a machine have no link, and no rates either.
+        """
+        most = self._problem.links.steps.most
+        widths = []
+        for ports in self._problem.hops:
+            width = most[list(ports)].min(initial=np.inf)
+            widths.append(width)
+        return np.array(widths)
 
     def port_capacity(self) -> Iterator[Findings]:
         """(13), (14): no port carries more than its capacity."""
@@ -329,7 +414,7 @@ class _Auditor:
             )
         yield len(self._problem.capacities), violations
 
-    def _excess_rates(self, rates: Pieces) -> Iterator[tuple[int, float, str, str]]:
+    def _excess_rates(self, rates: Pieces) -> Iterator[_Excess]:
         """Yield port, excess, unit and words where rates are too high at an instant."""
         steps = self._problem.links.steps
         loads = excess_loads(rates, self._tolerance)
@@ -338,15 +423,19 @@ class _Auditor:
             # By the most that the link ever has: a link that is cut has 0, which leaves
             # no room for rounding.
             if excess > most * self._relative:
-                capacity = steps.at(port, np.array([time]))[0]
-                limit = f"its capacity of {capacity:g} B/s at {time:g} s"
-                yield port, excess, "B/s", f"is over {limit}"
+                instants = np.array([time])
+                capacity = steps.at(port, instants)[0]
+                words = f"is over its capacity of {capacity:g} B/s at {time:g} s"
+                yield port, excess, "B/s", words
 
-    def _excess_bytes(self) -> Iterator[tuple[int, float, str, str]]:
+    def _excess_bytes(self) -> Iterator[_Excess]:
         """Yield likewise where what lies within an interval as a whole is too much."""
         for port, most in enumerate(self._problem.links.steps.most):
             excess, begin, end = worst_interval(
-                self._schedule, port, 1 + self._relative, self._unpaced
+                self._schedule,
+                port,
+                1 + self._relative,
+                self._unpaced,
             )
             excess -= self._at_once(most)
             if excess > 0.0:
@@ -358,10 +447,17 @@ class _Auditor:
     @cached_property
     def _pieces(self) -> Pieces | None:
         rates = self._schedule.rates
-        return None if rates is None else pieces(self._schedule, rates)
+        if rates is None:
+            return None
+        return pieces(self._schedule, rates)
 
     def _name_tasks(self, tasks: Ints, iterations: Ints) -> Writer:
-        return lambda row: self._task(int(tasks[row]), int(iterations[row]))
+        def name(row: int) -> str:
+            task = int(tasks[row])
+            iteration = int(iterations[row])
+            return self._task(task, iteration)
+
+        return name
 
     def _absent(
         self,
@@ -372,7 +468,11 @@ class _Auditor:
     ) -> Findings:
         """Return what is missing: counted here, as what ran is in later comparisons."""
         _, violations = list_where(
-            constraint, is_absent, name=name, words=words, unit="iterations"
+            constraint,
+            is_absent,
+            name=name,
+            words=words,
+            unit="iterations",
         )
         return len(violations), violations
 
@@ -388,12 +488,17 @@ class _Auditor:
         """Compare ``times`` with ``bounds``; ``bound`` tells what each bound is."""
 
         def write(row: int) -> str:
-            return f"{verb} before {bound if isinstance(bound, str) else bound(row)}"
+            words = bound if isinstance(bound, str) else bound(row)
+            return f"{verb} before {words}"
 
         # NaN is not early: what is missing was named once, by (6) or (7).
         slack = allowance(bounds, self._tolerance)
         return list_beyond(
-            constraint, bounds - times, limit=slack, name=name, words=write
+            constraint,
+            bounds - times,
+            limit=slack,
+            name=name,
+            words=write,
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from emu.trust.violation import (
     Findings,
     Violation,
+    Writer,
     flow_name,
     list_beyond,
     list_where,
@@ -25,6 +27,7 @@ from emu.trust.violation import (
 
 if TYPE_CHECKING:
     from emu.problem import Job, Problem, RateHistory, Schedule
+    from emu.problem.changes import SpeedChange
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -40,7 +43,8 @@ def allowance(times: Floats, tolerance: float) -> Floats:
 
 def is_remote(problem: Problem) -> NDArray[np.bool_]:
     """Return for every edge whether its flows cross a link."""
-    return np.array([bool(hops) for hops in problem.hops], dtype=bool)
+    crosses_link = [bool(hops) for hops in problem.hops]
+    return np.array(crosses_link, dtype=bool)
 
 
 def impossible_values(schedule: Schedule) -> Iterator[Findings]:
@@ -56,7 +60,8 @@ def impossible_values(schedule: Schedule) -> Iterator[Findings]:
         constraint = "(12)" if column == "bytes" else "(7)"
         values: Floats = getattr(schedule, f"flow_{column}")
         is_number = np.isfinite(values)
-        is_wrong = crosses & ~(is_number & (values >= 0))
+        is_right = is_number & (values >= 0)
+        is_wrong = crosses & ~is_right
         if column == "end":  # a flow without an end is named by its own sentence
             is_wrong &= ~np.isnan(values)
         yield list_where(
@@ -71,7 +76,11 @@ def impossible_values(schedule: Schedule) -> Iterator[Findings]:
         is_extra = ~is_sent & is_number
         words = f"is not to be sent and has a {column}"
         _, extra = list_where(
-            constraint, is_extra, name=name, words=words, unit="iterations"
+            constraint,
+            is_extra,
+            name=name,
+            words=words,
+            unit="iterations",
         )
         # Counted above: these are the same values.
         yield 0, extra
@@ -91,25 +100,38 @@ def work_of(problem: Problem, start: Floats, end: Floats) -> Floats:
         if not changes or problem.job.tasks[task].gate:
             continue
 
-        # Seconds that were lost to a lower speed, by the time of every change.
-        losses = [0.0]
-        times = [0.0]
-        share = 1.0
-        for change in sorted(changes, key=lambda change: change.time):
-            length = change.time - times[-1]
-            losses.append(losses[-1] + (1.0 - share) * length)
-            times.append(change.time)
-            share = change.share
-        for instants, sign in ((end[task], -1), (start[task], 1)):
-            # After the last change its share holds for good.
-            beyond = np.maximum(instants - times[-1], 0.0) * (1.0 - share)
-            loss = np.interp(instants, times, losses) + beyond
-            work[task] += sign * loss
+        changes.sort(key=attrgetter("time"))
+        work[task] -= _seconds_lost(changes, end[task])
+        work[task] += _seconds_lost(changes, start[task])
     return work
 
 
+def _seconds_lost(changes: list[SpeedChange], instants: Floats) -> Floats:
+    """Return the seconds that were lost to a lower speed by each of ``instants``.
+
+    ``changes``: of one machine, by time.
+    """
+    losses = [0.0]
+    times = [0.0]
+    share = 1.0
+    for change in changes:
+        length = change.time - times[-1]
+        losses.append(losses[-1] + (1.0 - share) * length)
+        times.append(change.time)
+        share = change.share
+
+    # After the last change its share holds for good.
+    seconds_since = np.maximum(instants - times[-1], 0.0)
+    since_last = seconds_since * (1.0 - share)
+    return np.interp(instants, times, losses) + since_last
+
+
 def task_times(
-    schedule: Schedule, tolerance: float, *, exact: Floats | None, least: Floats | None
+    schedule: Schedule,
+    tolerance: float,
+    *,
+    exact: Floats | None,
+    least: Floats | None,
 ) -> Iterator[Findings]:
     """(6): every task takes the time that was measured, and what was stated at least.
 
@@ -158,28 +180,40 @@ def readiness(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
     )
     early = schedule.flow_ready - schedule.flow_start
     yield list_beyond(
-        "(7)", early, limit=slack, name=name, words="started before it was ready"
+        "(7)",
+        early,
+        limit=slack,
+        name=name,
+        words="started before it was ready",
     )
 
 
 def settled_ends(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
     """(6), (7): no end is known before it is there."""
     job = schedule.problem.job
-    of_tasks = (partial(task_name, job), schedule.task_end, schedule.task_settled)
-    of_flows = (partial(flow_name, job), schedule.flow_end, schedule.flow_settled)
-    for constraint, (name, ends, known) in (("(6)", of_tasks), ("(7)", of_flows)):
-        if known is not None:
-            yield list_beyond(
-                constraint,
-                ends - known,
-                limit=allowance(ends, tolerance),
-                name=name,
-                words="was known to have ended before it did",
-            )
+    words = "was known to have ended before it did"
+    if schedule.task_settled is not None:
+        yield list_beyond(
+            "(6)",
+            schedule.task_end - schedule.task_settled,
+            limit=allowance(schedule.task_end, tolerance),
+            name=partial(task_name, job),
+            words=words,
+        )
+    if schedule.flow_settled is not None:
+        yield list_beyond(
+            "(7)",
+            schedule.flow_end - schedule.flow_settled,
+            limit=allowance(schedule.flow_end, tolerance),
+            name=partial(flow_name, job),
+            words=words,
+        )
 
 
 def rate_rows(
-    schedule: Schedule, rates: RateHistory | None, tolerance: float
+    schedule: Schedule,
+    rates: RateHistory | None,
+    tolerance: float,
 ) -> Iterator[Findings]:
     """(12): rates are numbers, in the order of time, of flows that are under way.
 
@@ -204,7 +238,9 @@ def _rate_values(job: Job, rates: RateHistory) -> Findings:
 
 
 def _rates_under_way(
-    schedule: Schedule, rates: RateHistory, tolerance: float
+    schedule: Schedule,
+    rates: RateHistory,
+    tolerance: float,
 ) -> Iterator[Findings]:
     flow = (rates.edge, rates.iteration)
     time = rates.time
@@ -212,9 +248,11 @@ def _rates_under_way(
     end = schedule.flow_end[flow]
     # A rate of 0 may be stated at any time: it takes nothing from a link.
     carries = rates.rate > 0
-    is_sent = is_remote(schedule.problem)[rates.edge] & ~np.isnan(end)
+    crosses = is_remote(schedule.problem)[rates.edge]
+    is_sent = crosses & ~np.isnan(end)
+    latest = np.maximum.accumulate(time)
     back = np.zeros(time.size)
-    back[1:] = np.maximum.accumulate(time)[:-1] - time[1:]
+    back[1:] = latest[:-1] - time[1:]
 
     offs = {
         "before it started": np.where(carries, start - time, 0.0),
@@ -261,11 +299,11 @@ def first_stores(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
     job = schedule.problem.job
     # An edge with lag lets its first iteration begin without an input.
     waiting = {edge.destination for edge in job.edges if edge.lag == 0}
-    stores = [
-        position
-        for position, task in enumerate(job.tasks)
-        if task.kind == "graph_store" and not task.takes and position not in waiting
-    ]
+    stores = []
+    for position, task in enumerate(job.tasks):
+        may_wait = task.takes or position in waiting
+        if task.kind == "graph_store" and not may_wait:
+            stores.append(position)
 
     violations = []
     for store in stores:
@@ -286,7 +324,9 @@ def first_stores(schedule: Schedule, tolerance: float) -> Iterator[Findings]:
 
 
 def makespan_of(
-    schedule: Schedule, stated: float | None, tolerance: float
+    schedule: Schedule,
+    stated: float | None,
+    tolerance: float,
 ) -> Iterator[Findings]:
     """(15): the makespan is the end of the last task, and what deaths add."""
     if stated is None:
@@ -320,11 +360,12 @@ def channel_faults(schedule: Schedule, tolerance: float) -> Findings:
     """
     job = schedule.problem.job
     task_ends, _ = known_ends(schedule)
-    sources = np.array([edge.source for edge in job.edges], dtype=np.int64)
+    sources = [edge.source for edge in job.edges]
+    source_of = np.array(sources, dtype=np.int64)
     violations: list[Violation] = []
     for channel, edges, iterations in _channel_queues(schedule):
         flow = (edges, iterations)
-        source_ends = task_ends[sources[edges], iterations]
+        source_ends = task_ends[source_of[edges], iterations]
         # A flow is known to be ready when the end of its source is known.
         ready = np.maximum(schedule.flow_ready[flow], source_ends)
         start = schedule.flow_start[flow]
@@ -333,28 +374,50 @@ def channel_faults(schedule: Schedule, tolerance: float) -> Findings:
         # Of equal starts those without bytes went first: times of readiness that are
         # equal but for rounding do not say which stood before which.
         order = np.lexsort((ready, end, start))
-        ready = ready[order]
-        start = start[order]
-        end = end[order]
-        slack = allowance(start[1:], tolerance)
-
-        # The latest end of all before, not of the last alone: one that began early may
-        # end late.
-        busy = np.maximum.accumulate(end)[:-1] - start[1:]
-        name = name_flows(job, edges[order][1:], iterations[order][1:])
-        sentence = f"started while another flow was under way on channel {channel}"
-        _, early = list_beyond("channels", busy, limit=slack, name=name, words=sentence)
-        violations += early
-
-        # The least readiness among all that start later than each.
-        least = np.minimum.accumulate(ready[::-1])[::-1][1:]
-        name = name_flows(job, edges[order], iterations[order])
-        sentence = f"started before one that got ready earlier on channel {channel}"
-        _, overtaking = list_beyond(
-            "channels", ready[:-1] - least, limit=slack, name=name, words=sentence
+        violations += _turns_not_kept(
+            channel,
+            ready=ready[order],
+            start=start[order],
+            end=end[order],
+            name=name_flows(job, edges[order], iterations[order]),
+            tolerance=tolerance,
         )
-        violations += overtaking
     return len(job.channels), violations
+
+
+def _turns_not_kept(
+    channel: str,
+    ready: Floats,
+    start: Floats,
+    end: Floats,
+    name: Writer,
+    tolerance: float,
+) -> list[Violation]:
+    """Return the flows of a channel, by their starts, that took others' turns."""
+    slack = allowance(start[1:], tolerance)
+    # The latest end of all before, not of the last alone: one that began early may end
+    # late.
+    latest_end = np.maximum.accumulate(end)
+    _, early = list_beyond(
+        "channels",
+        latest_end[:-1] - start[1:],
+        limit=slack,
+        # The first has none before it: rows begin with the second.
+        name=lambda row: name(row + 1),
+        words=f"started while another flow was under way on channel {channel}",
+    )
+
+    # The least readiness among all that start later than each.
+    last_first = np.minimum.accumulate(ready[::-1])
+    least = last_first[::-1][1:]
+    _, overtaking = list_beyond(
+        "channels",
+        ready[:-1] - least,
+        limit=slack,
+        name=name,
+        words=f"started before one that got ready earlier on channel {channel}",
+    )
+    return [*early, *overtaking]
 
 
 def _channel_queues(schedule: Schedule) -> Iterator[tuple[str, Ints, Ints]]:
@@ -365,15 +428,17 @@ def _channel_queues(schedule: Schedule) -> Iterator[tuple[str, Ints, Ints]]:
     job = schedule.problem.job
     ready = schedule.flow_ready  # NaN where nothing is sent
     ranks = np.array(job.edge_ranks, dtype=np.int64)
-    lags = np.array([edge.lag for edge in job.edges], dtype=np.int64)
-    edge_channels = np.array([edge.channel for edge in job.edges])
+    lags = [edge.lag for edge in job.edges]
+    lag_of = np.array(lags, dtype=np.int64)
+    channel_of = np.array([edge.channel for edge in job.edges])
     crosses = is_remote(schedule.problem)
     for channel in job.channels:
-        uses = crosses & (edge_channels == channel)
+        uses = crosses & (channel_of == channel)
         edge, n = np.nonzero(uses[:, None] & ~np.isnan(ready))
+        served = n + lag_of[edge]
         # lexsort takes its first key last: readiness, then the iteration that is
         # served.
-        order = np.lexsort((ranks[edge], n + lags[edge], ready[edge, n]))
+        order = np.lexsort((ranks[edge], served, ready[edge, n]))
         yield channel, edge[order], n[order]
 
 

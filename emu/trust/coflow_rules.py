@@ -33,7 +33,10 @@ def coflows(flows: Flows) -> list[Coflow]:
     """Return the flows by what they are needed for: turn, and name or destination."""
     by_purpose = attrgetter("purpose")
     sequence = sorted(flows, key=by_purpose)
-    return [list(members) for _, members in groupby(sequence, by_purpose)]
+    groups = []
+    for _, members in groupby(sequence, by_purpose):
+        groups.append(list(members))
+    return groups
 
 
 def note_coflows(before: Flows, flows: Flows, now: float) -> None:
@@ -47,21 +50,26 @@ def note_coflows(before: Flows, flows: Flows, now: float) -> None:
     volumes = {}
     for flow in before:
         if flow in active:
-            arrivals[flow.purpose] = flow.came
-            volumes[flow.purpose] = flow.carried
+            purpose = flow.purpose
+            arrivals[purpose] = flow.came
+            volumes[purpose] = flow.carried
 
     for flow in before:
-        if flow not in active and flow.purpose in arrivals:
-            volumes[flow.purpose] += flow.volume
+        purpose = flow.purpose
+        has_ended = flow not in active
+        if has_ended and purpose in arrivals:
+            volumes[purpose] += flow.volume
 
     for flow in flows:
-        flow.came = arrivals.get(flow.purpose, now)
-        flow.carried = volumes.get(flow.purpose, 0.0)
+        purpose = flow.purpose
+        flow.came = arrivals.get(purpose, now)
+        flow.carried = volumes.get(purpose, 0.0)
 
 
 def bytes_over(port: str, flows: Iterable[Flow]) -> float:
     """Return the bytes left of those of some flows that cross a port."""
-    return sum(flow.left for flow in over(port, flows))
+    crossing = over(port, flows)
+    return sum(flow.left for flow in crossing)
 
 
 def first_rank(coflow: Coflow) -> tuple[int, Rank]:
@@ -72,7 +80,8 @@ def first_rank(coflow: Coflow) -> tuple[int, Rank]:
 
 def foreseen(flow: Flow) -> float:
     """Return the bytes left, or a hundredth of the flow: 1 / time has no bound."""
-    return max(flow.left, 0.01 * flow.volume)
+    least = 0.01 * flow.volume
+    return max(flow.left, least)
 
 
 def _share_within(coflow: Coflow, flow: Flow, free: Mapping[str, float]) -> float:
@@ -88,7 +97,10 @@ def _share_within(coflow: Coflow, flow: Flow, free: Mapping[str, float]) -> floa
 
 
 def finish_weights(
-    flows: Flows, capacity: Capacities, *, whole: bool = False
+    flows: Flows,
+    capacity: Capacities,
+    *,
+    whole: bool = False,
 ) -> dict[Flow, float]:
     """Return the inverse of each flow's time within its coflow, 0 where it is cut.
 
@@ -106,17 +118,25 @@ def finish_weights(
     return weights
 
 
-def omcoflow(flows: Flows, capacity: Capacities, *, whole: bool = False) -> None:
+def omcoflow(
+    flows: Flows,
+    capacity: Capacities,
+    *,
+    whole: bool = False,
+) -> None:
     """Share every link by the inverse of each flow's time within its coflow."""
     weights = finish_weights(flows, capacity, whole=whole)
     for flow in flows:
         weight = weights[flow]
         if not weight:
             continue
+
         shares = []
         for port in flow.hops:
-            total = sum(weights[rival] for rival in over(port, flows))
-            shares.append(capacity[port] * weight / total)
+            rivals = over(port, flows)
+            total = sum(weights[rival] for rival in rivals)
+            share = capacity[port] * weight / total
+            shares.append(share)
         flow.rate = min(shares)
 
 
@@ -133,9 +153,10 @@ def bottleneck(coflow: Coflow, free: Mapping[str, float]) -> float:
     """
     times = []
     for port in ports_of(coflow):
-        if free[port] > 0:
+        room = free[port]
+        if room > 0:
             size = bytes_over(port, coflow)
-            times.append(size / free[port])
+            times.append(size / room)
     return max(times, default=0.0)
 
 
@@ -148,9 +169,11 @@ def omcoflow_gamma(flows: Flows, capacity: Capacities) -> None:
     for coflow in coflows(flows):
         times = []
         for port in ports_of(coflow):
-            if capacity[port] > 0:
-                size = sum(foreseen(flow) for flow in over(port, coflow))
-                times.append(size / capacity[port])
+            room = capacity[port]
+            if room > 0:
+                crossing = over(port, coflow)
+                size = sum(foreseen(flow) for flow in crossing)
+                times.append(size / room)
         gamma = max(times, default=0.0)
 
         for flow in coflow:
@@ -162,15 +185,10 @@ def omcoflow_gamma(flows: Flows, capacity: Capacities) -> None:
 
 def sebf_madd(flows: Flows, capacity: Capacities) -> None:
     """Serve the coflow with the shortest bottleneck first, all its flows to its end."""
-    gamma: dict[Flow, float] = {}
-    for coflow in coflows(flows):
-        time = bottleneck(coflow, capacity)
-        for flow in coflow:
-            gamma[flow] = time
 
     def turn(coflow: Coflow) -> tuple[float, int, Rank]:
-        time = gamma[coflow[0]]
-        return round_to_32_bits(time), *first_rank(coflow)
+        gamma = bottleneck(coflow, capacity)
+        return round_to_32_bits(gamma), *first_rank(coflow)
 
     sequence = sorted(coflows(flows), key=turn)
     for coflow in sequence:
@@ -197,7 +215,10 @@ def _capacities_left(
     capacity: Capacities,
 ) -> Capacities:
     """Return the bytes per second that no flow has, of the ports of a coflow."""
-    return {port: capacity_left(port, flows, capacity) for port in ports_of(coflow)}
+    left = {}
+    for port in ports_of(coflow):
+        left[port] = capacity_left(port, flows, capacity)
+    return left
 
 
 #: A weight below this, of 1 at first, is what rounding left.
@@ -226,8 +247,8 @@ def sincronia(flows: Flows, capacity: Capacities) -> None:
                 coflow.weight = weight if weight > _NO_WEIGHT else 0.0
 
         rest.remove(last)
-        for flow in last.flows:
-            place[flow] = float(len(rest))
+        last_place = float(len(rest))
+        place |= dict.fromkeys(last.flows, last_place)
     in_order(flows, capacity, lambda flow: flow.key(place[flow]))
 
 
@@ -243,7 +264,9 @@ class _Unplaced:
 
 def _fullest_port(rest: list[_Unplaced], capacity: Capacities) -> str:
     """Return the port that needs longest for all that is left, empty where none is."""
-    flows = [flow for coflow in rest for flow in coflow.flows]
+    flows: Flows = []
+    for coflow in rest:
+        flows += coflow.flows
     needs = {}
     for port, room in capacity.items():
         if room > 0:
@@ -278,7 +301,8 @@ def bytes_sent(coflow: Coflow) -> float:
     """Return what a coflow has sent since it last had no active flow."""
     # `note_coflows` has given all flows of a coflow the same bytes of those that ended.
     carried = coflow[0].carried
-    return carried + sum(flow.volume - flow.left for flow in coflow)
+    sent_by_active = sum(flow.volume - flow.left for flow in coflow)
+    return carried + sent_by_active
 
 
 def aalo(flows: Flows, capacity: Capacities) -> None:
@@ -309,6 +333,7 @@ def time_in_queue(flows: Flows) -> float:
         ends_ahead = [end for end in QUEUE_ENDS if end > rounded_volume]
         speed = sum(flow.rate for flow in coflow)
         if speed and ends_ahead:
-            missing = max(ends_ahead[0] - volume, 0.0)
+            rest = ends_ahead[0] - volume
+            missing = max(rest, 0.0)
             times.append(missing / speed)
     return min(times)

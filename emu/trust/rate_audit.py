@@ -50,7 +50,10 @@ class _Assigned(NamedTuple):
 
 
 def rule_audit(
-    schedule: Schedule, policy: str, expected: Realization, own: Rates | None = None
+    schedule: Schedule,
+    policy: str,
+    expected: Realization,
+    own: Rates | None = None,
 ) -> Findings:
     """Return the number of rates recomputed, and the first wrong one of every flow.
 
@@ -74,26 +77,33 @@ def rule_audit(
     if schedule.rates is None:
         raise ValueError("the schedule holds no rates")
     if own is None and policy not in POLICIES:
-        raise ValueError(f"no rule is called {policy}: {', '.join(POLICIES)}")
-    rule = POLICIES[policy] if own is None else ask_rule(schedule.problem, own)
+        names = ", ".join(POLICIES)
+        raise ValueError(f"no rule is called {policy}: {names}")
+    problem = schedule.problem
+    rule = POLICIES[policy] if own is None else ask_rule(problem, own)
 
     count = 0
     violations: dict[Event, Violation] = {}
     instants = _instants(
-        schedule, schedule.rates, expected, with_queues=policy == "aalo"
+        schedule,
+        schedule.rates,
+        expected,
+        with_queues=policy == "aalo",
     )
     for time, flows, rates in instants:
-        capacity = list_capacities(schedule.problem, time)
+        capacity = list_capacities(problem, time)
         for flow in flows:
             flow.alone = min(capacity[link] for link in flow.hops)
         _settle_ties(flows, rates)
         rule(flows, capacity)
         count += len(flows)
 
-        for flow, (event, rate) in zip(flows, rates.items(), strict=True):
+        pairs = zip(flows, rates.items(), strict=True)
+        for flow, (event, rate) in pairs:
             distance = abs(rate - flow.rate)
-            if distance > _EXACTNESS * flow.alone and event not in violations:
-                name = flow_name(schedule.problem.job, *event)
+            is_off = distance > _EXACTNESS * flow.alone
+            if is_off and event not in violations:
+                name = flow_name(problem.job, *event)
                 assignment = f"{name} has {rate:g} B/s from {time:.6g} s on"
                 violations[event] = Violation(
                     constraint="rule",
@@ -121,9 +131,10 @@ def _settle_ties(flows: list[Flow], rates: dict[Event, float]) -> None:
     for queue in queues.values():
         first = min(flow.ready for flow in queue)
         close = [flow for flow in queue if flow.ready - first < _CLOSE]
-        if len(close) > 1:
-            for flow in served.intersection(close):
-                flow.ready = first - _CLOSE
+        if len(close) < 2:
+            continue
+        for flow in served.intersection(close):
+            flow.ready = first - _CLOSE
 
 
 def _next_demotion(flows: list[Flow], now: float) -> float:
@@ -132,8 +143,11 @@ def _next_demotion(flows: list[Flow], now: float) -> float:
     What is of one instant with that end, or with now, is looked at with the rates that
     change then.
     """
-    moving = [flow for flow in flows if flow.rate > 0]
-    ends = [now + flow.left / flow.rate for flow in moving]
+    ends = []
+    for flow in flows:
+        if flow.rate > 0:
+            seconds = flow.left / flow.rate
+            ends.append(now + seconds)
     # Where nothing moves no coflow goes to its next queue.
     soonest = min(ends, default=now)
     demotion = now + time_in_queue(flows)
@@ -152,24 +166,28 @@ def _demotions(
     under_way = list(flows.values())
     now = _next_demotion(under_way, since)
     while now < until * (1 - _TIE):
+        rates = {}
         for event, flow in flows.items():
-            carried = assigned[event].at(now)
-            flow.left = max(flow.volume - carried, 0.0)
+            state = assigned[event]
+            rates[event] = state.rate
+            rest = flow.volume - state.at(now)
+            flow.left = max(rest, 0.0)
             flow.rate = 0.0  # until the rule has set it
-        rates = {event: assigned[event].rate for event in flows}
         yield now, under_way, rates
         now = _next_demotion(under_way, now)
 
 
 def _list_flows(schedule: Schedule, expected: Realization) -> dict[Event, Flow]:
     """Return the flows between machines as rules know them, in the order of starts."""
-    job = schedule.problem.job
-    paths = remaining_paths(schedule.problem, expected)
-    hops = list_hops(schedule.problem)
-    has_begun = (schedule.flow_bytes > 0) & ~np.isnan(schedule.flow_start)
+    problem = schedule.problem
+    job = problem.job
+    paths = remaining_paths(problem, expected)
+    hops = list_hops(problem)
+    has_bytes = schedule.flow_bytes > 0
+    has_begun = has_bytes & ~np.isnan(schedule.flow_start)
     flow_rows = np.argwhere(has_begun).tolist()
     events: list[Event] = [(position, n) for position, n in flow_rows]
-    events.sort(key=lambda event: schedule.flow_start[event])
+    events.sort(key=schedule.flow_start.__getitem__)
 
     flows = {}
     for event in events:
@@ -212,7 +230,8 @@ def _instants(
     rows = _rows_of(rates)
     stops = _list_stops(rows)
     # Rows of one time are one change of all rates.
-    changes = np.flatnonzero(np.diff(rates.time, prepend=-np.inf)).tolist()
+    steps = np.diff(rates.time, prepend=-np.inf)
+    changes = np.flatnonzero(steps).tolist()
 
     assignments: dict[Event, _Assigned] = {}
     flows: dict[Event, Flow] = {}
@@ -257,7 +276,8 @@ def _rows_of(rates: RateHistory) -> list[tuple[int, int, float]]:
     """Return edge, iteration and rate of every row."""
     edges = rates.edge.tolist()
     iterations = rates.iteration.tolist()
-    return list(zip(edges, iterations, rates.rate.tolist(), strict=True))
+    numbers = rates.rate.tolist()
+    return list(zip(edges, iterations, numbers, strict=True))
 
 
 def _list_stops(rows: list[tuple[int, int, float]]) -> dict[Event, int]:
@@ -269,4 +289,10 @@ def _list_stops(rows: list[tuple[int, int, float]]) -> dict[Event, int]:
     last_row: dict[Event, int] = {}
     for row, (edge, iteration, _) in enumerate(rows):
         last_row[edge, iteration] = row
-    return {event: row for event, row in last_row.items() if rows[row][2] == 0}
+
+    stops = {}
+    for event, row in last_row.items():
+        _, _, rate = rows[row]
+        if rate == 0:
+            stops[event] = row
+    return stops

@@ -9,6 +9,7 @@ simulation are forbidden here.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Callable
 from functools import cache, partial
 from operator import attrgetter
@@ -43,16 +44,18 @@ Rates: TypeAlias = "Callable[[list[ActiveFlow], Capacities], list[float]]"
 
 def rounds_of(problem: Problem, task: int) -> int:
     """Return the number of iterations of a task."""
-    rounds = problem.job.tasks[task].iterations
+    job = problem.job
+    rounds = job.tasks[task].iterations
     if rounds is None:
-        return problem.job.iterations
+        return job.iterations
     return rounds
 
 
 def is_needed(problem: Problem, position: int, iteration: int) -> bool:
     """Return True where a flow of an edge has a source, and a task that needs it."""
     edge = problem.job.edges[position]
-    if not 0 <= iteration < rounds_of(problem, edge.source):
+    rounds = rounds_of(problem, edge.source)
+    if not 0 <= iteration < rounds:
         return False
     turn = iteration + edge.lag
     return turn < rounds_of(problem, edge.destination)
@@ -68,9 +71,11 @@ def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, f
     latency = list_latencies(problem)
 
     def time_alone(position: int) -> float:
-        if not hops[position]:
+        ports = hops[position]
+        if not ports:
             return 0.0
-        return volumes[position] / min(capacity[port] for port in hops[position])
+        narrowest = min(capacity[port] for port in ports)
+        return volumes[position] / narrowest
 
     @cache
     def task(number: int, iteration: int) -> float:
@@ -79,7 +84,8 @@ def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, f
         paths = [task(number, iteration + 1)]
         for position, edge in enumerate(job.edges):
             if edge.source == number and is_needed(problem, position, iteration):
-                paths.append(time_alone(position) + flow(position, iteration))
+                path = time_alone(position) + flow(position, iteration)
+                paths.append(path)
         return times[number] + max(paths)
 
     @cache
@@ -87,8 +93,9 @@ def remaining_paths(problem: Problem, realization: Realization) -> dict[Event, f
         edge = job.edges[position]
         turn = iteration + edge.lag
         path = task(edge.destination, turn) + latency[position]
-        if hops[position] and is_needed(problem, position, iteration + 1):
-            path_of_next = time_alone(position) + flow(position, iteration + 1)
+        following = iteration + 1
+        if hops[position] and is_needed(problem, position, following):
+            path_of_next = time_alone(position) + flow(position, following)
             path = max(path, path_of_next)
         return path
 
@@ -106,7 +113,8 @@ def oes(flows: Flows, capacity: Capacities) -> None:
         shares = []
         for port in flow.hops:
             rivals = over(port, flows)
-            shares.append(capacity[port] / len(rivals))
+            share = capacity[port] / len(rivals)
+            shares.append(share)
         flow.rate = min(shares)
 
 
@@ -120,7 +128,8 @@ def oes_by_job(flows: Flows, capacity: Capacities) -> None:
     for flow in flows:
         parts = []
         for port in flow.hops:
-            jobs = [rival.job for rival in over(port, flows)]
+            rivals = over(port, flows)
+            jobs = [rival.job for rival in rivals]
             part_of_job = capacity[port] / len(set(jobs))
             part = part_of_job / jobs.count(flow.job)
             parts.append(part)
@@ -141,9 +150,15 @@ def maxmin_by_job(flows: Flows, capacity: Capacities) -> None:
     while rising:
         levels = {}
         for port in ports_of(rising):
-            for job in {flow.job for flow in over(port, rising)}:
-                level = _level_of_job(port, job, flows, rising, capacity[port])
-                levels[port, job] = level
+            crossing = over(port, rising)
+            for job in {flow.job for flow in crossing}:
+                levels[port, job] = _level_of_job(
+                    port,
+                    job,
+                    flows=flows,
+                    rising=rising,
+                    capacity=capacity[port],
+                )
 
         lowest = min(levels.values())
         same_level = lowest * (1 + _SAME)
@@ -168,10 +183,10 @@ def _level_of_job(
     """Return the rate of each rising flow of a job with which its part is full."""
     rising_jobs = [flow.job for flow in over(port, rising)]
     settled_flows = find_settled(port, flows, rising)
-    used_by_others = sum(
-        flow.rate for flow in settled_flows if flow.job not in rising_jobs
-    )
-    used_by_job = sum(flow.rate for flow in settled_flows if flow.job == job)
+    others = [flow for flow in settled_flows if flow.job not in rising_jobs]
+    members = [flow for flow in settled_flows if flow.job == job]
+    used_by_others = sum(flow.rate for flow in others)
+    used_by_job = sum(flow.rate for flow in members)
 
     part = (capacity - used_by_others) / len(set(rising_jobs))
     free = max(part - used_by_job, 0.0)
@@ -186,18 +201,20 @@ def natural(name: str) -> str:
 def rank_of(job: Job, position: int) -> Rank:
     """Return what breaks ties between flows of one turn."""
     edge = job.edges[position]
+    source_task = job.tasks[edge.source]
+    reader = job.tasks[edge.destination]
     # Names before positions: the order of tasks in a file must decide nothing.
-    destination = natural(job.tasks[edge.destination].name)
-    source = natural(job.tasks[edge.source].name)
+    destination = natural(reader.name)
+    source = natural(source_task.name)
     return destination, source, edge.lag, position
 
 
 def fifo(flows: Flows, capacity: Capacities) -> None:
     """Fill with the first flow of every source alone: by readiness, then by turn."""
-    queues: dict[str, Flows] = {}
+    queues: defaultdict[str, Flows] = defaultdict(list)
     for flow in flows:
         first_port = flow.hops[0]
-        queues.setdefault(first_port, []).append(flow)
+        queues[first_port].append(flow)
     by_turn = attrgetter("ready", "turn", "rank")
     heads = [min(queue, key=by_turn) for queue in queues.values()]
     water_fill(heads, capacity, lambda _: 1.0)
@@ -252,20 +269,19 @@ def ask_rule(problem: Problem, rates: Rates) -> Rule:
 
     def as_asked(flow: Flow) -> ActiveFlow:
         edge = job.edges[flow.edge]
-        source = job.tasks[edge.source].name
-        destination = job.tasks[edge.destination].name
-
+        source = job.tasks[edge.source]
+        destination = job.tasks[edge.destination]
         return ActiveFlow(
             edge=job.edge_names[flow.edge],
-            source=source,
-            destination=destination,
+            source=source.name,
+            destination=destination.name,
             iteration=flow.turn - edge.lag,
             serves=flow.turn,
             volume=flow.volume,
             links=flow.hops,
             job=flow.job,
             left=flow.left,
-            coflow=flow.coflow or destination,
+            coflow=flow.coflow or destination.name,
         )
 
     def rule(flows: Flows, capacity: Capacities) -> None:

@@ -72,7 +72,7 @@ def over(port: str, flows: Iterable[Flow]) -> Flows:
 
 def ports_of(flows: Iterable[Flow]) -> set[str]:
     """Return the ports that some flows cross."""
-    ports = set[str]()
+    ports: set[str] = set()
     for flow in flows:
         ports.update(flow.hops)
     return ports
@@ -98,19 +98,25 @@ def water_fill(
             used = sum(flow.rate for flow in settled_flows)
             # What is settled may exceed a full port by rounding.
             free = max(capacity[port] - used, 0.0)
-            total = sum(weights[flow] for flow in over(port, rising))
+            crossing = over(port, rising)
+            total = sum(weights[flow] for flow in crossing)
             steps.append((free / total, port))
 
         # The link that is full first; of equal ones the first by name.
         level, full_port = min(steps)
-        for flow in over(full_port, rising):
-            flow.rate = level * weights[flow]
-        rising = [flow for flow in rising if full_port not in flow.hops]
+        still_rising = []
+        for flow in rising:
+            if full_port in flow.hops:
+                flow.rate = level * weights[flow]
+            else:
+                still_rising.append(flow)
+        rising = still_rising
 
 
 def capacity_left(port: str, flows: Flows, capacity: Capacities) -> float:
     """Return the bytes per second of a port that no flow has; rounding is nothing."""
-    used = sum(flow.rate for flow in over(port, flows))
+    crossing = over(port, flows)
+    used = sum(flow.rate for flow in crossing)
     rest = capacity[port] - used
     if rest < 1e-9 * capacity[port]:
         return 0.0
@@ -124,5 +130,8 @@ def in_order(
 ) -> None:
     """Give the flows what is left of their links, one after the other."""
     for flow in sorted(flows, key=order):
-        rests = [capacity_left(port, flows, capacity) for port in flow.hops]
+        rests = []
+        for port in flow.hops:
+            rest = capacity_left(port, flows, capacity)
+            rests.append(rest)
         flow.rate += min(rests)

@@ -49,9 +49,11 @@ def _arrivals_at_slot(schedule: Schedule) -> Floats:
     arrivals[:, 1:] = task_ends[:, :-1]
     for position, edge in enumerate(job.edges):
         count = job.flow_counts[position]
+        landed = flow_landings[position, :count]
+        turns = slice(edge.lag, edge.lag + count)
         # A view: the maximum is written into `arrivals`.
-        inputs = arrivals[edge.destination, edge.lag : edge.lag + count]
-        np.maximum(inputs, flow_landings[position, :count], out=inputs)
+        inputs = arrivals[edge.destination, turns]
+        np.maximum(inputs, landed, out=inputs)
     return arrivals
 
 
@@ -73,13 +75,15 @@ def _overdrawn(schedule: Schedule, pool: Pool, tolerance: float) -> Iterator[Vio
     spans = zip(np.maximum(first, 0), last, strict=True)
     slots = [int(quotas[low:high].max()) for low, high in spans]
 
-    worst = int((counts - slots).argmax())
-    over = int(counts[worst]) - slots[worst]
+    excess = counts - slots
+    worst = int(excess.argmax())
+    quota = slots[worst]
+    over = int(counts[worst]) - quota
     if over > 0:
-        machine = schedule.problem.cluster.machines[pool.machine].name
-        name = f"{pool.name} of {machine}"
-        instant = f"at {float(times[worst]):g} s"
-        sentence = f"pool {name} of {slots[worst]} slots is overdrawn {instant}"
+        machine = schedule.problem.cluster.machines[pool.machine]
+        name = f"{pool.name} of {machine.name}"
+        instant = float(times[worst])
+        sentence = f"pool {name} of {quota} slots is overdrawn at {instant:g} s"
         yield Violation(
             constraint="slots",
             subject=name,
@@ -90,12 +94,16 @@ def _overdrawn(schedule: Schedule, pool: Pool, tolerance: float) -> Iterator[Vio
 
 
 def _counts_when_taken(
-    schedule: Schedule, pool: Pool, tolerance: float
+    schedule: Schedule,
+    pool: Pool,
+    tolerance: float,
 ) -> tuple[Floats, Ints]:
     """Return when slots of a pool are taken, and how many are taken from then on."""
-    starts = schedule.task_start[list(pool.takers)].ravel()
+    takers = list(pool.takers)
+    freers = list(pool.freers)
+    starts = schedule.task_start[takers].ravel()
     # A slot may be free a tolerance before it is said to be.
-    frees = schedule.task_end[list(pool.freers)].ravel() - tolerance
+    frees = schedule.task_end[freers].ravel() - tolerance
     times = np.concatenate([starts, frees])
     changes = np.repeat([1, -1], [starts.size, frees.size])
     took_place = ~np.isnan(times)
@@ -110,30 +118,40 @@ def _counts_when_taken(
 
 
 def _overtaken(
-    schedule: Schedule, pool: Pool, arrivals: Floats, tolerance: float
+    schedule: Schedule,
+    pool: Pool,
+    arrivals: Floats,
+    tolerance: float,
 ) -> Iterator[Violation]:
     """Yield the tasks that got a slot before one that came earlier."""
     takers = np.array(pool.takers, dtype=np.int64)
-    row, n = np.nonzero(~np.isnan(schedule.task_start[takers]))
-    order = np.argsort(schedule.task_start[takers[row], n], kind="stable")
+    starts = schedule.task_start[takers]
+    row, n = np.nonzero(~np.isnan(starts))
+    order = np.argsort(starts[row, n], kind="stable")
     task = takers[row[order]]
     n = n[order]
     start = schedule.task_start[task, n]
     arrival = arrivals[task, n]
 
     # The earliest arrival among all that start later than each.
-    earliest = np.append(np.minimum.accumulate(arrival[::-1])[::-1], np.inf)
+    last_first = np.minimum.accumulate(arrival[::-1])
+    earliest = np.append(last_first[::-1], np.inf)
     # Starts within a tolerance of each other may have been in either order.
     later = np.searchsorted(start, start + tolerance, side="right")
-    is_ahead = earliest[later] < arrival - tolerance
+    earliest_later = earliest[later]
+    is_ahead = earliest_later < arrival - tolerance
     for position in np.flatnonzero(is_ahead).tolist():
-        name = task_name(schedule.problem.job, task[position], n[position])
+        name = task_name(
+            schedule.problem.job,
+            task=task[position],
+            iteration=n[position],
+        )
+        seconds = arrival[position] - earliest_later[position]
         sentence = f"{name} got a slot of {pool.name} before a task that came earlier"
-        seconds = float(arrival[position] - earliest[later[position]])
         yield Violation(
             constraint="slots",
             subject=name,
-            amount=seconds,
+            amount=float(seconds),
             unit="s",
             sentence=sentence,
         )
@@ -150,27 +168,32 @@ def _quota_faults(schedule: Schedule, tolerance: float) -> Iterator[Violation]:
     )
     for tuner, path, name in tuners:
         # A look in the instant of the end may be missing: rounding decides on it.
-        due = int((schedule.length * (1 - ROUNDING) - tolerance) / tuner.period)
-        if len(path) < due:
-            sentence = f"the quota of {name} was looked at {len(path)} of {due} times"
+        last_look = schedule.length * (1 - ROUNDING) - tolerance
+        due = int(last_look / tuner.period)
+        looks = len(path)
+        if looks < due:
             yield Violation(
                 constraint="slots",
                 subject=name,
-                amount=float(due - len(path)),
+                amount=float(due - looks),
                 unit="looks",
-                sentence=sentence,
+                sentence=f"the quota of {name} was looked at {looks} of {due} times",
             )
 
-        quota_before = cluster.machines[tuner.machine].slots[tuner.pool]
+        machine = cluster.machines[tuner.machine]
+        quota_before = machine.slots[tuner.pool]
         for number, quota in enumerate(path, 1):
             if quota not in tuner.steps(quota_before):
-                step = f"from {quota_before} to {quota} at {tuner.period * number:g} s"
-                amount = float(abs(quota - quota_before))
-                sentence = f"the quota of {name} went {step}"
+                step = quota - quota_before
+                time = tuner.period * number
+                sentence = (
+                    f"the quota of {name} went from {quota_before} to {quota} "
+                    f"at {time:g} s"
+                )
                 yield Violation(
                     constraint="slots",
                     subject=name,
-                    amount=amount,
+                    amount=float(abs(step)),
                     unit="slots",
                     sentence=sentence,
                 )
@@ -190,11 +213,14 @@ def newest_reads(schedule: Schedule, tolerance: float) -> Findings:
     latest = [position for position, edge in enumerate(job.edges) if edge.latest]
     for position in latest:
         edge = job.edges[position]
+        reader = edge.destination
         count = job.flow_counts[position]
-        for n in range(job.rounds[edge.destination]):
-            start = schedule.task_start[edge.destination, n]
+        for n in range(job.rounds[reader]):
+            start = schedule.task_start[reader, n]
             # -1: nothing was read, which the lag allows before its first iteration.
-            read = -1 if schedule.reads is None else int(schedule.reads[position, n])
+            read = -1
+            if schedule.reads is not None:
+                read = int(schedule.reads[position, n])
             # A source with fewer iterations has no newer one to read than its last.
             least = min(n - edge.lag, count - 1)
             # The scheduler hears of a flow after it landed: it may not know of the
@@ -212,7 +238,7 @@ def newest_reads(schedule: Schedule, tolerance: float) -> Findings:
                 fault = f"iteration {read} where {newest} had arrived"
             else:
                 continue
-            name = task_name(job, edge.destination, n)
+            name = task_name(job, reader, n)
             sentence = f"{name} read of {job.edge_names[position]} {fault}"
             amount = float(abs(newest - read))
             violations.append(

@@ -145,10 +145,18 @@ def flow_name(job: Job, edge: int, iteration: int) -> str:
 
 
 def name_flows(
-    job: Job, edges: NDArray[np.int64], iterations: NDArray[np.int64]
+    job: Job,
+    edges: NDArray[np.int64],
+    iterations: NDArray[np.int64],
 ) -> Writer:
     """Return a function that names the flow of a row of edges and iterations."""
-    return lambda row: flow_name(job, int(edges[row]), int(iterations[row]))
+
+    def name(row: int) -> str:
+        edge = int(edges[row])
+        iteration = int(iterations[row])
+        return flow_name(job, edge, iteration)
+
+    return name
 
 
 def list_beyond(
@@ -200,7 +208,13 @@ def list_where(
     """
     off = is_wrong.astype(np.int64)
     return list_beyond(
-        constraint, off, limit=0, name=name, words=words, unit=unit, values=values
+        constraint,
+        off,
+        limit=0,
+        name=name,
+        words=words,
+        unit=unit,
+        values=values,
     )
 
 
@@ -276,7 +290,11 @@ def agreement(name: str, found: Any, wanted: Any, by: str) -> Findings:
 def disagreement(name: str, sentence: str) -> Violation:
     """Return the violation of a file that does not say what it should."""
     return Violation(
-        constraint=name, subject=name, amount=1, unit="values", sentence=sentence
+        constraint=name,
+        subject=name,
+        amount=1,
+        unit="values",
+        sentence=sentence,
     )
 
 

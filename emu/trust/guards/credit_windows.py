@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from emu.problem import Job
+from emu.problem import Job, Schedule
 from emu.problem.workloads.all_reduce import ALL_REDUCE
 from emu.trust.guards.evidence import Evidence
 from emu.trust.violation import Finding, task_name
@@ -21,39 +21,50 @@ def window(evidence: Evidence) -> Iterator[Finding]:
     n - K of every worker that it reaches. Which edges a job has for that does not
     enter: they may be the mistake.
     """
-    schedule = evidence.schedule
-    job = schedule.problem.job
-
+    job = evidence.schedule.problem.job
     for prefix, most in evidence.windows:
         for first, last in _first_and_last_tasks(job, prefix):
-            # A worker with fewer iterations bounds fewer starts.
-            last_bound = most + job.rounds[last]
-            rounds = min(job.rounds[first], job.iterations, last_bound)
-            # The first K iterations wait for no worker.
-            for n in range(most, rounds):
-                start = schedule.task_start[first, n]
-                bound = schedule.task_end[last, n - most]
-                if start < bound - _ROUNDING * bound:
-                    early = task_name(job, first, n)
-                    awaited = task_name(job, last, n - most)
-                    sentence = (
-                        f"{early} started at {start:.6g} s, before {awaited} ended at "
-                        f"{bound:.6g} s: the credit window is {most}"
-                    )
-                    yield Finding(WINDOW, float(start), sentence)
-                    return
+            early = _find_early_start(evidence.schedule, first, last, most)
+            if early is not None:
+                yield early
+                return
+
+
+def _find_early_start(
+    schedule: Schedule,
+    first: int,
+    last: int,
+    most: int,
+) -> Finding | None:
+    """Return the first start of task ``first`` more than a window before ``last``."""
+    job = schedule.problem.job
+    # A worker with fewer iterations bounds fewer starts.
+    last_bound = most + job.rounds[last]
+    rounds = min(job.rounds[first], job.iterations, last_bound)
+    # The first K iterations wait for no worker.
+    for n in range(most, rounds):
+        awaited = n - most
+        start = schedule.task_start[first, n]
+        bound = schedule.task_end[last, awaited]
+        if start < bound - _ROUNDING * bound:
+            name = task_name(job, first, n)
+            name_awaited = task_name(job, last, awaited)
+            sentence = (
+                f"{name} started at {start:.6g} s, before {name_awaited} ended at "
+                f"{bound:.6g} s: the credit window is {most}"
+            )
+            return Finding(WINDOW, float(start), sentence)
+    return None
 
 
 def _first_and_last_tasks(job: Job, prefix: str) -> Iterator[tuple[int, int]]:
     """Yield the tasks that begin a mini-batch of a job, each with a worker it feeds."""
     members = _list_members(job, prefix)
-    inner = [
-        edge
-        for edge in job.edges
-        if edge.lag == 0 and {edge.source, edge.destination} <= members
-    ]
-    sources = {edge.source for edge in inner}
-    destinations = {edge.destination for edge in inner}
+    inner = []
+    for edge in job.edges:
+        is_inner = edge.source in members and edge.destination in members
+        if is_inner and edge.lag == 0:
+            inner.append(edge)
 
     feeds = {task: {task} for task in members}
     turns = {task: turn for turn, task in enumerate(job.order)}
@@ -63,6 +74,8 @@ def _first_and_last_tasks(job: Job, prefix: str) -> Iterator[tuple[int, int]]:
         reached = feeds[edge.destination]
         feeds[edge.source] |= reached
 
+    sources = {edge.source for edge in inner}
+    destinations = {edge.destination for edge in inner}
     kinds = [task.kind for task in job.tasks]
     first_tasks = sorted(members - destinations)
     # Where there are graph stores, they begin the mini-batches.
@@ -71,7 +84,8 @@ def _first_and_last_tasks(job: Job, prefix: str) -> Iterator[tuple[int, int]]:
     last_tasks = workers or members - sources
     for first in stores or first_tasks:
         reached = feeds[first] & last_tasks
-        for last in sorted(reached - {first}):
+        reached.discard(first)
+        for last in sorted(reached):
             yield first, last
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,13 +94,12 @@ class Evidence:
         """
         edges, iterations = self.schedule.flow_end.shape
         values = np.full((edges, iterations), np.nan)
-        edge = rows["edge"]
-        iteration = rows["iteration"]
         # Rows come from processes, and a damaged one must not end the guards
         # themselves.
-        is_flow = (edge < edges) & (iteration < iterations)
-        flow = (edge[is_flow], iteration[is_flow])
-        values[flow] = rows[is_flow][column]
+        has_edge = rows["edge"] < edges
+        has_iteration = rows["iteration"] < iterations
+        flows = rows[has_edge & has_iteration]
+        values[flows["edge"], flows["iteration"]] = flows[column]
         return values
 
     @property
@@ -122,13 +122,16 @@ class Evidence:
         """
         edges, iterations = self.schedule.flow_end.shape
         times = np.full((edges, iterations), np.nan)
-        if self.sends is not None:
-            rows = self.sends.reshape(-1, 6)
-            edge = rows[:, 0].astype(np.int64)
-            iteration = rows[:, 1].astype(np.int64)
-            is_flow = (edge < edges) & (iteration < iterations)
-            flow = (edge[is_flow], iteration[is_flow])
-            times[flow] = rows[is_flow, 2]
+        if self.sends is None:
+            return times
+
+        rows = self.sends.reshape(-1, 6)
+        edge = rows[:, 0].astype(np.int64)
+        iteration = rows[:, 1].astype(np.int64)
+        has_edge = edge < edges
+        has_iteration = iteration < iterations
+        is_flow = has_edge & has_iteration
+        times[edge[is_flow], iteration[is_flow]] = rows[is_flow, 2]
         return times
 
 
@@ -143,17 +146,18 @@ _ROUNDING = 1e-12
 
 def list_capacities(problem: Problem, time: float = 0.0) -> dict[str, float]:
     """Return bytes per second of every link by its name, from ``time`` on."""
+    cluster = problem.cluster
     capacities = {}
-    for machine in problem.cluster.machines:
+    for machine in cluster.machines:
         capacities[f"{machine.name} out"] = machine.bandwidth_out
         capacities[f"{machine.name} in"] = machine.bandwidth_in
-    for link in problem.cluster.shared_links:
+    for link in cluster.shared_links:
         capacities[link.name] = link.capacity
 
     # A time that was computed may lie a rounding before the change that made it.
     latest = time * (1.0 + _ROUNDING)
-    changes = sorted(problem.cluster.changes, key=lambda change: change.time)
-    for change in changes:
+    by_time = attrgetter("time")
+    for change in sorted(cluster.changes, key=by_time):
         if change.time <= latest:
             capacities[change.link] = change.capacity
     return capacities
@@ -163,8 +167,8 @@ def most_stated(problem: Problem) -> dict[str, float]:
     """Return the most bytes per second that every link ever has, by its name."""
     capacities = list_capacities(problem)
     for change in problem.cluster.changes:
-        most = max(capacities[change.link], change.capacity)
-        capacities[change.link] = most
+        link = change.link
+        capacities[link] = max(capacities[link], change.capacity)
     return capacities
 
 
@@ -195,14 +199,19 @@ def list_latencies(problem: Problem) -> list[float]:
 
     The sum over the links that it crosses.
     """
+    cluster = problem.cluster
     latency = {}
-    for link in problem.cluster.shared_links:
+    for link in cluster.shared_links:
         latency[link.name] = link.latency
-    for machine in problem.cluster.machines:
+    for machine in cluster.machines:
         latency[f"{machine.name} out"] = machine.latency_out
         latency[f"{machine.name} in"] = machine.latency_in
 
-    return [sum(latency[name] for name in hops) for hops in list_hops(problem)]
+    totals = []
+    for hops in list_hops(problem):
+        seconds = sum(latency[name] for name in hops)
+        totals.append(seconds)
+    return totals
 
 
 def list_hops(problem: Problem) -> list[tuple[str, ...]]:
@@ -214,25 +223,29 @@ def list_hops(problem: Problem) -> list[tuple[str, ...]]:
     cluster = problem.cluster
     machine_of = problem.placement.machine_of
     tasks = problem.job.tasks
-    through = {}
+    through: dict[tuple[int, int], tuple[str, ...]] = {}
     for route in cluster.routes:
-        for pair in product(route.sources, route.destinations):
-            through[pair] = route.through
+        pairs = product(route.sources, route.destinations)
+        through |= dict.fromkeys(pairs, route.through)
 
-    hops = []
+    hops: list[tuple[str, ...]] = []
     for edge in problem.job.edges:
         sender = machine_of[edge.source]
         receiver = machine_of[edge.destination]
         source = tasks[edge.source]
         destination = tasks[edge.destination]
-        has_gate = source.gate or destination.gate
-        names: tuple[str, ...] = ()
-        if sender != receiver and not (edge.credit or has_gate):
-            # The plain way: out of one NIC and into the other.
-            names = through.get((sender, receiver), ("out", "in"))
+        is_order_alone = edge.credit or source.gate or destination.gate
+        if sender == receiver or is_order_alone:
+            hops.append(())
+            continue
+
+        # The plain way: out of one NIC and into the other.
+        names = through.get((sender, receiver), ("out", "in"))
+        # Routes tell NICs by their directions, other links by their names.
         nics = {
             "out": f"{cluster.machines[sender].name} out",
             "in": f"{cluster.machines[receiver].name} in",
         }
-        hops.append(tuple(nics.get(name, name) for name in names))
+        links = [nics.get(name, name) for name in names]
+        hops.append(tuple(links))
     return hops

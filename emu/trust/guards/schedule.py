@@ -67,7 +67,8 @@ def constraints(evidence: Evidence) -> Iterator[Finding]:
     counts = Counter(violation.constraint for violation in report.violations)
     # One mistake often breaks hundreds of flows: the first of each kind names it.
     for violation in report.violations:
-        if count := counts.pop(violation.constraint, 0):
+        count = counts.pop(violation.constraint, 0)
+        if count:
             rest = f" (and {count - 1} others)" if count > 1 else ""
             yield Finding(CONSTRAINTS, np.nan, f"{violation}{rest}")
 
@@ -86,9 +87,13 @@ def lower_bounds(evidence: Evidence) -> Iterator[Finding]:
     # Stated bytes where they are exact: a count of the run may be what is wrong.
     sizes = schedule.flow_bytes if evidence.volumes is None else evidence.volumes
     # A flow that never came takes no time here: another guard names it.
-    volumes = np.where(np.isnan(schedule.flow_bytes), 0.0, sizes)
+    never_came = np.isnan(schedule.flow_bytes)
+    volumes = np.where(never_came, 0.0, sizes)
     least = earliest_ends(
-        schedule.problem, evidence.times, volumes, at_once=evidence.at_once
+        schedule.problem,
+        evidence.times,
+        volumes,
+        at_once=evidence.at_once,
     )
     slack = _tolerance(evidence) + 1e-9 * least
     early = least - schedule.task_end > slack
@@ -128,12 +133,14 @@ def earliest_ends(
     narrowest = _list_widths(problem)
     # What a link lets go at once takes no time: a bound must hold for that, too.
     free = [at_once(width) if width < np.inf else 0.0 for width in narrowest]
-    paced_bytes = np.maximum(volumes - np.reshape(free, (-1, 1)), 0.0)
+    paced_bytes = volumes - np.reshape(free, (-1, 1))
+    paced_bytes = np.maximum(paced_bytes, 0.0)
     # Edges without links are infinitely wide, and take no time.
     alone = paced_bytes / np.reshape(narrowest, (-1, 1))
-    seconds_alone = alone.tolist()
 
     # Plain lists: single numbers of arrays are read far slower in a loop.
+    seconds = times.tolist()
+    seconds_alone = alone.tolist()
     task_ends = np.zeros((len(job.tasks), job.iterations)).tolist()
     flow_ends = np.zeros((len(job.edges), job.iterations)).tolist()
     tasks = range(len(job.tasks))
@@ -142,7 +149,6 @@ def earliest_ends(
     lags = [edge.lag for edge in job.edges]
     latencies = list_latencies(problem)
     counts = job.flow_counts  # a source may have fewer iterations than its destination
-    seconds = times.tolist()
     # Edges without lag run along this order: every input is known when it is needed.
     order = job.order
     for n in range(job.iterations):
@@ -190,14 +196,17 @@ def order(evidence: Evidence) -> Iterator[Finding]:
     job = schedule.problem.job
     # Within a machine frames carry no bytes, and come all the same; credits have none.
     frame_counts = np.array(job.flow_counts, dtype=np.int64)
-    frame_counts[np.array(job.control, dtype=np.bool_)] = 0
+    is_control = np.array(job.control, dtype=np.bool_)
+    frame_counts[is_control] = 0
     is_due = np.arange(job.iterations) < frame_counts[:, None]
     counts = _count_frames(evidence)
     last = evidence.grid(evidence.received, "last")
     arrivals = evidence.grid(evidence.received, "bytes")
-    sizes = np.where(is_due, schedule.flow_bytes, np.nan) * evidence.byte_scale
+    announced = np.where(is_due, schedule.flow_bytes, np.nan)
+    sizes = announced * evidence.byte_scale
     # Real bytes are whole numbers, scaled ones are not: they differ by one at most.
     is_off = np.abs(arrivals - sizes) > 1 + 1e-9 * sizes
+    is_off &= _mark_shaped(evidence)
     is_early = np.zeros_like(is_due)
     # NaN compares as False: what never came is a fault of its own.
     is_early[:, 1:] = last[:, 1:] < last[:, :-1]
@@ -205,16 +214,21 @@ def order(evidence: Evidence) -> Iterator[Finding]:
     faults = {
         "never came": is_due & (counts == 0),
         "came twice, or was not to be sent": counts > is_due,
-        "came with other bytes than its task announced": (
-            _mark_shaped(evidence) & is_off
-        ),
+        "came with other bytes than its task announced": is_off,
         "came before the one before it": is_early,
     }
     source_ends = last
     if job.edges:
-        source_ends = schedule.task_end[[edge.source for edge in job.edges]]
+        source_ends = _list_source_ends(schedule)
     for words, broken in faults.items():
         yield from _first_frame(evidence, ORDER, broken, source_ends, words)
+
+
+def _list_source_ends(schedule: Schedule) -> Floats:
+    """Return when the source of every (edge, iteration) ended, seconds."""
+    sources = [edge.source for edge in schedule.problem.job.edges]
+    ends: Floats = schedule.task_end[sources]
+    return ends
 
 
 def _count_frames(evidence: Evidence) -> NDArray[np.int64]:
@@ -222,10 +236,11 @@ def _count_frames(evidence: Evidence) -> NDArray[np.int64]:
     edges, iterations = evidence.schedule.flow_end.shape
     counts = np.zeros((edges, iterations), dtype=np.int64)
     rows = evidence.received
-    is_flow = (rows["edge"] < edges) & (rows["iteration"] < iterations)
-    rows = rows[is_flow]
+    has_edge = rows["edge"] < edges
+    has_iteration = rows["iteration"] < iterations
+    frames = rows[has_edge & has_iteration]
     # Unlike values[index] += 1, this counts a frame twice that came twice.
-    np.add.at(counts, (rows["edge"], rows["iteration"]), 1)
+    np.add.at(counts, (frames["edge"], frames["iteration"]), 1)
     return counts
 
 
@@ -240,13 +255,13 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     leave before the task that makes it has ended, but for the lead.
     """
     schedule = evidence.schedule
-    job = schedule.problem.job
-    if not job.edges:
+    if not schedule.problem.job.edges:
         return
+    scale = evidence.time_scale
     is_shaped = _mark_shaped(evidence)
-    clocks = CLOCKS / evidence.time_scale
-    source_ends = schedule.task_end[[edge.source for edge in job.edges]]
-    soonest = source_ends - evidence.lead / evidence.time_scale - clocks
+    clocks = CLOCKS / scale
+    source_ends = _list_source_ends(schedule)
+    soonest = source_ends - evidence.lead / scale - clocks
     sends = evidence.grid(evidence.sent, "first")
     last_sends = evidence.grid(evidence.sent, "last")
     firsts = evidence.grid(evidence.received, "first")
@@ -263,16 +278,16 @@ def cause(evidence: Evidence) -> Iterator[Finding]:
     # Two processes noted these: their clocks may be apart. 1 ms at every hop of a chain
     # would add up where they are one.
     least_apart = ONE_CLOCK if evidence.one_clock else CLOCKS
-    too_soon = arrivals < last_sends - least_apart / evidence.time_scale
+    too_soon = arrivals < last_sends - least_apart / scale
     outrun = _outrun(evidence, arrivals)
     too_early = is_shaped & (firsts < soonest)
     left_early = is_shaped & (sends < soonest)
     too_late = is_shaped & (notices > schedule.flow_end + slack)
     # Both are of one note of one kernel: on one clock they are equal to the digit.
-    is_apart = np.abs(notices - arrivals) > least_apart / evidence.time_scale
+    is_apart = np.abs(notices - arrivals) > least_apart / scale
     # A sender notes the time before it hands the last byte over, and logs it after.
     logged_sends = evidence.logged_sends
-    most_between = (_LOGGED + 2 * evidence.standstill) / evidence.time_scale
+    most_between = (_LOGGED + 2 * evidence.standstill) / scale
     is_logged_apart = np.abs(logged_sends - last_sends) > most_between
     for broken, time, words in (
         (too_soon, arrivals, "came before its last byte was sent"),
@@ -296,17 +311,19 @@ def _outrun(evidence: Evidence, arrivals: Floats) -> NDArray[np.bool_]:
     if schedule.rates is None or any(evidence.burst):
         return np.zeros_like(arrivals, dtype=np.bool_)
     parts = pieces(schedule, schedule.rates)
-    arrival = arrivals[parts.rates.edge, parts.rates.iteration]
-    time = np.clip(arrival, parts.rates.time, parts.end)
-    rates_from_arrival = replace(parts.rates, time=time)
+    rates = parts.rates
+    arrival = arrivals[rates.edge, rates.iteration]
+    time = np.clip(arrival, rates.time, parts.end)
+    rates_from_arrival = replace(rates, time=time)
     rest = fluid_bytes(parts._replace(rates=rates_from_arrival))
-    widths = _list_widths(schedule.problem)
 
     slack = evidence.lead + CLOCKS
     seconds_ahead = (schedule.flow_end - arrivals) * evidence.time_scale
-    is_ahead = (seconds_ahead > slack)[_mark_shaped(evidence)]
+    is_shaped = _mark_shaped(evidence)
+    is_ahead = seconds_ahead[is_shaped] > slack
     if 2 * is_ahead.sum() < is_ahead.size:
         slack += evidence.stale
+    widths = _list_widths(schedule.problem)
     # Edges without links are infinitely wide: none is ever ahead.
     excused = slack * np.reshape(widths, (-1, 1))
     return rest * evidence.time_scale > excused
@@ -338,7 +355,8 @@ def latency(evidence: Evidence) -> Iterator[Finding]:
             no_reads = np.full_like(reads, -1)
             reads = no_reads if schedule.reads is None else schedule.reads[position]
         # A task that read nothing waited for nothing.
-        read_arrival = arrivals[position, np.maximum(reads, 0)]
+        read_rows = np.maximum(reads, 0)
+        read_arrival = arrivals[position, read_rows]
         arrival = np.where(reads < 0, np.nan, read_arrival)
         wait = evidence.began[task] - arrival
         least = (1 - _SLEWED) * delay - _READ / evidence.time_scale
@@ -349,10 +367,11 @@ def latency(evidence: Evidence) -> Iterator[Finding]:
             n = int(np.argmax(early))
             rest = int(early.sum()) - 1
             name = task_name(job, task, n)
+            edge_name = job.edge_names[position]
             yield Finding(
                 LATENCY,
                 float(schedule.task_start[task, n]),
-                f"task {name} had {job.edge_names[position]} {wait[n]:.4g} s after its "
+                f"task {name} had {edge_name} {wait[n]:.4g} s after its "
                 f"last byte came: its latency is {delay:g} s (and {rest} others)",
             )
             return
@@ -361,8 +380,9 @@ def latency(evidence: Evidence) -> Iterator[Finding]:
 def _mark_shaped(evidence: Evidence) -> NDArray[np.bool_]:
     """Return which (edge, iteration) are flows of some bytes between machines."""
     schedule = evidence.schedule
+    edge, iteration = schedule.flows().T
     is_shaped = np.zeros(schedule.flow_end.shape, dtype=bool)
-    is_shaped[tuple(schedule.flows().T)] = True
+    is_shaped[edge, iteration] = True
     return is_shaped & (schedule.flow_bytes > 0)
 
 
@@ -376,8 +396,9 @@ def _first_frame(
     """Yield the first frame that is broken by ``times``; NaN is last."""
     first = _find_first(broken, times)
     if first is not None:
+        job = evidence.schedule.problem.job
+        name = flow_name(job, first.row, first.iteration)
         rest = f" (and {first.others} others)" if first.others else ""
-        name = flow_name(evidence.schedule.problem.job, first.row, first.iteration)
         yield Finding(guard, first.time, f"frame {name} {words}{rest}")
 
 
@@ -430,12 +451,13 @@ def task_times(evidence: Evidence) -> Iterator[Finding]:
     first = _find_first(is_off, schedule.task_end)
     if first is None:
         return
-    task = (first.row, first.iteration)
     name = task_name(schedule.problem.job, first.row, first.iteration)
+    taken = work[first.row, first.iteration]
+    stated = evidence.times[first.row, first.iteration]
     yield Finding(
         TIMES,
         first.time,
-        f"{name} took {work[task]:.6g} s of the {evidence.times[task]:.6g} s that are "
+        f"{name} took {taken:.6g} s of the {stated:.6g} s that are "
         f"stated (and {first.others} others)",
     )
 
@@ -463,19 +485,12 @@ def headline_faults(
         Times and volumes of the run, which ``bound`` is of.
     """
     makespan = _makespan_of(emulated)
-    predicted_makespan = _makespan_of(predicted)
-    replayed_makespan = _makespan_of(replayed)
-    # The time in which a job is down is as stated: no share of it is an error.
-    down_time = predicted.outages.recovery
-    repeated_down = replayed.outages.recovery
     figures: dict[str, float | None] = {
         "makespan": makespan,
-        "predicted_makespan": predicted_makespan,
-        "makespan_error": _over(makespan - down_time, predicted_makespan - down_time),
-        "replayed_makespan": replayed_makespan,
-        "replay_error": _over(
-            makespan - repeated_down, replayed_makespan - repeated_down
-        ),
+        "predicted_makespan": _makespan_of(predicted),
+        "makespan_error": _error_over(makespan, predicted),
+        "replayed_makespan": _makespan_of(replayed),
+        "replay_error": _error_over(makespan, replayed),
     }
     bound = result.get("bound")
     # JSON's true is a number in Python; NaN fails every comparison below.
@@ -496,15 +511,31 @@ def headline_faults(
         faults["bound"] = (
             f"bound is {bound!r}, the run cannot be shorter than {least!r} s"
         )
-    violations = [
-        Violation("headline", key, 1, "values", sentence)
-        for key, sentence in faults.items()
-    ]
+    violations = []
+    for key, sentence in faults.items():
+        violation = Violation(
+            constraint="headline",
+            subject=key,
+            amount=1,
+            unit="values",
+            sentence=sentence,
+        )
+        violations.append(violation)
     return len(figures) + 1, violations
 
 
 def _makespan_of(schedule: Schedule) -> float:
     return float(np.nanmax(schedule.task_end)) + schedule.outages.seconds
+
+
+def _error_over(makespan: float, simulation: Schedule) -> float:
+    """Return by what share a run is longer than a simulation.
+
+    The time in which a job is down is as stated: no share of it is an error.
+    """
+    down_time = simulation.outages.recovery
+    expected = _makespan_of(simulation) - down_time
+    return _over(makespan - down_time, expected)
 
 
 def least_makespan(problem: Problem, measured: Realization) -> float:
@@ -524,8 +555,9 @@ def least_makespan(problem: Problem, measured: Realization) -> float:
     sent_bytes = np.where(is_sent, measured.volumes, 0.0)
     totals = sent_bytes.sum(axis=1)
     loads: defaultdict[str, float] = defaultdict(float)
-    for hops, volume in zip(list_hops(problem), totals.tolist(), strict=True):
-        for link in hops:
+    hops = list_hops(problem)
+    for links, volume in zip(hops, totals.tolist(), strict=True):
+        for link in links:
             loads[link] += volume
     busy = [_time(problem, link, volume) for link, volume in loads.items()]
     return max([longest, *busy])

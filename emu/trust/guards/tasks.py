@@ -20,7 +20,8 @@ def beginnings(evidence: Evidence) -> Iterator[Finding]:
     """Yield the first task that began before it was ordered, or after it had ended."""
     schedule = evidence.schedule
     scale = evidence.time_scale
-    soonest = schedule.task_start - (_AHEAD + CLOCKS) / scale
+    most_ahead = (_AHEAD + CLOCKS) / scale
+    soonest = schedule.task_start - most_ahead
     latest = schedule.task_end + CLOCKS / scale
 
     # NaN where nobody noted it.
@@ -30,6 +31,10 @@ def beginnings(evidence: Evidence) -> Iterator[Finding]:
     for task, iteration in rows[:1].tolist():
         name = task_name(schedule.problem.job, task, iteration)
         began = float(evidence.began[task, iteration])
-        others = f"(and {len(rows) - 1} others)"
-        text = f"task {name} says that it began to compute at {began:g} s {others}"
-        yield Finding(BEGAN, began if math.isfinite(began) else math.nan, text)
+        time = began if math.isfinite(began) else math.nan
+        others = len(rows) - 1
+        text = (
+            f"task {name} says that it began to compute at {began:g} s "
+            f"(and {others} others)"
+        )
+        yield Finding(BEGAN, time, text)

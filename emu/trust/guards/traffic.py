@@ -36,7 +36,11 @@ class Overflow(NamedTuple):
 
 
 def of_flows(
-    start: Floats, end: Floats, sent: Floats, capacity: float, depth: float
+    start: Floats,
+    end: Floats,
+    sent: Floats,
+    capacity: float,
+    depth: float,
 ) -> Overflow | None:
     """Return the overflow of a link by flows, None when they fit.
 
@@ -65,10 +69,12 @@ def of_flows(
 
     # By falling starts: an interval that begins earlier takes in every flow that starts
     # later.
+    latest_first = np.argsort(-start, kind="stable")
     place = np.empty(start.size, dtype=np.int64)
-    place[np.argsort(-start, kind="stable")] = np.arange(start.size)
+    place[latest_first] = np.arange(start.size)
     # Of all intervals that end with this flow, the one that is the most over.
-    excess = best_sums(place, sent, sent + capacity * start) - capacity * end
+    most_since_0 = best_sums(place, sent, sent + capacity * start)
+    excess = most_since_0 - capacity * end
     # Sums of many volumes and products of large times are exact to some last bits only.
     rounding = 1e-9 * (sent + capacity * (end - start)) + 1e-12 * capacity * end
     over = np.flatnonzero(excess > depth + rounding)
@@ -108,10 +114,11 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
     # In wall seconds here, emulated ones from the next line on.
     seconds_ahead = evidence.lead + evidence.stale + CLOCKS
     seconds_ahead /= evidence.time_scale
-    source = np.array([edge.source for edge in problem.job.edges], dtype=np.int64)
+    sources = [edge.source for edge in problem.job.edges]
+    source_of = np.array(sources, dtype=np.int64)
     edge, iteration = schedule.flows().T
     # The earliest that a byte could leave, whatever its rates were.
-    ready = schedule.task_end[source[edge], iteration]
+    ready = schedule.task_end[source_of[edge], iteration]
     arrival = evidence.grid(evidence.received, "last")[edge, iteration]
     volumes = evidence.grid(evidence.received, "bytes")[edge, iteration]
     is_known = np.isfinite(ready) & np.isfinite(arrival) & (volumes > 0)
@@ -122,7 +129,8 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
 
     paths = list_hops(problem)
     for link, capacity in most_stated(problem).items():
-        crosses = np.array([link in hops for hops in paths], dtype=bool)[edge]
+        is_on_path = [link in hops for hops in paths]
+        crosses = np.array(is_on_path, dtype=bool)[edge]
         depth = capacity * seconds_ahead + evidence.at_once(capacity)
         # The clock of a bucket: bytes that fit by then.
         starts = fitting(problem, link, ready[crosses])
@@ -130,16 +138,22 @@ def link_bytes(evidence: Evidence) -> Iterator[Finding]:
         burst = of_flows(starts, ends, sizes[crosses], capacity=1.0, depth=depth)
         if burst is not None:
             # The bucket's clock counts bytes: people are told seconds.
-            start = dict(zip(starts.tolist(), ready[crosses].tolist(), strict=True))
-            end = dict(zip(ends.tolist(), arrival[crosses].tolist(), strict=True))
+            start = _seconds_by_clock(starts, ready[crosses])
+            end = _seconds_by_clock(ends, arrival[crosses])
             fit = burst.until - burst.since
+            carried = burst.most + fit
             yield Finding(
                 LINK_BYTES,
                 end[burst.at],
-                f"link {link} of {capacity:g} B/s carried {burst.most + fit:.4g} bytes "
+                f"link {link} of {capacity:g} B/s carried {carried:.4g} bytes "
                 f"from {start[burst.since]:.6g} to {end[burst.until]:.6g} s, "
                 f"{fit:.4g} fit",
             )
+
+
+def _seconds_by_clock(clock: Floats, seconds: Floats) -> dict[float, float]:
+    pairs = zip(clock.tolist(), seconds.tolist(), strict=True)
+    return dict(pairs)
 
 
 BURSTS = "bursts"
@@ -164,14 +178,17 @@ def bursts(evidence: Evidence) -> Iterator[Finding]:
         return
 
     for figures in evidence.statistics.values():
-        lag = float(figures.get("host_metrics", {}).get("loop_lag_max", 0.0))
+        metrics = figures.get("host_metrics", {})
+        lag = float(metrics.get("loop_lag_max", 0.0))
         stall = evidence.lead + (lag + _UNSEEN) + CLOCKS
         seconds_ahead = evidence.catch_up + stall / evidence.time_scale
-        for row in figures.get("received", {}).get("bursts", ()):
+        received = figures.get("received", {})
+        for row in received.get("bursts", ()):
             edge = int(row["edge"])
             size = row["bytes"] / evidence.byte_scale
             rate = min(most[link] for link in hops[edge])
-            fits = rate * seconds_ahead + _CHUNK / evidence.byte_scale
+            chunk = _CHUNK / evidence.byte_scale
+            fits = rate * seconds_ahead + chunk
             if size > fits:
                 yield Finding(
                     BURSTS,
@@ -200,8 +217,9 @@ def enough_carried(evidence: Evidence) -> Iterator[Finding]:
     if not has_bytes.any():
         return
 
+    received = evidence.grid(evidence.received, "bytes")
     # What never came is counted as nothing carried.
-    sizes = np.nan_to_num(evidence.grid(evidence.received, "bytes")[edge, iteration])
+    sizes = np.nan_to_num(received[edge, iteration])
     packets = float(sizes[has_bytes].mean()) / PACKET
     if packets < FEW:
         remedy = ""
@@ -244,11 +262,13 @@ def all_rates(evidence: Evidence) -> Iterator[Finding]:
     gaps = {}
     for figures in evidence.statistics.values():
         for row in figures.get("sent", ()):
-            if missing := row.get("missed", 0):
+            missing = row.get("missed", 0)
+            if missing:
                 gaps[row["edge"]] = missing
     if gaps:
-        edge = evidence.schedule.problem.job.edge_names[min(gaps)]
-        text = LOST_RATES.format(sum(gaps.values()), edge)
+        first = min(gaps)
+        name = evidence.schedule.problem.job.edge_names[first]
+        text = LOST_RATES.format(sum(gaps.values()), name)
         yield Finding(RATES, math.nan, text)
 
 
@@ -270,7 +290,9 @@ def board(evidence: Evidence) -> Iterator[Finding]:
     others = shown[~np.isin(shown, decided)]
     names = evidence.schedule.problem.job.edge_names
     edges, firsts, counts = np.unique(
-        others["edge"], return_index=True, return_counts=True
+        others["edge"],
+        return_index=True,
+        return_counts=True,
     )
     for edge, first, count in zip(edges, firsts, counts, strict=True):
         row = others[first]
@@ -329,11 +351,11 @@ def end(evidence: Evidence) -> Iterator[Finding]:
     """
     makespan = evidence.schedule.length
     last = evidence.time_scale * makespan
-    asked = [
-        figures["answered"][0]
-        for figures in evidence.statistics.values()
-        if "answered" in figures
-    ]
+    asked = []
+    for figures in evidence.statistics.values():
+        if "answered" in figures:
+            least, _ = figures["answered"]
+            asked.append(least)
     distance = abs(min(asked, default=last) - last)
     if distance > _ASKED + 2 * evidence.standstill:
         text = f"the coordinator asked {distance:.3g} s of wall time from the last end"
@@ -366,9 +388,12 @@ def connections(evidence: Evidence) -> Iterator[Finding]:
         return
 
     names = evidence.schedule.problem.job.edge_names
-    states = states[states["edge"] < len(names)]
-    states = states[np.argsort(states["edge"], kind="stable")]
-    is_same = states["edge"][1:] == states["edge"][:-1]
+    has_edge = states["edge"] < len(names)
+    states = states[has_edge]
+    by_edge = np.argsort(states["edge"], kind="stable")
+    states = states[by_edge]
+    edges = states["edge"]
+    is_same = edges[1:] == edges[:-1]
     for name in _GROWING:
         falls = is_same & (states[name][1:] < states[name][:-1])
         for row in states[1:][falls][:1]:
@@ -376,8 +401,9 @@ def connections(evidence: Evidence) -> Iterator[Finding]:
             yield Finding(CONNECTIONS, math.nan, text)
 
     schedule = evidence.schedule
+    flow_edge, flow_iteration = schedule.flows().T
     is_between_machines = np.zeros(schedule.flow_end.shape, np.bool_)
-    is_between_machines[tuple(schedule.flows().T)] = True
+    is_between_machines[flow_edge, flow_iteration] = True
     run_end = np.full_like(schedule.flow_end, schedule.makespan)
     latest_ends = {"hole": schedule.flow_end, "unread": run_end}
     for name, latest in latest_ends.items():
