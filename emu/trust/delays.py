@@ -56,7 +56,10 @@ class Delays(NamedTuple):
 
 
 def measure_delays(
-    emulated: Schedule, simulation: Schedule, pauses: Floats, observed: Observations
+    emulated: Schedule,
+    simulation: Schedule,
+    pauses: Floats,
+    observed: Observations,
 ) -> Delays:
     """Return the delays of a run, as coordinator and processes recorded them.
 
@@ -72,30 +75,29 @@ def measure_delays(
     orders = late_orders(emulated, observed)
     first = first_bytes(emulated, observed)
     gaps = gaps_of_path(emulated)
-
-    ordered = emulated.task_start
-    held_work, core_work = by_turns(ordered - gaps.work, ordered + starts, observed)
-    ready = emulated.flow_start
-    held_flows, core_flows = by_turns(ready - gaps.flows, ready + orders, observed)
+    until_start = Part(work=starts, flows=orders)
+    held, core = _coordinator_parts(emulated, gaps, until_start, observed)
 
     until_first = np.maximum(first, orders)
-    rest_work = gaps.work + work - held_work - core_work
-    rest_flows = gaps.flows + until_first - held_flows - core_flows
+    rest_work = gaps.work + work - held.work - core.work
+    rest_flows = gaps.flows + until_first - held.flows - core.flows
     rest = Part(
         work=np.maximum(rest_work, 0.0),
         flows=np.maximum(rest_flows, 0.0),
     )
     lost, waited = losses_and_waits(emulated, rest, pauses, observed)
     is_clear = waited <= _CLEAR * lost
-    is_starved = waited >= np.maximum(lost, _STARVED * emulated.length)
+    least_wait = np.maximum(lost, _STARVED * emulated.length)
+    is_starved = waited >= least_wait
+
     edges = emulated.problem.job.edges
     sources = [edge.source for edge in edges]
     readers = [edge.destination for edge in edges]
-    core_work += is_starved * rest.work
-    core_flows += is_starved[sources] * rest.flows
+    core_work = core.work + is_starved * rest.work
+    core_flows = core.flows + is_starved[sources] * rest.flows
     core_flows += is_starved[readers] * pauses
     return Delays(
-        held=Part(work=held_work, flows=held_flows),
+        held=held,
         core=Part(work=core_work, flows=core_flows),
         pauses=is_clear[readers] * pauses,
         stalls=until_first + pauses,
@@ -103,12 +105,41 @@ def measure_delays(
     )
 
 
+def _coordinator_parts(
+    emulated: Schedule,
+    gaps: Part,
+    until_start: Part,
+    observed: Observations,
+) -> tuple[Part, Part]:
+    """Return what the coordinator held up, and what it did for want of a core.
+
+    ``gaps``: seconds before its orders; ``until_start``: and after them.
+    """
+    ordered = emulated.task_start
+    held_work, core_work = by_turns(
+        begin=ordered - gaps.work,
+        end=ordered + until_start.work,
+        observed=observed,
+    )
+    ready = emulated.flow_start
+    held_flows, core_flows = by_turns(
+        begin=ready - gaps.flows,
+        end=ready + until_start.flows,
+        observed=observed,
+    )
+    held = Part(work=held_work, flows=held_flows)
+    core = Part(work=core_work, flows=core_flows)
+    return held, core
+
+
 def first_bytes(emulated: Schedule, observed: Observations) -> Floats:
     """Return seconds until the kernel had the first bytes of (edge, iteration)."""
-    first = np.zeros_like(emulated.flow_start)
+    start = emulated.flow_start
+    first = np.zeros_like(start)
     if emulated.rates is None:
         for flow, instant in observed.first.items():
-            first[flow] = max(instant - emulated.flow_start[flow], 0.0)
+            seconds = instant - start[flow]
+            first[flow] = max(seconds, 0.0)
     return np.nan_to_num(first)
 
 
@@ -117,12 +148,14 @@ def late_orders(emulated: Schedule, observed: Observations) -> Floats:
 
     A payload that was not there by then had nothing to wait for.
     """
-    orders = np.zeros_like(emulated.flow_start)
+    start = emulated.flow_start
+    orders = np.zeros_like(start)
     if emulated.rates is None:
         for flow, row in observed.sends.items():
             _, queued, informed, _ = row.tolist()
             if queued < informed:
-                orders[flow] = max(informed - emulated.flow_start[flow], 0.0)
+                seconds = informed - start[flow]
+                orders[flow] = max(seconds, 0.0)
     return np.nan_to_num(orders)
 
 
@@ -135,18 +168,16 @@ def gaps_of_path(emulated: Schedule) -> Part:
         if gap.cause is not critical_path.Cause.GAP:
             continue
         if link.edge >= 0:
-            delayed = flows
-            position = link.edge
+            flows[link.edge, link.iteration] = gap.seconds
         else:
-            delayed = work
-            position = link.task
-
-        delayed[position, link.iteration] = gap.seconds
+            work[link.task, link.iteration] = gap.seconds
     return Part(work=work, flows=flows)
 
 
 def by_turns(
-    begin: Floats, end: Floats, observed: Observations
+    begin: Floats,
+    end: Floats,
+    observed: Observations,
 ) -> tuple[Floats, Floats]:
     """Return seconds of each span in which the coordinator worked, and had no core.
 
@@ -158,9 +189,11 @@ def by_turns(
         return none, none.copy()
 
     start, stop, before, within = turns.T
+    first_wait = start - before
+    instants = np.column_stack([first_wait, start, stop]).ravel()
     nothing = np.zeros_like(start)
-    instants = np.column_stack([start - before, start, stop]).ravel()
-    worked = np.column_stack([nothing, nothing, stop - start - within])
+    at_work = stop - start - within
+    worked = np.column_stack([nothing, nothing, at_work])
     waited = np.column_stack([nothing, before, within])
 
     def seconds(steps: Floats) -> Floats:
@@ -174,22 +207,25 @@ def by_turns(
 
 
 def losses_and_waits(
-    emulated: Schedule, delays: Part, pauses: Floats, observed: Observations
+    emulated: Schedule,
+    delays: Part,
+    pauses: Floats,
+    observed: Observations,
 ) -> tuple[Floats, Floats]:
     """Return what every task's process lost, and waited for a core: (task, 1) each."""
     job = emulated.problem.job
     sources = [edge.source for edge in job.edges]
-    destinations = [edge.destination for edge in job.edges]
+    readers = [edge.destination for edge in job.edges]
     lost = np.zeros((len(job.tasks), 1))
     waited = np.zeros_like(lost)
     for process, tasks in job.processes.items():
+        places = list(tasks)
         is_sent = np.isin(sources, tasks)
-        is_read = np.isin(destinations, tasks)
-        places = [*tasks]
+        is_read = np.isin(readers, tasks)
         lost[places] = delays.work[places].sum()
         lost[places] += delays.flows[is_sent].sum()
         lost[places] += pauses[is_read].sum()
-        if process in observed.processes:
-            waits = observed.processes[process].core
-            waited[places] = waits / observed.time_scale
+        waits = observed.processes.get(process)
+        if waits is not None:
+            waited[places] = waits.core / observed.time_scale
     return lost, waited

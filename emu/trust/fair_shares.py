@@ -42,7 +42,10 @@ def shares_of_max_min(
     one of their links.
     """
     crossings = _Crossings.of(schedule)
-    rows = [row for row, flow in enumerate(crossings.flows) if flow in flows]
+    rows = []
+    for row, flow in enumerate(crossings.flows):
+        if flow in flows:
+            rows.append(row)
     is_asked = crossings.mark_neighbours(rows)
     if not is_asked.any():
         return {}
@@ -81,8 +84,7 @@ class _Crossings(NamedTuple):
         """Return the flows of a schedule."""
         problem = schedule.problem
         flows = schedule.flows()
-        edge = flows[:, 0]
-        iteration = flows[:, 1]
+        edge, iteration = flows.T
         start = schedule.flow_start[edge, iteration]
         end = schedule.flow_end[edge, iteration]
         takes_time = end > start
@@ -91,12 +93,13 @@ class _Crossings(NamedTuple):
         hops = list(zip_longest(*problem.hops, fillvalue=no_link))
         shape = (len(hops), len(problem.hops))
         port_of_edge = np.array(hops, np.int64).reshape(shape)
+        port = port_of_edge[:, edge]
         rows = flows[takes_time].tolist()
         return cls(
             flows=[(edge, iteration) for edge, iteration in rows],
             start=start[takes_time],
             end=end[takes_time],
-            port=port_of_edge[:, edge[takes_time]],
+            port=port[:, takes_time],
             no_link=no_link,
         )
 
@@ -129,12 +132,15 @@ class _Stretch(NamedTuple):
 
 
 def _stretches(
-    schedule: Schedule, crossings: _Crossings, is_asked: Marks
+    schedule: Schedule,
+    crossings: _Crossings,
+    is_asked: Marks,
 ) -> Iterator[_Stretch]:
     """Yield the instants in which a flow that is asked for is under way."""
     links = schedule.problem.links
+    steps = links.steps
     # Rates change only where a flow begins or ends, or a link changes.
-    changes = links.steps.rows[:, 0]
+    changes = steps.rows[:, 0]
     times = np.concatenate([crossings.start, crossings.end, changes])
     moments = np.unique(times)
     # The last moment is an end, where nobody is under way, or a change behind it.
@@ -142,16 +148,24 @@ def _stretches(
 
     begin = np.searchsorted(moments, crossings.start)
     stop = np.searchsorted(moments, crossings.end)
-    for instants in _split_instants(begin, stop, is_asked, len(moments)):
+    parts = _split_instants(
+        begin,
+        stop,
+        is_asked,
+        count=len(moments),
+    )
+    for instants in parts:
         shape = (len(instants), len(links) + 1)
         capacity = np.full(shape, np.inf)
+        begins = moments[instants]
         for port in range(len(links)):
-            capacity[:, port] = links.steps.at(port, moments[instants])
+            capacity[:, port] = steps.at(port, begins)
+
         low = np.searchsorted(instants, begin)
         high = np.searchsorted(instants, stop)
         length = high - low
-
-        row = np.repeat(np.arange(len(low)), length)
+        rows = np.arange(len(low))
+        row = np.repeat(rows, length)
         row_start = np.cumsum(length) - length
         place_in_row = np.arange(len(row)) - row_start[row]
         yield _Stretch(

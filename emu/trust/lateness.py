@@ -26,6 +26,7 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -71,12 +72,12 @@ def chain_lateness(schedule: Schedule, late: Floats) -> Lateness:
         for link in chain.links
         if link.cause is not Cause.GAP
     }
-    flows = [(edge, n) for _, edge, n in parts if edge >= 0]
-    tasks = [(task, n) for task, edge, n in parts if edge < 0]
+    late_flows = sum(flow_late[edge, n] for _, edge, n in parts if edge >= 0)
+    late_tasks = sum(late[task, n] for task, edge, n in parts if edge < 0)
     seconds_by_cause = chain.sums(lambda link: link.cause)
     return Lateness(
-        flows=float(sum(flow_late[flow] for flow in flows)),
-        tasks=float(sum(late[task] for task in tasks)),
+        flows=float(late_flows),
+        tasks=float(late_tasks),
         gaps=seconds_by_cause.get(Cause.GAP, 0.0),
     )
 
@@ -140,13 +141,16 @@ def shares_of_waits(
     spans_of_tasks = _busy_spans(schedule, works=works)
     shares: dict[int, float] = {}
     for process, tasks in job.processes.items():
-        spans = [span for task in tasks for span in spans_of_tasks[task]]
+        spans: list[_Span] = []
+        for task in tasks:
+            spans += spans_of_tasks[task]
         # Flows side by side keep one process busy once.
         busy = _length_of_union(spans) * time_scale
         share = 0.0
         if busy:
+            seconds = waited.get(process, 0.0)
             # Waits are counted over the whole run: no share of them is more than all.
-            share = min(waited.get(process, 0.0) / busy, 1.0)
+            share = min(seconds / busy, 1.0)
         shares |= dict.fromkeys(tasks, share)
     return shares
 
@@ -154,15 +158,16 @@ def shares_of_waits(
 _Span: TypeAlias = tuple[float, float]
 
 
-def _busy_spans(schedule: Schedule, *, works: bool) -> dict[int, list[_Span]]:
+def _busy_spans(schedule: Schedule, *, works: bool) -> defaultdict[int, list[_Span]]:
     """Return begin and end of all that every task sends, receives, and computes."""
-    job = schedule.problem.job
-    spans: dict[int, list[_Span]] = {task: [] for task in range(len(job.tasks))}
+    edges = schedule.problem.job.edges
+    spans: defaultdict[int, list[_Span]] = defaultdict(list)
     for position, n in schedule.flows().tolist():
-        edge = job.edges[position]
-        span = (schedule.flow_start[position, n], schedule.flow_end[position, n])
-        spans[edge.source].append(span)
-        spans[edge.destination].append(span)
+        edge = edges[position]
+        start = schedule.flow_start[position, n]
+        end = schedule.flow_end[position, n]
+        spans[edge.source].append((start, end))
+        spans[edge.destination].append((start, end))
     if works:
         work = np.dstack([schedule.task_start, schedule.task_end]).tolist()
         for task, iterations in enumerate(work):
@@ -231,7 +236,9 @@ def flow_completion(schedule: Schedule, time_scale: float) -> FlowCompletion:
 
 
 def clock_uncertainty(
-    chain: CriticalPath, problem: Problem, hosts: Sequence[Mapping[str, Any]]
+    chain: CriticalPath,
+    problem: Problem,
+    hosts: Sequence[Mapping[str, Any]],
 ) -> float:
     """Return wall seconds by which the end may be off, since clocks are not known.
 
@@ -244,9 +251,10 @@ def clock_uncertainty(
     ``clock``, wall seconds.
     """
     host_of: dict[str, int] = {}
-    uncertainty_of: dict[str, float] = {}
+    uncertainty_of: defaultdict[str, float] = defaultdict(float)
     for number, host in enumerate(hosts):
-        uncertainty = float(host.get("clock", {}).get("uncertainty", 0.0))
+        clock = host.get("clock", {})
+        uncertainty = float(clock.get("uncertainty", 0.0))
         for name in host.get("machines", ()):
             host_of[name] = number
             uncertainty_of[name] = uncertainty
@@ -256,8 +264,9 @@ def clock_uncertainty(
     parts = []
     # The end of the run is read by the clock of the last task's host.
     if chain.links and chain.links[-1].task >= 0:
-        last = names[chain.links[-1].task]
-        parts.append(uncertainty_of.get(last, 0.0))
+        last_task = chain.links[-1].task
+        last_machine = names[last_task]
+        parts.append(uncertainty_of[last_machine])
     for link in chain.links:
         if link.edge >= 0 and link.start < link.end:
             edge = problem.job.edges[link.edge]
@@ -265,8 +274,8 @@ def clock_uncertainty(
             receiver = names[edge.destination]
             # Machines of which nothing is known are of one host.
             if host_of.get(sender, -1) != host_of.get(receiver, -1):
-                of_sender = uncertainty_of.get(sender, 0.0)
-                of_receiver = uncertainty_of.get(receiver, 0.0)
+                of_sender = uncertainty_of[sender]
+                of_receiver = uncertainty_of[receiver]
                 parts.append(of_sender + of_receiver)
     return math.fsum(parts)
 
@@ -305,9 +314,10 @@ class HostEffect:
         """Seconds that no lateness accounts for, of either simulation the larger."""
         distance = self.emulated - self.simulated
         # Lateness may have moved the end so far; what is beyond it has no reason.
-        beyond = max(abs(distance) - abs(self.explained), 0.0)
+        rest = abs(distance) - abs(self.explained)
+        beyond = math.copysign(max(rest, 0.0), distance)
         distance_repeated = self.emulated - self.repeated
-        return max(distance_repeated, math.copysign(beyond, distance), key=abs)
+        return max(distance_repeated, beyond, key=abs)
 
     @property
     def error(self) -> float:
@@ -377,10 +387,11 @@ def host_effect(
     # Rounding may leave less than nothing of a task that was all late.
     punctual_times = np.maximum(measured.times - late, 0.0)
     punctual = Realization(punctual_times, measured.volumes)
+    simulate_end = partial(makespan, problem, policy=policy, profile=profile)
     return HostEffect(
         emulated=emulated,
-        repeated=makespan(problem, perturbed, policy, profile=profile),
-        punctual=makespan(problem, punctual, policy, profile=profile),
+        repeated=simulate_end(perturbed),
+        punctual=simulate_end(punctual),
         simulated=simulated,
         clocks=clocks,
     )
@@ -404,8 +415,9 @@ def late_times(schedule: Schedule) -> Floats:
     if settled is None or schedule.flow_settled is None:
         raise ValueError("the schedule does not hold when ends were settled")
 
+    flow_edge, flow_iteration = schedule.flows().T
     has_bytes = np.zeros(schedule.flow_end.shape, dtype=bool)
-    has_bytes[tuple(schedule.flows().T)] = True
+    has_bytes[flow_edge, flow_iteration] = True
     has_bytes &= schedule.flow_bytes > 0
     # What was settled before its fluid ended let the task start then.
     due = np.fmin(fluid_ends(schedule), schedule.flow_settled)
@@ -413,18 +425,22 @@ def late_times(schedule: Schedule) -> Floats:
     could_start[:, 1:] = settled[:, :-1]
     for position, edge in enumerate(job.edges):
         count = job.flow_counts[position]
+        flow = (position, slice(count))
         # One without bytes waits, too: for the flows before it on its channel or edge.
         handovers = np.fmax(
-            settled[edge.source, :count], schedule.flow_start[position, :count]
+            settled[edge.source, :count],
+            schedule.flow_start[flow],
         )
-        flow = (position, slice(count))
         ends = np.where(has_bytes[flow], due[flow], handovers)
+        landed = ends + problem.latencies[position]
+        turns = slice(edge.lag, edge.lag + count)
         # A view: the maximum is written into `could_start`.
-        inputs = could_start[edge.destination, edge.lag : edge.lag + count]
-        np.maximum(inputs, ends + problem.latencies[position], out=inputs)
+        inputs = could_start[edge.destination, turns]
+        np.maximum(inputs, landed, out=inputs)
     for pool in problem.pools:  # the wait for a slot is no work
         takers = list(pool.takers)
-        could_start[takers] = np.fmax(could_start[takers], schedule.task_start[takers])
+        starts = schedule.task_start[takers]
+        could_start[takers] = np.fmax(could_start[takers], starts)
 
     work = problem.work(could_start, settled)
     return np.maximum(np.nan_to_num(work), 0.0)
@@ -456,11 +472,15 @@ def delay(
         wait = waits[reader]
         np.fmax(wait, flows[flow] - slack, out=wait)
 
-    return Realization(realization.times + tasks + waits, realization.volumes)
+    times = realization.times + tasks + waits
+    return Realization(times, realization.volumes)
 
 
 def effect_of_slight_delays(
-    realization: Realization, policy: str, profile: Profile | None, schedule: Schedule
+    realization: Realization,
+    policy: str,
+    profile: Profile | None,
+    schedule: Schedule,
 ) -> float:
     """Return the largest share by which ends that are ever so slightly late move it.
 
@@ -472,8 +492,9 @@ def effect_of_slight_delays(
     """
     if schedule.length <= 0:
         return 0.0
+    problem = schedule.problem
     rng = np.random.default_rng(0)  # a verdict has no chance of its own
-    mean_delay = _SLIGHT * schedule.length / schedule.problem.job.iterations
+    mean_delay = _SLIGHT * schedule.length / problem.job.iterations
     edge, iteration = schedule.flows().T
     has_bytes = schedule.flow_bytes[edge, iteration] > 0
     cells = (edge[has_bytes], iteration[has_bytes])
@@ -487,7 +508,7 @@ def effect_of_slight_delays(
         # Ends of tasks are as late as those of flows: either may change an order.
         tasks = rng.exponential(mean_delay, schedule.task_end.shape)
         late = delay(realization, schedule, tasks=tasks, flows=flows)
-        end = makespan(schedule.problem, late, policy, profile=profile)
+        end = makespan(problem, late, policy, profile=profile)
         shift = abs(end / schedule.length - 1)
         worst = max(worst, shift)
     return worst

@@ -70,7 +70,9 @@ class UnequalShares(NamedTuple):
 
 
 def links_to_blame(
-    emulated: Schedule, late: list[tuple[int, float]], least: float
+    emulated: Schedule,
+    late: list[tuple[int, float]],
+    least: float,
 ) -> list[str]:
     """Return the links whose flows lost so many seconds, the most first.
 
@@ -86,7 +88,8 @@ def links_to_blame(
     # Seconds at full rate, which compare links of unequal widths.
     busy = np.zeros(len(problem.links))
     flows = emulated.flows()
-    size = emulated.flow_bytes[tuple(flows.T)]
+    edge, iteration = flows.T
+    size = emulated.flow_bytes[edge, iteration]
     rows_by_port = _rows_by_port(emulated, flows)
     for port, rows in rows_by_port.items():
         total = size[rows].sum()
@@ -106,7 +109,8 @@ def max_min_shares(emulated: Schedule, late: list[Flow], stalls: Floats) -> Shar
     if emulated.rates is not None or not late:
         return {}
     length = emulated.flow_end - emulated.flow_start
-    fair_shares = shares_of_max_min(emulated, {*late[:_MOST]})
+    lost_most = set(late[:_MOST])
+    fair_shares = shares_of_max_min(emulated, lost_most)
     shares = {}
     for flow, (carried, fair) in fair_shares.items():
         stalled = stalls[flow] / length[flow]
@@ -169,7 +173,10 @@ def slow_links(
 def _share_together(emulated: Schedule, port: int, shares: Shares) -> float:
     """Return what flows over a link carried of what max-min rates give them all."""
     hops = emulated.problem.hops
-    crossing = [share for (edge, _), share in shares.items() if port in hops[edge]]
+    crossing = []
+    for (edge, _), share in shares.items():
+        if port in hops[edge]:
+            crossing.append(share)
     fair = sum(share.fair for share in crossing)
     carried = sum(share.carried for share in crossing)
     if not fair:
@@ -187,7 +194,10 @@ class _Pair(NamedTuple):
 
 
 def unequal_shares(
-    emulated: Schedule, links: list[str], late: list[Flow], shares: Shares
+    emulated: Schedule,
+    links: list[str],
+    late: list[Flow],
+    shares: Shares,
 ) -> Iterator[UnequalShares]:
     """Yield the flows over one of the links, where a late one lost to one beside it."""
     pairs = _list_pairs(emulated, links, late, shares)
@@ -202,11 +212,11 @@ def unequal_shares(
 
     names = emulated.problem.job.edge_names
     edge, iteration = worst.loser
-    winner_name = names[worst.winner[0]]
+    winner_edge, _ = worst.winner
     text = (
         f"unequal shares of {worst.link}: {names[edge]} had "
         f"{100 * of_loser.part:.3g} % of its max-min share in iteration {iteration}, "
-        f"{winner_name} beside it {100 * of_winner.part:.3g} %"
+        f"{names[winner_edge]} beside it {100 * of_winner.part:.3g} %"
     )
     port = _port_of(emulated, worst.link)
     hops = emulated.problem.hops
@@ -221,25 +231,37 @@ def unequal_shares(
 
 
 def _list_pairs(
-    emulated: Schedule, links: list[str], late: list[Flow], shares: Shares
+    emulated: Schedule,
+    links: list[str],
+    late: list[Flow],
+    shares: Shares,
 ) -> list[_Pair]:
     """Return late flows with those that they met on one of the links."""
     pairs = []
     for loser in late[:_MOST]:
         if loser not in shares:
             continue
-        for winner in shares:
+        lost = shares[loser].lost
+        for winner, share in shares.items():
             link = _common_link(emulated, links, loser, winner)
             if link:
-                won = -shares[winner].lost
                 # What one lost is laid to the other only as far as that one won.
-                loss = min(shares[loser].lost, won)
-                pairs.append(_Pair(loss, loser, winner, link))
+                loss = min(lost, -share.lost)
+                pair = _Pair(
+                    loss=loss,
+                    loser=loser,
+                    winner=winner,
+                    link=link,
+                )
+                pairs.append(pair)
     return pairs
 
 
 def _common_link(
-    emulated: Schedule, links: list[str], flow: Flow, neighbour: Flow
+    emulated: Schedule,
+    links: list[str],
+    flow: Flow,
+    neighbour: Flow,
 ) -> str:
     """Return the first of ``links`` on which two flows met, or nothing."""
     start = emulated.flow_start
@@ -252,7 +274,7 @@ def _common_link(
     hops = emulated.problem.hops
     edge, _ = flow
     edge_of_neighbour, _ = neighbour
-    met = {*hops[edge]} & {*hops[edge_of_neighbour]}
+    met = set(hops[edge]).intersection(hops[edge_of_neighbour])
     for name in links:
         if _port_of(emulated, name) in met:
             return name
@@ -269,14 +291,16 @@ def _rows_by_port(emulated: Schedule, flows: Ints) -> dict[int, Ints]:
     hops = emulated.problem.hops
     edge_of = flows[:, 0]
     counts = np.array([len(ports) for ports in hops], np.int64)
+    hops_before = np.cumsum(counts) - counts
     hop_count = counts[edge_of]
-    first_hop = (np.cumsum(counts) - counts)[edge_of]
+    first_hop = hops_before[edge_of]
     port_of_hop = np.fromiter(chain.from_iterable(hops), np.int64)
 
     # Every crossing of a flow: its row, and the place of its hop among all.
     rows = np.repeat(np.arange(len(flows)), hop_count)
     rows_before = np.cumsum(hop_count) - hop_count
-    number_of_hop = np.arange(len(rows)) - np.repeat(rows_before, hop_count)
+    first_row = np.repeat(rows_before, hop_count)
+    number_of_hop = np.arange(len(rows)) - first_row
     place = np.repeat(first_hop, hop_count) + number_of_hop
     port = port_of_hop[place]
 
@@ -289,12 +313,18 @@ def _rows_by_port(emulated: Schedule, flows: Ints) -> dict[int, Ints]:
 
 def _narrowest(emulated: Schedule, flows: Ints) -> Floats:
     """Return mean bytes/s that the narrowest link on each flow's way had meanwhile."""
-    start = emulated.flow_start[tuple(flows.T)]
-    end = emulated.flow_end[tuple(flows.T)]
+    edge, iteration = flows.T
+    start = emulated.flow_start[edge, iteration]
+    end = emulated.flow_end[edge, iteration]
     narrowest = np.full(len(flows), np.inf)
     rows_by_port = _rows_by_port(emulated, flows)
     for port, rows in rows_by_port.items():
-        means = _means_of(emulated, port, start[rows], end[rows])
+        means = _means_of(
+            emulated,
+            port,
+            start=start[rows],
+            end=end[rows],
+        )
         narrowest[rows] = np.minimum(narrowest[rows], means)
     return narrowest
 
@@ -324,9 +354,10 @@ def lone_rates(
     ``stalls``: seconds of (edge, iteration) that do not count.
     """
     flows = emulated.flows()
-    start = emulated.flow_start[tuple(flows.T)]
-    end = emulated.flow_end[tuple(flows.T)]
-    size = emulated.flow_bytes[tuple(flows.T)]
+    edge, iteration = flows.T
+    start = emulated.flow_start[edge, iteration]
+    end = emulated.flow_end[edge, iteration]
+    size = emulated.flow_bytes[edge, iteration]
 
     # A flow of no length or of no bytes has no rate.
     takes_time = end > start
@@ -345,16 +376,21 @@ def lone_rates(
     narrowest = _narrowest(emulated, flows)
     seconds = end - start
     if stalls is not None:
+        stalled = stalls[edge[is_alone], iteration[is_alone]]
         # All of it held up says nothing of a rate.
-        moving = seconds - stalls[tuple(flows.T)]
-        seconds = np.maximum(moving, _LEAST_MOVING * seconds)
+        seconds = np.maximum(seconds - stalled, _LEAST_MOVING * seconds)
     rate = size[is_alone] / seconds
     shares = rate / narrowest
     rates = {}
     rows_by_port = _rows_by_port(emulated, flows)
     for port, rows in rows_by_port.items():
         # A link that is wider than another on the way was not tried.
-        means = _means_of(emulated, port, start[rows], end[rows])
+        means = _means_of(
+            emulated,
+            port,
+            start=start[rows],
+            end=end[rows],
+        )
         tried = rows[means <= narrowest[rows]]
         if tried.size:
             rates[port] = shares[tried].tolist()

@@ -59,4 +59,6 @@ class Observations:
 
     def expected_work(self, simulation: Schedule) -> Floats:
         """Return the seconds that (task, iteration) was to take as the run began it."""
-        return simulation.work if self.measured is None else self.measured
+        if self.measured is None:
+            return simulation.work
+        return self.measured

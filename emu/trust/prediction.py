@@ -15,12 +15,8 @@ import numpy as np
 
 from emu.prediction.analysis.critical_path import divergences
 from emu.problem import Schedule
-from emu.trust.causes import (
-    LEAST,
-    ChangedSimulation,
-    list_causes,
-    name_cause,
-)
+from emu.trust.causes import LEAST, list_causes, name_cause
+from emu.trust.changed_simulation import ChangedSimulation
 from emu.trust.link_shares import Flow, links_to_blame
 from emu.trust.observed import Observations
 
@@ -160,7 +156,9 @@ def _place_of_headline(errors: list[float], threshold: float) -> int:
 
 
 def _late_flows(
-    emulated: Schedule, replayed: Schedule, by_network: float
+    emulated: Schedule,
+    replayed: Schedule,
+    by_network: float,
 ) -> list[tuple[Flow, float]]:
     """Return the flows that moved the end as it moved, and seconds of each."""
     return [

@@ -275,7 +275,11 @@ def decide(
     if verdict.is_by_chance:
         advice.append(_BY_CHANCE)
     advice += _list_remedies(
-        verdict, excess, time_scale=time_scale, compute=compute, processes=processes
+        verdict,
+        excess,
+        time_scale=time_scale,
+        compute=compute,
+        processes=processes,
     )
     return replace(
         verdict,
@@ -297,7 +301,9 @@ def _cause_of(verdict: Verdict, loss: float) -> Cause:
 
 
 def _list_reasons(
-    verdict: Verdict, own_losses: Mapping[str, float], compute: str
+    verdict: Verdict,
+    own_losses: Mapping[str, float],
+    compute: str,
 ) -> Iterator[str]:
     """Yield the reasons, what is surest first.
 
@@ -373,7 +379,12 @@ def _list_excesses(figures: HostFigures) -> list[str]:
 
 
 def _list_remedies(
-    verdict: Verdict, excess: float, *, time_scale: float, compute: str, processes: int
+    verdict: Verdict,
+    excess: float,
+    *,
+    time_scale: float,
+    compute: str,
+    processes: int,
 ) -> Iterator[str]:
     """Yield what gives the host more time, the surest first, then more of the host."""
     # What is late is late in wall time, so its share falls as the time scale rises.

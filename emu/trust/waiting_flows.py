@@ -14,7 +14,9 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 def let_flows_wait(
-    problem: Problem, realization: Realization, waits: Floats
+    problem: Problem,
+    realization: Realization,
+    waits: Floats,
 ) -> tuple[Problem, Realization]:
     """Return the job, its times and volumes, with flows that begin later.
 
@@ -45,7 +47,9 @@ def let_flows_wait(
 
     changed_job = replace(job, tasks=tuple(tasks), edges=tuple(edges))
     changed_problem = replace(
-        problem, job=changed_job, placement=Placement(tuple(machines))
+        problem,
+        job=changed_job,
+        placement=Placement(tuple(machines)),
     )
     handoffs = np.zeros((len(waiting), job.iterations))
     changed_realization = Realization(

@@ -106,7 +106,10 @@ class Witnesses:
         )
 
     def _of_rule(
-        self, found: float, expected: float, verdict: Prediction
+        self,
+        found: float,
+        expected: float,
+        verdict: Prediction,
     ) -> Iterator[str]:
         """Yield the rule of rates where its own effect on the end is a good part."""
         shift = found / expected - 1 if expected else 0.0

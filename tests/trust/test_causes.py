@@ -24,14 +24,8 @@ from emu.problem import (
     Schedule,
     Task,
 )
-from emu.trust.causes import (
-    Cause,
-    Change,
-    ChangedSimulation,
-    name_cause,
-    slow_start,
-    with_shares,
-)
+from emu.trust.causes import Cause, name_cause, slow_start
+from emu.trust.changed_simulation import Change, ChangedSimulation, with_shares
 from emu.trust.observed import Observations, ProcessWaits
 from emu.trust.prediction import judge_prediction
 from emu.trust.waiting_flows import let_flows_wait
